@@ -62,14 +62,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("measures", nargs="*", type=_number, help="their numbers; all when absent")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--quick", action="store_true", help="a few seconds, to see that the harness works")
-    mode.add_argument("--write", action="store_true", help="write docs/benchmarks.md (with all measures)")
+    mode.add_argument(
+        "--quick", action="store_true", help="a few seconds, to see that the harness works"
+    )
+    mode.add_argument(
+        "--write", action="store_true", help="write docs/benchmarks.md (with all measures)"
+    )
     return parser
 
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) not in MEASURES:
-        raise argparse.ArgumentTypeError(f"there is no measure {text}; they are {', '.join(map(str, MEASURES))}")
+        raise argparse.ArgumentTypeError(
+            f"there is no measure {text}; they are {', '.join(map(str, MEASURES))}"
+        )
     return int(text)
 
 

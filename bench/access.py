@@ -1,8 +1,10 @@
-"""Measure 18: who calls and what it may see, worked out for each request, among many clients and policies against among few.
+"""Measure 18: who calls and what it may see, worked out for each request, among many clients and
+policies against among few.
 
-``ours`` is what every guarded request pays before its handler does anything: the token is looked at, the client and its policies
-are found, and the rights to a schema. 10 000 clients under 1 000 policies take turns; the peer is the same with one of each. The note
-tells the time of the check of a token alone.
+``ours`` is what every guarded request pays before its handler does anything: the token is looked
+at, the client and its policies are found, and the rights to a schema. 10 000 clients under 1 000
+policies take turns; the peer is the same with one of each. The note tells the time of the check of
+a token alone.
 
 ``python -m bench.access`` prints the figures; nothing listens.
 """
@@ -54,7 +56,9 @@ def policy(number: int) -> AccessPolicy:
         "field3": "hidden",
     }
     rows = {"filter": {"field0": f"zone{number}"}}
-    return read_policy(f"p{number}", {"schema": "contact", "actions": ["read"], "fields": fields, "rows": rows})
+    return read_policy(
+        f"p{number}", {"schema": "contact", "actions": ["read"], "fields": fields, "rows": rows}
+    )
 
 
 class Cheap(Passwords):
@@ -86,7 +90,9 @@ def checked(here: Office, token: str, schema: Schema) -> None:
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """The row of measure 18; times in microseconds, the median of interleaved rounds, every token having been seen once."""
+    """The row of measure 18; times in microseconds, the median of interleaved rounds, every token
+    having been seen once.
+    """
     calls, rounds = (2_000, 3) if quick else (20_000, 11)
     many = asyncio.run(office(200, 50) if quick else office(10_000, 1_000))
     few = asyncio.run(office(1, 1))
@@ -101,7 +107,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     ours, peer, alone = [statistics.median(each) for each in times]
     row = {
         "measure": 18,
-        "case": f"{len(many.sent):,} clients under {len(many.policies):,} policies".replace(",", " "),
+        "case": f"{len(many.sent):,} clients under {len(many.policies):,} policies".replace(
+            ",", " "
+        ),
         "unit": "us",
         "ours": round(ours, 3),
         "peer": round(peer, 3),

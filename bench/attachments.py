@@ -1,7 +1,9 @@
-"""Measure 17: a large attachment up and down, against a plain copy through aiohttp that seals and hashes nothing.
+"""Measure 17: a large attachment up and down, against a plain copy through aiohttp that seals and
+hashes nothing.
 
-One caller, one connection, the same bytes in turns; both sides flush an upload to disk before they answer. Constant memory is
-part of the measure: what the process grew by is told, and a run in which it grew by more than a part of the file has failed.
+One caller, one connection, the same bytes in turns; both sides flush an upload to disk before they
+answer. Constant memory is part of the measure: what the process grew by is told, and a run in which
+it grew by more than a part of the file has failed.
 """
 
 import asyncio
@@ -22,7 +24,10 @@ from bench.processes import Unavailable, free_port, started
 from bench.rounds import Failed
 
 _BOUNDARY = b"--measure"
-_HEAD = _BOUNDARY + b'\r\nContent-Disposition: form-data; name="file"\r\nContent-Type: application/pdf\r\n\r\n'
+_HEAD = (
+    _BOUNDARY
+    + b'\r\nContent-Disposition: form-data; name="file"\r\nContent-Type: application/pdf\r\n\r\n'
+)
 _TAIL = b"\r\n" + _BOUNDARY + b"--\r\n"
 _PIECE = 512 * 1024
 
@@ -46,12 +51,19 @@ class Caller:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def ask(self, method: str, path: str, parts: tuple[bytes, ...] = (), more: str = "") -> tuple[int, bytes]:
+    async def ask(
+        self, method: str, path: str, parts: tuple[bytes, ...] = (), more: str = ""
+    ) -> tuple[int, bytes]:
         """The status of the answer, and the digest of its body."""
         if self._reader is None or self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+            self._reader, self._writer = await asyncio.open_connection(
+                "127.0.0.1", self._port, limit=2**20
+            )
         length = sum(map(len, parts))
-        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n{self._headers}{more}Content-Length: {length}\r\n\r\n"
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: "
+            f"127.0.0.1:{self._port}\r\n{self._headers}{more}Content-Length: {length}\r\n\r\n"
+        )
         self._writer.write(head.encode())
         for part in parts:
             for at in range(0, len(part), _PIECE):
@@ -98,15 +110,27 @@ async def _measure(place: Interface, peer: int, plan: Plan) -> dict[str, Any]:
     ours = Caller(place.port, f"Authorization: Bearer {place.token}\r\n")
     theirs = Caller(peer)
     place.put_schema(CASES[0])
-    status, _ = await ours.ask("POST", "/api/models/customer", (b'{"id": "c"}',), "Content-Type: application/json\r\n")
+    status, _ = await ours.ask(
+        "POST", "/api/models/customer", (b'{"id": "c"}',), "Content-Type: application/json\r\n"
+    )
     if status != 201:
         raise Failed(f"The record of the measure was answered {status}.")
-    form = f"Content-Type: multipart/form-data; boundary={_BOUNDARY[2:].decode()}\r\nx-filename: large\r\n"
+    form = (
+        f"Content-Type: multipart/form-data; boundary={_BOUNDARY[2:].decode()}\r\nx-filename: "
+        "large\r\n"
+    )
     parts, files = (_HEAD, content, _TAIL), "/api/models/customer/c/files"
-    rates: dict[str, list[float]] = {"up": [], "down": [], "peer up": [], "peer form up": [], "peer down": []}
+    rates: dict[str, list[float]] = {
+        "up": [],
+        "down": [],
+        "peer up": [],
+        "peer form up": [],
+        "peer down": [],
+    }
     before = 0
     for number in range(plan.rounds + 1):
-        # A new file each time, as ours is: one that is written over gives its pages, warm as they are, to the next.
+        # A new file each time, as ours is: one that is written over gives its pages, warm as they
+        # are, to the next.
         copy = f"/copy{number}"
         up, told = await timed(ours.ask("PUT", files, parts, form), 201, plan.size)
         link = told.partition(b'"download_link":"')[2].partition(b'"')[0].decode()
@@ -125,8 +149,13 @@ async def _measure(place: Interface, peer: int, plan: Plan) -> dict[str, Any]:
     ours.close()
     theirs.close()
     if grown > _GROWTH * plan.size and plan.size >= 10**8:
-        raise Failed(f"Memory grew by {grown / 1e6:.0f} MB while {plan.size / 1e6:.0f} MB went through.")
-    return {"rates": {name: statistics.median(found) for name, found in rates.items()}, "grown": grown}
+        raise Failed(
+            f"Memory grew by {grown / 1e6:.0f} MB while {plan.size / 1e6:.0f} MB went through."
+        )
+    return {
+        "rates": {name: statistics.median(found) for name, found in rates.items()},
+        "grown": grown,
+    }
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -138,11 +167,19 @@ def run(quick: bool = False) -> dict[str, Any]:
         (folder / "copies").mkdir()
         port = free_port()
         command = [sys.executable, "-m", "bench.copy_app", str(port), str(folder / "copies")]
-        with interface(folder, "limits:\n  upload: 256MiB\n") as place, started("copy", command, port, folder):
+        with (
+            interface(folder, "limits:\n  upload: 256MiB\n") as place,
+            started("copy", command, port, folder),
+        ):
             found = uvloop.run(_measure(place, port, plan))
     cases = (
         ("upload", "up", "peer form up", "a plain copy of the same form through aiohttp"),
-        ("upload, the peer without a form,", "up", "peer up", "a plain copy of the bare bytes through aiohttp"),
+        (
+            "upload, the peer without a form,",
+            "up",
+            "peer up",
+            "a plain copy of the bare bytes through aiohttp",
+        ),
         ("download", "down", "peer down", "a plain copy through aiohttp"),
     )
     for title, ours, peer, against in cases:
@@ -156,7 +193,10 @@ def run(quick: bool = False) -> dict[str, Any]:
                 "unit": "MB/s",
                 "against": against,
                 "ratio": rates[ours] / rates[peer],
-                "detail": f"memory grew by {max(0, found['grown']) / 1e6:.0f} MB at most, in all rounds together",
+                "detail": (
+                    f"memory grew by {max(0, found['grown']) / 1e6:.0f} MB at most, in all "
+                    "rounds together"
+                ),
             }
         )
     return {"rows": rows, "notes": []}

@@ -1,7 +1,8 @@
-"""The peer of measure 17: a plain copy through aiohttp, to a file and back, flushed to disk, nothing sealed, nothing hashed.
+"""The peer of measure 17: a plain copy through aiohttp, to a file and back, flushed to disk,
+nothing sealed, nothing hashed.
 
-``python -m bench.copy_app PORT FOLDER``; ``PUT /name`` keeps the body, ``POST /name`` the part of a form (the request that
-an upload to the vault is), ``GET /name`` answers it.
+``python -m bench.copy_app PORT FOLDER``; ``PUT /name`` keeps the body, ``POST /name`` the part of a
+form (the request that an upload to the vault is), ``GET /name`` answers it.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
-"""Measure 10 for whole records: through the vault's own code, and over HTTP, against the bare engine with the same batches.
+"""Measure 10 for whole records: through the vault's own code, and over HTTP, against the bare
+engine with the same batches.
 
-The peer inserts the same sealed rows and index entries in transactions of the same sizes: what is left between the two is the
-price of reading and checking records, of hashing and sealing them, and over HTTP of the protocol.
+The peer inserts the same sealed rows and index entries in transactions of the same sizes: what is
+left between the two is the price of reading and checking records, of hashing and sealing them, and
+over HTTP of the protocol.
 """
 
 import asyncio
@@ -44,7 +46,8 @@ class Case(NamedTuple):
     """How the records come."""
 
     title: str
-    parts: bool  #: whether parts of names and addresses can be searched for, each part an index entry
+    #: whether parts of names and addresses can be searched for, each part an index entry
+    parts: bool
     batch: int
     writers: int
 
@@ -98,7 +101,9 @@ def values(number: int) -> dict[str, Any]:
 
 
 def taken(folder: Path, case: Case, count: int) -> Made:
-    """One run of a case. Over HTTP its cost is another process's and not told (0); the peer then commits batch by batch."""
+    """One run of a case. Over HTTP its cost is another process's and not told (0); the peer then
+    commits batch by batch.
+    """
     if case in CASES:
         return uvloop.run(through_create(folder / "ours.db", case, count))
     rate = 0.0
@@ -129,7 +134,9 @@ async def through_create(path: Path, case: Case, count: int) -> Made:
     took, used = time.perf_counter() - start, time.process_time() - used
     await store.close()
     sizes = [size * case.batch for size in commits]
-    return Made(count / took, used / count * 1e6, sizes, _inserts(records, drafts), _layout(records))
+    return Made(
+        count / took, used / count * 1e6, sizes, _inserts(records, drafts), _layout(records)
+    )
 
 
 def _inserts(records: Records, drafts: Iterable[RecordDraft]) -> list[Insert]:
@@ -145,7 +152,9 @@ def _inserts(records: Records, drafts: Iterable[RecordDraft]) -> list[Insert]:
 
 def _layout(records: Records) -> TableLayout:
     fields = zip(records.schema.kept_outside, records.collection.columns, strict=True)
-    return TableLayout(records.collection.table, tuple(Column(name, column_type(field)) for field, name in fields))
+    return TableLayout(
+        records.collection.table, tuple(Column(name, column_type(field)) for field, name in fields)
+    )
 
 
 class Interface(NamedTuple):
@@ -174,15 +183,22 @@ def _definition(field: Field) -> dict[str, Any]:
 
 @contextmanager
 def interface(folder: Path, more: str = "") -> Iterator[Interface]:
-    """Domicile as an operator runs it, with its first client; ``more`` are further lines of its settings."""
+    """Domicile as an operator runs it, with its first client; ``more`` are further lines of its
+    settings.
+    """
     port = free_port()
     settings = settings_file(folder, free_port(), vault=port, more=more)
     command = [sys.executable, "-m", "proxy"]
     made = subprocess.run(
-        [*command, "init", "--json", "--config", str(settings)], cwd=ROOT, capture_output=True, check=True
+        [*command, "init", "--json", "--config", str(settings)],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     client = json.loads(made.stdout)
-    with started("domicile", [*command, "serve", "--config", str(settings)], port, folder) as running:
+    with started(
+        "domicile", [*command, "serve", "--config", str(settings)], port, folder
+    ) as running:
         form = {name: client[name] for name in ("client_id", "client_secret")}
         sent = urlencode({"grant_type": "client_credentials", **form}).encode()
         told = json.loads(_call(f"http://127.0.0.1:{port}/oauth2/token", sent, "", "POST"))
@@ -192,20 +208,24 @@ def interface(folder: Path, more: str = "") -> Iterator[Interface]:
 def _call(url: str, body: bytes, token: str, method: str) -> bytes:
     kind = "application/json" if token else "application/x-www-form-urlencoded"
     headers = {"Content-Type": kind, **({"Authorization": f"Bearer {token}"} if token else {})}
-    with urlopen(Request(url, body, headers, method=method), timeout=60) as answer:  # an address of ours
+    # an address of ours
+    with urlopen(Request(url, body, headers, method=method), timeout=60) as answer:
         content: bytes = answer.read()
         return content
 
 
 async def over_http(place: Interface, case: Case, count: int) -> float:
-    """Records/s of so many connections that post batch after batch; an answer other than 201 is a failure."""
+    """Records/s of so many connections that post batch after batch; an answer other than 201 is a
+    failure.
+    """
     batches = [
         json.dumps([values(number) for number in range(start, start + case.batch)]).encode()
         for start in range(0, count, case.batch)
     ]
     left = iter(
         [
-            f"POST /api/models/customer/batch HTTP/1.1\r\nHost: 127.0.0.1:{place.port}\r\nAuthorization: Bearer {place.token}\r\n"
+            "POST /api/models/customer/batch HTTP/1.1\r\nHost: "
+            f"127.0.0.1:{place.port}\r\nAuthorization: Bearer {place.token}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(batch)}\r\n\r\n".encode()
             + batch
             for batch in batches

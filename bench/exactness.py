@@ -1,7 +1,8 @@
-"""Measure 15: documents of every spelling through the proxy, and each byte outside the selected values compared.
+"""Measure 15: documents of every spelling through the proxy, and each byte outside the selected
+values compared.
 
-A document is a list of pieces: what stands outside the values, a value's literal, what stands outside, and so on. So
-the bytes that must stay are known without parsing anything.
+A document is a list of pieces: what stands outside the values, a value's literal, what stands
+outside, and so on. So the bytes that must stay are known without parsing anything.
 """
 
 import contextlib
@@ -17,12 +18,42 @@ from bench.rounds import Failed
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SPACES = (b"", b"", b"", b" ", b"  ", b"\n", b"\t", b"\r\n  ")
 _SCALARS = (
-    *(b"0", b"-0", b"1.0", b"1.50", b"-0.0", b"1e5", b"1E+05", b"6.02e-23", b"123456789012345678901234567890"),
-    *(b"true", b"false", b"null", b'""', b'"plain"', b'"\\u00e9"', '"é"'.encode(), b'"\\/"', b'"\\ud83d\\ude00"'),
+    *(
+        b"0",
+        b"-0",
+        b"1.0",
+        b"1.50",
+        b"-0.0",
+        b"1e5",
+        b"1E+05",
+        b"6.02e-23",
+        b"123456789012345678901234567890",
+    ),
+    *(
+        b"true",
+        b"false",
+        b"null",
+        b'""',
+        b'"plain"',
+        b'"\\u00e9"',
+        '"é"'.encode(),
+        b'"\\/"',
+        b'"\\ud83d\\ude00"',
+    ),
     *('"😀"'.encode(), b'"a\\"b\\\\"', b'"\\u0041\\t\\n"', b'"\\u2028"', b'"<&>"', b"[]", b"{}"),
 )
-#: Names of members that no selector names; none that differs from a field in letter case alone, which is refused.
-_NAMES = (b'"notes"', b'"vip"', b'"\\u0061lias"', '"größe"'.encode(), b'"e mail"', b'"E_mail"', b'"email2"', b'"x.y"')
+#: Names of members that no selector names; none that differs from a field in letter case alone,
+#: which is refused.
+_NAMES = (
+    b'"notes"',
+    b'"vip"',
+    b'"\\u0061lias"',
+    '"größe"'.encode(),
+    b'"e mail"',
+    b'"E_mail"',
+    b'"email2"',
+    b'"x.y"',
+)
 #: Literals of texts; each field gets one, with a number in it that occurs once.
 _TEXTS = (
     b'"Ann %d"',
@@ -53,7 +84,14 @@ def _document(chance: random.Random, number: int) -> list[bytes]:
     chance.shuffle(members)
     pieces = [_space(chance) + b"{"]
     for place, name in enumerate(members):
-        pieces[-1] += (b"," if place else b"") + _space(chance) + name + _space(chance) + b":" + _space(chance)
+        pieces[-1] += (
+            (b"," if place else b"")
+            + _space(chance)
+            + name
+            + _space(chance)
+            + b":"
+            + _space(chance)
+        )
         if name in _FIELDS:
             pieces.extend((chance.choice(_FIELDS[name]) % number, _space(chance)))
         else:
@@ -71,15 +109,24 @@ def _anything(chance: random.Random, depth: int) -> bytes:
     kind = chance.random()
     if depth == 0 or kind < 0.6:
         return chance.choice(_SCALARS)
-    inner = [_space(chance) + _anything(chance, depth - 1) + _space(chance) for _ in range(chance.randrange(1, 4))]
+    inner = [
+        _space(chance) + _anything(chance, depth - 1) + _space(chance)
+        for _ in range(chance.randrange(1, 4))
+    ]
     if kind < 0.8:
         return b"[" + b",".join(inner) + b"]"
     names = chance.sample((*_NAMES, *_FIELDS), len(inner))
-    return b"{" + b",".join(name + b":" + value for name, value in zip(names, inner, strict=True)) + b"}"
+    return (
+        b"{"
+        + b",".join(name + b":" + value for name, value in zip(names, inner, strict=True))
+        + b"}"
+    )
 
 
 def changed(pieces: Sequence[bytes], came: bytes) -> tuple[int, list[bytes]]:
-    """How many bytes outside the values differ, and the literals that stand in the places of the values."""
+    """How many bytes outside the values differ, and the literals that stand in the places of the
+    values.
+    """
     wrong = position = 0
     literals: list[bytes] = []
     for place, piece in enumerate(pieces):
@@ -97,14 +144,18 @@ def changed(pieces: Sequence[bytes], came: bytes) -> tuple[int, list[bytes]]:
 
 
 def bytes_changed(proxy_port: int, app_port: int, count: int, seed: int = 15) -> int:
-    """Bytes outside the values that ``count`` documents lost or gained, on the way in and on the way out together.
+    """Bytes outside the values that ``count`` documents lost or gained, on the way in and on the
+    way out together.
 
     Raises:
-        Failed: a document was refused, a value reached the application, or one did not come back to the caller.
+        Failed: a document was refused, a value reached the application, or one did not come back to
+        the caller.
     """
     total = 0
     with (
-        contextlib.closing(http.client.HTTPConnection("127.0.0.1", proxy_port, timeout=60)) as proxy,
+        contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", proxy_port, timeout=60)
+        ) as proxy,
         contextlib.closing(http.client.HTTPConnection("127.0.0.1", app_port, timeout=60)) as app,
     ):
         for pieces in itertools.islice(documents(seed), count):
@@ -112,7 +163,8 @@ def bytes_changed(proxy_port: int, app_port: int, count: int, seed: int = 15) ->
             number = json.loads(answer)["id"]
             received = _exchange(app, "GET", f"/received/{number}")
             inward, tokens = changed(pieces, received)
-            first = pieces[0].replace(b"{", b'{"id":%d,' % number, 1)  # the application's own member
+            # the application's own member
+            first = pieces[0].replace(b"{", b'{"id":%d,' % number, 1)
             outward, values = changed([first, *pieces[1:]], answer)
             total += inward + outward
             if not inward + outward:  # else the literals may be read at the wrong places
@@ -120,18 +172,24 @@ def bytes_changed(proxy_port: int, app_port: int, count: int, seed: int = 15) ->
     return total
 
 
-def _exchange(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
+def _exchange(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None
+) -> bytes:
     connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
     response = connection.getresponse()
     answer = response.read()
     if response.status not in {200, 201}:
-        raise Failed(f"{method} {path} answered {response.status}: {answer[:200].decode(errors='replace')}")
+        raise Failed(
+            f"{method} {path} answered {response.status}: {answer[:200].decode(errors='replace')}"
+        )
     return answer
 
 
 def _check(sent: Sequence[bytes], tokens: Sequence[bytes], values: Sequence[bytes]) -> None:
     """Every value must have been hidden and restored; how a restored one is spelled is free."""
-    if any(json.loads(token) == json.loads(value) for token, value in zip(tokens, sent, strict=False)):
+    if any(
+        json.loads(token) == json.loads(value) for token, value in zip(tokens, sent, strict=False)
+    ):
         raise Failed("a document reached the application with a value in it")
     if [json.loads(value) for value in values] != [json.loads(value) for value in sent]:
         raise Failed("a document came back to the caller with another value than was sent")

@@ -1,8 +1,10 @@
-"""Measure 10: durable inserts through the store's own code against the bare engine with the same groups; then whole records (``creates``).
+"""Measure 10: durable inserts through the store's own code against the bare engine with the same
+groups; then whole records (``creates``).
 
-``ours`` is 64 coroutines that call ``Store.commit`` with one record each, as the proxy does before it forwards; the
-peer is a plain ``sqlite3`` loop over the same tables and rows that commits groups of exactly the sizes that ours made.
-Both flush to disk with every group. What is left between them is the price of queue, thread, futures and checks.
+``ours`` is 64 coroutines that call ``Store.commit`` with one record each, as the proxy does before
+it forwards; the peer is a plain ``sqlite3`` loop over the same tables and rows that commits groups
+of exactly the sizes that ours made. Both flush to disk with every group. What is left between them
+is the price of queue, thread, futures and checks.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ _SALT = secrets.token_bytes(16)
 
 
 class Case(NamedTuple):
-    """Token hashes of each record: of values that others may share, and such that the store has to find new."""
+    """Token hashes of each record: of values that others may share, and such that the store has to
+    find new.
+    """
 
     title: str
     shared: int
@@ -87,7 +91,10 @@ def through_engine(
     sql = Statements(layout)
     left = iter(
         [
-            (sql.stored(insert.row), [(token, insert.row.rid) for token in (*insert.hashes, *insert.unique)])
+            (
+                sql.stored(insert.row),
+                [(token, insert.row.rid) for token in (*insert.hashes, *insert.unique)],
+            )
             for insert in inserts
         ]
     )
@@ -134,7 +141,10 @@ def run(quick: bool = False) -> dict[str, Any]:
             costs.append((cost, peer_cost))
         rows.append(_row(f"{WRITERS} writers, {case.title}", rates))
         ours, peer = (statistics.median(column) for column in zip(*costs, strict=True))
-        notes.append(f"Inserts, {case.title}: {ours:.0f} us of processor time a record, bare engine {peer:.0f} us.")
+        notes.append(
+            f"Inserts, {case.title}: {ours:.0f} us of processor time a record, bare engine "
+            f"{peer:.0f} us."
+        )
     whole = _whole_records(quick)
     rows.extend(whole[0])
     notes.extend(whole[1])
@@ -153,13 +163,18 @@ def _whole_records(quick: bool) -> tuple[list[dict[str, Any]], list[str]]:
         for _ in range(rounds):
             with TemporaryDirectory() as folder:
                 made = creates.taken(Path(folder), case, count)
-                rate, cost = through_engine(Path(folder) / "peer.db", made.inserts, made.sizes, made.layout)
+                rate, cost = through_engine(
+                    Path(folder) / "peer.db", made.inserts, made.sizes, made.layout
+                )
             rates.append((made.rate, rate))
             costs.append((made.cost, cost))
         rows.append(_row(f"records, {case.title}", rates))
         ours, peer = (statistics.median(column) for column in zip(*costs, strict=True))
         if ours:
-            notes.append(f"Records, {case.title}: {ours:.0f} us of processor time a record, bare engine {peer:.0f} us.")
+            notes.append(
+                f"Records, {case.title}: {ours:.0f} us of processor time a record, bare engine "
+                f"{peer:.0f} us."
+            )
     return rows, notes
 
 
@@ -186,5 +201,8 @@ def _reading(count: int) -> str:
 if __name__ == "__main__":
     result = run()
     for row in result["rows"]:
-        print(f"{row['case']}: {row['ours']:,.0f} against {row['peer']:,.0f} {row['unit']}, ratio {row['ratio']:.2f}")
+        print(
+            f"{row['case']}: {row['ours']:,.0f} against {row['peer']:,.0f} {row['unit']}, ratio "
+            f"{row['ratio']:.2f}"
+        )
     print("\n".join(result["notes"]))

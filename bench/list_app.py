@@ -1,7 +1,8 @@
-"""An application that keeps what it is sent, as lists: behind the proxy for measure 21, and as bare as can be.
+"""An application that keeps what it is sent, as lists: behind the proxy for measure 21, and as bare
+as can be.
 
-``POST /people`` takes a list and answers it with ids, ``GET /people`` shows all that it has as one list, ``PUT /people/{n}`` and
-``GET /people/{n}`` change and show one record.
+``POST /people`` takes a list and answers it with ids, ``GET /people`` shows all that it has as one
+list, ``PUT /people/{n}`` and ``GET /people/{n}`` change and show one record.
 
     python bench/list_app.py PORT
 """

@@ -1,11 +1,12 @@
 """The load: kept-alive connections that each send the next request as soon as the answer is there.
 
-A process of its own. The job comes as one JSON argument, the result goes to standard output as one line of JSON:
+A process of its own. The job comes as one JSON argument, the result goes to standard output as one
+line of JSON:
 
     python -m bench.load '{"scenario": "create", "port": 8080, "connections": 16, "seconds": 3}'
 
-Every answer is looked at: a status other than 2xx, an answer without the value that was sent, or a connection that
-closes is an error, and whoever reads the result refuses a run that has one.
+Every answer is looked at: a status other than 2xx, an answer without the value that was sent, or a
+connection that closes is an error, and whoever reads the result refuses a run that has one.
 """
 
 import asyncio
@@ -25,7 +26,9 @@ from bench.scenarios import SCENARIOS, Source
 
 
 class Job(msgspec.Struct):
-    """What to send, where, for how long; ``start`` is the first running number, ``pids`` whose processor time counts."""
+    """What to send, where, for how long; ``start`` is the first running number, ``pids`` whose
+    processor time counts.
+    """
 
     scenario: str
     port: int
@@ -41,8 +44,9 @@ class Job(msgspec.Struct):
 class Result(msgspec.Struct):
     """What was measured between the end of the warm-up and the last counted answer.
 
-    ``cpu_us`` is the processor time of ``pids`` for one request; ``rest_busy`` the cores' worth of processor time that
-    the load and ``rest`` took: close to 1 means that they, not the proxy, were the limit.
+    ``cpu_us`` is the processor time of ``pids`` for one request; ``rest_busy`` the cores' worth of
+    processor time that the load and ``rest`` took: close to 1 means that they, not the proxy, were
+    the limit.
     """
 
     requests: int
@@ -108,7 +112,9 @@ class Client(asyncio.Protocol):
             return
         self._part = b""
         if whole[9:10] != b"2" or self._expected not in body:
-            self._tally.error(f"status {whole[9:12].decode()}, body {body[:200].decode(errors='replace')}")
+            self._tally.error(
+                f"status {whole[9:12].decode()}, body {body[:200].decode(errors='replace')}"
+            )
         else:
             self._tally.answer(time.perf_counter() - self._sent)
             self._source.answered(body)
@@ -133,7 +139,9 @@ def body_of(answer: bytes) -> bytes | None:
     body = answer[end + 4 :]
     at = head.find(b"\r\ncontent-length:")
     if at < 0:
-        return body if body.endswith(b"0\r\n\r\n") or b"\r\ntransfer-encoding:" not in head else None
+        return (
+            body if body.endswith(b"0\r\n\r\n") or b"\r\ntransfer-encoding:" not in head else None
+        )
     return body if len(body) >= int(head[at + 17 : head.index(b"\r\n", at + 2)]) else None
 
 
@@ -160,7 +168,9 @@ async def run(job: Job) -> Result:
         p99_ms=latencies[done * 99 // 100] * 1000 if done else 0.0,
         errors=tally.errors,
         first_error=tally.first_error,
-        cpu_us=None if cpu is None or cpu_after is None or not done else (cpu_after - cpu) / done * 1e6,
+        cpu_us=None
+        if cpu is None or cpu_after is None or not done
+        else (cpu_after - cpu) / done * 1e6,
         rest_busy=None if rest is None or rest_after is None else (rest_after - rest) / took,
     )
 
@@ -179,7 +189,9 @@ def _same(client: Client) -> Client:
 
 
 async def _warm_up(job: Job, sources: Sequence[Source], tally: Tally) -> None:
-    """Let the load run until every source is ready and the warm-up is over, then forget what was counted."""
+    """Let the load run until every source is ready and the warm-up is over, then forget what was
+    counted.
+    """
     for _ in range(3000):
         if tally.errors or all(source.ready for source in sources):
             break

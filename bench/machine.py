@@ -18,7 +18,10 @@ def description() -> dict[str, str]:
     apart = ours and not ours & others
     return {
         "Processor": _cpu_model(),
-        "Cores": f"{_usable_cores()} usable; the proxy under test {'has one for itself' if apart else 'shares all of them'}",
+        "Cores": (
+            f"{_usable_cores()} usable; the proxy under test "
+            f"{'has one for itself' if apart else 'shares all of them'}"
+        ),
         "Memory": _memory(),
         "System": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Disk of the vault": _file_system(),
@@ -46,7 +49,9 @@ def _memory() -> str:
 
 
 def _file_system() -> str:
-    """The type of file system below the cache folder, because a durable write costs what the disk takes."""
+    """The type of file system below the cache folder, because a durable write costs what the disk
+    takes.
+    """
     mounts = Path("/proc/mounts")
     if not mounts.exists():
         return "unknown"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 class Measure:
     """One line of the goals.
 
-    ``must``, ``goal`` and ``moonshot`` are ratios of ours to the peer's; ``higher`` says whether more is better.
-    ``by_case`` holds them for the cases that have goals of their own, by the text of the case's beginning.
+    ``must``, ``goal`` and ``moonshot`` are ratios of ours to the peer's; ``higher`` says whether
+    more is better. ``by_case`` holds them for the cases that have goals of their own, by the text
+    of the case's beginning.
     """
 
     number: int
@@ -22,15 +23,28 @@ class Measure:
 
     def levels_of(self, case: str) -> tuple[float, float, float]:
         """Must, goal and moonshot of one case."""
-        return next((levels for start, levels in self.by_case if case.startswith(start)), self.levels)
+        return next(
+            (levels for start, levels in self.by_case if case.startswith(start)), self.levels
+        )
 
 
 MEASURES: dict[int, Measure] = {
     measure.number: measure
     for measure in (
-        Measure(1, "redacting POST 1 KB, new values, durable, 1 lookup key: requests/s", "redacting", (5, 10, 15)),
+        Measure(
+            1,
+            "redacting POST 1 KB, new values, durable, 1 lookup key: requests/s",
+            "redacting",
+            (5, 10, 15),
+        ),
         Measure(4, "redacting PUT 1 KB, values known: requests/s", "redacting", (0.3, 0.5, 0.65)),
-        Measure(5, "pass-through of what no rule names: CPU time a request", "redacting", (6, 2.3, 1.15), higher=False),
+        Measure(
+            5,
+            "pass-through of what no rule names: CPU time a request",
+            "redacting",
+            (6, 2.3, 1.15),
+            higher=False,
+        ),
         Measure(
             7,
             "finding and replacing 5 values by splicing: speed",
@@ -39,8 +53,21 @@ MEASURES: dict[int, Measure] = {
             by_case=(("1 KB", (1, 2, 2.5)), ("100 KB", (5, 10, 15)), ("1 MB", (5, 7, 12))),
         ),
         Measure(10, "durable inserts through the vault: records/s", "inserts", (0.5, 0.8, 0.95)),
-        Measure(12, "matching with 10 000 rules against 10: time a request", "routing", (2, 1.3, 1.2), higher=False),
-        Measure(15, "bytes changed outside the selected values", "redacting", (0, 0, 0), higher=False, unit="bytes"),
+        Measure(
+            12,
+            "matching with 10 000 rules against 10: time a request",
+            "routing",
+            (2, 1.3, 1.2),
+            higher=False,
+        ),
+        Measure(
+            15,
+            "bytes changed outside the selected values",
+            "redacting",
+            (0, 0, 0),
+            higher=False,
+            unit="bytes",
+        ),
         Measure(
             16,
             "questions about a million records of the vault: time",
@@ -57,7 +84,8 @@ MEASURES: dict[int, Measure] = {
         Measure(17, "attachments of 100 MB up and down: speed", "attachments", (0.5, 0.7, 0.9)),
         Measure(
             18,
-            "who calls and what it may see, among 10 000 clients and 1 000 policies: time a request",
+            "who calls and what it may see, among 10 000 clients and 1 000 policies: time a "
+            "request",
             "access",
             (3, 2, 1.5),
             higher=False,

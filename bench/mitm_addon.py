@@ -1,8 +1,9 @@
 """The peer of measure 1: redaction the way an addon for mitmproxy is usually written.
 
-Parses the body, swaps five fields for random tokens, keeps the values in a dict and writes the document anew; the
-answer goes the other way. Nothing is encrypted and nothing survives the process, which is less than what Domicile does
-for the same request. Runs inside mitmproxy's own environment, so it imports nothing of ours.
+Parses the body, swaps five fields for random tokens, keeps the values in a dict and writes the
+document anew; the answer goes the other way. Nothing is encrypted and nothing survives the process,
+which is less than what Domicile does for the same request. Runs inside mitmproxy's own environment,
+so it imports nothing of ours.
 """
 
 import json
@@ -45,7 +46,11 @@ class Redacting:
 
 
 def _document(message: http.Message | None) -> dict[str, object] | None:
-    if message is None or not message.content or "json" not in message.headers.get("content-type", ""):
+    if (
+        message is None
+        or not message.content
+        or "json" not in message.headers.get("content-type", "")
+    ):
         return None
     if not message.content.startswith(b"{"):
         return None

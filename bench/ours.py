@@ -1,4 +1,6 @@
-"""Domicile as an operator runs it: ``domicile serve`` with a settings file, durable vault on this machine's disk."""
+"""Domicile as an operator runs it: ``domicile serve`` with a settings file, durable vault on this
+machine's disk.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -23,19 +25,26 @@ keys: file:///{{data}}/keys.json
 """
 
 
-def settings_file(folder: Path, port: int, *, vault: int, upstream: int = 9, more: str = "") -> Path:
-    """A settings file for an instance on these ports, with the rules of the benchmark and ``more``; its data lies in ``folder``."""
+def settings_file(
+    folder: Path, port: int, *, vault: int, upstream: int = 9, more: str = ""
+) -> Path:
+    """A settings file for an instance on these ports, with the rules of the benchmark and ``more``;
+    its data lies in ``folder``.
+    """
     rules = RULES.read_text()
     assert _UPSTREAM in rules
     (folder / "rules.yaml").write_text(rules.replace(_UPSTREAM, f"http://127.0.0.1:{upstream}"))
     settings = folder / "domicile.yaml"
-    settings.write_text(_SETTINGS.format(folder=folder, port=port, vault=vault, admin=free_port()) + more)
+    settings.write_text(
+        _SETTINGS.format(folder=folder, port=port, vault=vault, admin=free_port()) + more
+    )
     return settings
 
 
 @contextmanager
 def domicile(upstream: int, folder: Path) -> Iterator[Running]:
-    """The proxy with the rules of the benchmark in front of ``upstream``; its data lies in ``folder``.
+    """The proxy with the rules of the benchmark in front of ``upstream``; its data lies in
+    ``folder``.
 
     Raises:
         Unavailable: it does not start; with the end of what it printed.

@@ -1,6 +1,8 @@
-"""The gateway alone, without vault and rule files, next to nginx: what passing a request through costs in processor time.
+"""The gateway alone, without vault and rule files, next to nginx: what passing a request through
+costs in processor time.
 
-Measure 5 takes the whole program as an operator runs it; this one is for whoever works on the gateway.
+Measure 5 takes the whole program as an operator runs it; this one is for whoever works on the
+gateway.
 
     python -m bench.passthrough
 """
@@ -35,7 +37,9 @@ class NothingNamed:
     """Rules that name nothing."""
 
     def __init__(self, upstream: str) -> None:
-        self.endpoint = Endpoint("app", upstream, frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError())
+        self.endpoint = Endpoint(
+            "app", upstream, frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError()
+        )
 
     @property
     def edition(self) -> object:
@@ -53,7 +57,11 @@ class NothingNamed:
     def contested(self, *_: object) -> bool:
         return False
 
-    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:  # noqa: ARG002  # the signature of the port
+    async def referred(
+        self,
+        host: str,
+        headers: Sequence[tuple[bytes, bytes]],  # noqa: ARG002  # the signature of the port
+    ) -> Sequence[tuple[bytes, bytes]]:
         return headers
 
     def exchange(self, match: Match) -> Exchange:
@@ -74,7 +82,9 @@ async def serve(port: int, upstream: str) -> None:
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Processor time a request at each number of connections, medians of interleaved rounds; nginx may be missing."""
+    """Processor time a request at each number of connections, medians of interleaved rounds; nginx
+    may be missing.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -82,7 +92,12 @@ def run(quick: bool = False) -> dict[str, Any]:
         folder = Path(name)
         app = stack.enter_context(application(folder))
         port = free_port()
-        command = [sys.executable, str(ROOT / "bench" / "passthrough.py"), str(port), f"http://127.0.0.1:{app.port}"]
+        command = [
+            sys.executable,
+            str(ROOT / "bench" / "passthrough.py"),
+            str(port),
+            f"http://127.0.0.1:{app.port}",
+        ]
         proxies = [stack.enter_context(started("gateway", command, port, folder))]
         try:
             proxies.append(stack.enter_context(peers.nginx(app.port, folder, install=not quick)))
@@ -116,7 +131,8 @@ def main() -> None:
     for row in taken["rows"]:
         ratio = "no ratio" if row["ratio"] is None else f"{row['ratio']:.2f}x"
         print(
-            f"{row['case']}: gateway {row['ours']:.1f} us, nginx {row['nginx'] or 0:.1f} us, {ratio}, p50 {row['p50_ms']}"
+            f"{row['case']}: gateway {row['ours']:.1f} us, nginx {row['nginx'] or 0:.1f} us, "
+            f"{ratio}, p50 {row['p50_ms']}"
         )
     for note in taken["notes"]:
         print(note)

@@ -1,7 +1,8 @@
-"""The peers: found on this machine, else installed by the benchmark itself, and started on a free port.
+"""The peers: found on this machine, else installed by the benchmark itself, and started on a free
+port.
 
-nginx comes from the machine or from its Debian packages; mitmproxy from its hashed lock, in an environment of its own
-that ``make bench`` makes and this file makes where it is absent.
+nginx comes from the machine or from its Debian packages; mitmproxy from its hashed lock, in an
+environment of its own that ``make bench`` makes and this file makes where it is absent.
 """
 
 import contextlib
@@ -19,7 +20,8 @@ from bench.processes import CACHE, ROOT, Running, Unavailable, free_port, starte
 MITMPROXY_ENVIRONMENT = ROOT / ".venv-bench"
 MITMPROXY_LOCK = ROOT / "requirements" / "bench.txt"
 
-#: As much as nginx needs to be fast: one worker, kept-alive connections on both sides, no log, bodies in memory.
+#: As much as nginx needs to be fast: one worker, kept-alive connections on both sides, no log,
+#: bodies in memory.
 _NGINX = """\
 daemon off;
 worker_processes 1;
@@ -55,8 +57,11 @@ http {{
 
 
 @contextmanager
-def nginx(upstream: int, folder: Path, *, install: bool, template: str = _NGINX) -> Iterator[Running]:
-    """Nginx that passes everything to ``upstream``; ``template`` is its configuration, with places for ports and user.
+def nginx(
+    upstream: int, folder: Path, *, install: bool, template: str = _NGINX
+) -> Iterator[Running]:
+    """Nginx that passes everything to ``upstream``; ``template`` is its configuration, with places
+    for ports and user.
 
     Raises:
         Unavailable: it is not here and cannot be installed, or does not start.
@@ -106,10 +111,15 @@ def mitmproxy_version() -> str | None:
 
 
 def _find_nginx() -> Path | None:
-    usual = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", str(CACHE / "nginx/usr/sbin")))
+    usual = os.pathsep.join(
+        (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", str(CACHE / "nginx/usr/sbin"))
+    )
     found = shutil.which("nginx", path=usual)
     try:
-        if found is None or subprocess.run([found, "-v"], capture_output=True, check=False).returncode:
+        if (
+            found is None
+            or subprocess.run([found, "-v"], capture_output=True, check=False).returncode
+        ):
             return None  # unpacked, but a library that it needs is not here
     except OSError:
         return None  # being unpacked at this moment, by another run
@@ -117,11 +127,15 @@ def _find_nginx() -> Path | None:
 
 
 def _installed_nginx(*, install: bool) -> Path:
-    """From Debian's packages: unpacked into the cache, which leaves the machine alone; installed where that is not enough."""
+    """From Debian's packages: unpacked into the cache, which leaves the machine alone; installed
+    where that is not enough.
+    """
     if not install:
         raise Unavailable("nginx is not installed, and a quick run installs nothing")
     if shutil.which("apt-get") is None:
-        raise Unavailable("nginx is not installed and this machine has no apt-get: install nginx and try again")
+        raise Unavailable(
+            "nginx is not installed and this machine has no apt-get: install nginx and try again"
+        )
     try:
         _unpack_nginx()
     except Unavailable:
@@ -140,7 +154,9 @@ def _installed_nginx(*, install: bool) -> Path:
 
 
 def _unpack_nginx() -> None:
-    """Fetch the packages that hold the program, in one distribution or another, and unpack them into the cache."""
+    """Fetch the packages that hold the program, in one distribution or another, and unpack them
+    into the cache.
+    """
     fetched = CACHE / "packages"
     fetched.mkdir(parents=True, exist_ok=True)
     for name in ("nginx", "nginx-light"):
@@ -156,11 +172,22 @@ def _installed_mitmproxy(*, install: bool) -> Path:
     if program.exists():
         return program
     if not install:
-        raise Unavailable("mitmproxy is not installed, and a quick run installs nothing: make bench installs it")
+        raise Unavailable(
+            "mitmproxy is not installed, and a quick run installs nothing: make bench installs it"
+        )
     print(f"Installing mitmproxy into {MITMPROXY_ENVIRONMENT.name} ...", file=sys.stderr)
     venv.create(MITMPROXY_ENVIRONMENT, with_pip=True)
     pip = [str(MITMPROXY_ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    _run("mitmproxy", [*pip, "--disable-pip-version-check", "--require-hashes", "--requirement", str(MITMPROXY_LOCK)])
+    _run(
+        "mitmproxy",
+        [
+            *pip,
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "--requirement",
+            str(MITMPROXY_LOCK),
+        ],
+    )
     (MITMPROXY_ENVIRONMENT / ".installed").touch()  # the stamp that the Makefile looks for
     return program
 

@@ -1,4 +1,6 @@
-"""Processes of a benchmark: started on free ports, waited for, watched by their processor time, stopped by their id."""
+"""Processes of a benchmark: started on free ports, waited for, watched by their processor time,
+stopped by their id.
+"""
 
 import contextlib
 import os
@@ -17,7 +19,9 @@ CACHE = ROOT / ".cache" / "bench"  #: git-ignored
 
 
 class Unavailable(Exception):
-    """A peer, or our own command, cannot be had or does not start here; the text says why, in one sentence."""
+    """A peer, or our own command, cannot be had or does not start here; the text says why, in one
+    sentence.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,14 @@ class Running:
         return self.process.pid
 
 
-#: Sockets that hold the ports which were given out, so that no other program gets one as its free port before its owner starts.
+#: Sockets that hold the ports which were given out, so that no other program gets one as its free
+#: port before its owner starts.
 _held: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 for a server that allows its address to be used again, as all of ours and the peers do.
+    """A port of 127.0.0.1 for a server that allows its address to be used again, as all of ours and
+    the peers do.
 
     It stays held until this process ends; nobody listens there meanwhile.
     """
@@ -53,7 +59,9 @@ def free_port() -> int:
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """The cores of the proxy under test and those of everything else; the same where there is one, or no choice."""
+    """The cores of the proxy under test and those of everything else; the same where there is one,
+    or no choice.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return set(), set()
     allowed = sorted(os.sched_getaffinity(0))
@@ -77,7 +85,9 @@ def on(chosen: set[int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def started(name: str, command: Sequence[str], port: int, folder: Path, *, proxy: bool = True) -> Iterator[Running]:
+def started(
+    name: str, command: Sequence[str], port: int, folder: Path, *, proxy: bool = True
+) -> Iterator[Running]:
     """Run ``command`` until the block ends, once it accepts connections on ``port``.
 
     ``proxy`` gives it the core of the proxy under test. What it prints goes to ``folder``.
@@ -89,7 +99,12 @@ def started(name: str, command: Sequence[str], port: int, folder: Path, *, proxy
     log = folder / f"{name}.log"
     with log.open("wb") as output, on(ours if proxy else others):
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=_environment()
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=_environment(),
         )
     running = Running(name, port, process, log)
     try:
@@ -100,9 +115,12 @@ def started(name: str, command: Sequence[str], port: int, folder: Path, *, proxy
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, without settings of Domicile in it, which would outdo the settings file."""
+    """That of this process, without settings of Domicile in it, which would outdo the settings
+    file.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOMICILE__")}
-    return kept | {"PYTHONPATH": str(ROOT), "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0"}  # the load is one client
+    # the load is one client
+    return kept | {"PYTHONPATH": str(ROOT), "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0"}
 
 
 def _await_port(running: Running) -> None:
@@ -139,7 +157,9 @@ def family(pid: int) -> list[int]:
 
 
 def processor_seconds(pids: Sequence[int]) -> float | None:
-    """Processor time of these processes, user and system, all threads; ``None`` where the machine has no ``/proc``."""
+    """Processor time of these processes, user and system, all threads; ``None`` where the machine
+    has no ``/proc``.
+    """
     if not (_PROC / "self/stat").exists():
         return None
     ticks = 0
@@ -151,5 +171,7 @@ def processor_seconds(pids: Sequence[int]) -> float | None:
 
 
 def _fields(stat: Path) -> list[str]:
-    """What follows the command's name, which may hold spaces: state, parent, …, utime at 11, stime at 12 (proc(5))."""
+    """What follows the command's name, which may hold spaces: state, parent, …, utime at 11, stime
+    at 12 (proc(5)).
+    """
     return stat.read_text().rpartition(")")[2].split()

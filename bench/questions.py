@@ -1,9 +1,11 @@
-"""Measure 16: questions about one million records of the vault against the same questions to a plain SQLite table.
+"""Measure 16: questions about one million records of the vault against the same questions to a
+plain SQLite table.
 
-``ours`` are the use cases that stand behind the interface (``vault.find``, ``vault.aggregate``): texts become hashes, the engine
-is asked on a thread, each record of the answer is opened. The peer is a table with the same values in the clear, an index
-for each column that is asked for, and a bare ``sqlite3`` connection that fetches the same rows and counts the same
-totals. It can search inside a text only by reading every row, which is what the vault's keyed parts of texts are for.
+``ours`` are the use cases that stand behind the interface (``vault.find``, ``vault.aggregate``):
+texts become hashes, the engine is asked on a thread, each record of the answer is opened. The peer
+is a table with the same values in the clear, an index for each column that is asked for, and a bare
+``sqlite3`` connection that fetches the same rows and counts the same totals. It can search inside a
+text only by reading every row, which is what the vault's keyed parts of texts are for.
 """
 
 import random
@@ -89,12 +91,19 @@ class Ours:
     async def load(cls, path: Path, count: int) -> "Ours":
         store = await open_store(f"sqlite:///{path}")
         around = VaultContext(
-            "bench", Keyset.create("bench"), store, system_clock, Sequencer(system_clock), "SE", lambda *_: None
+            "bench",
+            Keyset.create("bench"),
+            store,
+            system_clock,
+            Sequencer(system_clock),
+            "SE",
+            lambda *_: None,
         )
         vault = Vault(around, VaultOptions("bench", "SE", 7 * 86_400_000))
         self = cls(Records(await vault.collection(TableSpec(SCHEMA, {}, None, addressed=False))))
         drafts: list[RecordDraft] = []
-        for person in people(count):  # one after the other: ties of an order are decided by who came first
+        # one after the other: ties of an order are decided by who came first
+        for person in people(count):
             drafts.append(RecordDraft(person.id, person._asdict()))
             if len(drafts) == BATCH:
                 await store_records(self.records, drafts, "bench", nothing)
@@ -126,13 +135,23 @@ class Ours:
         return await self.find(Query((Like(("name",), person.name[:5].upper()),), (), PAGE))
 
     async def newest(self, person: Person) -> Any:
-        return await self.find(Query((), (Sort("created_at", descending=True),), PAGE, person.age * PAGE))
+        return await self.find(
+            Query((), (Sort("created_at", descending=True),), PAGE, person.age * PAGE)
+        )
 
     async def groups(self, person: Person) -> Any:
         del person
-        metrics = (MetricQuery("count", MetricFunction.COUNT), MetricQuery("sum", MetricFunction.SUM, "age"))
-        found = await aggregate_groups(self.records, Aggregation(metrics, (), ("city",), CITIES), "bench")
-        return [(group.keys["city"], group.metrics["count"], group.metrics["sum"]) for group in found.groups]
+        metrics = (
+            MetricQuery("count", MetricFunction.COUNT),
+            MetricQuery("sum", MetricFunction.SUM, "age"),
+        )
+        found = await aggregate_groups(
+            self.records, Aggregation(metrics, (), ("city",), CITIES), "bench"
+        )
+        return [
+            (group.keys["city"], group.metrics["count"], group.metrics["sum"])
+            for group in found.groups
+        ]
 
 
 class Peer:
@@ -144,12 +163,14 @@ class Peer:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA cache_size = -16384")
         run(
-            "CREATE TABLE person (number INTEGER PRIMARY KEY, id TEXT, name TEXT, employer TEXT, city TEXT, age INTEGER,"
+            "CREATE TABLE person (number INTEGER PRIMARY KEY, id TEXT, name TEXT, employer TEXT, "
+            "city TEXT, age INTEGER,"
             " region TEXT, note TEXT)"
         )
         run("BEGIN")
         self.connection.executemany(
-            "INSERT INTO person (id, name, employer, city, age, region, note) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO person (id, name, employer, city, age, region, note) VALUES (?, ?, ?, "
+            "?, ?, ?, ?)",
             people(count),
         )
         for column in ("id", "name", "employer", "city", "age", "region"):
@@ -158,9 +179,12 @@ class Peer:
         run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _page(self, where: str, values: tuple[Any, ...], rest: str, skip: int = 0) -> Any:
-        total = self.connection.execute(f"SELECT count(*) FROM person {where}", values).fetchone()[0]
+        total = self.connection.execute(f"SELECT count(*) FROM person {where}", values).fetchone()[
+            0
+        ]
         text = (
-            f"SELECT id, name, employer, city, age, region, note FROM person {where} ORDER BY {rest} LIMIT ? OFFSET ?"
+            f"SELECT id, name, employer, city, age, region, note FROM person {where} ORDER BY "
+            f"{rest} LIMIT ? OFFSET ?"
         )
         return self.connection.execute(text, (*values, PAGE, skip)).fetchall(), total
 
@@ -225,7 +249,8 @@ async def _ask(ours: Ours, peer: Peer, case: Case, chosen: list[Person]) -> tupl
 
 
 def _same(case: Case, answer: Any, expected: Any) -> bool:
-    if case.method == "newest":  # those of one millisecond are oldest first with us, and newest first there
+    # those of one millisecond are oldest first with us, and newest first there
+    if case.method == "newest":
         return answer[1] == expected[1] and len(answer[0]) == len(expected[0])
     return bool(answer == expected)
 
@@ -255,7 +280,12 @@ async def _measure(folder: Path, count: int, *, quick: bool) -> dict[str, Any]:
         )
     await ours.close()
     peer.connection.close()
-    return {"rows": rows, "notes": [f"Questions: {count:,} records were created in {loaded:.0f} s, {BATCH} a commit."]}
+    return {
+        "rows": rows,
+        "notes": [
+            f"Questions: {count:,} records were created in {loaded:.0f} s, {BATCH} a commit."
+        ],
+    }
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -267,5 +297,8 @@ def run(quick: bool = False) -> dict[str, Any]:
 if __name__ == "__main__":
     result = run()
     for row in result["rows"]:
-        print(f"{row['case']}: {row['ours']:.3f} against {row['peer']:.3f} {row['unit']}, ratio {row['ratio']:.2f}")
+        print(
+            f"{row['case']}: {row['ours']:.3f} against {row['peer']:.3f} {row['unit']}, ratio "
+            f"{row['ratio']:.2f}"
+        )
     print("\n".join(result["notes"]))

@@ -1,4 +1,6 @@
-"""Measures 1, 4, 5 and 15: the whole program as an operator runs it, before an application, next to its peers."""
+"""Measures 1, 4, 5 and 15: the whole program as an operator runs it, before an application, next to
+its peers.
+"""
 
 import sys
 import tempfile
@@ -45,7 +47,10 @@ def run(quick: bool = False, numbers: Collection[int] = (1, 4, 5, 15)) -> dict[s
 
 @contextmanager
 def _standing(plan: Plan, *, quick: bool) -> Iterator[Bench]:
-    """The application with every proxy before it. The vault lies on the disk of the checkout, not in memory."""
+    """The application with every proxy before it.
+
+    The vault lies on the disk of the checkout, not in memory.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -77,7 +82,9 @@ def _peer(stack: ExitStack, start: Callable[[], Any]) -> Running | str:
     return running
 
 
-def _rates(bench: Bench, notes: list[str], number: int, scenario: str, peer: Running | str) -> Iterator[Row]:
+def _rates(
+    bench: Bench, notes: list[str], number: int, scenario: str, peer: Running | str
+) -> Iterator[Row]:
     """Rows of a measure whose figure is requests a second."""
     for connections, ours, theirs in _compared(bench, notes, scenario, peer):
         yield {
@@ -102,8 +109,10 @@ def _known_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
 
 def _pass_through(bench: Bench, notes: list[str]) -> Iterator[Row]:
     notes.append(
-        "Measure 5 sends one head again and again on each connection, as pollers and pooled clients do; it is read once. "
-        "A head that changes with every request is read every time, which this figure does not show."
+        "Measure 5 sends one head again and again on each connection, as pollers and pooled "
+        "clients do; it is read once. "
+        "A head that changes with every request is read every time, which this figure does not "
+        "show."
     )
     for connections, ours, theirs in _compared(bench, notes, "read", bench.nginx):
         peer = theirs and theirs.cpu_us
@@ -151,8 +160,10 @@ def _compared(
         theirs = figures[1] if len(figures) > 1 else None
         if not bench.quick and theirs is not None and (theirs.rest_busy or 0) > 0.9:
             notes.append(
-                f"{proxies[1].name}, {scenario}, {connections} connections: the load and the application were the limit "
-                f"({theirs.rest_busy:.2f} cores busy beside the proxy); compare processor time, not requests/s."
+                f"{proxies[1].name}, {scenario}, {connections} connections: the load and the "
+                "application were the limit "
+                f"({theirs.rest_busy:.2f} cores busy beside the proxy); compare processor time, "
+                "not requests/s."
             )
         yield connections, figures[0], theirs
 
@@ -174,4 +185,6 @@ _TAKEN: dict[int, Callable[[Bench, list[str]], Iterator[Row]]] = {
     5: _pass_through,
     15: _exact,
 }
-assert set(_TAKEN) == {number for number, measure in MEASURES.items() if measure.module == "redacting"}
+assert set(_TAKEN) == {
+    number for number, measure in MEASURES.items() if measure.module == "redacting"
+}

@@ -46,7 +46,10 @@ def table(rows: Sequence[Row]) -> str:
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
     text = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
     ]
     text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(text)
@@ -84,7 +87,9 @@ def _section(title: str, words: str, lines: Sequence[str]) -> str:
 
 def details(rows: Sequence[Row]) -> list[str]:
     """Latencies and processor times of the rows that have them, a line each."""
-    return [f"{row['measure']}, {row['case']}: {row['detail']}" for row in rows if row.get("detail")]
+    return [
+        f"{row['measure']}, {row['case']}: {row['detail']}" for row in rows if row.get("detail")
+    ]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

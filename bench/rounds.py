@@ -1,4 +1,6 @@
-"""Two proxies in turns, A B A B …, under the same load, so that whatever else the machine does hits both alike."""
+"""Two proxies in turns, A B A B …, under the same load, so that whatever else the machine does hits
+both alike.
+"""
 
 import json
 import statistics
@@ -21,7 +23,9 @@ _NUMBERS_EACH = 2_000_000
 
 
 class Failed(Exception):
-    """A run that measured nothing worth telling: an error among the answers, or values that reached the application."""
+    """A run that measured nothing worth telling: an error among the answers, or values that reached
+    the application.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ class Driver:
         """The figures of each proxy, in their order, from interleaved rounds.
 
         Raises:
-            Failed: a window had an error in it, ended without an answer, or showed the application what it must not see.
+            Failed: a window had an error in it, ended without an answer, or showed the application
+            what it must not see.
         """
         results: list[list[Result]] = [[] for _ in proxies]
         for _ in range(self.plan.rounds):
@@ -80,10 +85,14 @@ class Driver:
         bodies, shown = seen_after - seen, clear_after - clear
         if proxy.name in REDACTING and shown:
             raise Failed(
-                f"{proxy.name} does not redact: {shown} of {bodies} bodies reached the application in the clear"
+                f"{proxy.name} does not redact: {shown} of {bodies} bodies reached the "
+                "application in the clear"
             )
         if scenario != "read" and bodies < result.requests:
-            raise Failed(f"{proxy.name} answered {result.requests} requests, but the application saw only {bodies}")
+            raise Failed(
+                f"{proxy.name} answered {result.requests} requests, but the application saw only "
+                f"{bodies}"
+            )
         return result
 
     def _load(self, scenario: str, proxy: Running, connections: int) -> Result:
@@ -109,12 +118,17 @@ class Driver:
                 cwd=ROOT,
             )
         if done.returncode or done.stderr:
-            raise Failed(f"the load against {proxy.name} failed: {done.stderr.decode(errors='replace')[-400:]}")
+            raise Failed(
+                f"the load against {proxy.name} failed: "
+                f"{done.stderr.decode(errors='replace')[-400:]}"
+            )
         return msgspec.json.decode(done.stdout, type=Result)
 
     def _counts(self) -> tuple[int, int]:
         """How many bodies the application got so far, and how many of them showed a clear value."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.app.port}/counts", timeout=60) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.app.port}/counts", timeout=60
+        ) as answer:
             counts = json.load(answer)
         return counts["seen"], counts["clear"]
 

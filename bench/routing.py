@@ -28,13 +28,17 @@ CASES = (
 
 
 def router(rules: int) -> Router:
-    """A router of about that many operations, three for each collection, among them those of ``CASES``."""
+    """A router of about that many operations, three for each collection, among them those of
+    ``CASES``.
+    """
     lines = []
     for number in range(max(rules // 3, 4)):
         name = "contacts" if number == 3 else f"collection{number}"
         lines.append(f"  - {{match: POST /api/v{number % 10}/{name}, create: contact}}")
         lines.append(f"  - {{match: 'GET /api/v{number % 10}/{name}/{{id}}', read: contact}}")
-        lines.append(f"  - {{match: 'PUT|PATCH /api/v{number % 10}/{name}/{{id}}', update: contact}}")
+        lines.append(
+            f"  - {{match: 'PUT|PATCH /api/v{number % 10}/{name}/{{id}}', update: contact}}"
+        )
     compiled = load_text(_FILE.format(operations="\n".join(lines)))
     return Router(compiled.operations, compiled.endpoints)
 

@@ -6,12 +6,17 @@ from typing import Protocol
 
 import msgspec
 
-#: About 1 KB: five personal fields with one running number in each, and what an application sends besides.
+#: About 1 KB: five personal fields with one running number in each, and what an application sends
+#: besides.
 CONTACT = (
-    b'{"first_name": "Bench%09d", "last_name": "Marker%09d", "email": "b%09d@example.net", "phone": "+46700%09d", '
-    b'"street": "Long Street %09d", "vip": true, "score": 12.50, "ratio": 1.0e3, "source": "fair", "language": "sv", '
-    b'"consents": [{"topic": "news", "given": true, "at": "2026-01-31T10:00:00Z"}, {"topic": "calls", "given": false, '
-    b'"at": null}], "company": {"name": "North Wind Trading", "size": 250, "country": "se", "segments": ["retail", '
+    b'{"first_name": "Bench%09d", "last_name": "Marker%09d", "email": "b%09d@example.net", '
+    b'"phone": "+46700%09d", '
+    b'"street": "Long Street %09d", "vip": true, "score": 12.50, "ratio": 1.0e3, "source": '
+    b'"fair", "language": "sv", '
+    b'"consents": [{"topic": "news", "given": true, "at": "2026-01-31T10:00:00Z"}, {"topic": '
+    b'"calls", "given": false, '
+    b'"at": null}], "company": {"name": "North Wind Trading", "size": 250, "country": "se", '
+    b'"segments": ["retail", '
     b'"wholesale", "export"]}, "notes": "'
     + b"Met at the fair, asked for the price list of the next season. " * 8
     + b'"}'
@@ -36,13 +41,19 @@ class Source(Protocol):
 
 def request(method: bytes, path: bytes, body: bytes = b"") -> bytes:
     """A request as bytes on the wire."""
-    head = b"%b %b HTTP/1.1\r\nHost: bench.example.net\r\nAccept: application/json\r\nUser-Agent: bench\r\n" % (
-        method,
-        path,
+    head = (
+        b"%b %b HTTP/1.1\r\nHost: bench.example.net\r\nAccept: application/json\r\nUser-Agent: bench\r\n"
+        % (
+            method,
+            path,
+        )
     )
     if not body:
         return head + b"\r\n"
-    return head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    return head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        len(body),
+        body,
+    )
 
 
 class Creates:
@@ -74,7 +85,9 @@ class Updates:
     def next(self) -> tuple[bytes, bytes]:
         if self._new:
             self._pending = n = self._new.pop()
-            return request(b"POST", b"/contacts", CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n
+            return request(
+                b"POST", b"/contacts", CONTACT % (n, n, n, n, n)
+            ), b"b%09d@example.net" % n
         return next(self._turns)
 
     def answered(self, body: bytes) -> None:
@@ -82,7 +95,9 @@ class Updates:
             return
         n, self._pending = self._pending, None
         path = b"/contacts/%d" % msgspec.json.decode(body)["id"]
-        self._known.append((request(b"PUT", path, CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n))
+        self._known.append(
+            (request(b"PUT", path, CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n)
+        )
         self._turns = itertools.cycle(self._known)
         self.ready = not self._new
 
@@ -102,4 +117,8 @@ class Reads:
         """Nothing to remember."""
 
 
-SCENARIOS: dict[str, Callable[[Iterator[int]], Source]] = {"create": Creates, "update": Updates, "read": Reads}
+SCENARIOS: dict[str, Callable[[Iterator[int]], Source]] = {
+    "create": Creates,
+    "update": Updates,
+    "read": Reads,
+}

@@ -1,6 +1,8 @@
-"""Measure 7: finding five values of a document and putting others in their place, by splicing and by parsing it all.
+"""Measure 7: finding five values of a document and putting others in their place, by splicing and
+by parsing it all.
 
-Both sides start from the bytes of a body and end with the bytes of the new body, with the five old values in hand.
+Both sides start from the bytes of a body and end with the bytes of the new body, with the five old
+values in hand.
 """
 
 import importlib
@@ -39,7 +41,10 @@ def run(quick: bool = False) -> dict[str, Any]:
         body = document(size)
         _agree(body, [swap for _, swap in peers])
         figures = _medians(
-            body, [by_splice, *(swap for _, swap in peers)], 1 if quick else 9, 0.002 if quick else _WINDOW
+            body,
+            [by_splice, *(swap for _, swap in peers)],
+            1 if quick else 9,
+            0.002 if quick else _WINDOW,
         )
         rows.extend(
             {
@@ -57,7 +62,9 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def document(size: int) -> bytes:
-    """A contact with its orders, about ``size`` bytes long, as a browser's ``JSON.stringify`` writes it."""
+    """A contact with its orders, about ``size`` bytes long, as a browser's ``JSON.stringify``
+    writes it.
+    """
     contact: dict[str, Any] = {
         "id": 4711,
         "type": "contact",
@@ -90,7 +97,11 @@ def _order(number: int) -> dict[str, Any]:
         "status": ("open", "paid", "sent")[number % 3],
         "total": number * 7 % 1000 + 0.95,
         "lines": [
-            {"sku": f"A-{number % 97:04}", "count": number % 5 + 1, "title": "Filter coffee, whole beans, 500 g"}
+            {
+                "sku": f"A-{number % 97:04}",
+                "count": number % 5 + 1,
+                "title": "Filter coffee, whole beans, 500 g",
+            }
         ],
         "address": {"street": "Lindenallee 12", "city": "Köln", "code": "50667"},
         "comment": None,
@@ -178,4 +189,7 @@ def _burst(size: int) -> Iterator[int]:
 
 if __name__ == "__main__":
     for row in run()["rows"]:
-        print(f"{row['case']:24} {row['ours']:9.1f} us  {row['peer']:9.1f} us {row['against']:22} {row['ratio']:5.1f}x")
+        print(
+            f"{row['case']:24} {row['ours']:9.1f} us  {row['peer']:9.1f} us {row['against']:22} "
+            f"{row['ratio']:5.1f}x"
+        )

@@ -1,9 +1,11 @@
-"""``domicile`` with a clock on its event loop: what it is asked to do, and each turn that took long, as lines of a file.
+"""``domicile`` with a clock on its event loop: what it is asked to do, and each turn that took
+long, as lines of a file.
 
     python bench/turn_probe.py FILE serve --config …
 
-A line is the monotonic time at which a turn ended, the seconds for which nobody else was served, and the processor seconds that the
-loop's thread used of them: on a busy machine the rest is other programs.
+A line is the monotonic time at which a turn ended, the seconds for which nobody else was served,
+and the processor seconds that the loop's thread used of them: on a busy machine the rest is other
+programs.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Measure 21: for how long the event loop serves nobody else while it works on large bodies.
 
-The whole program runs with a clock on its loop (``turn_probe``); each case is one request, or several at once, and its figure is
-the longest turn while they are under way. There is no peer: what counts is milliseconds, whoever else wants an answer. Beside each
-figure stands what a caller of ``/healthz`` saw in the worst case.
+The whole program runs with a clock on its loop (``turn_probe``); each case is one request, or
+several at once, and its figure is the longest turn while they are under way. There is no peer: what
+counts is milliseconds, whoever else wants an answer. Beside each figure stands what a caller of
+``/healthz`` saw in the worst case.
 
 ``python -m bench.turns`` prints every case, those without a goal of their own included.
 """
@@ -93,7 +94,10 @@ class Place:
 
     async def ask(self, method: str, url: str, body: bytes | None = None) -> bytes:
         """The body of an answer, which has to be a success."""
-        headers = {**_JSON, **({"Authorization": f"Bearer {self.token}"} if url.startswith(self.vault) else {})}
+        headers = {
+            **_JSON,
+            **({"Authorization": f"Bearer {self.token}"} if url.startswith(self.vault) else {}),
+        }
         async with self.session.request(method, url, data=body, headers=headers) as answer:
             content = await answer.read()
         if answer.status >= 300:
@@ -153,7 +157,9 @@ def _running(folder: Path) -> Iterator[Place]:
     with started("application", command, app, folder, proxy=False):
         settings = settings_file(folder, proxy, vault=vault, more=_LIMITS)
         (folder / "rules.yaml").write_text(_RULES.format(port=app))
-        admin = next(line for line in settings.read_text().splitlines() if "admin:" in line).split()[-1]
+        admin = next(
+            line for line in settings.read_text().splitlines() if "admin:" in line
+        ).split()[-1]
         client = _init(settings)
         probe = folder / "turns.txt"
         command = [
@@ -195,7 +201,10 @@ async def through_proxy(place: Place, plan: Plan) -> None:
         count = min(plan.bulk, plan.listed - start)
         body = json.dumps([person(number) for number in range(start, start + count)]).encode()
         if start == 0:
-            await place.watch(f"a bulk of {count} created through the proxy", partial(place.ask, "POST", people, body))
+            await place.watch(
+                f"a bulk of {count} created through the proxy",
+                partial(place.ask, "POST", people, body),
+            )
         else:
             await place.ask("POST", people, body)
     await place.watch(f"a list of {plan.listed} objects restored", lambda: place.ask("GET", people))
@@ -207,7 +216,10 @@ async def through_proxy(place: Place, plan: Plan) -> None:
             body = json.dumps({**person(1), "tags": texts}).encode()
             title = f"an update with {count} values of one field{again}"
             await place.watch(title, partial(place.ask, "PUT", f"{people}/1", body))
-        await place.watch(f"a record of {count} values of one field restored", lambda: place.ask("GET", f"{people}/1"))
+        await place.watch(
+            f"a record of {count} values of one field restored",
+            lambda: place.ask("GET", f"{people}/1"),
+        )
 
 
 async def through_interface(place: Place, plan: Plan) -> None:
@@ -219,7 +231,9 @@ async def through_interface(place: Place, plan: Plan) -> None:
         "age": {"type": "integer", "storage": "indexed"},
         "note": {"type": "json", "storage": "encrypted"},
     }
-    await place.ask("PUT", f"{place.vault}/api/schemas/customer", json.dumps({"fields": fields}).encode())
+    await place.ask(
+        "PUT", f"{place.vault}/api/schemas/customer", json.dumps({"fields": fields}).encode()
+    )
     customers = f"{place.vault}/api/models/customer"
 
     def batch(start: int, count: int, note: str) -> bytes:
@@ -237,7 +251,8 @@ async def through_interface(place: Place, plan: Plan) -> None:
 
     body = batch(0, plan.bulk, "n" * 100)
     await place.watch(
-        f"a batch of {plan.bulk} created by the interface", lambda: place.ask("POST", f"{customers}/batch", body)
+        f"a batch of {plan.bulk} created by the interface",
+        lambda: place.ask("POST", f"{customers}/batch", body),
     )
     for number in range(plan.finds):
         await place.ask("POST", f"{customers}/batch", batch(10**6 + number, 1, "n" * plan.found))
@@ -252,10 +267,17 @@ async def through_interface(place: Place, plan: Plan) -> None:
     title = f"{plan.finds} finds of records of {plan.found / 1e6:.1f} MB at once"
     await place.watch(title, finds)
     page = json.dumps({"filter": {"age": {"$gte": 0}}, "options": {"limit": 1000}}).encode()
-    await place.watch("a find of 1,000 records", lambda: place.ask("POST", f"{customers}/find", page))
-    await place.watch("an export of 1,000 records", lambda: place.ask("GET", f"{customers}/export?limit=1000"))
+    await place.watch(
+        "a find of 1,000 records", lambda: place.ask("POST", f"{customers}/find", page)
+    )
+    await place.watch(
+        "an export of 1,000 records", lambda: place.ask("GET", f"{customers}/export?limit=1000")
+    )
     groups = {"metrics": {"people": {"func": "count"}}, "group_by": {"keys": ["city"]}}
-    await place.watch("an aggregate", lambda: place.ask("POST", f"{customers}/aggregate", json.dumps(groups).encode()))
+    await place.watch(
+        "an aggregate",
+        lambda: place.ask("POST", f"{customers}/aggregate", json.dumps(groups).encode()),
+    )
 
 
 async def every(plan: Plan) -> list[Taken]:
@@ -278,7 +300,10 @@ def run(quick: bool = False) -> dict[str, Any]:
             "peer": None,
             "against": "a turn of the event loop",
             "ratio": one.turn * 1000,
-            "detail": f"{one.used * 1000:.0f} ms of processor time; /healthz within {one.health * 1000:.0f} ms meanwhile; {one.took:.2f} s in all",
+            "detail": (
+                f"{one.used * 1000:.0f} ms of processor time; /healthz within "
+                f"{one.health * 1000:.0f} ms meanwhile; {one.took:.2f} s in all"
+            ),
         }
         for one in taken
     ]

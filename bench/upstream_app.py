@@ -1,8 +1,10 @@
-"""The application behind the proxies: as little work as possible, so that it is never what limits a figure.
+"""The application behind the proxies: as little work as possible, so that it is never what limits a
+figure.
 
-``POST /contacts`` answers 201 with a new id and the five fields, ``PUT /contacts/{n}`` 200 with the same,
-``POST /documents`` 201 with what came and an ``id`` as its first member, ``GET /received/{n}`` the bytes that came for
-that document, ``GET /counts`` what was seen, and any other GET 1 KB that never changes.
+``POST /contacts`` answers 201 with a new id and the five fields, ``PUT /contacts/{n}`` 200 with the
+same, ``POST /documents`` 201 with what came and an ``id`` as its first member, ``GET
+/received/{n}`` the bytes that came for that document, ``GET /counts`` what was seen, and any other
+GET 1 KB that never changes.
 
     python bench/upstream_app.py PORT
 """
@@ -104,18 +106,23 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        status, body = self._state.answer(self._parser.get_method(), self._path, b"".join(self._body))
+        status, body = self._state.answer(
+            self._parser.get_method(), self._path, b"".join(self._body)
+        )
         self._path = b""
         self._body.clear()
         self._transport.write(
-            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
+            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (status, len(body), body)
         )
 
 
 async def serve(port: int) -> None:
     """Listen on 127.0.0.1 until the process is stopped."""
     state = State()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(state), "127.0.0.1", port, backlog=1024)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(state), "127.0.0.1", port, backlog=1024
+    )
     await server.serve_forever()
 
 

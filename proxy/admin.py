@@ -1,7 +1,8 @@
 """The administration listener: ``/healthz``, ``/readyz`` and ``/metrics``, nothing else.
 
-Whoever reaches it may ask whether the process is well. Metrics tell of the traffic, so they are for administrators of the
-environment ``default``, with an access token, and for a scraper that shows the secret of the setting ``admin.metrics_token``.
+Whoever reaches it may ask whether the process is well. Metrics tell of the traffic, so they are for
+administrators of the environment ``default``, with an access token, and for a scraper that shows
+the secret of the setting ``admin.metrics_token``.
 """
 
 import hmac
@@ -28,7 +29,9 @@ class Watchers(NamedTuple):
     secret: Callable[[], str | None]  #: what a scraper shows as its bearer token, at the moment
 
     async def check(self, request: web.Request) -> None:
-        """Raise ``VaultError`` unless the request comes from one of them: UNAUTHORIZED, FORBIDDEN, BAD_REQUEST, ISSUER_UNREACHABLE."""
+        """Raise ``VaultError`` unless the request comes from one of them: UNAUTHORIZED, FORBIDDEN,
+        BAD_REQUEST, ISSUER_UNREACHABLE.
+        """
         secret, sent = self.secret(), request.headers.getall("Authorization", ())
         if secret is not None and len(sent) == 1 and _same(sent[0], secret):
             return
@@ -38,9 +41,15 @@ class Watchers(NamedTuple):
 
 
 def admin_app(
-    checks: Mapping[str, ReadinessCheck], states: Sequence[Reload], metrics: Callable[[], bytes], watchers: Watchers
+    checks: Mapping[str, ReadinessCheck],
+    states: Sequence[Reload],
+    metrics: Callable[[], bytes],
+    watchers: Watchers,
 ) -> web.Application:
-    """``/healthz``: this process answers. ``/readyz``: 200 if every check passes, else 503; the body names each check, and what is stale."""
+    """``/healthz``: this process answers.
+
+    ``/readyz``: 200 if every check passes, else 503; the body names each check, and what is stale.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -49,7 +58,10 @@ def admin_app(
         faults = {name: await check() for name, check in checks.items()}
         ready = not any(faults.values())
         stale = {state.what: fault for state in states if (fault := await state.check())}
-        told = {state.what: f"stale: {stale[state.what]}" if state.what in stale else "ok" for state in states}
+        told = {
+            state.what: f"stale: {stale[state.what]}" if state.what in stale else "ok"
+            for state in states
+        }
         told |= {name: fault or "ok" for name, fault in faults.items()}
         data = {"status": "ok" if ready else "unready", "checks": told, "stale": list(stale)}
         return web.json_response(data, status=200 if ready else 503)

@@ -1,7 +1,8 @@
 """The one error taxonomy: a stable code, a sentence that says what to do, and details by place.
 
 Nothing here knows HTTP (``net/errors.py`` holds the table of statuses), and no text ever contains a
-stored or submitted personal value: details name places (a JSON Pointer, a file and line), never content.
+stored or submitted personal value: details name places (a JSON Pointer, a file and line), never
+content.
 """
 
 import enum
@@ -15,14 +16,17 @@ class Code(enum.StrEnum):
     # The caller's request on a matched operation.
     BAD_REQUEST = "bad_request"  #: not understood as HTTP, or two readings that hit different rules
     URI_TOO_LONG = "uri_too_long"  #: the request line is over the limit of the listener
-    HEADER_TOO_LARGE = "header_too_large"  #: a field of the head, their number or the whole head is over the limit
-    UNREADABLE_BODY = "unreadable_body"  #: said to be neither JSON nor a form, unknown charset or content coding
+    #: a field of the head, their number or the whole head is over the limit
+    HEADER_TOO_LARGE = "header_too_large"
+    #: said to be neither JSON nor a form, unknown charset or content coding
+    UNREADABLE_BODY = "unreadable_body"
     MALFORMED_JSON = "malformed_json"  #: said to be JSON, and breaks its grammar
     AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data
     TOO_LARGE = "too_large"  #: a limit on size, depth or number of fields is exceeded
     METHOD_NOT_ALLOWED = "method_not_allowed"  #: another method than the address takes
     REQUEST_TIMEOUT = "request_timeout"  #: the caller stopped sending in the middle of its request
-    OVERLOADED = "overloaded"  #: as many bodies are held in memory as the settings allow; later there is room again
+    #: as many bodies are held in memory as the settings allow; later there is room again
+    OVERLOADED = "overloaded"
     FIELD_ABSENT = "field_absent"  #: a named field is missing and the rule says refuse
     VALUE_UNFIT = "value_unfit"  #: a value does not fit the token shape of its field
     OPERATION_DENIED = "operation_denied"  #: no rule names the request and the endpoint denies such
@@ -34,7 +38,8 @@ class Code(enum.StrEnum):
     SHAPE_FULL = "shape_full"  #: no free token of the shape is left
     CANNOT_OPEN = "cannot_open"  #: a sealed body does not open: changed, moved or under another key
     VAULT_DOWN = "vault_down"  #: the store cannot be reached or refuses to write
-    AUDIT_DOWN = "audit_down"  #: the audit log cannot be written, so nothing may be revealed or changed
+    #: the audit log cannot be written, so nothing may be revealed or changed
+    AUDIT_DOWN = "audit_down"
 
     # The vault's own interface.
     INVALID_RECORD = "invalid_record"  #: a record that does not fit its schema
@@ -47,11 +52,13 @@ class Code(enum.StrEnum):
     POLICY_IN_USE = "policy_in_use"  #: clients are under the policy
     ACCESS_DENIED = "access_denied"  #: the access policies of the client do not allow that
     UNKNOWN_SCHEMA = "unknown_schema"  #: no schema of that name
-    SCHEMA_OF_RULES = "schema_of_rules"  #: only the application behind the proxy writes records of a rule file's entity
+    #: only the application behind the proxy writes records of a rule file's entity
+    SCHEMA_OF_RULES = "schema_of_rules"
     SCHEMA_BUSY = "schema_busy"  #: the schema is being changed already
     SCHEMA_IN_USE = "schema_in_use"  #: the schema still holds records
     ENVIRONMENT_IN_USE = "environment_in_use"  #: the environment still holds records
-    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"  #: another content type than the operation takes
+    #: another content type than the operation takes
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     UNPROCESSABLE = "unprocessable"  #: well-formed, but cannot be carried out
     BATCH_TOO_LARGE = "batch_too_large"
     TOO_BROAD = "too_broad"  #: a partial match has more candidates than the limits allow
@@ -60,16 +67,22 @@ class Code(enum.StrEnum):
     WRONG_COUNTRY = "wrong_country"  #: another country than the instance's
     UNAUTHORIZED = "unauthorized"  #: no access token, or one that is invalid or has expired
     FORBIDDEN = "forbidden"  #: the client may not do that
-    TOO_MANY_REQUESTS = "too_many_requests"  #: more than a client or an address may send; later there is room again
-    TOO_MANY_UPLOADS = "too_many_uploads"  #: more uploads of one client at the same time than the settings allow
-    OUTSIDE_COUNTRY = "outside_country"  #: the data firewall: the request comes from outside the country
+    #: more than a client or an address may send; later there is room again
+    TOO_MANY_REQUESTS = "too_many_requests"
+    #: more uploads of one client at the same time than the settings allow
+    TOO_MANY_UPLOADS = "too_many_uploads"
+    #: the data firewall: the request comes from outside the country
+    OUTSIDE_COUNTRY = "outside_country"
     FILE_EXISTS = "file_exists"  #: the record has a file of that name
     UNKNOWN_FILE = "unknown_file"  #: the record has no file with that id
     PRECONDITION_FAILED = (
-        "precondition_failed"  #: what If-Match or If-None-Match asks of a record or file does not hold
+        #: what If-Match or If-None-Match asks of a record or file does not hold
+        "precondition_failed"
     )
-    RANGE_UNSATISFIABLE = "range_unsatisfiable"  #: a part of a file was asked for that it does not have
-    FILES_UNAVAILABLE = "files_unavailable"  #: the object store cannot be reached or refuses to write
+    #: a part of a file was asked for that it does not have
+    RANGE_UNSATISFIABLE = "range_unsatisfiable"
+    #: the object store cannot be reached or refuses to write
+    FILES_UNAVAILABLE = "files_unavailable"
     IDEMPOTENCY_CHECK_FAILED = (
         "idempotency_check_failed"  #: the key is in use for another request, or for one under way
     )
@@ -77,20 +90,26 @@ class Code(enum.StrEnum):
     FUNCTION_FAILED = "function_failed"  #: a resident function raised, or answered what is not JSON
     FUNCTION_LIMIT = "function_limit"  #: a resident function took more time or memory than it may
 
-    ISSUER_UNREACHABLE = "issuer_unreachable"  #: the external issuer of access tokens cannot be asked
+    #: the external issuer of access tokens cannot be asked
+    ISSUER_UNREACHABLE = "issuer_unreachable"
     FILTER_ENDPOINT_WRONG = (
-        "filter_endpoint_wrong"  #: the filter endpoint of a policy cannot be reached, or answers what it may not
+        #: the filter endpoint of a policy cannot be reached, or answers what it may not
+        "filter_endpoint_wrong"
     )
-    FILTER_ENDPOINT_LATE = "filter_endpoint_late"  #: the filter endpoint of a policy did not answer in time
+    #: the filter endpoint of a policy did not answer in time
+    FILTER_ENDPOINT_LATE = "filter_endpoint_late"
 
     # The application behind the proxy.
     UPSTREAM_UNREACHABLE = "upstream_unreachable"  #: refused, name not found, TLS failure
     UPSTREAM_TIMEOUT = "upstream_timeout"  #: no answer in time
-    UPSTREAM_BUSY = "upstream_busy"  #: all connections are in use, and too many requests wait for one, or for too long
-    UPSTREAM_SUSPENDED = "upstream_suspended"  #: it failed several times in a row and is left alone for a moment
+    #: all connections are in use, and too many requests wait for one, or for too long
+    UPSTREAM_BUSY = "upstream_busy"
+    #: it failed several times in a row and is left alone for a moment
+    UPSTREAM_SUSPENDED = "upstream_suspended"
     UPSTREAM_BROKEN = "upstream_broken"  #: reset, or an answer that is not HTTP
     UNREADABLE_ANSWER = (
-        "unreadable_answer"  #: an answer that had to be restored cannot be read, and the rule says refuse
+        #: an answer that had to be restored cannot be read, and the rule says refuse
+        "unreadable_answer"
     )
     ANSWER_TOO_LARGE = "answer_too_large"  #: an answer that had to be restored is over the limit
 
@@ -107,7 +126,9 @@ class Code(enum.StrEnum):
 
 
 class Detail(NamedTuple):
-    """One fault within an error: where it is (JSON Pointer, parameter, ``file:line:column``) and what is wrong."""
+    """One fault within an error: where it is (JSON Pointer, parameter, ``file:line:column``) and
+    what is wrong.
+    """
 
     source: str
     text: str
@@ -122,7 +143,8 @@ class VaultError(Exception):
     #: What callers are told of the limit that refused them, by names of fields.
     limit: Mapping[str, str] | None = None
 
-    #: How the caller may prove who it is, where that was what failed (``WWW-Authenticate``, RFC 9110 section 11.6.1).
+    #: How the caller may prove who it is, where that was what failed (``WWW-Authenticate``, RFC
+    #: 9110 section 11.6.1).
     challenge: str | None = None
 
     def __init__(self, code: Code, message: str, details: tuple[Detail, ...] = ()) -> None:

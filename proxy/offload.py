@@ -1,13 +1,15 @@
 """Keeps the event loop responsive: long work yields to it, or runs on a worker thread.
 
-Whoever works for long on the event loop keeps everybody else waiting. Three ways out, for work of a size that is known beforehand,
-so that ordinary requests take none of them:
+Whoever works for long on the event loop keeps everybody else waiting. Three ways out, for work of a
+size that is known beforehand, so that ordinary requests take none of them:
 
-- Pure functions of bytes run on a worker thread (``in_thread``). Meanwhile threads change turns briskly, or the event loop would
-  wait five milliseconds for the interpreter's lock at every step.
-- What uses keys, locks or the store stays on the loop and yields (``busy``, ``give_way``, ``in_slices``). All long work of one turn of
-  the loop shares one time slice, and those who gave way go on one by one, a turn each: so ten at once take no more of a turn than one.
-- What is left over of long work is freed in slices, too (``discard``): to free a million objects takes as long as to make them.
+- Pure functions of bytes run on a worker thread (``in_thread``). Meanwhile threads change turns
+  briskly, or the event loop would wait five milliseconds for the interpreter's lock at every step.
+- What uses keys, locks or the store stays on the loop and yields (``busy``, ``give_way``,
+  ``in_slices``). All long work of one turn of the loop shares one time slice, and those who gave
+  way go on one by one, a turn each: so ten at once take no more of a turn than one.
+- What is left over of long work is freed in slices, too (``discard``): to free a million objects
+  takes as long as to make them.
 """
 
 import asyncio
@@ -40,15 +42,19 @@ FEW: Final = 1000
 SMALL: Final = 16 * 1024
 LARGE: Final = 1024 * 1024
 
-#: Seconds after which a thread that waits for the interpreter's lock asks for it, while others work for long.
+#: Seconds after which a thread that waits for the interpreter's lock asks for it, while others work
+#: for long.
 BRISK: Final = 0.0001
 
-#: Two, so that one very long body does not keep every other long one waiting. More would only share the lock.
+#: Two, so that one very long body does not keep every other long one waiting. More would only share
+#: the lock.
 _workers: Final = ThreadPoolExecutor(2, "worker")
 
 
 class Turns:
-    """How soon a thread gets the interpreter's lock from another one: as Python has it, or briskly while somebody wants that."""
+    """How soon a thread gets the interpreter's lock from another one: as Python has it, or briskly
+    while somebody wants that.
+    """
 
     def __init__(self) -> None:
         self._wanting = 0
@@ -91,16 +97,23 @@ def is_long(body: bytes) -> bool:
 
 
 async def in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
-    """What a pure function answers, on a worker thread. A caller that is cancelled leaves the work to end by itself."""
+    """What a pure function answers, on a worker thread.
+
+    A caller that is cancelled leaves the work to end by itself.
+    """
     turns.hasten()
-    future = asyncio.get_running_loop().run_in_executor(_workers, functools.partial(work, *arguments, **named))
+    future = asyncio.get_running_loop().run_in_executor(
+        _workers, functools.partial(work, *arguments, **named)
+    )
     try:
         return await future
     finally:
         turns.relax()
 
 
-async def run_in_thread(long: bool, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+async def run_in_thread(
+    long: bool, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
+) -> _T:
     """What a pure function answers: on a worker thread where it takes long, else here and now."""
     return await in_thread(work, *arguments, **named) if long else work(*arguments, **named)
 
@@ -165,12 +178,17 @@ def _mine() -> _Slices:
 
 
 def busy() -> bool:
-    """Whether the long work of this turn of the loop has used up its slice: then ``give_way`` before going on."""
+    """Whether the long work of this turn of the loop has used up its slice: then ``give_way``
+    before going on.
+    """
     return _mine().busy()
 
 
 async def give_way() -> None:
-    """Let the loop turn, and go on when it is one's turn again. State of others may have changed then."""
+    """Let the loop turn, and go on when it is one's turn again.
+
+    State of others may have changed then.
+    """
     await _mine().give_way()
 
 
@@ -195,7 +213,9 @@ async def in_slices(steps: Steps[_T]) -> _T:
 
 
 async def each(work: Callable[[_S], _T], items: Sequence[_S]) -> list[_T]:
-    """What ``work`` answers for each of these, with turns of the loop between them where they are many."""
+    """What ``work`` answers for each of these, with turns of the loop between them where they are
+    many.
+    """
     if len(items) <= STRIDE:
         return [work(item) for item in items]
     slices, answers = _mine(), list[_T]()
@@ -223,20 +243,26 @@ def strides(items: Sequence[_T], size: int = STRIDE) -> Iterator[Sequence[_T]]:
 
 
 def free(*lists: list[Any]) -> None:
-    """Empty these piece by piece, on whichever thread: to free a million objects in one go keeps the interpreter's lock all the while."""
+    """Empty these piece by piece, on whichever thread: to free a million objects in one go keeps
+    the interpreter's lock all the while.
+    """
     for one in lists:
         while len(one) > FEW:
             del one[-FEW:]
 
 
 def discard(*lists: object) -> None:
-    """Empty these lists and dictionaries, which nobody needs any more, while the loop goes on; short ones are left to their owner."""
+    """Empty these lists and dictionaries, which nobody needs any more, while the loop goes on;
+    short ones are left to their owner.
+    """
     long = [one for one in lists if isinstance(one, list | dict) and len(one) > FEW]
     if long:
         _discard_some(asyncio.get_running_loop(), long)
 
 
-def _discard_some(loop: asyncio.AbstractEventLoop, lists: "list[list[Any] | dict[Any, Any]]") -> None:
+def _discard_some(
+    loop: asyncio.AbstractEventLoop, lists: "list[list[Any] | dict[Any, Any]]"
+) -> None:
     slices = _mine()
     while lists:
         last = lists[-1]

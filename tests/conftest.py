@@ -12,18 +12,26 @@ from tests.support.unavailable import PROPERTY, sentence, sentences
 #: Nothing says by itself whose data an instance keeps; what tests start keeps that of Sweden.
 os.environ["DOMICILE__COUNTRY"] = "se"
 
-# The same examples in every run, so that a change is judged by what it changed and not by the draw; ``EXPLORE=1`` looks for
-# new ones. No example is a fault because the machine was slow, neither to run it nor to draw it.
-settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run, so that a change is judged by what it changed and not by the draw;
+# ``EXPLORE=1`` looks for new ones. No example is a fault because the machine was slow, neither to
+# run it nor to draw it.
 settings.register_profile(
-    "every run alike", parent=settings.get_profile("shared machine"), derandomize=True, database=None
+    "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "every run alike",
+    parent=settings.get_profile("shared machine"),
+    derandomize=True,
+    database=None,
 )
 settings.load_profile("shared machine" if os.environ.get("EXPLORE") else "every run alike")
 
 
 @pytest.fixture
 def unavailable(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``unavailable(what, why)`` puts a line under "not run here" in the summary; the test then returns."""
+    """``unavailable(what, why)`` puts a line under "not run here" in the summary; the test then
+    returns.
+    """
 
     def record(what: str, why: str) -> None:
         request.node.user_properties.append((PROPERTY, sentence(what, why)))

@@ -1,4 +1,6 @@
-"""Who sends a request: the bearer of an access token (RFC 6750), shown in ``Authorization`` and nowhere else."""
+"""Who sends a request: the bearer of an access token (RFC 6750), shown in ``Authorization`` and
+nowhere else.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -21,22 +23,34 @@ from proxy.vault.schemas.catalog import Catalog
 _CHALLENGE: Final = 'Bearer realm="domicile"'
 
 
-def bearer(tokens: TokenIssuer, external: External | None = None) -> Callable[[web.Request], Awaitable[Principal]]:
-    """The check of every guarded operation: whom the token of a request stands for, which we or an ``external`` issuer made.
+def bearer(
+    tokens: TokenIssuer, external: External | None = None
+) -> Callable[[web.Request], Awaitable[Principal]]:
+    """The check of every guarded operation: whom the token of a request stands for, which we or an
+    ``external`` issuer made.
 
-    Raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or (BAD_REQUEST) for two tokens at once.
+    Raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or (BAD_REQUEST)
+    for two tokens at once.
     """
 
     async def access(request: web.Request) -> Principal:
         sent = request.headers.getall("Authorization", ())
         if len(sent) > 1:
-            raise _refused(Code.BAD_REQUEST, "Authorization stands more than once.", "invalid_request")
+            raise _refused(
+                Code.BAD_REQUEST, "Authorization stands more than once.", "invalid_request"
+            )
         scheme, _, token = sent[0].partition(" ") if sent else ("", "", "")
         if scheme.lower() != "bearer":
-            raise _refused(Code.UNAUTHORIZED, "An access token is needed: ask for one at /oauth2/token.")
+            raise _refused(
+                Code.UNAUTHORIZED, "An access token is needed: ask for one at /oauth2/token."
+            )
         token = token.strip(" ")
         try:
-            return tokens.principal(token) if external is None else await _either(token, tokens, external)
+            return (
+                tokens.principal(token)
+                if external is None
+                else await _either(token, tokens, external)
+            )
         except VaultError as error:
             if error.code is not Code.UNAUTHORIZED:
                 raise
@@ -46,7 +60,9 @@ def bearer(tokens: TokenIssuer, external: External | None = None) -> Callable[[w
 
 
 async def _either(token: str, tokens: TokenIssuer, external: External) -> Principal:
-    """Whom a token stands for, whoever made it; one of the issuer's that is remembered costs a look-up."""
+    """Whom a token stands for, whoever made it; one of the issuer's that is remembered costs a
+    look-up.
+    """
     found = external.remembered(token)
     if found is not None:
         return found
@@ -57,7 +73,9 @@ async def _either(token: str, tokens: TokenIssuer, external: External) -> Princi
 
 
 def not_admin(
-    text: str = "This operation is for administrators: clients that were made with the right to administer.",
+    text: str = (
+        "This operation is for administrators: clients that were made with the right to administer."
+    ),
 ) -> VaultError:
     """The refusal of an operation that only administrators may call."""
     return _refused(Code.FORBIDDEN, text, "insufficient_scope")
@@ -69,7 +87,8 @@ def _refused(code: Code, message: str, error: str | None = None) -> VaultError:
     return refusal
 
 
-# Administration of access policies: ``/api/policies``, those of the caller's environment. What one may say, ``model.policy`` tells.
+# Administration of access policies: ``/api/policies``, those of the caller's environment. What one
+# may say, ``model.policy`` tells.
 
 
 _log = logs.logger("access")
@@ -110,7 +129,8 @@ async def delete_policy(call: ApiRequest) -> ApiResponse:
     if under:
         raise VaultError(
             Code.POLICY_IN_USE,
-            f"Clients are under this policy: {under}. Put new ones in their place, or end them, first.",
+            f"Clients are under this policy: {under}. Put new ones in their place, or end them, "
+            "first.",
         )
     await call.space.policies.remove(name)
     _log.info("an access policy was removed", source=name)
@@ -126,7 +146,10 @@ def beyond(policy: AccessPolicy, reach: Reach | None) -> list[Detail]:
     """What is wrong with where the filter endpoint of a policy is."""
     if policy.external_acl is None or reach is None or reach.names(policy.external_acl):
         return []
-    text = "The operator has not allowed this host for other environments than default: see the setting acl.allow."
+    text = (
+        "The operator has not allowed this host for other environments than default: see the "
+        "setting acl.allow."
+    )
     return [Detail("/external_acl", text)]
 
 
@@ -134,7 +157,9 @@ def policy_json(policy: AccessPolicy, catalog: Catalog, reach: Reach | None) -> 
     """A policy as administrators see it; without ``faults`` its body can be sent back as it is."""
     schema = schema_of(catalog, policy)
     faults = (
-        [Detail("/schema", "There is no schema of this name.")] if schema is None else misfits(policy, schema, DEFAULTS)
+        [Detail("/schema", "There is no schema of this name.")]
+        if schema is None
+        else misfits(policy, schema, DEFAULTS)
     )
     told = [{"source": at, "detail": text} for at, text in (*faults, *beyond(policy, reach))]
     return {**write_policy(policy), **({"faults": told} if told else {})}

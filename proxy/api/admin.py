@@ -1,4 +1,7 @@
-"""Administration of clients: ``/api/clients``. Administrators see and change those of their own environment; those of ``default`` all."""
+"""Administration of clients: ``/api/clients``.
+
+Administrators see and change those of their own environment; those of ``default`` all.
+"""
 
 from typing import Any
 
@@ -13,7 +16,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold
 from proxy.telemetry import logs
 
-# Administration of environments: ``/api/environments``. Administrators of ``default`` make and remove them; others see their own.
+# Administration of environments: ``/api/environments``. Administrators of ``default`` make and
+# remove them; others see their own.
 
 
 async def create_environment(call: ApiRequest) -> ApiResponse:
@@ -25,21 +29,35 @@ async def create_environment(call: ApiRequest) -> ApiResponse:
     if ident is not None and not isinstance(ident, str):
         faults.append(Detail("/environment_id", "Has to be a string."))
     if faults:
-        raise VaultError(Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults))
-    return wire.json_answer(201, environment_json(await call.services.environments.create(ident, name)))
+        raise VaultError(
+            Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults)
+        )
+    return wire.json_answer(
+        201, environment_json(await call.services.environments.create(ident, name))
+    )
 
 
 async def list_environments(call: ApiRequest) -> ApiResponse:
-    """The environments, oldest first, page by page; for administrators of another one than ``default`` their own alone."""
+    """The environments, oldest first, page by page; for administrators of another one than
+    ``default`` their own alone.
+    """
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
-    seen = [found for found in call.services.environments.listed() if may_see_environment(call, found.id)]
-    return wire.page_pieces(map(environment_json, seen[offset : offset + limit]), limit, offset, len(seen))
+    seen = [
+        found
+        for found in call.services.environments.listed()
+        if may_see_environment(call, found.id)
+    ]
+    return wire.page_pieces(
+        map(environment_json, seen[offset : offset + limit]), limit, offset, len(seen)
+    )
 
 
 async def delete_environment(call: ApiRequest) -> ApiResponse:
-    """End an environment with its clients and schemas, and with its records where the caller says so."""
+    """End an environment with its clients and schemas, and with its records where the caller says
+    so.
+    """
     check_root(call)
     records = request.query_flag(call, "records", "delete")
     await call.services.environments.remove(call.path["environment_id"], records=records)
@@ -73,8 +91,16 @@ async def create_client(call: ApiRequest) -> ApiResponse:
     """A new client; its secret is told here and never again."""
     known = ("name", "environment_id", "admin", "policies", "external_id")
     content = request.checked_members(call.content, known, ("name", "environment_id"))
-    name, environment, admin = content["name"], content["environment_id"], content.get("admin", False)
-    faults = [Detail(f"/{member}", "Has to be a string.") for member in _TEXTS if not isinstance(content[member], str)]
+    name, environment, admin = (
+        content["name"],
+        content["environment_id"],
+        content.get("admin", False),
+    )
+    faults = [
+        Detail(f"/{member}", "Has to be a string.")
+        for member in _TEXTS
+        if not isinstance(content[member], str)
+    ]
     external = content.get("external_id")
     if external is not None and not isinstance(external, str):
         faults.append(Detail("/external_id", "Has to be a string."))
@@ -83,19 +109,27 @@ async def create_client(call: ApiRequest) -> ApiResponse:
     if isinstance(environment, str) and not may_see_environment(call, environment):
         faults.append(Detail("/environment_id", "Is not the environment of the access token."))
     policies = content.get("policies", [])
-    faults += _policy_faults(policies, call.services.spaces.get(environment) if not faults else None)
+    faults += _policy_faults(
+        policies, call.services.spaces.get(environment) if not faults else None
+    )
     if faults:
-        raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
+        raise VaultError(
+            Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
+        )
     if external is not None:
         _check_registrar(call)
-    made = await call.services.auth.clients.create(name, environment, admin=admin, policies=policies, external=external)
+    made = await call.services.auth.clients.create(
+        name, environment, admin=admin, policies=policies, external=external
+    )
     _log.info("a client was made", client=made.client.id)
     proof = {} if external is not None else {"client_secret": made.secret}
     return wire.json_answer(201, {"client_id": made.client.id, **proof})
 
 
 async def list_clients(call: ApiRequest) -> ApiResponse:
-    """The clients, oldest first, page by page; of one environment where the caller says so; never a secret."""
+    """The clients, oldest first, page by page; of one environment where the caller says so; never a
+    secret.
+    """
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
@@ -136,13 +170,16 @@ def client_json(client: Client) -> dict[str, Any]:
 
 
 def _check_registrar(call: ApiRequest) -> None:
-    """Raise ``VaultError(FORBIDDEN)`` where an id of the external issuer is one in all environments, and the caller looks after one of them.
+    """Raise ``VaultError(FORBIDDEN)`` where an id of the external issuer is one in all
+    environments, and the caller looks after one of them.
 
-    It could take an id that is meant for another environment, and would learn from refusals which ones others have.
+    It could take an id that is meant for another environment, and would learn from refusals which
+    ones others have.
     """
     if not call.services.auth.clients.apart and call.principal.environment != DEFAULT:
         raise not_admin(
-            "Tokens of the external issuer name no environment here (auth.environment_claim: none), so an administrator of the"
+            "Tokens of the external issuer name no environment here (auth.environment_claim: "
+            "none), so an administrator of the"
             f" environment {DEFAULT} registers its clients."
         )
 
@@ -154,13 +191,27 @@ _MOST_POLICIES = 32
 
 
 def _policy_faults(given: Any, space: Space | None) -> list[Detail]:
-    """What is wrong with the policies of a client; ``space``: that of its environment, where that is known."""
-    if not isinstance(given, list) or len(given) > _MOST_POLICIES or not all(isinstance(item, str) for item in given):
-        return [Detail("/policies", f"Has to be an array of up to {_MOST_POLICIES} names of access policies.")]
+    """What is wrong with the policies of a client; ``space``: that of its environment, where that
+    is known.
+    """
+    if (
+        not isinstance(given, list)
+        or len(given) > _MOST_POLICIES
+        or not all(isinstance(item, str) for item in given)
+    ):
+        return [
+            Detail(
+                "/policies",
+                f"Has to be an array of up to {_MOST_POLICIES} names of access policies.",
+            )
+        ]
     if space is None:
         return []
     unknown = [number for number, name in enumerate(given) if space.policies.find(name) is None]
-    return [Detail(f"/policies/{number}", "There is no policy of this name in the environment.") for number in unknown]
+    return [
+        Detail(f"/policies/{number}", "There is no policy of this name in the environment.")
+        for number in unknown
+    ]
 
 
 def _own(call: ApiRequest) -> Client:
@@ -184,7 +235,9 @@ async def rotate_keys(call: ApiRequest) -> ApiResponse:
     check_root(call)
     content = request.checked_members(call.content, ("key", "environment_id"), ("key",))
     kind, environment = content["key"], content.get("environment_id", DEFAULT)
-    faults = [] if kind in tuple(KeyKind) else [Detail("/key", "Has to be data, master or signing.")]
+    faults = (
+        [] if kind in tuple(KeyKind) else [Detail("/key", "Has to be data, master or signing.")]
+    )
     if not isinstance(environment, str):
         faults.append(Detail("/environment_id", "Has to be a string."))
     elif "environment_id" in content and kind != KeyKind.DATA:
@@ -215,7 +268,10 @@ def keys_json(told: KeysTold) -> dict[str, Any]:
 def _data_keys_json(one: DataKeys) -> dict[str, Any]:
     return {
         "environment_id": one.environment,
-        "keys": [{"key_id": key, "seals": key == one.keys[-1], "used_by": _used(one, key)} for key in one.keys],
+        "keys": [
+            {"key_id": key, "seals": key == one.keys[-1], "used_by": _used(one, key)}
+            for key in one.keys
+        ],
         "wrapped_by": one.wrapped_by,
         "sealings": one.sealings,
         "reseal": {
@@ -235,7 +291,8 @@ def _used(one: DataKeys, key: str) -> dict[str, int] | None:
     return dict(one.used[key])
 
 
-# Handlers that mark records as bait: nobody has a reason to look at them, and whoever does raises an alarm.
+# Handlers that mark records as bait: nobody has a reason to look at them, and whoever does raises
+# an alarm.
 
 
 _DONE = ApiResponse(204)
@@ -266,4 +323,6 @@ async def delete_honeytoken(call: ApiRequest) -> ApiResponse:
 
 
 def _mark(call: ApiRequest) -> str:
-    return call.services.audit.witness.mark(call.principal.environment, call.path["schema"], call.path["record_key"])
+    return call.services.audit.witness.mark(
+        call.principal.environment, call.path["schema"], call.path["record_key"]
+    )

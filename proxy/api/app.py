@@ -1,4 +1,6 @@
-"""The application behind the vault listener: the routes of the one table, and the one place that catches everything."""
+"""The application behind the vault listener: the routes of the one table, and the one place that
+catches everything.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +11,15 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from proxy.api.context import ApiOperation, ApiResponse, Services
-from proxy.api.dispatch import AUDIT_KEY, OPERATION_KEY, by_address, operation_handler, preflight, screen, send
+from proxy.api.dispatch import (
+    AUDIT_KEY,
+    OPERATION_KEY,
+    by_address,
+    operation_handler,
+    preflight,
+    screen,
+    send,
+)
 from proxy.api.operations import OPERATIONS
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
@@ -18,21 +28,28 @@ from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
-#: The older name of the interface for frontends; its operations are the same (specification, "Model-based family").
+#: The older name of the interface for frontends; its operations are the same (specification,
+#: "Model-based family").
 _API: Final = "/api/"
 _ALIAS: Final = "/webapi/"
 
-#: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` have addresses of their own.
+#: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` have addresses of
+#: their own.
 _COUNTRY: Final = "{country:(?!(?:batch|rehash)/)[^/]+}"
 
 
-def vault_app(services: Services, operations: tuple[ApiOperation, ...] = OPERATIONS, hsts: int = 0) -> web.Application:
-    """The interface as an application; ``operations`` are those of the table unless a test has its own.
+def vault_app(
+    services: Services, operations: tuple[ApiOperation, ...] = OPERATIONS, hsts: int = 0
+) -> web.Application:
+    """The interface as an application; ``operations`` are those of the table unless a test has its
+    own.
 
     ``hsts``: for so many seconds browsers are told to come over TLS alone (RFC 6797).
     """
     services.operations = operations
-    app = web.Application(middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit)
+    app = web.Application(
+        middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit
+    )
     if hsts:
         app.on_response_prepare.append(_secured(f"max-age={hsts}"))
     for operation in operations:
@@ -47,7 +64,9 @@ def vault_app(services: Services, operations: tuple[ApiOperation, ...] = OPERATI
 
 
 def _secured(policy: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Tells who came over TLS to do so again; over plain HTTP it must not be told (RFC 6797 section 7.2)."""
+    """Tells who came over TLS to do so again; over plain HTTP it must not be told (RFC 6797 section
+    7.2).
+    """
 
     async def secured(request: web.Request, response: web.StreamResponse) -> None:
         if request.secure:
@@ -71,7 +90,9 @@ def _watched(services: Services) -> Middleware:
 
 
 def _outermost(services: Services) -> Middleware:
-    """Every error becomes a problem document here, and here alone; and each is told to the audit log."""
+    """Every error becomes a problem document here, and here alone; and each is told to the audit
+    log.
+    """
 
     @web.middleware
     async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -109,11 +130,16 @@ def _unreached(request: web.Request, services: Services, error: web.HTTPExceptio
         if (crossed := preflight(request, services, error.allowed_methods)) is not None:
             return crossed
         allowed = ", ".join(sorted(error.allowed_methods))
-        answer = error_answer("", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}."))
+        answer = error_answer(
+            "", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}.")
+        )
         return answer._replace(headers={"Allow": allowed})
     if isinstance(error, web.HTTPNotFound):
         return error_answer(
-            "", VaultError(Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is.")
+            "",
+            VaultError(
+                Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is."
+            ),
         )
     return error_answer("", VaultError(Code.BAD_REQUEST, "The request cannot be understood."))
 

@@ -47,8 +47,9 @@ class Span(NamedTuple):
 def requested_range(headers: Mapping[str, str], size: int, etag: str) -> Span | None:
     """The part of a content of so many bytes that is asked for, or ``None`` for the whole.
 
-    What is no range of bytes is ignored, and so is one that counts only if the content is another one (``If-Range``). Raises
-    ``VaultError`` (RANGE_UNSATISFIABLE) for a range that begins behind the end.
+    What is no range of bytes is ignored, and so is one that counts only if the content is another
+    one (``If-Range``). Raises ``VaultError`` (RANGE_UNSATISFIABLE) for a range that begins behind
+    the end.
     """
     found = _ONE.fullmatch(headers.get("Range", ""))
     if found is None or headers.get("If-Range", etag).strip() != etag:
@@ -62,28 +63,35 @@ def requested_range(headers: Mapping[str, str], size: int, etag: str) -> Span | 
         if last and int(last) < start:
             return None  # invalid, and so ignored (section 14.1.1)
     if start >= size or stop == start:
-        raise VaultError(Code.RANGE_UNSATISFIABLE, f"The file has {size} bytes, and the range begins behind them.")
+        raise VaultError(
+            Code.RANGE_UNSATISFIABLE,
+            f"The file has {size} bytes, and the range begins behind them.",
+        )
     return Span(start, stop)
 
 
-# What an uploaded file is called: by the field ``x-filename`` of the request, or by the head of the part that it is in.
+# What an uploaded file is called: by the field ``x-filename`` of the request, or by the head of the
+# part that it is in.
 
 
 HEADER: Final = "x-filename"
 
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
-_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*'", re.ASCII | re.IGNORECASE)  # RFC 8187, section 3.2
+# RFC 8187, section 3.2
+_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*'", re.ASCII | re.IGNORECASE)
 _ANY_CASE: Final = re.IGNORECASE
 _IN_PART: Final = re.compile(r';[ \t]*filename=(?:"([^"]*)"|([^\s;"]+))', _ANY_CASE)
 _EXTENDED_IN_PART: Final = re.compile(r";[ \t]*filename\*=([^\s;]+)", _ANY_CASE)
 
-#: What browsers and common libraries escape in the name of a part, and nothing else (HTML, "multipart/form-data encoding algorithm").
+#: What browsers and common libraries escape in the name of a part, and nothing else (HTML,
+#: "multipart/form-data encoding algorithm").
 _OF_PARTS: Final = {"%22": '"', "%0A": "\n", "%0D": "\r"}
 _FEW: Final = re.compile("|".join(_OF_PARTS))
 
 
 def of_header(given: Sequence[str]) -> str:
-    """The name in the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in every case.
+    """The name in the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in
+    every case.
 
     Raises ``VaultError`` (INVALID_FILE), as ``of_part`` does.
     """
@@ -97,7 +105,9 @@ def of_header(given: Sequence[str]) -> str:
 
 
 def of_part(disposition: str) -> str:
-    """The name in the ``Content-Disposition`` of a part: ``filename*`` (RFC 8187), or else ``filename``."""
+    """The name in the ``Content-Disposition`` of a part: ``filename*`` (RFC 8187), or else
+    ``filename``.
+    """
     if (extended := _EXTENDED_IN_PART.search(disposition)) is not None:
         charset = _EXTENDED.match(extended[1])
         if charset is None:
@@ -105,8 +115,12 @@ def of_part(disposition: str) -> str:
         return _checked(_decoded(extended[1][charset.end() :], "file"), "file")
     found = _IN_PART.search(disposition)
     if found is None:
-        raise _unusable("file", "The part names no file: filename is missing in its Content-Disposition.")
-    return _checked(_FEW.sub(lambda escaped: _OF_PARTS[escaped[0]], found[1] or found[2] or ""), "file")
+        raise _unusable(
+            "file", "The part names no file: filename is missing in its Content-Disposition."
+        )
+    return _checked(
+        _FEW.sub(lambda escaped: _OF_PARTS[escaped[0]], found[1] or found[2] or ""), "file"
+    )
 
 
 def _decoded(text: str, place: str) -> str:
@@ -123,10 +137,13 @@ def _checked(name: str, place: str) -> str:
 
 
 def _unusable(place: str, text: str) -> VaultError:
-    return VaultError(Code.INVALID_FILE, "The upload lacks a file name that can be used.", (Detail(place, text),))
+    return VaultError(
+        Code.INVALID_FILE, "The upload lacks a file name that can be used.", (Detail(place, text),)
+    )
 
 
-#: Bytes of an upload that may stand around its content, for a request to be refused by its length alone.
+#: Bytes of an upload that may stand around its content, for a request to be refused by its length
+#: alone.
 _AROUND: Final = 64 * 1024
 
 _GONE: Final = ApiResponse(204)
@@ -147,9 +164,11 @@ async def upload_attachment(call: ApiRequest) -> ApiResponse:
 
 
 async def check_repeated(call: ApiRequest, answered: Answered) -> None:
-    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless an upload brings the file of which that answer tells.
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless an upload brings the file of which
+    that answer tells.
 
-    What arrives is hashed and kept nowhere. Name, type and content count; the boundary of the body is another each time.
+    What arrives is hashed and kept nowhere. Name, type and content count; the boundary of the body
+    is another each time.
     """
     digest, size, limit = hashlib.sha256(), 0, _contents(call).limit
     async with _incoming(call, threaded=False) as incoming:
@@ -163,7 +182,8 @@ async def check_repeated(call: ApiRequest, answered: Answered) -> None:
     first = (told["filename"], told["mime_type"], told["size"], told["hash"])
     if (*incoming.label, size, digest.hexdigest()) != first:
         raise VaultError(
-            Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another file; use a new one."
+            Code.IDEMPOTENCY_CHECK_FAILED,
+            "This idempotency key was used for another file; use a new one.",
         )
 
 
@@ -175,7 +195,9 @@ async def replace_attachment(call: ApiRequest) -> ApiResponse:
         return _shown(call, made, 201)
 
     async with _incoming(call) as incoming:
-        return show(await service.replace_attachment_of(_contents(call), owner, incoming, _then(call, show)))
+        return show(
+            await service.replace_attachment_of(_contents(call), owner, incoming, _then(call, show))
+        )
 
 
 async def change_attachment(call: ApiRequest) -> ApiResponse:
@@ -186,7 +208,9 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
 
     def show(made: Attachment) -> ApiResponse:
         told = _object(call, made)
-        return wire.json_answer(200, told if sees else {name: told[name] for name in (*_TOLD, *call.content)})
+        return wire.json_answer(
+            200, told if sees else {name: told[name] for name in (*_TOLD, *call.content)}
+        )
 
     answer = show(await service.change(owner, call.path["file_id"], label, _then(call, show)))
     if sees:
@@ -196,13 +220,19 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
 
 async def show_attachment(call: ApiRequest) -> ApiResponse:
     """What is known of a file."""
-    return _shown(call, await service.attachment_label(_owner(call, "record_key", Act.READ), call.path["file_id"]), 200)
+    return _shown(
+        call,
+        await service.attachment_label(_owner(call, "record_key", Act.READ), call.path["file_id"]),
+        200,
+    )
 
 
 async def download_attachment(call: ApiRequest) -> ApiResponse:
     """The content of a file, or the part of it that is asked for."""
     contents = _contents(call)
-    download = await service.download(contents, _owner(call, "record_key", Act.READ), call.path["file_id"])
+    download = await service.download(
+        contents, _owner(call, "record_key", Act.READ), call.path["file_id"]
+    )
     size, etag = download.attachment.size, f'"{download.attachment.hash}"'
     headers = {
         "Accept-Ranges": "bytes",
@@ -214,7 +244,11 @@ async def download_attachment(call: ApiRequest) -> ApiResponse:
         if conditions is not None and conditions.unchanged(etag):
             download.close()
             return ApiResponse(304, b"", {"ETag": etag})
-        span = requested_range(call.request.headers, size, etag) if call.request.method == "GET" else None
+        span = (
+            requested_range(call.request.headers, size, etag)
+            if call.request.method == "GET"
+            else None
+        )
     except VaultError as error:
         download.close()
         if error.code is not Code.RANGE_UNSATISFIABLE:
@@ -225,19 +259,25 @@ async def download_attachment(call: ApiRequest) -> ApiResponse:
     if span is not None:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
     stream = await _begun(download, start, stop)
-    return ApiResponse(200 if span is None else 206, b"", headers, "application/octet-stream", stream, stop - start)
+    return ApiResponse(
+        200 if span is None else 206, b"", headers, "application/octet-stream", stream, stop - start
+    )
 
 
 async def move_attachments(call: ApiRequest) -> ApiResponse:
     """Files of one record for another."""
     file_ids = _ids(call)
-    await service.move(_owner(call, "source"), call.path["destination"], file_ids, _then(call, lambda _: _GONE))
+    await service.move(
+        _owner(call, "source"), call.path["destination"], file_ids, _then(call, lambda _: _GONE)
+    )
     return _GONE
 
 
 async def delete_attachment(call: ApiRequest) -> ApiResponse:
     """The end of a file."""
-    await service.remove_attachment(_owner(call, "record_key"), call.path["file_id"], _then(call, lambda _: _GONE))
+    await service.remove_attachment(
+        _owner(call, "record_key"), call.path["file_id"], _then(call, lambda _: _GONE)
+    )
     return _GONE
 
 
@@ -260,12 +300,16 @@ def _contents(call: ApiRequest) -> Contents:
 
 
 def _then(call: ApiRequest, show: Callable[[Any], ApiResponse]) -> Then:
-    """What has to be committed with the change, so that its answer, which shows a file of the record, can be given again."""
+    """What has to be committed with the change, so that its answer, which shows a file of the
+    record, can be given again.
+    """
     keep = call.keep
     if keep is None:
         return _nothing_more
     key = call.path.get("record_key")
-    return lambda made: keep(show(made[0][0] if made else None), [Shows(key, rid, True) for _, rid in made])
+    return lambda made: keep(
+        show(made[0][0] if made else None), [Shows(key, rid, True) for _, rid in made]
+    )
 
 
 def _nothing_more(_made: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
@@ -289,7 +333,9 @@ async def _incoming(call: ApiRequest, *, threaded: bool = True) -> AsyncIterator
     name = of_header(given) if given else ""
     limit = _contents(call).limit
     if (call.request.content_length or 0) > limit + _AROUND:
-        raise VaultError(Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here.")
+        raise VaultError(
+            Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here."
+        )
     part = FilePart(call.request)
     await proceed(call.request)
     await part.begin()
@@ -304,7 +350,11 @@ def _label(content: Any) -> tuple[str | None, str | None]:
     faults: list[Detail] = []
     known = {"filename": fault_of_filename, "mime_type": fault_of_mime_type}
     if not isinstance(content, dict):
-        raise VaultError(Code.INVALID_INPUT, "The body has to be an object.", (Detail("", "Has to be an object."),))
+        raise VaultError(
+            Code.INVALID_INPUT,
+            "The body has to be an object.",
+            (Detail("", "Has to be an object."),),
+        )
     if not content.keys() <= known.keys():
         faults.append(Detail("", "Known members are filename and mime_type."))
     for name, value in content.items():
@@ -318,7 +368,9 @@ def _label(content: Any) -> tuple[str | None, str | None]:
         faults.append(Detail("", "Has to have filename, mime_type, or both."))
     if faults:
         raise VaultError(
-            Code.INVALID_INPUT, "The attachment cannot be changed like this.", tuple(dict.fromkeys(faults))
+            Code.INVALID_INPUT,
+            "The attachment cannot be changed like this.",
+            tuple(dict.fromkeys(faults)),
         )
     return content.get("filename"), content.get("mime_type")
 
@@ -350,11 +402,15 @@ def _ids(call: ApiRequest) -> list[str]:
 
 
 def _not_ids(*details: Detail) -> VaultError:
-    return VaultError(Code.INVALID_INPUT, "The attachments to be moved are not understood.", details)
+    return VaultError(
+        Code.INVALID_INPUT, "The attachments to be moved are not understood.", details
+    )
 
 
 class _Begun:
-    """A stream whose first piece is there already: what does not open is refused before an answer begins."""
+    """A stream whose first piece is there already: what does not open is refused before an answer
+    begins.
+    """
 
     def __init__(self, first: bytes, rest: AsyncIterator[bytes], download: Download) -> None:
         self._first: bytes | None = first

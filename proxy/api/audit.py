@@ -1,7 +1,8 @@
 """What leaves a line of every request to the interface, before its answer leaves.
 
-An operation need not know of it: use cases note what they do (``audit.events``), and one that notes nothing has a coarse line. A
-new operation of the table is audited unless the table calls it ``quiet``.
+An operation need not know of it: use cases note what they do (``audit.events``), and one that notes
+nothing has a coarse line. A new operation of the table is audited unless the table calls it
+``quiet``.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,8 @@ from proxy.model.rights import FULL, Rights
 
 NOBODY: Final = Principal("", "")
 
-#: Parameters of paths that name records, and those that name what administrators look after; others are not told.
+#: Parameters of paths that name records, and those that name what administrators look after; others
+#: are not told.
 RECORD_PARAMETERS: Final = ("record_key", "source", "destination")
 SUBJECTS: Final = ("client_id", "policy", "name", "environment_id")
 
@@ -33,7 +35,9 @@ class AuditContext:
 
     __slots__ = ("event", "noted", "operation", "path", "principal", "schema")
 
-    def __init__(self, operation: str, event: AuditEvent, path: Mapping[str, str], schema: str | None = None) -> None:
+    def __init__(
+        self, operation: str, event: AuditEvent, path: Mapping[str, str], schema: str | None = None
+    ) -> None:
         self.operation = operation
         self.event = event
         self.path = path
@@ -51,11 +55,18 @@ class Auditing:
         self.refusals = Refusals(witness.sink)
 
     def ready(self) -> None:
-        """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written: before anything is looked at."""
+        """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written: before anything is looked
+        at.
+        """
         self._sink.ready()
 
-    async def answered(self, page: AuditContext, status: int, rights_to: RightsTo, *, repeated: bool = False) -> None:
-        """Write the lines of a request that is about to be answered. Raises ``VaultError(AUDIT_DOWN)``: then it must not be."""
+    async def answered(
+        self, page: AuditContext, status: int, rights_to: RightsTo, *, repeated: bool = False
+    ) -> None:
+        """Write the lines of a request that is about to be answered.
+
+        Raises ``VaultError(AUDIT_DOWN)``: then it must not be.
+        """
         if status >= 400:
             self.refused(page, status, "")
             return
@@ -69,7 +80,10 @@ class Auditing:
     def refused(self, page: AuditContext, status: int, code: str) -> None:
         """A request was, or is about to be, answered with an error. Never raises."""
         self.broken(page, status)
-        by, environment = page.principal.client or page.noted.subject or "", page.principal.environment
+        by, environment = (
+            page.principal.client or page.noted.subject or "",
+            page.principal.environment,
+        )
         self.refusals.tell(Refusal(page.operation, by, environment, status, code))
 
     def broken(self, page: AuditContext, status: int | None = None) -> None:
@@ -91,7 +105,9 @@ class Auditing:
             noted.subject = next((path[name] for name in SUBJECTS if name in path), None)
         if not noted.parts:
             about["schema"] = page.schema
-            about["records"] = [marked(page.schema, path[name]) for name in RECORD_PARAMETERS if name in path]
+            about["records"] = [
+                marked(page.schema, path[name]) for name in RECORD_PARAMETERS if name in path
+            ]
         lines = events.bodies(noted, about, page.event, marked) + events.alarms(noted, about)
         if self.witness.baits:
             for part in noted.parts:
@@ -112,7 +128,9 @@ class Auditing:
 
 
 def _narrow(part: RecordEvent, rights_to: RightsTo) -> None:
-    """Of the fields that were revealed, those that the caller sees as they are, and those that it sees covered."""
+    """Of the fields that were revealed, those that the caller sees as they are, and those that it
+    sees covered.
+    """
     if part.event is not AuditEvent.REVEAL:
         return
     try:

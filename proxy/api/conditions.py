@@ -1,7 +1,9 @@
-"""Conditional requests (RFC 9110, section 13): ``If-Match`` and ``If-None-Match`` on records and on the contents of attachments.
+"""Conditional requests (RFC 9110, section 13): ``If-Match`` and ``If-None-Match`` on records and on
+the contents of attachments.
 
-Entity tags here are strong. That of a record is made of its version, its files, and the rights of the caller
-(``Records.entity_tag``), so that a masked view and a clear one never share one; that of a content is its hash.
+Entity tags here are strong. That of a record is made of its version, its files, and the rights of
+the caller (``Records.entity_tag``), so that a masked view and a clear one never share one; that of
+a content is its hash.
 """
 
 import re
@@ -30,21 +32,37 @@ class Preconditions(NamedTuple):
     none_match: frozenset[str] | None
 
     def changes(self, tag: str | None) -> None:
-        """Raise ``VaultError(PRECONDITION_FAILED)`` unless what has this tag (``None``: it is not there) may be changed."""
+        """Raise ``VaultError(PRECONDITION_FAILED)`` unless what has this tag (``None``: it is not
+        there) may be changed.
+        """
         if self.match is not None and (tag is None or not self.match & {_ANY, tag}):
-            raise _failed("It is not (any more) what If-Match names: read it again, and decide anew.")
-        if self.none_match is not None and tag is not None and not self.none_match.isdisjoint({_ANY, tag, f"W/{tag}"}):
+            raise _failed(
+                "It is not (any more) what If-Match names: read it again, and decide anew."
+            )
+        if (
+            self.none_match is not None
+            and tag is not None
+            and not self.none_match.isdisjoint({_ANY, tag, f"W/{tag}"})
+        ):
             raise _failed("If-None-Match asks that there is nothing of the kind, and there is.")
 
     def unchanged(self, tag: str) -> bool:
-        """Whether a read has to be answered with 304. Raises ``VaultError(PRECONDITION_FAILED)`` where ``If-Match`` does not hold."""
+        """Whether a read has to be answered with 304.
+
+        Raises ``VaultError(PRECONDITION_FAILED)`` where ``If-Match`` does not hold.
+        """
         if self.match is not None and not self.match & {_ANY, tag}:
             raise _failed("It is not (any more) what If-Match names.")
-        return self.none_match is not None and not self.none_match.isdisjoint({_ANY, tag, f"W/{tag}"})
+        return self.none_match is not None and not self.none_match.isdisjoint(
+            {_ANY, tag, f"W/{tag}"}
+        )
 
 
 def asked(request: web.Request) -> Preconditions | None:
-    """The conditions of a request, where it has any. Raises ``VaultError(INVALID_INPUT)`` for what is no list of entity tags."""
+    """The conditions of a request, where it has any.
+
+    Raises ``VaultError(INVALID_INPUT)`` for what is no list of entity tags.
+    """
     headers = request.headers
     if IF_MATCH not in headers and IF_NONE_MATCH not in headers:
         return None
@@ -52,7 +70,10 @@ def asked(request: web.Request) -> Preconditions | None:
 
 
 def guarded(request: web.Request, records: Records) -> Records:
-    """The records, changed only where the conditions of the request hold. Who may not read was given no tag, and none fits."""
+    """The records, changed only where the conditions of the request hold.
+
+    Who may not read was given no tag, and none fits.
+    """
     conditions = asked(request)
     if conditions is None:
         return records
@@ -75,9 +96,13 @@ def _tags(request: web.Request, name: str) -> frozenset[str] | None:
     tags = _ONE.findall(text)
     if not tags or _LIST.fullmatch(text) is None:
         detail = Detail(
-            name, 'Has to be *, or entity tags with commas between them: "a", "b" (RFC 9110, section 13.1).'
+            name,
+            'Has to be *, or entity tags with commas between them: "a", "b" (RFC 9110, section '
+            "13.1).",
         )
-        raise VaultError(Code.INVALID_INPUT, "The condition of the request cannot be read.", (detail,))
+        raise VaultError(
+            Code.INVALID_INPUT, "The condition of the request cannot be read.", (detail,)
+        )
     return frozenset(tags)
 
 

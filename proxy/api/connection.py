@@ -13,10 +13,12 @@ from proxy.net.request_reader import PatientConnection
 from proxy.net.server import CallerConnection
 from proxy.net.tls_transport import TlsListener
 
-# ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when somebody is about to read it.
+# ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when
+# somebody is about to read it.
 #
-# The library tells it before anything is known of the request. Here it does not get to see the field; whoever reads a body says
-# ``proceed`` first, so that a request that is refused for its caller, its size or its type is refused without its body.
+# The library tells it before anything is known of the request. Here it does not get to see the
+# field; whoever reads a body says ``proceed`` first, so that a request that is refused for its
+# caller, its size or its type is refused without its body.
 
 
 #: There on a request whose caller waits with its body; true until it was told to send it.
@@ -27,7 +29,10 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def expects(message: Any) -> bool:
-    """Whether the sender of a head waits to be told that its body may come. Any other expectation is the library's to refuse."""
+    """Whether the sender of a head waits to be told that its body may come.
+
+    Any other expectation is the library's to refuse.
+    """
     if _FIELD not in message.headers or message.version != HttpVersion11:
         return False
     return {value.strip().lower() for value in message.headers.getall(_FIELD)} == {"100-continue"}
@@ -55,12 +60,15 @@ async def proceed(request: web.Request) -> None:
 
 
 def unsent(request: web.Request) -> bool:
-    """Whether the caller may still hold its body back: then the connection cannot go on behind the answer."""
+    """Whether the caller may still hold its body back: then the connection cannot go on behind the
+    answer.
+    """
     return request.get(_EXPECTS, False) and request.can_read_body
 
 
 class VaultConnection(PatientConnection):
-    """A connection whose caller is known, and which waits with ``100 Continue`` until a body is wanted.
+    """A connection whose caller is known, and which waits with ``100 Continue`` until a body is
+    wanted.
 
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
     """
@@ -69,7 +77,8 @@ class VaultConnection(PatientConnection):
 
     def __init__(self, server: web.Server) -> None:
         super().__init__(server, auto_decompress=False)
-        self.learned: ClientAddress | None = None  #: who the caller is, once somebody asked or a trusted proxy told
+        #: who the caller is, once somebody asked or a trusted proxy told
+        self.learned: ClientAddress | None = None
 
     @property
     def client(self) -> ClientAddress:
@@ -89,13 +98,17 @@ class VaultConnection(PatientConnection):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer. What the library refuses before any operation is asked (an unknown ``Expect``) quotes the request."""
+        """Send an answer. What the library refuses before any operation is asked (an unknown
+        ``Expect``) quotes the request.
+        """
         if isinstance(resp, web.HTTPException):
             resp = self.handle_error(request, 400)
         return await super().finish_response(request, resp, start_time)
 
     def passed(self, content: StreamReader) -> None:
-        """The body of the request was read past the parser, to its end: what comes now is the next request."""
+        """The body of the request was read past the parser, to its end: what comes now is the next
+        request.
+        """
         if self.transport is None:
             return
         self._parser = HttpRequestParser(  # the old one waits for the body; as the library makes it
@@ -113,19 +126,27 @@ class VaultConnection(PatientConnection):
 
 
 def peer(request: web.Request) -> str:
-    """The address at the other end, or the one that a trusted proxy told of in its preamble; empty: unknown."""
+    """The address at the other end, or the one that a trusted proxy told of in its preamble; empty:
+    unknown.
+    """
     connection = request.protocol
     return (
-        connection.client.host if isinstance(connection, VaultConnection) else canonical_address(request.remote or "")
+        connection.client.host
+        if isinstance(connection, VaultConnection)
+        else canonical_address(request.remote or "")
     )
 
 
 def caller(request: web.Request, trusted: Trusted) -> str:
-    """The address that a request comes from; empty: unknown. A trusted proxy may tell of another than its own."""
+    """The address that a request comes from; empty: unknown.
+
+    A trusted proxy may tell of another than its own.
+    """
     return caller_of(peer(request), request.headers.getall("X-Forwarded-For", ()), trusted)
 
 
-# What a new connection of a listener passes before it is HTTP: the PROXY preamble, where it is spoken, then TLS.
+# What a new connection of a listener passes before it is HTTP: the PROXY preamble, where it is
+# spoken, then TLS.
 
 
 class Entrance:

@@ -17,7 +17,16 @@ from proxy.edge.limits import Quotas
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.policy import Act
-from proxy.model.record import DEFAULT, DEFAULTS, Environment, KeyKind, KeysTold, Principal, Record, RecordLimits
+from proxy.model.record import (
+    DEFAULT,
+    DEFAULTS,
+    Environment,
+    KeyKind,
+    KeysTold,
+    Principal,
+    Record,
+    RecordLimits,
+)
 from proxy.model.rights import FULL, Rights, denied
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import NO_EGRESS, Reach
@@ -56,7 +65,8 @@ class Access(enum.Enum):
 class ApiResponse(NamedTuple):
     """An answer: its status, its body, and fields beyond those that every answer has.
 
-    A body that is not whole in memory is a ``stream`` of pieces, ``length`` bytes in all. ``media_type`` counts where there is a body.
+    A body that is not whole in memory is a ``stream`` of pieces, ``length`` bytes in all.
+    ``media_type`` counts where there is a body.
     """
 
     status: int
@@ -89,10 +99,16 @@ class Administered(Protocol):
         """The environments that there are, the oldest first."""
 
     async def create(self, ident: str | None, name: str) -> Environment:
-        """Make an environment; without an id it gets a random one. Raises ``VaultError``: INVALID_INPUT, CONFLICT, UNPROCESSABLE."""
+        """Make an environment; without an id it gets a random one.
+
+        Raises ``VaultError``: INVALID_INPUT, CONFLICT, UNPROCESSABLE.
+        """
 
     async def remove(self, ident: str, *, records: bool) -> None:
-        """Remove an environment. Raises ``VaultError``: NOT_FOUND, CONFLICT, ENVIRONMENT_IN_USE, SCHEMA_BUSY."""
+        """Remove an environment.
+
+        Raises ``VaultError``: NOT_FOUND, CONFLICT, ENVIRONMENT_IN_USE, SCHEMA_BUSY.
+        """
 
 
 class KeyAdministration(Protocol):
@@ -102,7 +118,10 @@ class KeyAdministration(Protocol):
         """Every key there is, by its id."""
 
     async def rotate(self, kind: KeyKind, environment: str = ...) -> None:
-        """Another key of that kind from now on. Raises ``VaultError``: NOT_FOUND, BAD_KEYS, NOT_WRITABLE, CONFLICT."""
+        """Another key of that kind from now on.
+
+        Raises ``VaultError``: NOT_FOUND, BAD_KEYS, NOT_WRITABLE, CONFLICT.
+        """
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,26 +130,32 @@ class Services:
 
     spaces: MutableMapping[str, Space]  #: by id of environment
     environments: Administered  #: who makes and removes them
-    access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError(UNAUTHORIZED)``
+    #: who calls; raises ``VaultError(UNAUTHORIZED)``
+    access: Callable[[web.Request], Awaitable[Principal]]
     body_limit: int  #: bytes of a body that is no upload
     auth: TokenService
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
     limits: RecordLimits = DEFAULTS
-    observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
+    #: operation, status, seconds: after each request
+    observe: Callable[[str, int, float], None] = _unobserved
     audit: Auditing  #: what leaves a line of every request
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[ApiOperation, ...]" = ()  #: the table that is served, for the document
-    on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
+    #: what a create does with a key that is used
+    on_existing: Literal["refuse", "update"] = "refuse"
     keys: KeyAdministration | None = None  #: who rotates keys
     acl: Asker | None = None  #: who asks the filter endpoints of policies of ``default``
-    acl_elsewhere: Asker | None = None  #: who asks those of other environments, which may not be anywhere
+    #: who asks those of other environments, which may not be anywhere
+    acl_elsewhere: Asker | None = None
     reach: Reach = NO_EGRESS  #: where those may be
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
-    screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
+    #: told of each request from outside: blocked, masked
+    screened: Callable[[str], None] = _unscreened
     quotas: Quotas = field(default_factory=Quotas)  #: how often, and how much at a time
     limited: Callable[[str], None] = _unscreened  #: told of each refusal: by which limit
-    large_pages: LargePages = field(default_factory=LargePages)  #: how many large pages are in memory at one time
+    #: how many large pages are in memory at one time
+    large_pages: LargePages = field(default_factory=LargePages)
 
     @property
     def blocks(self) -> bool:
@@ -138,7 +163,10 @@ class Services:
         return self.firewall is not None and self.firewall.mode is Mode.BLOCK
 
     def space(self, principal: Principal) -> Space:
-        """That of the caller's environment. Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile."""
+        """That of the caller's environment.
+
+        Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile.
+        """
         space = self.spaces.get(principal.environment)
         if space is None:
             raise VaultError(Code.UNAUTHORIZED, "There is no such environment any more.")
@@ -157,13 +185,16 @@ class ApiRequest:
     services: Services
     principal: Principal
     request: web.Request  #: for what is streamed, and for header fields
-    path: Mapping[str, str] = field(default_factory=dict)  #: the parameters in the path, percent-decoded
-    query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
+    #: the parameters in the path, percent-decoded
+    path: Mapping[str, str] = field(default_factory=dict)
+    #: those of ``operation.query`` that were sent, each once
+    query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
     #: Makes the answer replayable, given the records that it shows; set by an ``Idempotency-Key``.
     keep: "Callable[[ApiResponse, Sequence[Shows]], Sequence[Change]] | None" = None
-    outside: bool = False  #: the caller is outside of the country, and let in for what may be shown there
+    #: the caller is outside of the country, and let in for what may be shown there
+    outside: bool = False
 
     @property
     def space(self) -> Space:
@@ -190,18 +221,24 @@ class ApiRequest:
         return rights.outside() if self.outside else rights
 
     def kept_out(self, rights: Rights) -> bool:
-        """Whether the caller is outside of the country, and no policy for the schema of these rights lets it in from there."""
+        """Whether the caller is outside of the country, and no policy for the schema of these
+        rights lets it in from there.
+        """
         return self.outside and rights.firewall is None and self.services.blocks
 
     def rights_to(self, schema: str) -> Rights:
-        """The same by the name of the schema; raises ``VaultError`` where there is none. For the audit log."""
+        """The same by the name of the schema; raises ``VaultError`` where there is none.
+
+        For the audit log.
+        """
         return self.rights(self.space.catalog.records(schema))
 
     def records(self, schema: str, *acts: Act) -> Records:
         """The records of a schema, for a caller who may do that with them.
 
-        Raises ``VaultError``: OUTSIDE_COUNTRY; UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what a caller under policies is told of every
-        schema that there is not, so that it learns of none that it may not use.
+        Raises ``VaultError``: OUTSIDE_COUNTRY; UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what
+        a caller under policies is told of every schema that there is not, so that it learns of none
+        that it may not use.
         """
         try:
             found = self.space.catalog.records(schema)
@@ -213,24 +250,41 @@ class ApiRequest:
         if self.kept_out(rights):
             raise firewall_refusal()
         rights.need(*acts)
-        return found.under(rights.doing(acts), None if rights.acl is None else self._gate(found, rights.acl))
+        return found.under(
+            rights.doing(acts), None if rights.acl is None else self._gate(found, rights.acl)
+        )
 
     def _gate(self, records: Records, url: str) -> Gate:
-        """What asks the filter endpoint. Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with."""
+        """What asks the filter endpoint.
+
+        Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with.
+        """
         root = self.principal.environment == DEFAULT
         asker = self.services.acl if root else self.services.acl_elsewhere
         if asker is None:
-            raise VaultError(Code.INTERNAL, "Nobody is there to ask the filter endpoint of a policy.")
+            raise VaultError(
+                Code.INTERNAL, "Nobody is there to ask the filter endpoint of a policy."
+            )
         primary = records.primary.name if records.primary is not None else None
-        return Gate(asker, url, client_auth(self.request.headers.getall(CLIENT_AUTH_HEADER, ())), records.name, primary)
+        return Gate(
+            asker,
+            url,
+            client_auth(self.request.headers.getall(CLIENT_AUTH_HEADER, ())),
+            records.name,
+            primary,
+        )
 
     @property
     def schema(self) -> str | None:
-        """The name of the schema whose records the request works with; ``None`` where it names none in its path."""
+        """The name of the schema whose records the request works with; ``None`` where it names none
+        in its path.
+        """
         return self.operation.schema or self.path.get("schema")
 
     def closing(self, render: Callable[[Sequence[Record]], ApiResponse]) -> CommitHook:
-        """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""
+        """What a write use case commits besides its own changes: the answer that ``render`` makes,
+        where it has to be kept.
+        """
         keep = self.keep
         if keep is None:
             return _nothing_more
@@ -252,7 +306,8 @@ def shows(record: Record) -> Shows:
 
 ApiHandler = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
-#: Statuses that every operation may answer with, besides those of the table: whoever calls from outside the country, or too often.
+#: Statuses that every operation may answer with, besides those of the table: whoever calls from
+#: outside the country, or too often.
 COMMON_STATUSES: Final = (403, 429)
 
 #: Carries out a call with an ``Idempotency-Key``: by its handler, or by what it answered before.
@@ -278,13 +333,17 @@ class ApiOperation(NamedTuple):
     )
     #: Further statuses of answers that are not errors, with a body of the same kind.
     also: tuple[int, ...] = ()
-    #: Callers outside the country may use it where they are let in: all that it shows of records goes through ``Rights``.
+    #: Callers outside the country may use it where they are let in: all that it shows of records
+    #: goes through ``Rights``.
     abroad: bool = False
-    reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
+    #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
+    reads: bool = False
     named_inside: bool = False  #: an upload names its file in the head of its part
-    schema: str | None = None  #: the schema whose records it works with, where neither path nor body names one
+    #: the schema whose records it works with, where neither path nor body names one
+    schema: str | None = None
     repeatable: bool = False  #: takes an ``Idempotency-Key`` though it is no POST and no DELETE
-    quiet: bool = False  #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
+    #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
+    quiet: bool = False
 
 
 def is_repeatable(operation: ApiOperation) -> bool:

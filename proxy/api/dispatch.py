@@ -1,8 +1,9 @@
-"""From a request to its operation's handler and back: what every operation has in common, in one order.
+"""From a request to its operation's handler and back: what every operation has in common, in one
+order.
 
-From where, and how often (``screening``, ``limiting``); who calls; what it may call; the query; type and size of the body; its
-JSON; idempotency; the handler. The first check that fails answers, so that nobody without a token learns what the vault has, and
-nothing is read that is not wanted.
+From where, and how often (``screening``, ``limiting``); who calls; what it may call; the query;
+type and size of the body; its JSON; idempotency; the handler. The first check that fails answers,
+so that nobody without a token learns what the vault has, and nothing is read that is not wanted.
 """
 
 import asyncio
@@ -16,7 +17,15 @@ from proxy.api import request as bodies
 from proxy.api.access import not_admin
 from proxy.api.audit import NOBODY, AuditContext
 from proxy.api.connection import peer, unsent
-from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse, Services, Takes, is_repeatable
+from proxy.api.context import (
+    Access,
+    ApiOperation,
+    ApiRequest,
+    ApiResponse,
+    Services,
+    Takes,
+    is_repeatable,
+)
 from proxy.audit.events import AuditEvent
 from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
 from proxy.edge.limits import LimitedError, ObserveRefusal, limit_fields
@@ -26,10 +35,12 @@ from proxy.model.record import Principal
 from proxy.net.client_address import caller_of
 from proxy.telemetry import logs
 
-# The data firewall on the vault listener: where a request comes from, before anything is told, and what that leaves of it.
+# The data firewall on the vault listener: where a request comes from, before anything is told, and
+# what that leaves of it.
 #
-# Two steps, because a policy may let its clients in from outside, or keep them out: the address alone decides first; where a
-# policy could change that, the verdict waits until it is known who calls.
+# Two steps, because a policy may let its clients in from outside, or keep them out: the address
+# alone decides first; where a policy could change that, the verdict waits until it is known who
+# calls.
 
 
 #: Set on requests from outside that were not refused by their address alone.
@@ -39,18 +50,28 @@ _CHAIN: Final = PASSED_ON[0]
 
 
 def screen(request: web.Request, services: Services) -> None:
-    """Look where a request comes from. Raises ``VaultError`` (OUTSIDE_COUNTRY) where nobody outside gets an answer."""
+    """Look where a request comes from.
+
+    Raises ``VaultError`` (OUTSIDE_COUNTRY) where nobody outside gets an answer.
+    """
     firewall = services.firewall
     if firewall is None or firewall.mode is Mode.OFF or not _outside(request, firewall):
         return
-    if firewall.mode is Mode.BLOCK and not any(space.policies.masks for space in services.spaces.values()):
+    if firewall.mode is Mode.BLOCK and not any(
+        space.policies.masks for space in services.spaces.values()
+    ):
         services.screened("blocked")
         raise firewall_refusal()
     request[OUTSIDE] = True
 
 
-def outside(request: web.Request, services: Services, operation: ApiOperation, principal: Principal) -> bool:
-    """Whether a caller that is known now must see nothing in clear. Raises ``VaultError`` (OUTSIDE_COUNTRY)."""
+def outside(
+    request: web.Request, services: Services, operation: ApiOperation, principal: Principal
+) -> bool:
+    """Whether a caller that is known now must see nothing in clear.
+
+    Raises ``VaultError`` (OUTSIDE_COUNTRY).
+    """
     firewall = services.firewall
     if firewall is None or (firewall.mode is Mode.OFF and not principal.policies):
         return False
@@ -77,11 +98,21 @@ def _outside(request: web.Request, firewall: Firewall) -> bool:
     return firewall.outside(host, chain, any(name in request.headers for name in PASSED_ON[1:]))
 
 
-# The limits on how often somebody may ask, on the vault listener: counted before anything is read, told in every answer.
+# The limits on how often somebody may ask, on the vault listener: counted before anything is read,
+# told in every answer.
 
 
-#: How the addresses of operations end that work on many records at once, and how much more one of them weighs.
-_MANY: Final = ("/batch", "/batch/update", "/batch/delete", "/batchWrite", "/batchDelete", "/aggregate", "/export")
+#: How the addresses of operations end that work on many records at once, and how much more one of
+#: them weighs.
+_MANY: Final = (
+    "/batch",
+    "/batch/update",
+    "/batch/delete",
+    "/batchWrite",
+    "/batchDelete",
+    "/aggregate",
+    "/export",
+)
 _WEIGHT: Final = 8
 
 _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
@@ -101,7 +132,11 @@ def by_address(request: web.Request, services: Services) -> None:
     """Count a request by where it comes from. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
     if services.quotas.address is not None:
         near, trusted = peer(request), services.trusted
-        host = caller_of(near, request.headers.getall(_RATE_LIMIT_CHAIN, ()), trusted) if trusted.holds(near) else near
+        host = (
+            caller_of(near, request.headers.getall(_RATE_LIMIT_CHAIN, ()), trusted)
+            if trusted.holds(near)
+            else near
+        )
         _note(request, services.quotas.caller, host, services.limited)
 
 
@@ -127,10 +162,12 @@ def _note(request: web.Request, count: _Count, key: str, limited: ObserveRefusal
         request[RATE_VERDICT] = counted
 
 
-# Pages of other origins that call the interface (CORS, the Fetch standard): those that an access policy of the caller names.
+# Pages of other origins that call the interface (CORS, the Fetch standard): those that an access
+# policy of the caller names.
 #
-# A browser asks before it sends a token (preflight); that request bears none, so it is answered for every origin that any policy
-# names. The answer to the request itself may be read by the page only if a policy of this very client names its origin.
+# A browser asks before it sends a token (preflight); that request bears none, so it is answered for
+# every origin that any policy names. The answer to the request itself may be read by the page only
+# if a policy of this very client names its origin.
 
 
 _ORIGIN: Final = "Origin"
@@ -140,17 +177,28 @@ _ASKED: Final = "Access-Control-Request-Method"
 CROSSING: Final = web.RequestKey("crossing", Mapping[str, str])
 
 #: What a page may send beside what every page may, and what it may read of an answer beside that.
-_SENT: Final = "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, x-client-auth, x-encrypted-storage, x-env-id, x-filename"
-_READ: Final = "content-disposition, content-range, etag, idempotent-replayed, ratelimit, ratelimit-policy, retry-after"
+_SENT: Final = (
+    "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, "
+    "x-client-auth, x-encrypted-storage, x-env-id, x-filename"
+)
+_READ: Final = (
+    "content-disposition, content-range, etag, idempotent-replayed, ratelimit, ratelimit-policy, "
+    "retry-after"
+)
 
-#: Seconds for which browsers keep the answer to a preflight; a policy that changes counts for them within that time.
+#: Seconds for which browsers keep the answer to a preflight; a policy that changes counts for them
+#: within that time.
 _KEPT: Final = "600"
 
 _VARY: Final = {"Vary": _ORIGIN}
 
 
-def preflight(request: web.Request, services: Services, methods: Iterable[str]) -> ApiResponse | None:
-    """The answer to a preflight; ``None`` for what is none, or comes from an origin that no policy names."""
+def preflight(
+    request: web.Request, services: Services, methods: Iterable[str]
+) -> ApiResponse | None:
+    """The answer to a preflight; ``None`` for what is none, or comes from an origin that no policy
+    names.
+    """
     origin = request.headers.get(_ORIGIN)
     if request.method != "OPTIONS" or origin is None or _ASKED not in request.headers:
         return None
@@ -169,7 +217,10 @@ def preflight(request: web.Request, services: Services, methods: Iterable[str]) 
 
 
 def crossing(request: web.Request, services: Services, principal: Principal) -> None:
-    """Remember for the answer whether the page that asks may read it. Costs a look where no browser says its origin."""
+    """Remember for the answer whether the page that asks may read it.
+
+    Costs a look where no browser says its origin.
+    """
     origin = request.headers.get(_ORIGIN)
     if origin is None:
         return
@@ -179,7 +230,11 @@ def crossing(request: web.Request, services: Services, principal: Principal) -> 
         origins = frozenset()  # its environment has gone: told by who looks for it next
     request[CROSSING] = _VARY
     if origin in origins:
-        request[CROSSING] = {**_VARY, "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _READ}
+        request[CROSSING] = {
+            **_VARY,
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": _READ,
+        }
 
 
 _log = logs.logger("web")
@@ -195,14 +250,20 @@ _REPLAYED: Final = "Idempotent-Replayed"
 #: Seconds within which the body of a request has to be there; uploads have their own limits.
 _BODY_SECONDS: Final = 60.0
 
-#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in memory.
+#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in
+#: memory.
 _PIECE_SECONDS: Final = 30.0
 
-#: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth of it.
+#: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth
+#: of it.
 _STRANGER_BYTES: Final = 16 * 1024
 
 #: Fields of every answer: nobody keeps what came out of a vault, nor guesses what it is.
-_ALWAYS: Final = {"Cache-Control": "no-store", "Server": "domicile", "X-Content-Type-Options": "nosniff"}
+_ALWAYS: Final = {
+    "Cache-Control": "no-store",
+    "Server": "domicile",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def operation_handler(
@@ -220,9 +281,15 @@ class _Served:
         self._services = services
         self._known = frozenset(operation.query)
         self._guarded = operation.access is not Access.OPEN
-        self._limit = services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
+        self._limit = (
+            services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
+        )
         self._event = event_of(operation)
-        turns = services.quotas.uploads if operation.takes is Takes.STREAM else services.quotas.concurrent
+        turns = (
+            services.quotas.uploads
+            if operation.takes is Takes.STREAM
+            else services.quotas.concurrent
+        )
         self._turns = turns if self._guarded else None
         self._weight = request_weight(operation)
         self._replayable = is_repeatable(operation)
@@ -233,7 +300,9 @@ class _Served:
         request[OPERATION_KEY] = operation
         page = None
         if self._event is not None:
-            page = request[AUDIT_KEY] = AuditContext(operation.name, self._event, request.match_info, operation.schema)
+            page = request[AUDIT_KEY] = AuditContext(
+                operation.name, self._event, request.match_info, operation.schema
+            )
         screen(request, services)
         by_address(request, services)
         principal, abroad = NOBODY, False
@@ -249,7 +318,9 @@ class _Served:
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
         query = _query(request, self._known) if request.query_string else {}
-        call = ApiRequest(operation, services, principal, request, request.match_info, query, outside=abroad)
+        call = ApiRequest(
+            operation, services, principal, request, request.match_info, query, outside=abroad
+        )
         turns = self._turns
         if turns is None:
             return await send(request, await self._carried(call, page))
@@ -282,7 +353,9 @@ class _Served:
                     answer = await operation.handler(call)
         if page is not None:
             try:
-                await self._services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
+                await self._services.audit.answered(
+                    page, answer.status, call.rights_to, repeated=repeated
+                )
             except BaseException:
                 await _close(answer)
                 raise
@@ -290,7 +363,9 @@ class _Served:
 
 
 def event_of(operation: ApiOperation) -> AuditEvent | None:
-    """What a line of this operation tells where its use cases have noted nothing; ``None``: it leaves no lines."""
+    """What a line of this operation tells where its use cases have noted nothing; ``None``: it
+    leaves no lines.
+    """
     if operation.quiet:
         return None
     if operation.access is Access.ADMIN:
@@ -303,18 +378,28 @@ def event_of(operation: ApiOperation) -> AuditEvent | None:
 
 
 def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:
-    """The query parameters, each known and there once; else ``VaultError`` (INVALID_INPUT) that names every fault."""
+    """The query parameters, each known and there once; else ``VaultError`` (INVALID_INPUT) that
+    names every fault.
+    """
     faults: list[Detail] = []
     found: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in known:
-            text = f"Known are: {', '.join(sorted(known))}." if known else "This operation has no query parameters."
-            faults.append(Detail("query", f"There is a parameter that this operation does not know. {text}"))
+            text = (
+                f"Known are: {', '.join(sorted(known))}."
+                if known
+                else "This operation has no query parameters."
+            )
+            faults.append(
+                Detail("query", f"There is a parameter that this operation does not know. {text}")
+            )
         elif name in found:
             faults.append(Detail(name, "This parameter may stand once."))
         found[name] = value
     if faults:
-        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", tuple(dict.fromkeys(faults)))
+        raise VaultError(
+            Code.INVALID_INPUT, "The query parameters do not fit.", tuple(dict.fromkeys(faults))
+        )
     return found
 
 
@@ -346,7 +431,9 @@ async def send(request: web.Request, answer: ApiResponse) -> web.StreamResponse:
     return await _stream(request, answer, headers)
 
 
-async def _stream(request: web.Request, answer: ApiResponse, headers: CIMultiDict[str]) -> web.StreamResponse:
+async def _stream(
+    request: web.Request, answer: ApiResponse, headers: CIMultiDict[str]
+) -> web.StreamResponse:
     stream: Any = answer.stream
     response = web.StreamResponse(status=answer.status, headers=headers)
     response.content_length = answer.length
@@ -360,7 +447,9 @@ async def _stream(request: web.Request, answer: ApiResponse, headers: CIMultiDic
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()
-    except Exception:  # after the head nothing else can be answered: the connection breaks, so that it shows
+    except (
+        Exception
+    ):  # after the head nothing else can be answered: the connection breaks, so that it shows
         if not response.prepared:
             raise
         _log.exception("an answer broke off", operation=request[OPERATION_KEY].name)

@@ -1,13 +1,16 @@
-"""Requests with an ``Idempotency-Key``: carried out once, and answered again as they were the first time.
+"""Requests with an ``Idempotency-Key``: carried out once, and answered again as they were the first
+time.
 
-The answer of a write is in the commit of the write. An operation that commits elsewhere (a schema, a client) keeps its answer just
-after. An answer that is streamed is not kept: its request is a read.
+The answer of a write is in the commit of the write. An operation that commits elsewhere (a schema,
+a client) keeps its answer just after. An answer that is streamed is not kept: its request is a
+read.
 
-An answer goes in the commit that deletes a record which it shows. Of the answer of a function that had to do with records nobody knows which it is
-made of, so only that it was carried out is kept.
+An answer goes in the commit that deletes a record which it shows. Of the answer of a function that
+had to do with records nobody knows which it is made of, so only that it was carried out is kept.
 
-An answer is given again only to who would be shown it now: under the same rights as then, and where these rights tell records apart (rows, a
-filter endpoint), only if the caller still finds every record that the answer shows. Else it hears that the request was carried out.
+An answer is given again only to who would be shown it now: under the same rights as then, and where
+these rights tell records apart (rows, a filter endpoint), only if the caller still finds every
+record that the answer shows. Else it hears that the request was carried out.
 """
 
 import re
@@ -31,7 +34,9 @@ _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 
 
 def repeating(replies: Replies, system: Collection) -> CarryOut:
-    """What carries out calls with a key; ``system`` keeps the answers of operations that belong to no schema."""
+    """What carries out calls with a key; ``system`` keeps the answers of operations that belong to
+    no schema.
+    """
 
     async def once(call: ApiRequest, handler: ApiHandler) -> ApiResponse:
         key = _key(call)
@@ -53,7 +58,11 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
 
             def keep(answer: ApiResponse, shown: Sequence[Shows]) -> Sequence[Change]:
                 rids = [record.rid for record in shown] if answer.body else []
-                return one.changes(_answered(call, answer, shown), rids, files=any(record.files for record in shown))
+                return one.changes(
+                    _answered(call, answer, shown),
+                    rids,
+                    files=any(record.files for record in shown),
+                )
 
             call.keep = keep
             answer = await handler(call)
@@ -64,13 +73,20 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
     return once
 
 
-async def _keep(call: ApiRequest, one: IdempotentRequest, answer: ApiResponse, *, of_schema: bool) -> None:
-    """Keep an answer of which nobody says which records it shows. That of a function is not kept if it had to do with records."""
+async def _keep(
+    call: ApiRequest, one: IdempotentRequest, answer: ApiResponse, *, of_schema: bool
+) -> None:
+    """Keep an answer of which nobody says which records it shows.
+
+    That of a function is not kept if it had to do with records.
+    """
     if of_schema:
         await one.keep(_answered(call, answer), [ANY_ROW] if answer.body else [])
     else:
         await one.keep(
-            None if call.operation.access is Access.CLIENT and events.had_records() else _answered(call, answer)
+            None
+            if call.operation.access is Access.CLIENT and events.had_records()
+            else _answered(call, answer)
         )
 
 
@@ -83,7 +99,10 @@ def _key(call: ApiRequest) -> str:
 
 
 def _request(call: ApiRequest) -> bytes:
-    """What has to be alike in a repetition: query and body. The content of an upload is compared when it is repeated."""
+    """What has to be alike in a repetition: query and body.
+
+    The content of an upload is compared when it is repeated.
+    """
     query = "&".join(f"{name}={value}" for name, value in sorted(call.query.items()))
     sent = b"\0".join((query.encode(), call.body))
     if not call.principal.policies:
@@ -95,19 +114,23 @@ def _request(call: ApiRequest) -> bytes:
 
 
 def _check_rights(call: ApiRequest, answered: Answered) -> None:
-    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller had other rights than now: it may not see any more what it saw."""
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller had other rights than now:
+    it may not see any more what it saw.
+    """
     if answered.mark != call.mark:
         raise VaultError(
             Code.IDEMPOTENCY_CHECK_FAILED,
-            "The request was carried out, and the access policies of this client have changed since: ask for the records anew.",
+            "The request was carried out, and the access policies of this client have changed "
+            "since: ask for the records anew.",
         )
 
 
 async def _check_records(call: ApiRequest, answered: Answered) -> None:
-    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller does not find every record any more that the answer shows.
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller does not find every record
+    any more that the answer shows.
 
-    Who may not read at all was answered with no more than it sent. What a function answers is made of records that nobody knows here.
-    Raises ``VaultError`` as ``Gate.allowed``, too.
+    Who may not read at all was answered with no more than it sent. What a function answers is made
+    of records that nobody knows here. Raises ``VaultError`` as ``Gate.allowed``, too.
     """
     if not answered.body or not call.standing.guarded or call.operation.access is Access.ADMIN:
         return
@@ -122,7 +145,9 @@ async def _check_records(call: ApiRequest, answered: Answered) -> None:
 
 
 async def _ask_anyway(call: ApiRequest) -> None:
-    """Ask the filter endpoint, as for an answer that is there: its failure must not tell that records are gone. Raises as ``Gate.allowed``."""
+    """Ask the filter endpoint, as for an answer that is there: its failure must not tell that
+    records are gone. Raises as ``Gate.allowed``.
+    """
     if call.schema is not None and (gate := call.records(call.schema).gate) is not None:
         await gate.allowed(Act.READ, (), always=True)
 
@@ -130,17 +155,24 @@ async def _ask_anyway(call: ApiRequest) -> None:
 def _unseen() -> VaultError:
     return VaultError(
         Code.IDEMPOTENCY_CHECK_FAILED,
-        "The request was carried out, and its answer is not given again: it shows what has been deleted since, or what this client may not see any more. Ask for the records anew.",
+        "The request was carried out, and its answer is not given again: it shows what has been "
+        "deleted since, or what this client may not see any more. Ask for the records anew.",
     )
 
 
-def _answered(call: ApiRequest, answer: ApiResponse, shown: Sequence[Shows] | None = None) -> Answered:
+def _answered(
+    call: ApiRequest, answer: ApiResponse, shown: Sequence[Shows] | None = None
+) -> Answered:
     headers = dict(answer.headers)
     if answer.body:
         headers.setdefault("Content-Type", answer.media_type)
-    known = None if shown is None else tuple([record.key for record in shown if record.key is not None])
+    known = (
+        None if shown is None else tuple([record.key for record in shown if record.key is not None])
+    )
     return Answered(answer.status, headers, answer.body, call.mark, known)
 
 
 def _again(answered: Answered) -> ApiResponse:
-    return ApiResponse(answered.status, answered.body, {**answered.headers, "Idempotent-Replayed": "true"})
+    return ApiResponse(
+        answered.status, answered.body, {**answered.headers, "Idempotent-Replayed": "true"}
+    )

@@ -1,7 +1,9 @@
-"""Handlers of the record-based family: the use cases of the other family, in the names and shapes of this one (``model.legacy_dialect``).
+"""Handlers of the record-based family: the use cases of the other family, in the names and shapes
+of this one (``model.legacy_dialect``).
 
-Where the specification is silent: ``country`` has to stand in the bodies that it shows with one, and may stand in the others; in a
-batch each record may repeat it. A batch overwrites as a single create does. Records that nobody has are no reason to refuse an update.
+Where the specification is silent: ``country`` has to stand in the bodies that it shows with one,
+and may stand in the others; in a batch each record may repeat it. A batch overwrites as a single
+create does. Records that nobody has are no reason to refuse an update.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,14 +42,17 @@ from proxy.vault.records.aggregate import Figures, aggregate_groups
 from proxy.vault.records.find import find_page
 from proxy.vault.records.repository import Records
 
-# How records of the record-based family are written: every field of every record, ``null`` where it has no value.
+# How records of the record-based family are written: every field of every record, ``null`` where it
+# has no value.
 #
-# ``key`` and ``range_key`` say once more what ``record_key`` and ``range_key1`` say, for callers of older times.
+# ``key`` and ``range_key`` say once more what ``record_key`` and ``range_key1`` say, for callers of
+# older times.
 
 
 _OTHER_NAMES: Final = {field: name for name, field in ALIASES.items()}
 
-#: What is shown of the fields of a record, in this order: the name, and the field that has the value.
+#: What is shown of the fields of a record, in this order: the name, and the field that has the
+#: value.
 _SHOWN: Final = tuple(
     (name, field.name)
     for field in records_schema().fields
@@ -56,14 +61,17 @@ _SHOWN: Final = tuple(
     if name is not None
 )
 
-#: Between the values of a group's name, and before a character of a value that means something there.
+#: Between the values of a group's name, and before a character of a value that means something
+#: there.
 _BETWEEN: Final = "|"
 _BEFORE: Final = "\\"
 _NOTHING: Final = "null"
 
 
 def record_json(record: VisibleRecord, country: str, rights: Rights = FULL) -> dict[str, Any]:
-    """A record as every answer has it; without fields that these rights hide, which others would take for empty ones."""
+    """A record as every answer has it; without fields that these rights hide, which others would
+    take for empty ones.
+    """
     found = _fields(record.fields, rights)
     found[RECORD_KEY] = found[_OTHER_NAMES[RECORD_KEY]] = record.key
     found[VERSION_FIELD] = stated_version(record)
@@ -83,7 +91,10 @@ def stated_version(record: Record) -> int:
 
 
 def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[str, Any]:
-    """An entry of a record's history. ``version`` counts them; what a caller stated is in the record."""
+    """An entry of a record's history.
+
+    ``version`` counts them; what a caller stated is in the record.
+    """
     return {
         "version": record.version,
         "action": str(record.action),
@@ -95,13 +106,19 @@ def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[st
 
 def groups(found: Iterable[Figures]) -> dict[str, Any]:
     """Groups by their names."""
-    return {group_name(group.keys): {"group": {"keys": group.keys}, "metrics": group.metrics} for group in found}
+    return {
+        group_name(group.keys): {"group": {"keys": group.keys}, "metrics": group.metrics}
+        for group in found
+    }
 
 
 def group_name(keys: Mapping[str, Any]) -> str:
-    r"""The values of the keys, with ``|`` between them; ``null`` is no value. No two groups have one name.
+    r"""The values of the keys, with ``|`` between them; ``null`` is no value.
 
-    In a value a backslash stands before ``|`` and ``\``, and before the text ``null``. Without keys there is one group, ``all``.
+    No two groups have one name.
+
+    In a value a backslash stands before ``|`` and ``\``, and before the text ``null``. Without keys
+    there is one group, ``all``.
     """
     return _BETWEEN.join(map(_named, keys.values())) if keys else "all"
 
@@ -126,7 +143,9 @@ def _fields(fields: Fields, rights: Rights) -> dict[str, Any]:
 _KEY_NAMES: Final = (RECORD_KEY, *(name for name, field in ALIASES.items() if field == RECORD_KEY))
 
 
-_UNTOLD: Final = "A group is left out: none of its records opens, so that the values of its keys are not known."
+_UNTOLD: Final = (
+    "A group is left out: none of its records opens, so that the values of its keys are not known."
+)
 
 
 def require_own_country(handler: ApiHandler) -> ApiHandler:
@@ -143,7 +162,9 @@ async def put_legacy_record(call: ApiRequest) -> ApiResponse:
     """One record, new or in place of the one that has its key."""
     _in_country(call, call.content)
     records = guarded(call.request, records_of_call(call, Act.WRITE))
-    draft = parse_legacy_record(records.known, call.content, partial=False, limits=call.services.limits)
+    draft = parse_legacy_record(
+        records.known, call.content, partial=False, limits=call.services.limits
+    )
     return await _create(call, records, [draft], partial(_one, call, records))
 
 
@@ -156,7 +177,9 @@ async def show_record(call: ApiRequest) -> ApiResponse:
 async def put_legacy_records(call: ApiRequest) -> ApiResponse:
     """A batch of them, all or none."""
     raw, records = _batch(call)["records"], records_of_call(call, Act.WRITE)
-    drafts = read_records(records.known, raw, partial=False, limits=call.services.limits, pointer="/records")
+    drafts = read_records(
+        records.known, raw, partial=False, limits=call.services.limits, pointer="/records"
+    )
     return await _create(call, records, drafts, partial(_many, call, records, 201))
 
 
@@ -168,22 +191,36 @@ async def update_legacy_records(call: ApiRequest) -> ApiResponse:
     if not isinstance(search_key, str):
         raise request.invalid("/search_key", "Has to be the name of a field.")
     drafts = read_records(
-        records.known, content["records"], partial=True, limits=call.services.limits, pointer="/records"
+        records.known,
+        content["records"],
+        partial=True,
+        limits=call.services.limits,
+        pointer="/records",
     )
 
     def show(made: Sequence[Record]) -> ApiResponse:
         return _many(call, records, 200, sent(records, drafts, made))
 
     made = await updating.update(
-        records, drafts, call.principal.client, call.closing(show), search_key=field_of_name(search_key)
+        records,
+        drafts,
+        call.principal.client,
+        call.closing(show),
+        search_key=field_of_name(search_key),
     )
     return show(made)
 
 
 async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
     """A copy of a record under a key of its own."""
-    readable, records, limits = records_of_call(call, Act.READ), records_of_call(call, Act.WRITE), call.services.limits
-    content = request.checked_members(call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with"))
+    readable, records, limits = (
+        records_of_call(call, Act.READ),
+        records_of_call(call, Act.WRITE),
+        call.services.limits,
+    )
+    content = request.checked_members(
+        call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with")
+    )
     request.check_country(call, content, spelled=True)
     tests = read_record_filter(records.known, content["filter"], limits)
     _in_country(call, content["update_with"], "/update_with", required=False)
@@ -198,7 +235,9 @@ async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
         return result.records
 
     show = partial(_many, call, records, 201)
-    return show(await cloning.clone(records, sources, draft, call.principal.client, call.closing(show)))
+    return show(
+        await cloning.clone(records, sources, draft, call.principal.client, call.closing(show))
+    )
 
 
 async def find_legacy_records(call: ApiRequest) -> ApiResponse:
@@ -235,12 +274,21 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
     request.check_country(call, content, spelled=True)
     chosen = content["filter"]
     if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(_KEY_NAMES):
-        text = f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their keys alone."
-        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
+        text = (
+            f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their "
+            "keys alone."
+        )
+        raise VaultError(
+            Code.INVALID_FILTER,
+            "The filter does not fit this operation.",
+            (Detail("/filter", text),),
+        )
     ((name, given),) = chosen.items()
     keys = request.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
     cascade_by, records = call.query.get("cascadeBy"), records_of_call(call, Act.DELETE)
-    await deleting.delete_many(records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by)
+    await deleting.delete_many(
+        records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by
+    )
     return GONE
 
 
@@ -260,14 +308,20 @@ async def legacy_record_history(call: ApiRequest) -> ApiResponse:
 # ---------------------------------------------------------------------- parts
 
 
-async def _create(call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show) -> ApiResponse:
-    made = await writing.store_records(records, drafts, call.principal.client, call.closing(show), on_existing="update")
+async def _create(
+    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
+) -> ApiResponse:
+    made = await writing.store_records(
+        records, drafts, call.principal.client, call.closing(show), on_existing="update"
+    )
     return show(made)
 
 
 def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:
     """The body of a batch, its country and those of its records being the instance's."""
-    content = request.checked_members(call.content, (COUNTRY, "records", *more), (COUNTRY, "records"))
+    content = request.checked_members(
+        call.content, (COUNTRY, "records", *more), (COUNTRY, "records")
+    )
     request.check_country(call, content, spelled=True)
     if isinstance(content["records"], list):
         for number, record in enumerate(content["records"]):
@@ -276,7 +330,9 @@ def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:
 
 
 def _in_country(call: ApiRequest, record: Any, pointer: str = "", *, required: bool = True) -> None:
-    """Raise unless a record says that it is kept in the instance's country; or says nothing, where that is enough."""
+    """Raise unless a record says that it is kept in the instance's country; or says nothing, where
+    that is enough.
+    """
     if not isinstance(record, dict):
         return  # told by who reads it
     if required and COUNTRY not in record:

@@ -1,4 +1,6 @@
-"""Where the one part of an upload ends, found in a body that comes piece by piece (RFC 2046 section 5.1.1)."""
+"""Where the one part of an upload ends, found in a body that comes piece by piece (RFC 2046 section
+5.1.1).
+"""
 
 import ctypes
 from collections.abc import Callable
@@ -8,8 +10,9 @@ from proxy.errors import Code, Detail, VaultError
 
 # Whether bytes hold a mark, at the speed of the C library.
 #
-# An upload is searched for its boundary from end to end. ``bytes.find`` takes a fifth of all the processor time of an upload for
-# that, under the interpreter's lock; ``memmem`` of the GNU C library takes a quarter of it, and without the lock.
+# An upload is searched for its boundary from end to end. ``bytes.find`` takes a fifth of all the
+# processor time of an upload for that, under the interpreter's lock; ``memmem`` of the GNU C
+# library takes a quarter of it, and without the lock.
 
 
 #: Bytes from which on the call pays.
@@ -17,7 +20,9 @@ _MANY = 1024
 
 
 def _searcher() -> Callable[[bytes | int, int, bytes, int], int | None] | None:
-    """``memmem`` (https://man7.org/linux/man-pages/man3/memmem.3.html); ``None`` where the C library has none."""
+    """``memmem`` (https://man7.org/linux/man-pages/man3/memmem.3.html); ``None`` where the C
+    library has none.
+    """
     try:
         found = ctypes.CDLL(None).memmem
     except (OSError, AttributeError, TypeError):
@@ -31,9 +36,16 @@ _memmem = _searcher()
 
 
 def find_mark(mark: bytes, inside: bytes | memoryview) -> int:
-    """Where the mark stands first; -1 where it does not. A view has to be of bytes that can be written."""
+    """Where the mark stands first; -1 where it does not.
+
+    A view has to be of bytes that can be written.
+    """
     if _memmem is not None and len(inside) >= _MANY:
-        place = inside if isinstance(inside, bytes) else ctypes.addressof(ctypes.c_char.from_buffer(inside))
+        place = (
+            inside
+            if isinstance(inside, bytes)
+            else ctypes.addressof(ctypes.c_char.from_buffer(inside))
+        )
         if _memmem(place, len(inside), mark, len(mark)) is None:
             return -1
     return bytes(inside).find(mark)
@@ -60,7 +72,10 @@ class Scan:
         self._after: bytearray | None = None  #: what came behind the boundary, once that was there
 
     def content(self, piece: bytes | memoryview) -> bytes | memoryview:
-        """What is certainly content, as of this piece; it may be a view of it. Raises ``VaultError`` (INVALID_FILE)."""
+        """What is certainly content, as of this piece; it may be a view of it.
+
+        Raises ``VaultError`` (INVALID_FILE).
+        """
         if self._after is not None:
             self._follow(self._after, piece)
             return b""
@@ -76,7 +91,10 @@ class Scan:
         return piece[: len(piece) - len(self._held)]
 
     def finish(self) -> None:
-        """The body is complete. Raises ``VaultError`` (INVALID_FILE) where it ends before its last boundary does."""
+        """The body is complete.
+
+        Raises ``VaultError`` (INVALID_FILE) where it ends before its last boundary does.
+        """
         if self._after is None or len(self._after) < len(_DASHES):
             raise broken_off()
 
@@ -102,7 +120,11 @@ def broken_off() -> VaultError:
 
 def misunderstood(source: str, text: str) -> VaultError:
     """What is raised for a body of another shape."""
-    return VaultError(Code.INVALID_FILE, "The upload is not understood; nothing was stored.", (Detail(source, text),))
+    return VaultError(
+        Code.INVALID_FILE,
+        "The upload is not understood; nothing was stored.",
+        (Detail(source, text),),
+    )
 
 
 def cut_short() -> VaultError:

@@ -1,4 +1,7 @@
-"""The endpoints of the token service: ``/oauth2/*`` and its metadata. Their errors are those of RFC 6749, not problem documents."""
+"""The endpoints of the token service: ``/oauth2/*`` and its metadata.
+
+Their errors are those of RFC 6749, not problem documents.
+"""
 
 from typing import Final
 
@@ -13,7 +16,8 @@ from proxy.net.response import wait_of
 #: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
 _UNKEPT: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
-#: Metadata and public keys change once a day, and then a reader that meets an unknown key asks anew.
+#: Metadata and public keys change once a day, and then a reader that meets an unknown key asks
+#: anew.
 _KEPT: Final = {"Cache-Control": "public, max-age=300"}
 
 
@@ -29,7 +33,9 @@ async def token(call: ApiRequest) -> ApiResponse:
 async def introspect(call: ApiRequest) -> ApiResponse:
     """Whether a token is valid, and what it says (RFC 7662)."""
     try:
-        answer = await call.services.auth.introspection(call.body, _authorization(call), _address(call))
+        answer = await call.services.auth.introspection(
+            call.body, _authorization(call), _address(call)
+        )
     except OAuthError as error:
         return _told(error)
     return wire.json_answer(200, answer)._replace(headers=_UNKEPT)
@@ -46,15 +52,23 @@ async def jwks(call: ApiRequest) -> ApiResponse:
 
 
 def oauth_refusal(error: VaultError) -> ApiResponse:
-    """What failed before a handler, in the words of RFC 6749; a body of another type is ``invalid_request`` like the rest."""
+    """What failed before a handler, in the words of RFC 6749; a body of another type is
+    ``invalid_request`` like the rest.
+    """
     status = 400 if error.code is Code.UNSUPPORTED_MEDIA_TYPE else api_status("", error.code)
     if error.code is Code.TOO_MANY_REQUESTS:
         return _told(slow_down(error.retry_after or 1))
     if error.code is Code.OUTSIDE_COUNTRY:
-        return _told(OAuthError("access_denied", "Tokens are given only inside the country.", status))
+        return _told(
+            OAuthError("access_denied", "Tokens are given only inside the country.", status)
+        )
     if status < 500:
         return _told(
-            OAuthError("invalid_request", "The request is no form of the size and type that is taken here.", status)
+            OAuthError(
+                "invalid_request",
+                "The request is no form of the size and type that is taken here.",
+                status,
+            )
         )
     word = "temporarily_unavailable" if status == 503 else "server_error"
     told = OAuthError(word, "The service failed; try again later.", status)

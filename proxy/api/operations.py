@@ -1,12 +1,25 @@
 """Every operation of the vault's own interface, in one literal table.
 
-A line is a promise: the statuses are those of the interface specification, operation by operation, and the interface document
-(``document``) is made of this table. 413 stands wherever a JSON body is read, because its size is limited everywhere.
+A line is a promise: the statuses are those of the interface specification, operation by operation,
+and the interface document (``document``) is made of this table. 413 stands wherever a JSON body is
+read, because its size is limited everywhere.
 """
 
 from typing import Final
 
-from proxy.api import access, admin, attachments, docs, functions, legacy_records, oauth, pop, rehash, schemas, search
+from proxy.api import (
+    access,
+    admin,
+    attachments,
+    docs,
+    functions,
+    legacy_records,
+    oauth,
+    pop,
+    rehash,
+    schemas,
+    search,
+)
 from proxy.api import records as models
 from proxy.api.context import Access, ApiOperation, Takes
 from proxy.api.legacy_records import require_own_country
@@ -15,9 +28,10 @@ from proxy.model.schema import RECORDS_SCHEMA
 
 # The operations of the record-based family: their lines of the table.
 #
-# The statuses are those of the interface specification, operation by operation; beside them stand those that come from elsewhere:
-# 413 wherever a JSON body is read, because its size is limited everywhere; 429 for what an ``Idempotency-Key`` forbids; and 400 of
-# a delete, because its query parameters are ours: as 404 a mistake in one would look like a record that is gone.
+# The statuses are those of the interface specification, operation by operation; beside them stand
+# those that come from elsewhere: 413 wherever a JSON body is read, because its size is limited
+# everywhere; 429 for what an ``Idempotency-Key`` forbids; and 400 of a delete, because its query
+# parameters are ours: as 404 a mistake in one would look like a record that is gone.
 
 
 _BASE: Final = "/api/records"
@@ -64,10 +78,11 @@ RECORD_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
 )  # fmt: skip
 
 
-# The operations of the point-of-presence interface, and those of rehashes: their lines of the table.
+# The operations of the point-of-presence interface, and those of rehashes: their lines of the
+# table.
 #
-# ``POST`` and ``PUT`` of records overwrite, so none is refused because a key is used. A wrong ``x-env-id`` is 401, as a token is that
-# is for somebody else.
+# ``POST`` and ``PUT`` of records overwrite, so none is refused because a key is used. A wrong
+# ``x-env-id`` is 401, as a token is that is for somebody else.
 
 
 _POP: Final = "/v2/storage/records/{country}"
@@ -120,7 +135,8 @@ _MODEL: Final = "/api/models/{schema}"
 _ONE_RECORD: Final = _MODEL + "/{record_key}"
 _FILES: Final = "/api/models/{schema}/{record_key}/files"
 
-# Statuses of errors. Those of the model-based family are the specification's, operation by operation.
+# Statuses of errors. Those of the model-based family are the specification's, operation by
+# operation.
 _OAUTH: Final = (400, 401, 408, 413, 429)
 _CHANGE: Final = (400, 401, 404, 409, 412, 413, 415, 422, 429)
 _FIND: Final = (400, 401, 409, 413, 415, 422, 429)

@@ -1,7 +1,9 @@
-"""Handlers of the point-of-presence interface: records as clients made for hosted services of this kind speak of them.
+"""Handlers of the point-of-presence interface: records as clients made for hosted services of this
+kind speak of them.
 
-Its records are those of ``/api/records``. A caller says with ``X-Encrypted-Storage: true`` that it sends values as they are; without it it
-has sealed and hashed them itself, and gets back what it sent. The vault seals and hashes either kind once more for itself.
+Its records are those of ``/api/records``. A caller says with ``X-Encrypted-Storage: true`` that it
+sends values as they are; without it it has sealed and hashed them itself, and gets back what it
+sent. The vault seals and hashes either kind once more for itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +38,9 @@ _EMPTY: Final = wire.json_answer(200, {})
 
 
 def require_own_environment(handler: ApiHandler) -> ApiHandler:
-    """The handler of an operation whose path and headers name country and environment: both have to be the caller's."""
+    """The handler of an operation whose path and headers name country and environment: both have to
+    be the caller's.
+    """
 
     async def checked(call: ApiRequest) -> ApiResponse:
         check_environment(call)
@@ -47,13 +51,17 @@ def require_own_environment(handler: ApiHandler) -> ApiHandler:
 
 
 def check_environment(call: ApiRequest) -> None:
-    """Raise ``VaultError``: INVALID_INPUT without the header, UNAUTHORIZED where it is not that of the token."""
+    """Raise ``VaultError``: INVALID_INPUT without the header, UNAUTHORIZED where it is not that of
+    the token.
+    """
     given = call.request.headers.getall(_ENVIRONMENT, [])
     if len(given) != 1:
         detail = Detail(_ENVIRONMENT, "Has to stand once, with the id of the environment.")
         raise VaultError(Code.INVALID_INPUT, "The environment is not named.", (detail,))
     if given[0] != call.principal.environment:
-        raise VaultError(Code.UNAUTHORIZED, "The access token is for another environment than x-env-id names.")
+        raise VaultError(
+            Code.UNAUTHORIZED, "The access token is for another environment than x-env-id names."
+        )
 
 
 async def health(call: ApiRequest) -> ApiResponse:
@@ -67,7 +75,9 @@ async def health(call: ApiRequest) -> ApiResponse:
 async def put_pop_record(call: ApiRequest) -> ApiResponse:
     """One record, new or in place of the one that has its key."""
     records = guarded(call.request, call.records(RECORDS_SCHEMA, Act.WRITE))
-    draft = read_pop_record(records.known, call.content, call.services.limits, sealed_here=_sealed_here(call))
+    draft = read_pop_record(
+        records.known, call.content, call.services.limits, sealed_here=_sealed_here(call)
+    )
     return await _write(call, records, [draft], partial(_one, call, 201, records))
 
 
@@ -75,7 +85,9 @@ async def batch_write(call: ApiRequest) -> ApiResponse:
     """A batch of them, all or none."""
     records = call.records(RECORDS_SCHEMA, Act.WRITE)
     content = request.checked_members(call.content, ("records",), ("records",))
-    drafts = read_pop_records(records.known, content["records"], call.services.limits, sealed_here=_sealed_here(call))
+    drafts = read_pop_records(
+        records.known, content["records"], call.services.limits, sealed_here=_sealed_here(call)
+    )
     return await _write(call, records, drafts, partial(_many, call, records))
 
 
@@ -113,9 +125,18 @@ async def batch_delete(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(call.content, ("filter",), ("filter",))
     chosen = content["filter"]
     if not isinstance(chosen, dict) or chosen.keys() != {RECORD_KEY}:
-        text = f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their keys alone."
-        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
-    keys = request.strings(chosen[RECORD_KEY], f"/filter/{RECORD_KEY}", call.services.limits.find_maximum)
+        text = (
+            f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their "
+            "keys alone."
+        )
+        raise VaultError(
+            Code.INVALID_FILTER,
+            "The filter does not fit this operation.",
+            (Detail("/filter", text),),
+        )
+    keys = request.strings(
+        chosen[RECORD_KEY], f"/filter/{RECORD_KEY}", call.services.limits.find_maximum
+    )
     await deleting.delete_many(records, keys, call.principal.client, call.closing(lambda _: _EMPTY))
     return _EMPTY
 
@@ -124,9 +145,14 @@ async def batch_delete(call: ApiRequest) -> ApiResponse:
 
 
 async def _write(
-    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Callable[[Sequence[Record]], ApiResponse]
+    call: ApiRequest,
+    records: Records,
+    drafts: Sequence[RecordDraft],
+    show: Callable[[Sequence[Record]], ApiResponse],
 ) -> ApiResponse:
-    made = await writing.store_records(records, drafts, call.principal.client, call.closing(show), on_existing="update")
+    made = await writing.store_records(
+        records, drafts, call.principal.client, call.closing(show), on_existing="update"
+    )
     return show(made)
 
 
@@ -148,8 +174,8 @@ def _many(call: ApiRequest, records: Records, made: Sequence[Record]) -> ApiResp
 
 
 def _shown(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
-    """A record as this interface answers with it: every member there that the caller may see, ``null`` where it has no value; a body
-    always is a text.
+    """A record as this interface answers with it: every member there that the caller may see,
+    ``null`` where it has no value; a body always is a text.
     """
     seen = records.rights.shown(record)
     shown = legacy_records.record_json(seen, call.services.country, records.rights)

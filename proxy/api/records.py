@@ -39,12 +39,19 @@ GONE = ApiResponse(204)
 
 
 def records_of_call(call: ApiRequest, act: Act, *acts: Act) -> Records:
-    """The records of the schema that the request works with, for what it does to them. Raises ``VaultError`` (UNKNOWN_SCHEMA, ACCESS_DENIED)."""
+    """The records of the schema that the request works with, for what it does to them.
+
+    Raises ``VaultError`` (UNKNOWN_SCHEMA, ACCESS_DENIED).
+    """
     return call.records(call.schema or "", act, *acts)
 
 
-def updated_json(records: Records, drafts: Sequence[RecordDraft], made: Sequence[Record]) -> list[Record]:
-    """Records as an update made them; for who may not read, no more of each than what was sent of it."""
+def updated_json(
+    records: Records, drafts: Sequence[RecordDraft], made: Sequence[Record]
+) -> list[Record]:
+    """Records as an update made them; for who may not read, no more of each than what was sent of
+    it.
+    """
     if records.rights.allows(Act.READ):
         return list(made)
     sent = {draft.key: draft for draft in drafts}
@@ -58,7 +65,9 @@ def updated_json(records: Records, drafts: Sequence[RecordDraft], made: Sequence
 
 
 def _writable(call: ApiRequest) -> Records:
-    """The same where callers may write them; else that is what they have to know, before any fault of what they sent."""
+    """The same where callers may write them; else that is what they have to know, before any fault
+    of what they sent.
+    """
     records = records_of_call(call, Act.WRITE)
     refuse_of_rules(records)
     return records
@@ -91,7 +100,9 @@ async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
     if draft.key != key:
         text = "Is another key than that in the address: the key of a record cannot be changed."
         raise VaultError(
-            Code.INVALID_RECORD, "The record is not the one in the address.", (Detail(step(primary), text),)
+            Code.INVALID_RECORD,
+            "The record is not the one in the address.",
+            (Detail(step(primary), text),),
         )
     drafts = [replace(draft, whole=whole)]
 
@@ -151,10 +162,16 @@ async def clone_record(call: ApiRequest) -> ApiResponse:
     """A copy of a record under a key of its own."""
     records = _writable(call)
     readable = records_of_call(call, Act.READ)
-    content = request.checked_members(call.content, ("filter", "update_with"), ("filter", "update_with"))
+    content = request.checked_members(
+        call.content, ("filter", "update_with"), ("filter", "update_with")
+    )
     tests = read_filter(records.known, content["filter"], call.services.limits)
     draft = read_draft(
-        records.known, content["update_with"], partial=True, limits=call.services.limits, pointer="/update_with"
+        records.known,
+        content["update_with"],
+        partial=True,
+        limits=call.services.limits,
+        pointer="/update_with",
     )
 
     async def sources(most: int) -> list[Record]:
@@ -164,14 +181,18 @@ async def clone_record(call: ApiRequest) -> ApiResponse:
         return result.records
 
     show: Show = partial(_many, records)
-    return show(await cloning.clone(records, sources, draft, call.principal.client, call.closing(show)))
+    return show(
+        await cloning.clone(records, sources, draft, call.principal.client, call.closing(show))
+    )
 
 
 async def migrate_record(call: ApiRequest) -> ApiResponse:
     """Everything of one record goes to another, and the first one ends."""
     source, destination = call.path["source"], call.path["destination"]
     records = records_of_call(call, Act.WRITE, Act.DELETE)
-    await migrating.merge_records(records, source, destination, call.principal.client, call.closing(gone))
+    await migrating.merge_records(
+        records, source, destination, call.principal.client, call.closing(gone)
+    )
     return GONE
 
 
@@ -194,12 +215,23 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
     names = (KEY,) if records.primary is None else (KEY, records.primary.name)
     chosen = content["filter"]
     if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(names):
-        text = f"Has to be an object whose one member is {' or '.join(names)}: records are deleted by their keys alone."
-        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
+        text = (
+            f"Has to be an object whose one member is {' or '.join(names)}: records are deleted "
+            "by their keys alone."
+        )
+        raise VaultError(
+            Code.INVALID_FILTER,
+            "The filter does not fit this operation.",
+            (Detail("/filter", text),),
+        )
     ((name, given),) = chosen.items()
     keys = request.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
     await deleting.delete_many(
-        records, keys, call.principal.client, call.closing(gone), cascade_by=call.query.get("cascadeBy")
+        records,
+        keys,
+        call.principal.client,
+        call.closing(gone),
+        cascade_by=call.query.get("cascadeBy"),
     )
     return GONE
 
@@ -213,14 +245,20 @@ async def _drafts(
     """What the records of a batch are to be; those of a long one are read on another thread."""
     long = isinstance(raw, list) and len(raw) > _MANY
     limits = call.services.limits
-    return await run_in_thread(long, read_drafts, records.known, raw, partial=partial, limits=limits, pointer=pointer)
+    return await run_in_thread(
+        long, read_drafts, records.known, raw, partial=partial, limits=limits, pointer=pointer
+    )
 
 
-async def _create(call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show) -> ApiResponse:
+async def _create(
+    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
+) -> ApiResponse:
     return show(await _made(call, records, drafts, show))
 
 
-async def _made(call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show) -> list[Record]:
+async def _made(
+    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
+) -> list[Record]:
     return await writing.store_records(
         records,
         drafts,
@@ -268,7 +306,9 @@ def _chosen(records: Records, names: Sequence[str], made: Sequence[Record]) -> A
     redacted = [name for name in rights.redacted_fields if name in names]
     kept = (*names, "meta")
     shown = (wire.written_json(rights.shown(record), redacted) for record in made)
-    return wire.json_answer(201, [{name: record[name] for name in kept if name in record} for record in shown])
+    return wire.json_answer(
+        201, [{name: record[name] for name in kept if name in record} for record in shown]
+    )
 
 
 def _receipts(made: Sequence[Record]) -> ApiResponse:

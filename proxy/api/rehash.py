@@ -1,7 +1,8 @@
 """Handlers of rehashes: new tokens for some records at once, or for all of them in the background.
 
-Where the specification is silent: a rehash reads records and writes what it has made, so a client needs both rights, and sees the
-values of what it names as they are; else the tokens would tell what its policies hide. A profile key that nobody has is no fault.
+Where the specification is silent: a rehash reads records and writes what it has made, so a client
+needs both rights, and sees the values of what it names as they are; else the tokens would tell what
+its policies hide. A profile key that nobody has is no fault.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,9 @@ _TOKENS: Final = 1000  # of one question what they stand for
 async def rehash_records(call: ApiRequest) -> ApiResponse:
     """New tokens for the records of some profile keys."""
     records, limits = call.records(RECORDS_SCHEMA, Act.READ, Act.WRITE), call.services.limits
-    content = request.checked_members(call.content, ("dtk", "keys", "rules", COUNTRY), ("dtk", "keys", "rules"))
+    content = request.checked_members(
+        call.content, ("dtk", "keys", "rules", COUNTRY), ("dtk", "keys", "rules")
+    )
     request.check_country(call, content)
     dtk, rules = _read(content)
     _refuse_unseen(records, rules)
@@ -42,10 +45,14 @@ async def rehash_records(call: ApiRequest) -> ApiResponse:
     keep = call.keep
 
     def closing(made: Sequence[RehashedRecord]) -> Sequence[Change]:
-        return () if keep is None else keep(_shown(records, made), [shows(one.record) for one in made])
+        return (
+            () if keep is None else keep(_shown(records, made), [shows(one.record) for one in made])
+        )
 
     plan = Rehash(records, rules, dtk)
-    return _shown(records, await rehashing.rehash_profiles(records, plan, keys, limits.find_maximum, closing))
+    return _shown(
+        records, await rehashing.rehash_profiles(records, plan, keys, limits.find_maximum, closing)
+    )
 
 
 async def resolve_tokens(call: ApiRequest) -> ApiResponse:
@@ -95,7 +102,9 @@ async def tokens(call: ApiRequest) -> ApiResponse:
         fields = rehashing.newest_tokens(records, record, lambda name: _sees(records, name))
         return {**_named(records, record), "fields": fields} if fields else None
 
-    page = await export(records, call.query.get("next"), limit, PageAsker(render, call.principal.client), limits)
+    page = await export(
+        records, call.query.get("next"), limit, PageAsker(render, call.principal.client), limits
+    )
     data = [one for one in page.records if one is not None]
     return wire.json_answer(200, {"data": data, "meta": {"count": len(data), "next": page.next}})
 
@@ -117,7 +126,9 @@ def _sees(records: Records, name: str) -> bool:
     known = ALIASES.get(name, name)
     if name == ALL_OTHERS:
         return records.rights.view is None
-    return tells(known) if any(field.name == known for field in records.schema.fields) else tells(BODY)
+    return (
+        tells(known) if any(field.name == known for field in records.schema.fields) else tells(BODY)
+    )
 
 
 def _refuse_unseen(records: Records, rules: RehashRules) -> None:
@@ -127,7 +138,9 @@ def _refuse_unseen(records: Records, rules: RehashRules) -> None:
         faults.append(Detail("/keys", "Profile keys are not shown to this client as they are."))
     if faults:
         raise VaultError(
-            Code.INVALID_INPUT, "The access policies of this client hide what is to be rehashed.", tuple(faults)
+            Code.INVALID_INPUT,
+            "The access policies of this client hide what is to be rehashed.",
+            tuple(faults),
         )
 
 

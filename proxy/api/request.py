@@ -1,7 +1,8 @@
 """Bodies of requests: what they may be, how much is read of them, and their JSON.
 
-Numbers are never binary fractions: one with a point or an exponent is a ``Decimal``. A document in which an object has a member
-twice is refused (RFC 8259, section 4: what it means is unpredictable), and so is one that no reader could take apart safely.
+Numbers are never binary fractions: one with a point or an exponent is a ``Decimal``. A document in
+which an object has a member twice is refused (RFC 8259, section 4: what it means is unpredictable),
+and so is one that no reader could take apart safely.
 """
 
 import asyncio
@@ -29,7 +30,8 @@ _SPACED: Final = (b'" ', b'"\n', b'"\r', b'"\t')
 #: Bytes of a body that are parsed within the event loop: a few milliseconds whatever they hold.
 _AT_ONCE: Final = 128 * 1024
 
-#: Parses larger ones, one after the other: several threads at once would slow the event loop, and not be faster.
+#: Parses larger ones, one after the other: several threads at once would slow the event loop, and
+#: not be faster.
 _reader: Final = ThreadPoolExecutor(1, "bodies")
 
 #: Levels of arrays and objects within one another; what the vault keeps may have fewer.
@@ -37,7 +39,9 @@ DEPTH: Final = 64
 
 
 def check_media_type(request: web.Request, wanted: str) -> None:
-    """Raise ``VaultError`` (UNSUPPORTED_MEDIA_TYPE) unless the body is said to be of that type, in UTF-8, and not compressed."""
+    """Raise ``VaultError`` (UNSUPPORTED_MEDIA_TYPE) unless the body is said to be of that type, in
+    UTF-8, and not compressed.
+    """
     headers = request.headers
     if "Content-Encoding" in headers and headers["Content-Encoding"].strip().lower() != "identity":
         raise _media_type("Send the body as it is: no content coding is understood here.")
@@ -51,7 +55,10 @@ def check_media_type(request: web.Request, wanted: str) -> None:
 def _check_charset(parameters: str) -> None:
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in (
+            "utf-8",
+            "utf8",
+        ):
             raise _media_type("The body has to be UTF-8.")
 
 
@@ -60,7 +67,9 @@ def _media_type(text: str) -> VaultError:
 
 
 async def read_request_body(request: web.Request, limit: int) -> bytes:
-    """The whole body. Raises ``VaultError`` (TOO_LARGE) as soon as it is known to be larger than ``limit`` bytes."""
+    """The whole body. Raises ``VaultError`` (TOO_LARGE) as soon as it is known to be larger than
+    ``limit`` bytes.
+    """
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
     if not request.can_read_body:
@@ -78,30 +87,41 @@ async def read_request_body(request: web.Request, limit: int) -> bytes:
 
 def too_large(limit: int) -> VaultError:
     """The error of a body over its limit."""
-    return VaultError(Code.TOO_LARGE, f"The body is larger than {limit} bytes, the most that is taken here.")
+    return VaultError(
+        Code.TOO_LARGE, f"The body is larger than {limit} bytes, the most that is taken here."
+    )
 
 
 async def parsed(body: bytes) -> Any:
-    """``parse``, beside the event loop where the body is so large that everybody else would have to wait for it."""
+    """``parse``, beside the event loop where the body is so large that everybody else would have to
+    wait for it.
+    """
     if len(body) <= _AT_ONCE:
         return parse_json(body)
     return await asyncio.get_running_loop().run_in_executor(_reader, parse_json, body)
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON value of a body. Raises ``VaultError`` (INVALID_INPUT) with the place where it stops being JSON."""
+    """The JSON value of a body.
+
+    Raises ``VaultError`` (INVALID_INPUT) with the place where it stops being JSON.
+    """
     if not body:
         raise VaultError(Code.INVALID_INPUT, "The body is empty; it has to be JSON.")
     try:
         value = _decode(body)
     except msgspec.DecodeError as error:
-        raise VaultError(Code.INVALID_INPUT, f"The body is not JSON: {_where(str(error))}.") from None
+        raise VaultError(
+            Code.INVALID_INPUT, f"The body is not JSON: {_where(str(error))}."
+        ) from None
     except UnicodeDecodeError:
         raise VaultError(Code.INVALID_INPUT, "The body is not JSON: it is not UTF-8.") from None
     except RecursionError:
         raise _too_deep() from None
     except InvalidOperation:
-        raise VaultError(Code.INVALID_INPUT, "The body holds a number whose exponent is beyond all bounds.") from None
+        raise VaultError(
+            Code.INVALID_INPUT, "The body holds a number whose exponent is beyond all bounds."
+        ) from None
     members = _members(value)
     if members == body.count(b'":') and not any(mark in body for mark in _SPACED):
         return value
@@ -140,7 +160,9 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _too_deep() -> VaultError:
-    return VaultError(Code.INVALID_INPUT, f"The body has more than {DEPTH} levels of arrays and objects.")
+    return VaultError(
+        Code.INVALID_INPUT, f"The body has more than {DEPTH} levels of arrays and objects."
+    )
 
 
 def _where(text: str) -> str:
@@ -157,13 +179,19 @@ _COUNTRY = re.compile(r"[a-z]{2}", re.ASCII)  # ISO 3166-1 alpha-2
 _DIGITS = 10
 
 
-def checked_members(content: Any, known: tuple[str, ...], required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The object of a body, whose members are known; ``VaultError`` (INVALID_INPUT) with every other one and every missing one."""
+def checked_members(
+    content: Any, known: tuple[str, ...], required: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The object of a body, whose members are known; ``VaultError`` (INVALID_INPUT) with every
+    other one and every missing one.
+    """
     if not isinstance(content, dict):
         raise invalid("", "Has to be a JSON object.")
     faults = ValueFaults(DEFAULTS.faults)
     faults.each(
-        "", [name for name in content if name not in known], f"Is not known here; known are: {', '.join(known)}."
+        "",
+        [name for name in content if name not in known],
+        f"Is not known here; known are: {', '.join(known)}.",
     )
     faults.each("", [name for name in required if name not in content], "Is missing.")
     if faults:
@@ -173,15 +201,19 @@ def checked_members(content: Any, known: tuple[str, ...], required: tuple[str, .
 
 def invalid(pointer: str, text: str) -> VaultError:
     """The error of one fault of a body."""
-    return VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", (Detail(pointer, text),))
+    return VaultError(
+        Code.INVALID_INPUT, "The body does not fit this operation.", (Detail(pointer, text),)
+    )
 
 
 def check_country(
     call: ApiRequest, content: Mapping[str, Any], place: str = "/country", *, spelled: bool = False
 ) -> None:
-    """Raise ``VaultError`` (WRONG_COUNTRY) when a body, or what ``place`` points to, names another country than the instance's.
+    """Raise ``VaultError`` (WRONG_COUNTRY) when a body, or what ``place`` points to, names another
+    country than the instance's.
 
-    What is no text is INVALID_INPUT, and so is one that can be no country's code where it has to be ``spelled`` as one.
+    What is no text is INVALID_INPUT, and so is one that can be no country's code where it has to be
+    ``spelled`` as one.
     """
     if "country" not in content:
         return
@@ -202,7 +234,9 @@ def check_country(
 
 
 def batch(call: ApiRequest, *more: str) -> tuple[Any, str, dict[str, Any]]:
-    """The records of a batch, the pointer to them, and what stands beside them: a bare array, or an object with ``records``."""
+    """The records of a batch, the pointer to them, and what stands beside them: a bare array, or an
+    object with ``records``.
+    """
     if isinstance(call.content, list):
         return call.content, "", {}
     content = checked_members(call.content, ("records", "country", *more), ("records",))
@@ -211,7 +245,10 @@ def batch(call: ApiRequest, *more: str) -> tuple[Any, str, dict[str, Any]]:
 
 
 def strings(value: Any, pointer: str, most: int) -> list[str]:
-    """A list of different texts, at least one. ``VaultError``: INVALID_INPUT, or BATCH_TOO_LARGE for more than ``most``."""
+    """A list of different texts, at least one.
+
+    ``VaultError``: INVALID_INPUT, or BATCH_TOO_LARGE for more than ``most``.
+    """
     if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
         raise invalid(pointer, "Has to be an array of strings, with one at least.")
     if len(value) > most:
@@ -232,9 +269,14 @@ def query_number(call: ApiRequest, name: str, default: int, least: int, most: in
 
 
 def query_flag(call: ApiRequest, name: str, word: str) -> bool:
-    """Whether a parameter was sent, which may say this word alone. Raises ``VaultError`` (INVALID_INPUT)."""
+    """Whether a parameter was sent, which may say this word alone.
+
+    Raises ``VaultError`` (INVALID_INPUT).
+    """
     if (given := call.query.get(name)) not in (None, word):
         raise VaultError(
-            Code.INVALID_INPUT, "The query parameters do not fit.", (Detail(name, f"May only be {word}."),)
+            Code.INVALID_INPUT,
+            "The query parameters do not fit.",
+            (Detail(name, f"May only be {word}."),),
         )
     return given is not None

@@ -1,4 +1,8 @@
-"""Administration of schemas: ``/api/schemas``. What a definition is, is told by ``model.schema_document``; what it costs, by ``model.schema_change``."""
+"""Administration of schemas: ``/api/schemas``.
+
+What a definition is, is told by ``model.schema_document``; what it costs, by
+``model.schema_change``.
+"""
 
 from typing import Any
 
@@ -12,20 +16,26 @@ from proxy.vault.schemas.catalog import Applied, DeclaredSchema
 
 
 async def put_schema(call: ApiRequest) -> ApiResponse:
-    """Declare a schema or change it: 201 for a new one, 202 while its records are being rewritten, else 200."""
+    """Declare a schema or change it: 201 for a new one, 202 while its records are being rewritten,
+    else 200.
+    """
     dry_run = request.query_flag(call, "dry_run", "true")
     schema = read_definition(call.path["schema"], call.content)
     applied = await call.space.catalog.apply(schema, Origin.API, dry_run=dry_run)
     changes = [change_json(step) for step in applied.steps]
     if dry_run:
-        return wire.json_answer(200, {"created": applied.created, "migrates": applied.migrating, "changes": changes})
+        return wire.json_answer(
+            200, {"created": applied.created, "migrates": applied.migrating, "changes": changes}
+        )
     described = await schema_json(call.space.catalog.declared(schema.name))
     return wire.json_answer(_status(applied), {**described, "changes": changes})
 
 
 async def get_schema(call: ApiRequest) -> ApiResponse:
     """One schema, with the progress of its migration."""
-    return wire.json_answer(200, await schema_json(call.space.catalog.declared(call.path["schema"])))
+    return wire.json_answer(
+        200, await schema_json(call.space.catalog.declared(call.path["schema"]))
+    )
 
 
 async def list_schemas(call: ApiRequest) -> ApiResponse:
@@ -35,13 +45,18 @@ async def list_schemas(call: ApiRequest) -> ApiResponse:
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
     declared = call.space.catalog.schemas()
     return wire.page_pieces(
-        [await schema_json(item) for item in declared[offset : offset + limit]], limit, offset, len(declared)
+        [await schema_json(item) for item in declared[offset : offset + limit]],
+        limit,
+        offset,
+        len(declared),
     )
 
 
 async def delete_schema(call: ApiRequest) -> ApiResponse:
     """End a schema; one that holds records only where the caller says that they go, too."""
-    await call.space.catalog.drop(call.path["schema"], records=request.query_flag(call, "records", "delete"))
+    await call.space.catalog.drop(
+        call.path["schema"], records=request.query_flag(call, "records", "delete")
+    )
     return ApiResponse(204)
 
 

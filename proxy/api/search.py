@@ -40,8 +40,13 @@ async def read_record(call: ApiRequest) -> ApiResponse:
     return await one(call, records, show)
 
 
-async def one(call: ApiRequest, records: Records, show: Callable[[Record], dict[str, Any]]) -> ApiResponse:
-    """The record whose key is in the path, as the caller is shown it; 304 where it has that. Raises ``VaultError`` (NOT_FOUND)."""
+async def one(
+    call: ApiRequest, records: Records, show: Callable[[Record], dict[str, Any]]
+) -> ApiResponse:
+    """The record whose key is in the path, as the caller is shown it; 304 where it has that.
+
+    Raises ``VaultError`` (NOT_FOUND).
+    """
     query = Query((Equals(KEY, (call.path[KEY],)),), limit=1)
     found = (await find_page(records, query, call.services.limits)).records
     if not found:
@@ -61,7 +66,9 @@ async def find_direct(call: ApiRequest) -> ApiResponse:
 async def find_ids(call: ApiRequest) -> ApiResponse:
     """The keys of the records that match."""
     records, content = _named(call)
-    return await found_answer(call, records, read_find(records.known, content, call.services.limits), _key)
+    return await found_answer(
+        call, records, read_find(records.known, content, call.services.limits), _key
+    )
 
 
 async def aggregate_records(call: ApiRequest) -> ApiResponse:
@@ -84,7 +91,11 @@ async def export_records(call: ApiRequest) -> ApiResponse:
     async def asked(room: int | None) -> tuple[ApiResponse, bool]:
         asker = PageAsker(render, call.principal.client, room)
         result = await export(records, call.query.get("next"), limit, asker, limits)
-        meta: dict[str, Any] = {"count": len(result.records), "next": result.next, **wire.redacted_fields(records)}
+        meta: dict[str, Any] = {
+            "count": len(result.records),
+            "next": result.next,
+            **wire.redacted_fields(records),
+        }
         if result.unreadable:
             meta["unreadable"] = result.unreadable
         return wire.pages(result.records, meta), result.cut
@@ -111,7 +122,11 @@ async def _find(call: ApiRequest, records: Records, content: Any) -> ApiResponse
 
 
 async def found_answer(
-    call: ApiRequest, records: Records, query: Query, render: Render[bytes], more: Mapping[str, Any] | None = None
+    call: ApiRequest,
+    records: Records,
+    query: Query,
+    render: Render[bytes],
+    more: Mapping[str, Any] | None = None,
 ) -> ApiResponse:
     """The page of a question, each record rendered as JSON; ``more`` of its ``meta``."""
 
@@ -119,7 +134,11 @@ async def found_answer(
         asker = PageAsker(render, call.principal.client, room)
         result = await page_of(records, query, call.services.limits, asker)
         meta = wire.meta_of(
-            len(result.records), query.limit, query.offset, result.total, {**page_meta(result), **(more or {})}
+            len(result.records),
+            query.limit,
+            query.offset,
+            result.total,
+            {**page_meta(result), **(more or {})},
         )
         return wire.pages(result.records, meta), result.cut
 
@@ -134,7 +153,9 @@ async def version_pages(
     most = call.services.limits.page_bytes
 
     async def asked(room: int | None) -> tuple[ApiResponse, bool]:
-        found, total = await record_versions(records, call.path["record_key"], limit, offset, min(most, room or most))
+        found, total = await record_versions(
+            records, call.path["record_key"], limit, offset, min(most, room or most)
+        )
         meta = wire.meta_of(len(found), limit, offset, total, wire.redacted_fields(records))
         cut = len(found) < limit and offset + len(found) < total
         found.reverse()  # what was rendered is let go
@@ -143,10 +164,14 @@ async def version_pages(
     return await sized(call, asked)
 
 
-async def sized(call: ApiRequest, asked: Callable[[int | None], Awaitable[tuple[ApiResponse, bool]]]) -> ApiResponse:
-    """The answer to a question, within ``SMALL`` bytes if it has room there; else it waits for one of the few large pages.
+async def sized(
+    call: ApiRequest, asked: Callable[[int | None], Awaitable[tuple[ApiResponse, bool]]]
+) -> ApiResponse:
+    """The answer to a question, within ``SMALL`` bytes if it has room there; else it waits for one
+    of the few large pages.
 
-    A large page holds its place until it is sent, so what all of them have in memory together is bounded.
+    A large page holds its place until it is sent, so what all of them have in memory together is
+    bounded.
     """
     answer, cut = await asked(SMALL_PAGE)
     if not cut:
@@ -216,6 +241,8 @@ def _named(call: ApiRequest) -> tuple[Records, dict[str, Any]]:
 
 
 def page_meta(result: FoundPage[Any]) -> dict[str, Any]:
-    """What else ``meta`` tells: how many records of this page did not open, where there are any; the cursor, where there is more."""
+    """What else ``meta`` tells: how many records of this page did not open, where there are any;
+    the cursor, where there is more.
+    """
     unreadable = {"unreadable": result.unreadable} if result.unreadable else {}
     return unreadable if result.next is None else {**unreadable, "next": result.next}

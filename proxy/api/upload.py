@@ -1,7 +1,8 @@
 """The one part of an upload, read as it arrives (RFC 7578, RFC 2046 section 5.1).
 
-An upload has exactly one part, and its name is ``file``. What surrounds its content is found without holding more of it than a
-piece, and whatever is not such a body is refused in words, not by what a lenient reader makes of it.
+An upload has exactly one part, and its name is ``file``. What surrounds its content is found
+without holding more of it than a piece, and whatever is not such a body is refused in words, not by
+what a lenient reader makes of it.
 """
 
 import asyncio
@@ -20,12 +21,15 @@ from proxy.api.multipart import Scan, broken_off, cut_short, misunderstood
 from proxy.errors import Code, VaultError
 from proxy.model.record import UNKNOWN_TYPE, fault_of_mime_type
 
-# The way of a long body past the event loop: the thread that seals and stores it reads it from the socket itself.
+# The way of a long body past the event loop: the thread that seals and stores it reads it from the
+# socket itself.
 #
-# On the usual way each byte is copied by the loop, by the parser and by whoever joins what has come, and changes threads. So
-# once a long body is seen to come fast, its connection reads no more. The loop waits until there is something, and a thread
-# reads into one buffer, over and over, as long as there is something: what is searched, hashed and sealed right after it was
-# read is still in the processor's cache. The connection gets its next request when the last byte of the body was taken.
+# On the usual way each byte is copied by the loop, by the parser and by whoever joins what has
+# come, and changes threads. So once a long body is seen to come fast, its connection reads no more.
+# The loop waits until there is something, and a thread reads into one buffer, over and over, as
+# long as there is something: what is searched, hashed and sealed right after it was read is still
+# in the processor's cache. The connection gets its next request when the last byte of the body was
+# taken.
 
 
 #: Bytes that are left of a body, and bytes that came at once, from which on this way pays.
@@ -35,7 +39,8 @@ _FAST: Final = 64 * 1024
 _BUFFER: Final = 1 << 20
 #: Bytes after which a thread lets other files come first.
 _TURN: Final = 8 << 20
-#: Seconds for which more is waited for, one after the other, where little has come: going to a thread has a price.
+#: Seconds for which more is waited for, one after the other, where little has come: going to a
+#: thread has a price.
 _MOMENTS: Final = (0.001, 0.002, 0.004, 0.008, 0.016)
 
 _INT: Final = struct.Struct("i")
@@ -48,7 +53,11 @@ class Straight:
     """The rest of a body. Its connection reads nothing until ``close``."""
 
     def __init__(
-        self, connection: VaultConnection, transport: asyncio.Transport, content: StreamReader, left: int
+        self,
+        connection: VaultConnection,
+        transport: asyncio.Transport,
+        content: StreamReader,
+        left: int,
     ) -> None:
         # One of our own: nobody closes it under a thread. First of all, as there may be none left.
         self._descriptor = os.dup(transport.get_extra_info("socket").fileno())
@@ -61,7 +70,10 @@ class Straight:
         self._dry = True  # all that had come was read
 
     async def ready(self) -> None:
-        """Return when there is something to read, or the caller has gone. Raises what ends the request from elsewhere."""
+        """Return when there is something to read, or the caller has gone.
+
+        Raises what ends the request from elsewhere.
+        """
         if (error := self._content.exception()) is not None:
             raise error
         if not self._dry:
@@ -81,7 +93,8 @@ class Straight:
             await asyncio.sleep(moment)
 
     def pieces(self, wanted: PieceFilter) -> Iterator[bytes | memoryview]:
-        """What is wanted of what has come, for a thread; a view is good until the next one is asked for.
+        """What is wanted of what has come, for a thread; a view is good until the next one is asked
+        for.
 
         Raises ``VaultError``: BAD_REQUEST when the caller has gone; what ``wanted`` raises.
         """
@@ -93,7 +106,10 @@ class Straight:
                 yield wanted(self._buffer[:size])
 
     def close(self) -> None:
-        """Let the connection read again. What is left of the body is forgotten as it comes. Idempotent; not while a thread reads."""
+        """Let the connection read again. What is left of the body is forgotten as it comes.
+
+        Idempotent; not while a thread reads.
+        """
         if self._descriptor < 0:
             return
         os.close(self._descriptor)
@@ -101,7 +117,9 @@ class Straight:
         if self._connection.transport is None:
             return
         if self.left:
-            self._transport.set_protocol(_Rest(self._connection, self._transport, self._content, self.left))
+            self._transport.set_protocol(
+                _Rest(self._connection, self._transport, self._content, self.left)
+            )
             self._transport.resume_reading()
         else:
             self._connection.passed(self._content)
@@ -125,15 +143,23 @@ class Straight:
 
     def _waiting(self) -> int:
         """Bytes that could be read now."""
-        size: int = _INT.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_INT.size)))[0]
+        size: int = _INT.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_INT.size)))[
+            0
+        ]
         return size
 
 
 class _Rest(asyncio.BufferedProtocol):
-    """Forgets what is left of a body that nobody wants, then makes way for the connection's own protocol."""
+    """Forgets what is left of a body that nobody wants, then makes way for the connection's own
+    protocol.
+    """
 
     def __init__(
-        self, connection: VaultConnection, transport: asyncio.Transport, content: StreamReader, left: int
+        self,
+        connection: VaultConnection,
+        transport: asyncio.Transport,
+        content: StreamReader,
+        left: int,
     ) -> None:
         self._connection = connection
         self._transport = transport
@@ -164,12 +190,18 @@ class _Rest(asyncio.BufferedProtocol):
 
 
 def straight_of(request: web.Request, came: int, taken: int) -> Straight | None:
-    """The straight way for the rest of a body of which so many bytes came at once, and so many were taken.
+    """The straight way for the rest of a body of which so many bytes came at once, and so many were
+    taken.
 
-    ``None`` where it does not pay, where something that came was not taken yet, over TLS, and where no descriptor is left.
+    ``None`` where it does not pay, where something that came was not taken yet, over TLS, and where
+    no descriptor is left.
     """
     connection, content = request.protocol, request.content
-    if came < _FAST or request.content_length is None or not isinstance(connection, VaultConnection):
+    if (
+        came < _FAST
+        or request.content_length is None
+        or not isinstance(connection, VaultConnection)
+    ):
         return None
     left, transport = request.content_length - taken, connection.transport
     if left < _LONG or transport is None or transport.get_extra_info("sslcontext") is not None:
@@ -194,7 +226,9 @@ _HEAD: Final = 16 * 1024
 #: Seconds that an upload may be silent.
 UPLOAD_IDLE: Final = 60.0
 
-_BOUNDARY: Final = re.compile(r";[ \t]*boundary=(?:\"([^\"]{1,70})\"|([^\s;\",]{1,70}))[ \t]*(?:;|$)", re.IGNORECASE)
+_BOUNDARY: Final = re.compile(
+    r";[ \t]*boundary=(?:\"([^\"]{1,70})\"|([^\s;\",]{1,70}))[ \t]*(?:;|$)", re.IGNORECASE
+)
 _NAME: Final = re.compile(r";[ \t]*name=(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
 _DASHES: Final = b"--"
 _LINE: Final = b"\r\n"
@@ -217,7 +251,10 @@ class FilePart:
         self._straight: Straight | None = None
 
     async def begin(self) -> None:
-        """Read up to the content. Raises ``VaultError``: INVALID_FILE for a body of another shape, and as ``_more``."""
+        """Read up to the content.
+
+        Raises ``VaultError``: INVALID_FILE for a body of another shape, and as ``_more``.
+        """
         head = self._between[2:]
         while len(self._held) < len(head) + 2:
             await self._more_or_refuse()
@@ -236,7 +273,8 @@ class FilePart:
         self._read_head(lines)
         while len(self._held) < len(self._between) and await self._more():
             pass
-        if not self._held.startswith(self._between):  # a part without content may end with its head (RFC 2046, page 22)
+        # a part without content may end with its head (RFC 2046, page 22)
+        if not self._held.startswith(self._between):
             del self._held[:2]
 
     def _read_head(self, lines: list[bytes]) -> None:
@@ -248,20 +286,31 @@ class FilePart:
             fields[name.strip().lower()] = value.strip()
         self.disposition = disposition = fields.get("content-disposition", "")
         named = _NAME.search(disposition)
-        if not disposition.lower().startswith("form-data") or named is None or (named[1] or named[2]) != "file":
-            raise misunderstood("file", "The part of the body has to be form-data with the name file.")
+        if (
+            not disposition.lower().startswith("form-data")
+            or named is None
+            or (named[1] or named[2]) != "file"
+        ):
+            raise misunderstood(
+                "file", "The part of the body has to be form-data with the name file."
+            )
         for name in ("content-transfer-encoding", "content-encoding"):
             if fields.get(name, "").lower() not in _AS_IT_IS:
-                raise misunderstood("file", "The file has to be sent as it is, without a coding of the part.")
+                raise misunderstood(
+                    "file", "The file has to be sent as it is, without a coding of the part."
+                )
         self.mime_type = fields.get("content-type") or UNKNOWN_TYPE
         if (fault := fault_of_mime_type(self.mime_type)) is not None:
             raise misunderstood("file", f"The type of the part {fault}")
 
-    async def content(self, *, threaded: bool = False) -> AsyncIterator[bytes | Iterator[bytes | memoryview]]:
+    async def content(
+        self, *, threaded: bool = False
+    ) -> AsyncIterator[bytes | Iterator[bytes | memoryview]]:
         """The content piece by piece; ends after the end of the whole body was seen to be in order.
 
-        Where ``threaded``, a piece may be an iterator for a thread to go through, each of whose views is good until the next
-        is asked for; it was gone through when the next piece is asked for.
+        Where ``threaded``, a piece may be an iterator for a thread to go through, each of whose
+        views is good until the next is asked for; it was gone through when the next piece is asked
+        for.
         """
         scan = Scan(self._between)
         piece, self._held = bytes(self._held), bytearray()
@@ -282,7 +331,10 @@ class FilePart:
         scan.finish()
 
     def close(self) -> None:
-        """Give the connection back, when nobody goes through a piece. What was not read is forgotten."""
+        """Give the connection back, when nobody goes through a piece.
+
+        What was not read is forgotten.
+        """
         if self._straight is not None:
             self._straight.close()
 
@@ -297,7 +349,10 @@ class FilePart:
         return bool(piece)
 
     async def _next(self) -> bytes:
-        """More of the body; nothing at its end. Raises ``VaultError``: REQUEST_TIMEOUT, BAD_REQUEST."""
+        """More of the body; nothing at its end.
+
+        Raises ``VaultError``: REQUEST_TIMEOUT, BAD_REQUEST.
+        """
         piece = await _patient(self._request.content.readany())
         self._taken += len(piece)
         return piece
@@ -309,6 +364,8 @@ async def _patient(coming: Awaitable[_T]) -> _T:
         async with asyncio.timeout(UPLOAD_IDLE):
             return await coming
     except TimeoutError:
-        raise VaultError(Code.REQUEST_TIMEOUT, f"The upload was silent for {UPLOAD_IDLE:.0f} seconds.") from None
+        raise VaultError(
+            Code.REQUEST_TIMEOUT, f"The upload was silent for {UPLOAD_IDLE:.0f} seconds."
+        ) from None
     except (web.RequestPayloadError, OSError):
         raise cut_short() from None

@@ -1,4 +1,5 @@
-"""How records and what belongs to them are written: the one place where a record becomes JSON for callers.
+"""How records and what belongs to them are written: the one place where a record becomes JSON for
+callers.
 
 It takes records as ``Rights.shown`` gives them, and no others.
 
@@ -39,7 +40,9 @@ def json_answer(status: int, value: Any) -> ApiResponse:
 
 
 def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[str, Any]:
-    """A record as a write answers with it: what was stored, the instants that the service set, and which fields are redacted."""
+    """A record as a write answers with it: what was stored, the instants that the service set, and
+    which fields are redacted.
+    """
     shown = dict(record.fields)
     shown[CREATED_AT] = to_wire(record.created_at)
     shown[UPDATED_AT] = to_wire(record.updated_at)
@@ -51,13 +54,18 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
 
 
 def redacted_fields(records: Records) -> dict[str, Any]:
-    """What ``meta`` of a page tells of fields that the caller does not see as they are, where there are any."""
+    """What ``meta`` of a page tells of fields that the caller does not see as they are, where there
+    are any.
+    """
     names = records.rights.redacted_fields
     return {"redacted_fields": names} if names else {}
 
 
 def found(record: VisibleRecord, schema: str, primary: str | None) -> dict[str, Any]:
-    """A record as a search answers with it. One of a rule file's entity has no key among its fields, so ``record_key`` is shown."""
+    """A record as a search answers with it.
+
+    One of a rule file's entity has no key among its fields, so ``record_key`` is shown.
+    """
     shown = written_json(record)
     shown[VERSION_FIELD] = record.version
     if primary is None:
@@ -68,7 +76,10 @@ def found(record: VisibleRecord, schema: str, primary: str | None) -> dict[str, 
 
 
 def files_of(key: str, schema: str, country: str | None = None) -> str:
-    """Where the files of a record are; with a country in the record-based family. It counts from the address of this listener."""
+    """Where the files of a record are; with a country in the record-based family.
+
+    It counts from the address of this listener.
+    """
     where = f"models/{quote(schema, safe='')}" if country is None else f"records/{country}"
     return f"/api/{where}/{quote(key, safe='')}/files"
 
@@ -108,7 +119,9 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 def pages(items: list[bytes], meta: Mapping[str, Any]) -> ApiResponse:
-    """A page of items that are JSON already, with its ``meta``; a large one is streamed, and what was sent is let go."""
+    """A page of items that are JSON already, with its ``meta``; a large one is streamed, and what
+    was sent is let go.
+    """
     tail = b'],"meta":%b}' % _encode(meta)
     length = len(_HEAD) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
     if length <= PIECE_BYTES:
@@ -133,7 +146,9 @@ async def _streamed(items: list[bytes], tail: bytes) -> AsyncIterator[bytes]:
     yield b"".join((*held, tail))
 
 
-def meta_of(count: int, limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def meta_of(
+    count: int, limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What ``meta`` of a listing tells."""
     return {"count": count, "limit": limit, "offset": offset, "total": total, **(more or {})}
 
@@ -143,12 +158,16 @@ def page_pieces(
 ) -> ApiResponse:
     """A page of a listing with its ``meta``."""
     items = list(data)
-    return json_answer(200, {"data": items, "meta": meta_of(len(items), limit, offset, total, more)})
+    return json_answer(
+        200, {"data": items, "meta": meta_of(len(items), limit, offset, total, more)}
+    )
 
 
-# Errors of the vault's own interface: the statuses that its specification gives otherwise than the one table does.
+# Errors of the vault's own interface: the statuses that its specification gives otherwise than the
+# one table does.
 #
-# ``net.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for single operations.
+# ``net.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for
+# single operations.
 
 
 #: On this listener, whatever the operation.
@@ -158,8 +177,8 @@ HERE: Final[Mapping[Code, int]] = MappingProxyType(
     }
 )
 
-#: Of the record-based family, whose lists are shorter: 422 and 409 are 400 where they are not listed, and what may succeed in a
-#: moment, or is nobody's mistake, is a server error there.
+#: Of the record-based family, whose lists are shorter: 422 and 409 are 400 where they are not
+#: listed, and what may succeed in a moment, or is nobody's mistake, is a server error there.
 _SHORT: Final[Mapping[Code, int]] = {
     Code.WRONG_COUNTRY: 400,
     Code.BATCH_TOO_LARGE: 400,
@@ -173,12 +192,18 @@ _SHORT: Final[Mapping[Code, int]] = {
 _RECORDS: Final[Mapping[tuple[str, Code], int]] = {
     **{
         (operation, code): status
-        for operation in ("records_create_many", "records_update_many", "records_find", "records_delete_many")
+        for operation in (
+            "records_create_many",
+            "records_update_many",
+            "records_find",
+            "records_delete_many",
+        )
         for code, status in _SHORT.items()
     },
     ("records_clone", Code.PARTIAL_MATCH_DISABLED): 403,
     ("records_clone", Code.NO_MATCH): 403,
-    # An aggregation knows no 400: what does not fit is 422, "validation of input parameters failed".
+    # An aggregation knows no 400: what does not fit is 422, "validation of input parameters
+    # failed".
     ("records_aggregate", Code.INVALID_INPUT): 422,
     ("records_aggregate", Code.INVALID_FILTER): 422,
     ("records_delete", Code.WRONG_COUNTRY): 404,
@@ -213,12 +238,14 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
         ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
         ("clone_record", Code.NO_MATCH): 403,
         **{(operation, Code.ACCESS_DENIED): 403 for operation in _FORBIDDEN},
-        ("delete_record", Code.UNPROCESSABLE): 400,  # more hangs on it by ``cascadeBy`` than a delete takes
+        # more hangs on it by ``cascadeBy`` than a delete takes
+        ("delete_record", Code.UNPROCESSABLE): 400,
         ("delete_record", Code.CANNOT_OPEN): 500,
         **_RECORDS,
         ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
         ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
-        # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400 nor 409, 413 and 415.
+        # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400
+        # nor 409, 413 and 415.
         ("move_attachments", Code.UNKNOWN_FILE): 401,
         ("move_attachments", Code.FILE_EXISTS): 422,
         ("move_attachments", Code.INVALID_INPUT): 422,

@@ -1,8 +1,9 @@
 """The form of a line, and the keyed hash that ties it to the one before.
 
-A line is a JSON object on a line of its own. Its first members are its number ``n`` and the instant ``at``, its last two ``prev``,
-the hash of the line before, and ``hash``: the first 16 bytes of HMAC-SHA-256, in hexadecimal, over every byte of the line before
-``,"hash":``. The bytes as they stand are the canonical form, so nobody has to write JSON the way this program does to check them.
+A line is a JSON object on a line of its own. Its first members are its number ``n`` and the instant
+``at``, its last two ``prev``, the hash of the line before, and ``hash``: the first 16 bytes of
+HMAC-SHA-256, in hexadecimal, over every byte of the line before ``,"hash":``. The bytes as they
+stand are the canonical form, so nobody has to write JSON the way this program does to check them.
 Who can write the files and has no key can neither change a line nor make one.
 """
 
@@ -54,7 +55,9 @@ class ParsedLine(NamedTuple):
 
 
 def sealed(mac: Mac, after: Link, at: str, bodies: Sequence[bytes]) -> tuple[bytes, Link]:
-    """Lines with these members (JSON without its braces, no line breaks) that follow ``after``; and the last of them."""
+    """Lines with these members (JSON without its braces, no line breaks) that follow ``after``; and
+    the last of them.
+    """
     number, before = after.n, after.hash.encode()
     lines: list[bytes] = []
     for body in bodies:
@@ -67,7 +70,9 @@ def sealed(mac: Mac, after: Link, at: str, bodies: Sequence[bytes]) -> tuple[byt
 def sealed_one(mac: Mac, place: tuple[int, bytes], at: bytes, body: bytes) -> tuple[bytes, bytes]:
     """One line, and its hash; ``place``: its number, and the hash of the line before."""
     number, before = place
-    signed = b"".join((b'{"n":', str(number).encode(), b',"at":"', at, b'",', body, b',"prev":"', before, b'"'))
+    signed = b"".join(
+        (b'{"n":', str(number).encode(), b',"at":"', at, b'",', body, b',"prev":"', before, b'"')
+    )
     digest = hexlify(mac(signed))
     return b"".join((signed, b',"hash":"', digest, b'"}\n')), digest
 
@@ -81,7 +86,8 @@ def parse_line(line: bytes) -> ParsedLine | None:
     return ParsedLine(signed, int(number), before.decode(), digest.decode())
 
 
-# What is remembered of the log beside its folder, so that files that were cut or taken away are missed.
+# What is remembered of the log beside its folder, so that files that were cut or taken away are
+# missed.
 
 
 class Memory(Protocol):

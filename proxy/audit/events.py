@@ -1,4 +1,7 @@
-"""Every member that a line may have, in one table, and the events it tells of. None ever holds a value of a record."""
+"""Every member that a line may have, in one table, and the events it tells of.
+
+None ever holds a value of a record.
+"""
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,8 +20,10 @@ class AuditEvent(enum.StrEnum):
     ADMIN = "admin"  #: clients, schemas, policies, environments or keys were looked at or changed
     TOKEN = "token"  #: an access token was given, or looked at
     REFUSED = "refused"  #: a request was answered with an error
-    ALARM = "alarm"  #: somebody has to look: a bait was revealed, or the log or a row of the store was tampered with
-    LOG = "log"  #: the log itself: started, stopped, written again after it could not be, old lines removed
+    #: somebody has to look: a bait was revealed, or the log or a row of the store was tampered with
+    ALARM = "alarm"
+    #: the log itself: started, stopped, written again after it could not be, old lines removed
+    LOG = "log"
 
 
 #: Member → what it holds, in the order in which members stand in a line.
@@ -51,23 +56,30 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def body(event: AuditEvent, **given: Any) -> bytes:
-    """The members of a line that say what happened, without its braces; what is ``None`` or empty is left out."""
+    """The members of a line that say what happened, without its braces; what is ``None`` or empty
+    is left out.
+    """
     unknown = given.keys() - MEMBERS.keys()
     if unknown:
-        raise ValueError(f"{', '.join(sorted(unknown))} may not stand in an audit line: add it to MEMBERS")
+        raise ValueError(
+            f"{', '.join(sorted(unknown))} may not stand in an audit line: add it to MEMBERS"
+        )
     told = {name: given[name] for name in MEMBERS if given.get(name) not in (None, "", [], ())}
     return _encode({"event": event.value, **told})[1:-1]
 
 
 # What one request tells of records on its way through the use cases, and the lines that come of it.
 #
-# A use case says what it did, whoever asked for it: ``revealed``, ``written``, ``ended``. Whoever carries the request (the interface)
-# opens the page with ``begin``, and makes lines of it at the end. Where no page is open, as in a command, nothing is noted. So an
-# operation that is new has its lines without knowing of them.
+# A use case says what it did, whoever asked for it: ``revealed``, ``written``, ``ended``. Whoever
+# carries the request (the interface) opens the page with ``begin``, and makes lines of it at the
+# end. Where no page is open, as in a command, nothing is noted. So an operation that is new has its
+# lines without knowing of them.
 
 
 #: Why the line of an alarm stands there.
-TAMPERED: Final = "rows of the store have columns that differ from what is sealed in them: they were left out"
+TAMPERED: Final = (
+    "rows of the store have columns that differ from what is sealed in them: they were left out"
+)
 
 #: Records that one line names; of more there are further lines.
 MOST_RECORDS: Final = 500
@@ -100,7 +112,8 @@ class Noted:
 
     def __init__(self) -> None:
         self.parts: list[RecordEvent] = []
-        self.tampered: dict[str, int] = {}  #: by schema: rows whose columns differ from what is sealed in them
+        #: by schema: rows whose columns differ from what is sealed in them
+        self.tampered: dict[str, int] = {}
         self.subject: str | None = None  #: what an administrator looked at or changed
 
     def part(self, event: AuditEvent, schema: str) -> RecordEvent:
@@ -114,7 +127,9 @@ class Noted:
 
     @property
     def changed(self) -> bool:
-        """Whether something was made, changed or ended, which stands whatever becomes of the answer."""
+        """Whether something was made, changed or ended, which stands whatever becomes of the
+        answer.
+        """
         return any(part.event is not AuditEvent.REVEAL for part in self.parts)
 
 
@@ -152,7 +167,9 @@ def note_written_event(
         part.files.extend(files)
 
 
-def ended(schema: str, keys: Iterable[str | None], more: int = 0, files: Iterable[str] = ()) -> None:
+def ended(
+    schema: str, keys: Iterable[str | None], more: int = 0, files: Iterable[str] = ()
+) -> None:
     """Records were deleted, and ``more`` that hung on them; or these files of a record that stays."""
     if (noted := _current.get()) is not None:
         part = noted.part(AuditEvent.DELETE, schema)
@@ -187,7 +204,9 @@ def had_records() -> bool:
 
 
 def about(subject: str | None) -> None:
-    """Which client, schema, policy, environment or key the request is about: what an administrator changes, who asks for a token."""
+    """Which client, schema, policy, environment or key the request is about: what an administrator
+    changes, who asks for a token.
+    """
     if (noted := _current.get()) is not None:
         noted.subject = subject
 
@@ -205,7 +224,9 @@ def _add(part: RecordEvent, keys: Iterable[str | None], fields: Iterable[str]) -
 Marked = Callable[[str, str], str]
 
 
-def bodies(noted: Noted, about: Mapping[str, Any], otherwise: AuditEvent, marked: Marked) -> list[bytes]:
+def bodies(
+    noted: Noted, about: Mapping[str, Any], otherwise: AuditEvent, marked: Marked
+) -> list[bytes]:
     """The lines of a request: what was noted, or one coarse line of the event ``otherwise``.
 
     ``about``: the members that all of them have.
@@ -232,19 +253,38 @@ def bodies(noted: Noted, about: Mapping[str, Any], otherwise: AuditEvent, marked
 def alarms(noted: Noted, about: Mapping[str, Any]) -> list[bytes]:
     """The lines of the alarms of a request."""
     return [
-        body(AuditEvent.ALARM, **{**about, "schema": schema, "records": (), "count": count, "reason": TAMPERED})
+        body(
+            AuditEvent.ALARM,
+            **{**about, "schema": schema, "records": (), "count": count, "reason": TAMPERED},
+        )
         for schema, count in noted.tampered.items()
     ]
 
 
-def _of(part: RecordEvent, about: Mapping[str, Any], marked: Marked, revealed: Collection[str] = ()) -> list[bytes]:
+def _of(
+    part: RecordEvent, about: Mapping[str, Any], marked: Marked, revealed: Collection[str] = ()
+) -> list[bytes]:
     """The lines of one part; its count stands in the first of them."""
     marks = _portions([marked(part.schema, key) for key in part.keys])
-    more = {"fields": sorted(part.fields), "revealed": sorted(revealed), "covered": sorted(part.covered)}
+    more = {
+        "fields": sorted(part.fields),
+        "revealed": sorted(revealed),
+        "covered": sorted(part.covered),
+    }
     lines = [
-        body(part.event, **about, schema=part.schema, count=part.count, records=marks[0], files=part.files, **more)
+        body(
+            part.event,
+            **about,
+            schema=part.schema,
+            count=part.count,
+            records=marks[0],
+            files=part.files,
+            **more,
+        )
     ]
-    lines += [body(part.event, **about, schema=part.schema, records=some, **more) for some in marks[1:]]
+    lines += [
+        body(part.event, **about, schema=part.schema, records=some, **more) for some in marks[1:]
+    ]
     return lines
 
 

@@ -1,6 +1,7 @@
 """The files of the log: names, the end of the last one, and appending whole lines or nothing.
 
-A file is named after the number of its first line, so that the names are in order. Only the last one grows.
+A file is named after the number of its first line, so that the names are in order. Only the last
+one grows.
 """
 
 import io
@@ -57,7 +58,9 @@ class LogSegment:
     """The file that grows. Raises ``OSError`` for what the disk does not take."""
 
     def __init__(self, path: Path, size: int | None = None) -> None:
-        """``size``: of a file that is there, up to the end of its last whole line; ``None``: it is made."""
+        """``size``: of a file that is there, up to the end of its last whole line; ``None``: it is
+        made.
+        """
         fresh = os.O_CREAT | os.O_EXCL if size is None else 0
         self.path = path
         self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | fresh, 0o600)
@@ -88,7 +91,9 @@ class LogSegment:
             status = self.path.stat()
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) == self._identity and (self._torn or status.st_size == self.size)
+        return (status.st_dev, status.st_ino) == self._identity and (
+            self._torn or status.st_size == self.size
+        )
 
     def flush(self) -> None:
         """Put on the disk what was written; nothing is left to do for a closed file."""
@@ -123,7 +128,10 @@ def flush_folder(folder: Path) -> None:
 
 
 class LogReader:
-    """What stands in a folder after a line. Reads files only; may be asked again and again while somebody writes them."""
+    """What stands in a folder after a line.
+
+    Reads files only; may be asked again and again while somebody writes them.
+    """
 
     def __init__(self, folder: Path, after: int = 0) -> None:
         self._folder = folder
@@ -132,7 +140,10 @@ class LogReader:
         self._file: io.BufferedReader | None = None
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """The whole lines that are there by now and were not read yet, with their numbers. Raises ``OSError``."""
+        """The whole lines that are there by now and were not read yet, with their numbers.
+
+        Raises ``OSError``.
+        """
         while True:
             if self._file is None and not self._open():
                 return
@@ -171,7 +182,14 @@ class LogReader:
         return True
 
     def _following(self) -> Path | None:
-        return next((path for path in log_segments(self._folder) if self._path is not None and path > self._path), None)
+        return next(
+            (
+                path
+                for path in log_segments(self._folder)
+                if self._path is not None and path > self._path
+            ),
+            None,
+        )
 
     def _enter(self, path: Path) -> None:
         self.close()

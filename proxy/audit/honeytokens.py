@@ -1,7 +1,8 @@
 """Records that nobody has a reason to look at: whoever does raises an alarm.
 
-Which they are is kept sealed, beside the log's memory, and known to administrators alone. A record is told by the mark of its key,
-and by its number in the store, so that a token of it that was copied somewhere else is noticed, too.
+Which they are is kept sealed, beside the log's memory, and known to administrators alone. A record
+is told by the mark of its key, and by its number in the store, so that a token of it that was
+copied somewhere else is noticed, too.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -67,12 +68,16 @@ class Baits:
         return [one.mark for one in self._of(environment, schema) if one.rid in rids]
 
     async def add(self, bait: Bait) -> None:
-        """Make a record a bait; nothing happens where it is one. Raises ``VaultError`` (UNPROCESSABLE over ``MOST``)."""
+        """Make a record a bait; nothing happens where it is one.
+
+        Raises ``VaultError`` (UNPROCESSABLE over ``MOST``).
+        """
         if self._known.get(bait.mark) == bait:
             return
         if len(self._known) >= MOST_HONEYTOKENS and bait.mark not in self._known:
             raise VaultError(
-                Code.UNPROCESSABLE, f"There are {MOST_HONEYTOKENS:,} baits already, and more are of no use."
+                Code.UNPROCESSABLE,
+                f"There are {MOST_HONEYTOKENS:,} baits already, and more are of no use.",
             )
         await self._keep({**self._known, bait.mark: bait})
 
@@ -91,10 +96,15 @@ class Baits:
         self._rids = {place: frozenset(one.rid for one in self._of(*place)) for place in places}
 
     def _of(self, environment: str, schema: str) -> list[Bait]:
-        return [one for one in self._known.values() if (one.environment, one.schema) == (environment, schema)]
+        return [
+            one
+            for one in self._known.values()
+            if (one.environment, one.schema) == (environment, schema)
+        ]
 
 
-# What joins the parts of the log for those who tell it things: where lines go, how records are marked, which are baits.
+# What joins the parts of the log for those who tell it things: where lines go, how records are
+# marked, which are baits.
 
 
 _log = logs.logger("audit")
@@ -112,10 +122,17 @@ class Witness:
         self._alarm = alarm
 
     def alarms(self, marks: Iterable[str], **about: object) -> list[bytes]:
-        """The lines for those of the marks that are of baits; whoever is on call hears of it at once."""
+        """The lines for those of the marks that are of baits; whoever is on call hears of it at
+        once.
+        """
         found = sorted(set(self.baits.among(marks)))
         if not found:
             return []
         self._alarm("bait")
         _log.error("a record that is marked as bait was revealed", count=len(found))
-        return [body(AuditEvent.ALARM, **{**about, "records": found, "count": len(found), "reason": REASON})]
+        return [
+            body(
+                AuditEvent.ALARM,
+                **{**about, "records": found, "count": len(found), "reason": REASON},
+            )
+        ]

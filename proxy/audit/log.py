@@ -1,7 +1,9 @@
-"""What lines are put into: written to the operating system before ``put`` returns, or nothing is revealed.
+"""What lines are put into: written to the operating system before ``put`` returns, or nothing is
+revealed.
 
-The chain goes on across files and across starts. Beside the folder there is a memory in the vault's store, which tells what was there
-at the last checkpoint; a start that finds less says so in an alarm line, in the log and by a metric, and goes on behind the gap.
+The chain goes on across files and across starts. Beside the folder there is a memory in the vault's
+store, which tells what was there at the last checkpoint; a start that finds less says so in an
+alarm line, in the log and by a metric, and goes on behind the gap.
 """
 
 import asyncio
@@ -19,24 +21,35 @@ from msgspec.structs import replace
 
 from proxy.audit.chain import Link, Mac, Memory, parse_line, recall, remember, sealed_one
 from proxy.audit.events import AuditEvent, body
-from proxy.audit.files import LogSegment, first_of, flush_folder, log_end, log_segments, segment_path
+from proxy.audit.files import (
+    LogSegment,
+    first_of,
+    flush_folder,
+    log_end,
+    log_segments,
+    segment_path,
+)
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 
 _log = logs.logger("audit")
 
-#: Seconds between looks at the folder, between checkpoints, and between looks for files that may go.
+#: Seconds between looks at the folder, between checkpoints, and between looks for files that may
+#: go.
 _LOOK: Final = 1.0
 _CHECKPOINT: Final = 10.0
 _EXPIRE: Final = 600.0
 
-#: Lines of what was done already that wait while the log cannot be written; of more, the number is told.
+#: Lines of what was done already that wait while the log cannot be written; of more, the number is
+#: told.
 _WAITING: Final = 10_000
 
 _DAY: Final = 86_400_000
 
-_REFUSAL: Final = "The audit log cannot be written, so nothing is revealed or changed until it can be."
+_REFUSAL: Final = (
+    "The audit log cannot be written, so nothing is revealed or changed until it can be."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +57,24 @@ class Options:
     """What the operator decides about the log."""
 
     folder: Path
-    sync: bool = False  #: lines are on the disk before an answer leaves, not only with the operating system
+    #: lines are on the disk before an answer leaves, not only with the operating system
+    sync: bool = False
     segment: int = 64 * 1024 * 1024  #: bytes of one file
     keep: int = 0  #: milliseconds that lines are kept; 0: for ever
 
 
 class Trail:
-    """The log of a running instance. One process, one thread; ``open_trail`` makes it, ``close`` ends it."""
+    """The log of a running instance.
 
-    def __init__(self, options: Options, mac: Mac, clock: Clock, link: Link, segment: LogSegment | None) -> None:
-        """``link``: the line that the next one follows; ``segment``: the file to go on in, if there is one."""
+    One process, one thread; ``open_trail`` makes it, ``close`` ends it.
+    """
+
+    def __init__(
+        self, options: Options, mac: Mac, clock: Clock, link: Link, segment: LogSegment | None
+    ) -> None:
+        """``link``: the line that the next one follows; ``segment``: the file to go on in, if there
+        is one.
+        """
         self._options = options
         self._mac = mac
         self._clock = clock
@@ -68,15 +89,18 @@ class Trail:
         self._began: int | None = None
         self._second = -1
         self._second_text = b""
-        self._disk = ThreadPoolExecutor(1, "audit")  # flushes take their turn, files that are full included
-        self._unflushed: OSError | None = None  #: what went wrong with a full file; of that thread alone
+        # flushes take their turn, files that are full included
+        self._disk = ThreadPoolExecutor(1, "audit")
+        #: what went wrong with a full file; of that thread alone
+        self._unflushed: OSError | None = None
         self._fault: str | None = None
         self._tried = 0.0
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._lost = 0
         #: What is written before anything else: that it was started, and how it was found.
         self._first: tuple[bytes, ...] = ()
-        self.alarm: Callable[[str], None] = lambda _kind: None  #: told of every alarm of the log itself, for the metric
+        #: told of every alarm of the log itself, for the metric
+        self.alarm: Callable[[str], None] = lambda _kind: None
         self.ticks: list[Callable[[], None]] = []  #: called about once a second
 
     @property
@@ -97,19 +121,24 @@ class Trail:
     # ------------------------------------------------------------------ lines
 
     def ready(self) -> None:
-        """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written: asked before anything is done that needs one."""
+        """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written: asked before anything is
+        done that needs one.
+        """
         if self._fault is not None:
             self._again()
 
     def found(self, *bodies: bytes) -> None:
-        """What stands before the first line that is put. A start that fails before that has changed nothing."""
+        """What stands before the first line that is put.
+
+        A start that fails before that has changed nothing.
+        """
         self._first = bodies
 
     async def begin(self, memory: Memory, report: Callable[[VaultError], None]) -> None:
         """Write what was found, and remember it.
 
-        A disk that is full, under the log or under the memory, is no reason not to start: then the log has a fault, or the
-        memory's is reported and ``run`` tries again.
+        A disk that is full, under the log or under the memory, is no reason not to start: then the
+        log has a fault, or the memory's is reported and ``run`` tries again.
         """
         try:
             self.put()
@@ -123,13 +152,18 @@ class Trail:
             report(error)
 
     def put(self, *bodies: bytes) -> None:
-        """Write lines, all or none. Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen."""
+        """Write lines, all or none.
+
+        Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
+        """
         if self._fault is not None:
             self._again()
         self._write(bodies)
 
     def happened(self, *bodies: bytes) -> None:
-        """The same of what was done already: where it cannot be written now, it is kept and written later. Raises as ``put``."""
+        """The same of what was done already: where it cannot be written now, it is kept and written
+        later. Raises as ``put``.
+        """
         try:
             self.put(*bodies)
         except VaultError:
@@ -142,7 +176,10 @@ class Trail:
             raise
 
     async def flushed(self) -> None:
-        """Where the settings ask for it: return when every line so far is on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
+        """Where the settings ask for it: return when every line so far is on the disk.
+
+        Raises ``VaultError(AUDIT_DOWN)``.
+        """
         if not self._options.sync:
             return
         wanted = self._n
@@ -156,7 +193,9 @@ class Trail:
     # ------------------------------------------------------------------ upkeep
 
     async def run(self, memory: Memory, report: Callable[[VaultError], None]) -> None:
-        """Look after the log for ever; faults of the memory and of the folder are reported and tried again."""
+        """Look after the log for ever; faults of the memory and of the folder are reported and
+        tried again.
+        """
         loop = asyncio.get_running_loop()
         checkpoint = expire = loop.time()
         while True:
@@ -174,14 +213,20 @@ class Trail:
                 report(error)
 
     def look(self) -> None:
-        """Try again what could not be written, and see whether somebody else had his hands on the file."""
+        """Try again what could not be written, and see whether somebody else had his hands on the
+        file.
+        """
         for tick in self.ticks:
             tick()
-        with suppress(VaultError):  # the fault is told already, by the log, the probe and every refusal
+        # the fault is told already, by the log, the probe and every refusal
+        with suppress(VaultError):
             self.ready()
             if self._segment is not None and not self._segment.intact:
                 self._close_segment()
-                self._alarm("the file of the audit log was changed, moved or removed under the running program")
+                self._alarm(
+                    "the file of the audit log was changed, moved or removed under the running "
+                    "program"
+                )
 
     async def checkpoint(self, memory: Memory) -> None:
         """Put on the disk what was written, then remember the last line. Raises ``VaultError``."""
@@ -209,9 +254,12 @@ class Trail:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise VaultError(
-                Code.NOT_WRITABLE, f"Old files of the audit log cannot be read or removed: {reason}."
+                Code.NOT_WRITABLE,
+                f"Old files of the audit log cannot be read or removed: {reason}.",
             ) from error
-        self.put(body(AuditEvent.LOG, reason="lines older than audit.keep were removed", count=len(gone)))
+        self.put(
+            body(AuditEvent.LOG, reason="lines older than audit.keep were removed", count=len(gone))
+        )
 
     async def close(self, memory: Memory) -> None:
         """The last line, the last checkpoint. What cannot be written any more is not waited for."""
@@ -221,7 +269,9 @@ class Trail:
             if not self._first:
                 await self._end(memory)
         except VaultError as error:
-            _log.warning("the audit log could not be remembered", code=error.code, text=error.message)
+            _log.warning(
+                "the audit log could not be remembered", code=error.code, text=error.message
+            )
         finally:
             self._disk.shutdown()
             self._close_segment()
@@ -245,7 +295,11 @@ class Trail:
         data = lines[0] if len(lines) == 1 else b"".join(lines)
         try:
             segment = self._segment
-            if segment is None or self._day != self._began or segment.size + len(data) > self._options.segment:
+            if (
+                segment is None
+                or self._day != self._began
+                or segment.size + len(data) > self._options.segment
+            ):
                 segment = self._next_segment(len(data))
             segment.append(data)
         except OSError as error:
@@ -256,19 +310,27 @@ class Trail:
             self._first = ()
 
     def _outlived(self, instant: int) -> tuple[list[Path], Link | None]:
-        """The files that ended before that instant, never the one that grows, and the last line of the last of them."""
+        """The files that ended before that instant, never the one that grows, and the last line of
+        the last of them.
+        """
         gone: list[Path] = []
         base: Link | None = None
         for path, following in pairwise(log_segments(self._options.folder)):
             last = parse_line(log_end(path).last)
-            if path.stat().st_mtime * 1000 > instant or last is None or last.n + 1 != first_of(following):
+            if (
+                path.stat().st_mtime * 1000 > instant
+                or last is None
+                or last.n + 1 != first_of(following)
+            ):
                 break
             base = last.link
             gone.append(path)
         return gone, base
 
     def _next_segment(self, more: int) -> LogSegment:
-        """The file for so many bytes more: a new one for a new day and where the last one is full, which is flushed beside the loop."""
+        """The file for so many bytes more: a new one for a new day and where the last one is full,
+        which is flushed beside the loop.
+        """
         full = self._segment
         if full is not None and self._began is None and full.size + more <= self._options.segment:
             self._began = self._day
@@ -293,7 +355,10 @@ class Trail:
         self._tried = time.monotonic()
         if self._fault is None:
             self._fault = error.strerror or type(error).__name__
-            _log.error("the audit log cannot be written; nothing is revealed until it can", reason=self._fault)
+            _log.error(
+                "the audit log cannot be written; nothing is revealed until it can",
+                reason=self._fault,
+            )
 
     def _again(self) -> None:
         """Try to write what waits, at most once a second; raises while that fails."""
@@ -322,7 +387,9 @@ class Trail:
         last, segment, fresh = self._n, self._segment, self._fresh
         self._fresh = False
         try:
-            await asyncio.get_running_loop().run_in_executor(self._disk, self._to_disk, segment, fresh)
+            await asyncio.get_running_loop().run_in_executor(
+                self._disk, self._to_disk, segment, fresh
+            )
         except OSError as error:
             self._fresh = self._fresh or fresh
             self._fail(error)
@@ -350,5 +417,7 @@ class Trail:
         if segment is not None:
             with suppress(
                 OSError
-            ):  # what it could not flush, the checkpoint before has told; a file that was removed cannot be
+                # what it could not flush, the checkpoint before has told; a file that was removed
+                # cannot be
+            ):
                 segment.close()

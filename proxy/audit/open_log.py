@@ -1,4 +1,6 @@
-"""How the log of a folder is gone on with: what is there is compared with what is remembered, and a gap is told."""
+"""How the log of a folder is gone on with: what is there is compared with what is remembered, and a
+gap is told.
+"""
 
 import os
 from base64 import urlsafe_b64encode
@@ -31,10 +33,17 @@ class _Found(NamedTuple):
 
 
 async def open_trail(
-    options: Options, mac: Mac, clock: Clock, memory: Memory, alarm: Callable[[str], None] = lambda _kind: None
+    options: Options,
+    mac: Mac,
+    clock: Clock,
+    memory: Memory,
+    alarm: Callable[[str], None] = lambda _kind: None,
 ) -> Trail:
-    """The log of a folder, which is made where it is missing. Nothing is written before ``Trail.begin``. Raises ``VaultError`` (NOT_WRITABLE) when the folder
-    cannot be used at all, or what the memory raises. ``alarm`` is told of every alarm that the log itself raises.
+    """The log of a folder, which is made where it is missing.
+
+    Nothing is written before ``Trail.begin``. Raises ``VaultError`` (NOT_WRITABLE) when the folder
+    cannot be used at all, or what the memory raises. ``alarm`` is told of every alarm that the log
+    itself raises.
     """
     known = await recall(memory)
     try:
@@ -50,14 +59,19 @@ async def open_trail(
         first.append(body(AuditEvent.LOG, reason=CUT))
     if found.alarm is not None:
         first.append(body(AuditEvent.ALARM, reason=found.alarm))
-        _log.error("the audit log is not as it was left", reason=found.alarm, file=str(options.folder))
+        _log.error(
+            "the audit log is not as it was left", reason=found.alarm, file=str(options.folder)
+        )
         alarm("log")
     trail.found(*first)
     return trail
 
 
 def check_folder(folder: Path) -> None:
-    """Raise what ``open_trail`` would say of the folder; makes nothing. One that is not there is made by the first start."""
+    """Raise what ``open_trail`` would say of the folder; makes nothing.
+
+    One that is not there is made by the first start.
+    """
     try:
         place = next(path for path in (folder, *folder.parents) if path.exists())
         _refuse_unusable(place)
@@ -75,7 +89,8 @@ def _refuse_unusable(folder: Path) -> None:
 def _unusable(folder: Path, error: OSError) -> VaultError:
     return VaultError(
         Code.NOT_WRITABLE,
-        f"The audit log cannot be kept in {folder} ({error.strerror}): make that a folder which this program may write to, or "
+        f"The audit log cannot be kept in {folder} ({error.strerror}): make that a folder which "
+        "this program may write to, or "
         "name another one in the setting audit.folder.",
     )
 
@@ -84,7 +99,9 @@ def _found(folder: Path, mac: Mac, known: Known) -> _Found:
     """What there is to go on with. Raises ``OSError``."""
     paths = log_segments(folder)
     if not paths:
-        return _Found(known.checkpoint, None, MISSING if known.checkpoint != CHAIN_START else None, torn=False)
+        return _Found(
+            known.checkpoint, None, MISSING if known.checkpoint != CHAIN_START else None, torn=False
+        )
     ends = [log_end(paths[-1])]
     for path in reversed(paths[:-1]):
         if ends[-1].last:
@@ -102,7 +119,8 @@ def _found(folder: Path, mac: Mac, known: Known) -> _Found:
     return _Found(last.link, segment, None, torn)
 
 
-# Which record a line is about: a keyed hash of its key, since a key may itself be somebody's number.
+# Which record a line is about: a keyed hash of its key, since a key may itself be somebody's
+# number.
 
 
 #: Bytes of a mark: among ten million records two are alike once in 10^7 logs.
@@ -116,7 +134,8 @@ def marks(keyed: Callable[[bytes], bytes]) -> Mark:
     """What marks records; ``keyed``: a keyed hash of 9 bytes or more, used for nothing else."""
 
     def mark(environment: str, schema: str, key: str) -> str:
-        message = f"{environment}\0{schema}\0{key}".encode("utf-8", "surrogatepass")  # no name has a NUL
+        # no name has a NUL
+        message = f"{environment}\0{schema}\0{key}".encode("utf-8", "surrogatepass")
         return urlsafe_b64encode(keyed(message)[:_BYTES]).decode("ascii")
 
     return mark

@@ -1,7 +1,7 @@
 """Refusals, bounded: each kind is told at once when it comes first, and counted from then on.
 
-Somebody who is refused ten thousand times a second must neither fill the disk nor hide: the first refusals of a window are lines of
-their own, and at its end each kind has one line with its number.
+Somebody who is refused ten thousand times a second must neither fill the disk nor hide: the first
+refusals of a window are lines of their own, and at its end each kind has one line with its number.
 """
 
 import time
@@ -57,16 +57,23 @@ class Refusals:
             self.flush()
 
     def flush(self) -> None:
-        """End the window: a line for each kind that came again. What cannot be written is counted on."""
+        """End the window: a line for each kind that came again.
+
+        What cannot be written is counted on.
+        """
         self._counts = {
-            refusal: count for refusal, count in self._counts.items() if count and not self._put(refusal, count)
+            refusal: count
+            for refusal, count in self._counts.items()
+            if count and not self._put(refusal, count)
         }
         self._ends = self._monotonic() + WINDOW
         self._budget = AT_ONCE
 
     def _put(self, refusal: Refusal, count: int) -> bool:
         try:
-            self._sink.put(body(AuditEvent.REFUSED, **refusal._asdict(), via="interface", count=count))
+            self._sink.put(
+                body(AuditEvent.REFUSED, **refusal._asdict(), via="interface", count=count)
+            )
         except VaultError:
             return False
         return True

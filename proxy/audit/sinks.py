@@ -30,10 +30,16 @@ class Sink(Protocol):
         """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written."""
 
     def put(self, *bodies: bytes) -> None:
-        """Write lines, all or none. Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen."""
+        """Write lines, all or none.
+
+        Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
+        """
 
     def happened(self, *bodies: bytes) -> None:
-        """The same of what was done already: what cannot be written now is written later. Raises as ``put``."""
+        """The same of what was done already: what cannot be written now is written later.
+
+        Raises as ``put``.
+        """
 
     async def flushed(self) -> None:
         """Return when what was put is on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
@@ -63,17 +69,20 @@ class Nowhere:
 
 
 def quietly(sink: Sink, *bodies: bytes) -> None:
-    """Tell of what was done where nobody is waiting for an answer: if it cannot be written now, it is later."""
+    """Tell of what was done where nobody is waiting for an answer: if it cannot be written now, it
+    is later.
+    """
     try:
         sink.happened(*bodies)
     except VaultError:
         return
 
 
-# Lines of the folder to other places, after they were written: one thread for each place, so that a slow one hinders nobody.
+# Lines of the folder to other places, after they were written: one thread for each place, so that a
+# slow one hinders nobody.
 #
-# Where a place has been left is kept beside the files. After a break some lines are sent again, since nobody knows what became of the
-# last ones; their numbers tell them apart.
+# Where a place has been left is kept beside the files. After a break some lines are sent again,
+# since nobody knows what became of the last ones; their numbers tell them apart.
 
 
 _log = logs.logger("audit")
@@ -143,7 +152,9 @@ class Shipper:
                 wait = _FIRST
             except OSError as error:
                 _log.warning(
-                    "a place for the audit log cannot be reached", reason=error.strerror or "no answer", sink=self.name
+                    "a place for the audit log cannot be reached",
+                    reason=error.strerror or "no answer",
+                    sink=self.name,
                 )
                 self.position = max(0, self.position - AGAIN)
                 last = last or self._ended.wait(wait)
@@ -186,7 +197,8 @@ class Shipper:
         return int(text) if text.isdecimal() else 0
 
 
-# The form of a syslog message (RFC 5424), and the ways to a collector: UDP (RFC 5426), TCP (RFC 6587, octets counted), a local socket.
+# The form of a syslog message (RFC 5424), and the ways to a collector: UDP (RFC 5426), TCP (RFC
+# 6587, octets counted), a local socket.
 
 
 #: Facility "log audit" (13), and severities by event (RFC 5424, section 6.2.1).

@@ -1,8 +1,9 @@
 """Whether every line of the log is there, unchanged and in its place.
 
-A fault names the file and the line. Beside the chain itself two ends are compared with the memory that does not lie in the folder:
-the line that must be the first one kept, and a line near the end that was there at a checkpoint. Whoever cuts the end off takes that
-line away; only what was written after the last checkpoint, a few seconds, can go unseen.
+A fault names the file and the line. Beside the chain itself two ends are compared with the memory
+that does not lie in the folder: the line that must be the first one kept, and a line near the end
+that was there at a checkpoint. Whoever cuts the end off takes that line away; only what was written
+after the last checkpoint, a few seconds, can go unseen.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,9 +48,15 @@ class LogFindings:
 
 
 def verify_log(
-    folder: Path, mac: Mac, known: Known | None, progress: Callable[[int], None] = lambda _lines: None
+    folder: Path,
+    mac: Mac,
+    known: Known | None,
+    progress: Callable[[int], None] = lambda _lines: None,
 ) -> LogFindings:
-    """Look at every line of a folder. ``known``: ``None`` where there is no memory to compare with. Raises ``OSError``."""
+    """Look at every line of a folder.
+
+    ``known``: ``None`` where there is no memory to compare with. Raises ``OSError``.
+    """
     found = LogFindings()
     before = known.base if known is not None else None
     met = known is None or known.checkpoint == CHAIN_START
@@ -70,7 +77,9 @@ def verify_log(
             before = None
             continue
         if not seen.genuine(mac):
-            found.tell(name, number, "Was changed, or written by somebody without the key of the log.")
+            found.tell(
+                name, number, "Was changed, or written by somebody without the key of the log."
+            )
         elif before is not None:
             _compare(found, (name, number), before, seen)
         before = seen.link
@@ -79,7 +88,10 @@ def verify_log(
     progress(step)
     found.last = before or CHAIN_START
     if not met and known is not None:
-        text = f"Line {known.checkpoint.n} of the log was there and is missing, or another one stands in its place."
+        text = (
+            f"Line {known.checkpoint.n} of the log was there and is missing, or another one "
+            "stands in its place."
+        )
         found.tell(str(folder), 0, text)
     return found
 
@@ -94,14 +106,19 @@ def _compare(found: LogFindings, at: tuple[str, int], before: Link, seen: Parsed
         missing = f"Line {first} is" if first == last else f"Lines {first} to {last} are"
         text = f"{missing} missing before it."
     elif seen.n <= before.n:
-        text = f"Is line {seen.n} of the log, but stands behind line {before.n}: moved, or there twice."
+        text = (
+            f"Is line {seen.n} of the log, but stands behind line {before.n}: moved, or there "
+            "twice."
+        )
     else:
         text = "Does not follow the line before it."
     found.tell(name, number, text)
 
 
 def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Every line with the name of its file and its number in it, oldest first; an empty one for an empty file."""
+    """Every line with the name of its file and its number in it, oldest first; an empty one for an
+    empty file.
+    """
     for path in log_segments(folder):
         with path.open("rb") as file:
             number = 0

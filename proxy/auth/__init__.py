@@ -1,8 +1,10 @@
 """Who calls the vault's interface, and what the caller may do there.
 
-OAuth 2.0 client credentials (RFC 6749, section 4.4) give access tokens (RFC 9068) for a few minutes, sent as RFC 6750 says.
-Rights are looked up at each request, so a client that is disabled or deleted has no valid token from that moment on.
+OAuth 2.0 client credentials (RFC 6749, section 4.4) give access tokens (RFC 9068) for a few
+minutes, sent as RFC 6750 says. Rights are looked up at each request, so a client that is disabled
+or deleted has no valid token from that moment on.
 
-It may touch the store through sealed notes, and primitives of ``crypto``. It knows no record, no rule and no HTTP: a request
-arrives as its form and its ``Authorization`` field. Face: ``clients``, ``token_service``, ``policies``, ``rights``, ``external_acl``.
+It may touch the store through sealed notes, and primitives of ``crypto``. It knows no record, no
+rule and no HTTP: a request arrives as its form and its ``Authorization`` field. Face: ``clients``,
+``token_service``, ``policies``, ``rights``, ``external_acl``.
 """

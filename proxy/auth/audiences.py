@@ -1,6 +1,7 @@
 """Which addresses are ours: a token is asked for, and is valid, at these alone.
 
-An address is compared as an origin (RFC 6454): scheme, host in lower case, and the port unless it is the usual one.
+An address is compared as an origin (RFC 6454): scheme, host in lower case, and the port unless it
+is the usual one.
 """
 
 import urllib.parse
@@ -21,15 +22,17 @@ def origin(address: str) -> str:
         raise ValueError("only scheme, host and port may be given")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port
-    return f"{parts.scheme}://{host}" + (f":{port}" if port is not None and port != _PORTS[parts.scheme] else "")
+    return f"{parts.scheme}://{host}" + (
+        f":{port}" if port is not None and port != _PORTS[parts.scheme] else ""
+    )
 
 
 class Audiences:
     """The addresses of the settings; without any, those that the listener has itself.
 
-    A listener on every interface or on loopback also has the names of loopback, so that a first try with ``localhost``
-    works; one that speaks TLS has the names of its certificates, and no other. The names that a proxy in front gives it
-    cannot be known here: those have to be set.
+    A listener on every interface or on loopback also has the names of loopback, so that a first try
+    with ``localhost`` works; one that speaks TLS has the names of its certificates, and no other.
+    The names that a proxy in front gives it cannot be known here: those have to be set.
     """
 
     def __init__(self, configured: Sequence[str] = ()) -> None:
@@ -44,7 +47,10 @@ class Audiences:
         self._find()
 
     def certified(self, names: Sequence[str]) -> None:
-        """Tell for which names its certificates stand: it is reached by these alone, over TLS. Wildcards tell of no address."""
+        """Tell for which names its certificates stand: it is reached by these alone, over TLS.
+
+        Wildcards tell of no address.
+        """
         self._certified = tuple(name for name in names if not name.startswith("*."))
         self._find()
 
@@ -53,7 +59,11 @@ class Audiences:
             return
         port = self._place.rpartition(":")[2]
         addresses = [f"https://{name}:{port}" for name in self._certified]
-        self._names = tuple(dict.fromkeys(map(origin, addresses or [f"http://{name}" for name in _names(self._place)])))
+        self._names = tuple(
+            dict.fromkeys(
+                map(origin, addresses or [f"http://{name}" for name in _names(self._place)])
+            )
+        )
 
     @property
     def first(self) -> str:
@@ -61,7 +71,8 @@ class Audiences:
         return self._names[0]
 
     def ours(self, asked: str) -> tuple[str, ...]:
-        """The addresses of an ``audience`` parameter, separated by spaces; the first one of ours where none is named.
+        """The addresses of an ``audience`` parameter, separated by spaces; the first one of ours
+        where none is named.
 
         ``ValueError`` as soon as one of them is not ours.
         """

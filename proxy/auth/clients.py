@@ -1,7 +1,9 @@
-"""The clients there are: kept in sealed notes of the store, and all in memory, so that each request may ask for one.
+"""The clients there are: kept in sealed notes of the store, and all in memory, so that each request
+may ask for one.
 
-Clients are spread over several notes by their id, so that making the ten thousandth writes some hundred of them and not all.
-A change is durable before it counts, and counts for the next request on: there is no cache that has to run out.
+Clients are spread over several notes by their id, so that making the ten thousandth writes some
+hundred of them and not all. A change is durable before it counts, and counts for the next request
+on: there is no cache that has to run out.
 """
 
 import asyncio
@@ -26,7 +28,10 @@ _TRIES: Final = 5
 
 
 class Client(msgspec.Struct, frozen=True):
-    """A program that may ask for access tokens. ``secret`` is its argon2id hash; ``created_at`` milliseconds since the epoch."""
+    """A program that may ask for access tokens.
+
+    ``secret`` is its argon2id hash; ``created_at`` milliseconds since the epoch.
+    """
 
     id: str
     name: str
@@ -37,7 +42,8 @@ class Client(msgspec.Struct, frozen=True):
     version: int = 1  #: of the secret; a token is valid for the version it was issued under
     disabled: bool = False
     policies: tuple[str, ...] = ()  #: by name; none: everything in its environment
-    external: str | None = None  #: the id that an external issuer gives it; such a client has no secret here
+    #: the id that an external issuer gives it; such a client has no secret here
+    external: str | None = None
 
 
 class NewClient(NamedTuple):
@@ -62,32 +68,42 @@ _encode = msgspec.json.Encoder().encode
 class Clients:
     """The clients of all environments that were told of by ``join``.
 
-    ``apart``: whether tokens of the external issuer name their environment. Where they do not, an id of it belongs to one client alone.
+    ``apart``: whether tokens of the external issuer name their environment. Where they do not, an
+    id of it belongs to one client alone.
     """
 
-    def __init__(self, store: Store, passwords: Passwords, clock: Clock, *, apart: bool = True) -> None:
+    def __init__(
+        self, store: Store, passwords: Passwords, clock: Clock, *, apart: bool = True
+    ) -> None:
         self.apart = apart
         self._store = store
         self._passwords = passwords
         self._clock = clock
         self._known: dict[str, Client] = {}
-        self._registered: dict[str, dict[str, str]] = {}  # ids by environment, by the id of the external issuer
+        # ids by environment, by the id of the external issuer
+        self._registered: dict[str, dict[str, str]] = {}
         self._writing = asyncio.Lock()
         self._shards: dict[str, list[_Shard]] = {}  # by environment
 
     async def join(self, environment: str, aead: RecordAead) -> None:
         """Read the clients of one more environment; they count from now on.
 
-        Raises ``VaultError(CANNOT_OPEN)`` when a note was changed or belongs to other keys; none of them counts then.
+        Raises ``VaultError(CANNOT_OPEN)`` when a note was changed or belongs to other keys; none of
+        them counts then.
         """
-        notes = [SealedNote(self._store, aead, environment, f"clients/{number}") for number in range(_SHARDS)]
+        notes = [
+            SealedNote(self._store, aead, environment, f"clients/{number}")
+            for number in range(_SHARDS)
+        ]
         found = [(_Shard(note), _kept(await note.read())) for note in notes]
         self._shards[environment] = [shard for shard, _ in found]
         for shard, clients in found:
             self._install(shard, clients)
 
     async def leave(self, environment: str) -> None:
-        """Forget the clients of an environment: none of their tokens is valid from now on. Not known: no effect.
+        """Forget the clients of an environment: none of their tokens is valid from now on.
+
+        Not known: no effect.
 
         What the store has of them stays.
         """
@@ -103,7 +119,9 @@ class Clients:
         return self._known.get(ident)
 
     def registered(self, external: str) -> list[Client]:
-        """The clients to which an external issuer gives that id: one in each environment at most, and one in all unless ``apart``."""
+        """The clients to which an external issuer gives that id: one in each environment at most,
+        and one in all unless ``apart``.
+        """
         return [self._known[ident] for ident in self._registered.get(external, {}).values()]
 
     def listed(self) -> list[Client]:
@@ -112,7 +130,10 @@ class Clients:
 
     def under(self, environment: str, policy: str) -> int:
         """How many clients of an environment are under that policy."""
-        return sum(client.environment == environment and policy in client.policies for client in self._known.values())
+        return sum(
+            client.environment == environment and policy in client.policies
+            for client in self._known.values()
+        )
 
     async def create(
         self,
@@ -123,17 +144,30 @@ class Clients:
         policies: Sequence[str] = (),
         external: str | None = None,
     ) -> NewClient:
-        """A new client under policies that there are; ``external``: one of an external issuer, which gets no secret.
+        """A new client under policies that there are; ``external``: one of an external issuer,
+        which gets no secret.
 
-        Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment; CONFLICT for an external id that
-        is registered in that environment already, or in any unless ``apart``.
+        Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment;
+        CONFLICT for an external id that is registered in that environment already, or in any unless
+        ``apart``.
         """
         faults = self._faults(name, environment, external)
         if faults:
-            raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
+            raise VaultError(
+                Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
+            )
         secret, stored = await self._passwords.made() if external is None else ("", "")
         under = tuple(dict.fromkeys(policies))
-        client = Client(new_ident(), name, environment, admin, stored, self._clock(), policies=under, external=external)
+        client = Client(
+            new_ident(),
+            name,
+            environment,
+            admin,
+            stored,
+            self._clock(),
+            policies=under,
+            external=external,
+        )
 
         def made(_: Client | None) -> Client:
             if external is not None:
@@ -143,23 +177,29 @@ class Clients:
         return NewClient(await self._put(environment, client.id, made), secret)
 
     async def renew(self, ident: str) -> NewClient:
-        """Give a client a new secret; the old one and every token issued for it end. Raises ``VaultError(NOT_FOUND)``.
+        """Give a client a new secret; the old one and every token issued for it end.
 
-        A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for nothing. So would be one of a client
-        of an external issuer.
+        Raises ``VaultError(NOT_FOUND)``.
+
+        A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for
+        nothing. So would be one of a client of an external issuer.
         """
         known = _there(self._known.get(ident))
         environment = known.environment
         if known.external is not None:
             raise VaultError(
-                Code.CONFLICT, "The client gets its tokens from the external issuer, and has no secret here."
+                Code.CONFLICT,
+                "The client gets its tokens from the external issuer, and has no secret here.",
             )
         secret, stored = await self._passwords.made()
 
         def changed(client: Client | None) -> Client:
             before = _there(client)
             if before.disabled:
-                raise VaultError(Code.CONFLICT, "The client is disabled and stays so: make a new one in its place.")
+                raise VaultError(
+                    Code.CONFLICT,
+                    "The client is disabled and stays so: make a new one in its place.",
+                )
             return msgspec.structs.replace(before, secret=stored, version=before.version + 1)
 
         return NewClient(await self._put(environment, ident, changed), secret)
@@ -168,7 +208,9 @@ class Clients:
         """End the client and its tokens, and keep it in the list. Raises ``VaultError(NOT_FOUND)``."""
         environment = _there(self._known.get(ident)).environment
         return await self._put(
-            environment, ident, lambda client: msgspec.structs.replace(_there(client), disabled=True)
+            environment,
+            ident,
+            lambda client: msgspec.structs.replace(_there(client), disabled=True),
         )
 
     async def remove(self, ident: str) -> None:
@@ -188,7 +230,9 @@ class Clients:
             faults.append(Detail("/external_id", f"must be 1 to {_EXTERNAL} printable characters"))
         if environment not in self._shards:
             known = ", ".join(sorted(self._shards))
-            faults.append(Detail("/environment_id", f"there is no environment of that name: there is {known}"))
+            faults.append(
+                Detail("/environment_id", f"there is no environment of that name: there is {known}")
+            )
         return faults
 
     def _refuse_registered(self, external: str, environment: str) -> None:
@@ -196,26 +240,38 @@ class Clients:
         if environment in taken:
             text = "Another client of this environment has this id."
         elif taken and not self.apart:
-            text = "A client of another environment has this id, and with auth.environment_claim: none no token would tell which is meant."
+            text = (
+                "A client of another environment has this id, and with auth.environment_claim: "
+                "none no token would tell which is meant."
+            )
         else:
             return
-        raise VaultError(Code.CONFLICT, "The client is registered already.", (Detail("/external_id", text),))
+        raise VaultError(
+            Code.CONFLICT, "The client is registered already.", (Detail("/external_id", text),)
+        )
 
     def _shard(self, environment: str, ident: str) -> _Shard:
-        """Where that client is kept. Raises ``VaultError(NOT_FOUND)`` when the environment has gone meanwhile."""
+        """Where that client is kept.
+
+        Raises ``VaultError(NOT_FOUND)`` when the environment has gone meanwhile.
+        """
         shards = self._shards.get(environment)
         if shards is None:
             raise VaultError(Code.NOT_FOUND, "There is no such environment any more.")
         return shards[zlib.crc32(ident.encode()) % _SHARDS]
 
-    async def _put(self, environment: str, ident: str, made: Callable[[Client | None], Client]) -> Client:
+    async def _put(
+        self, environment: str, ident: str, made: Callable[[Client | None], Client]
+    ) -> Client:
         def edit(clients: dict[str, Client]) -> None:
             clients[ident] = made(clients.get(ident))
 
         await self._change(environment, ident, edit)
         return self._known[ident]
 
-    async def _change(self, environment: str, ident: str, edit: Callable[[dict[str, Client]], None]) -> None:
+    async def _change(
+        self, environment: str, ident: str, edit: Callable[[dict[str, Client]], None]
+    ) -> None:
         async with self._writing:
             shard = self._shard(environment, ident)
             for _ in range(_TRIES):
@@ -224,7 +280,8 @@ class Clients:
                 if await self._written(shard, clients):
                     self._install(shard, clients)
                     return
-                await self._read(shard)  # another process was here first: the change is made to what it left
+                # another process was here first: the change is made to what it left
+                await self._read(shard)
             raise VaultError(Code.CONFLICT, "Others change clients at the same moment: try again.")
 
     async def _written(self, shard: _Shard, clients: Mapping[str, Client]) -> bool:

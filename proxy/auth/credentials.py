@@ -1,4 +1,6 @@
-"""How a client proves itself at the token endpoint: in ``Authorization: Basic``, or in the form (RFC 6749, section 2.3.1)."""
+"""How a client proves itself at the token endpoint: in ``Authorization: Basic``, or in the form
+(RFC 6749, section 2.3.1).
+"""
 
 import base64
 import binascii
@@ -13,12 +15,15 @@ from typing import Final, NamedTuple
 #: What an ``error_description`` may hold (RFC 6749, section 5.2).
 DESCRIPTION: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")
 
-#: How a client that did not prove itself may do so (RFC 7617); its own characters never come back to it.
+#: How a client that did not prove itself may do so (RFC 7617); its own characters never come back
+#: to it.
 CHALLENGE: Final = 'Basic realm="domicile", charset="UTF-8"'
 
 
 class OAuthError(Exception):
-    """A refusal: ``error`` is one of the registered words, ``description`` a constant sentence for the developer."""
+    """A refusal: ``error`` is one of the registered words, ``description`` a constant sentence for
+    the developer.
+    """
 
     def __init__(self, error: str, description: str, status: int = 400) -> None:
         super().__init__(description)
@@ -34,8 +39,12 @@ def invalid_request(description: str) -> OAuthError:
     return OAuthError("invalid_request", description)
 
 
-def invalid_client(description: str = "The client is unknown, disabled, or its secret is wrong.") -> OAuthError:
-    """Client authentication failed; the same words for every reason that tells something about a client."""
+def invalid_client(
+    description: str = "The client is unknown, disabled, or its secret is wrong.",
+) -> OAuthError:
+    """Client authentication failed; the same words for every reason that tells something about a
+    client.
+    """
     error = OAuthError("invalid_client", description, 401)
     error.challenge = CHALLENGE
     return error
@@ -43,7 +52,9 @@ def invalid_client(description: str = "The client is unknown, disabled, or its s
 
 def slow_down(seconds: int, status: int = 429) -> OAuthError:
     """Too many failures, or too much at once. No registered word of the token endpoint fits better."""
-    error = OAuthError("temporarily_unavailable", "Too many attempts: wait as long as Retry-After says.", status)
+    error = OAuthError(
+        "temporarily_unavailable", "Too many attempts: wait as long as Retry-After says.", status
+    )
     error.retry_after = seconds
     return error
 
@@ -59,14 +70,19 @@ class Credentials(NamedTuple):
 
 
 def read_form(body: bytes) -> dict[str, str]:
-    """The parameters of a request body; those without a value count as absent (RFC 6749, section 3.2).
+    """The parameters of a request body; those without a value count as absent (RFC 6749, section
+    3.2).
 
     ``audience`` may be repeated (RFC 8693, section 2.1), any other may not. Raises ``OAuthError``.
     """
     try:
-        pairs = urllib.parse.parse_qsl(body.decode("ascii"), errors="strict", max_num_fields=_PARAMETERS)
+        pairs = urllib.parse.parse_qsl(
+            body.decode("ascii"), errors="strict", max_num_fields=_PARAMETERS
+        )
     except ValueError:
-        raise invalid_request("The body is not a form in UTF-8, or has too many parameters.") from None
+        raise invalid_request(
+            "The body is not a form in UTF-8, or has too many parameters."
+        ) from None
     form: dict[str, str] = {}
     for name, value in pairs:
         if name == "audience" and name in form:
@@ -83,7 +99,10 @@ def credentials(authorization: str | None, form: Mapping[str, str]) -> Credentia
     if authorization is None:
         if "client_id" in form and "client_secret" in form:
             return Credentials(form["client_id"], form["client_secret"])
-        raise invalid_client("No client authentication: send client id and secret as Basic credentials or in the form.")
+        raise invalid_client(
+            "No client authentication: send client id and secret as Basic credentials or in the "
+            "form."
+        )
     sent = _basic(authorization)
     if "client_secret" in form or form.get("client_id", sent.client) != sent.client:
         raise invalid_request("The client proves itself in two ways at once: choose one.")
@@ -93,16 +112,24 @@ def credentials(authorization: str | None, form: Mapping[str, str]) -> Credentia
 def _basic(authorization: str) -> Credentials:
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic":
-        raise invalid_client("This endpoint takes Basic credentials, or client id and secret in the form.")
+        raise invalid_client(
+            "This endpoint takes Basic credentials, or client id and secret in the form."
+        )
     try:
-        client, colon, secret = base64.b64decode(encoded.strip(" "), validate=True).decode().partition(":")
+        client, colon, secret = (
+            base64.b64decode(encoded.strip(" "), validate=True).decode().partition(":")
+        )
         if colon:
             return Credentials(_plain(client), _plain(secret))
     except (ValueError, binascii.Error):
         pass
-    raise invalid_client("The Basic credentials cannot be read: encode client id, colon and secret in Base64.")
+    raise invalid_client(
+        "The Basic credentials cannot be read: encode client id, colon and secret in Base64."
+    )
 
 
 def _plain(text: str) -> str:
-    """Both halves are form-encoded before they are joined; ids and secrets of ours read the same either way."""
+    """Both halves are form-encoded before they are joined; ids and secrets of ours read the same
+    either way.
+    """
     return urllib.parse.unquote_plus(text, errors="strict")

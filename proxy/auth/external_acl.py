@@ -1,8 +1,10 @@
-"""Fine-grained access: the customer's filter endpoint is asked which records the person behind a request may see or change.
+"""Fine-grained access: the customer's filter endpoint is asked which records the person behind a
+request may see or change.
 
-The exchange is that of the interface specification. We send ``{"action": …, "type": schema, primary key field: [keys]}`` with the
-token that the caller brought in ``x-client-auth``; the endpoint answers ``{primary key field: [keys]}`` with those that are allowed, or
-``{primary key field: "*"}``. Whatever else it answers allows nothing, and neither does no answer: the request fails.
+The exchange is that of the interface specification. We send ``{"action": …, "type": schema, primary
+key field: [keys]}`` with the token that the caller brought in ``x-client-auth``; the endpoint
+answers ``{primary key field: [keys]}`` with those that are allowed, or ``{primary key field:
+"*"}``. Whatever else it answers allows nothing, and neither does no answer: the request fails.
 
 Here is what is asked and what an answer means, without HTTP; ``net.outbound`` sends it.
 """
@@ -22,7 +24,11 @@ from proxy.model.rights import denied
 CLIENT_AUTH_HEADER: Final = "x-client-auth"
 
 #: What an action is called in the exchange.
-ACTIONS: Final = {Act.READ: "v1.restapi.read", Act.WRITE: "v1.restapi.write", Act.DELETE: "v1.restapi.delete"}
+ACTIONS: Final = {
+    Act.READ: "v1.restapi.read",
+    Act.WRITE: "v1.restapi.write",
+    Act.DELETE: "v1.restapi.delete",
+}
 
 #: The keys that are allowed; ``None``: all that were asked for.
 Allowed = frozenset[str] | None
@@ -43,19 +49,27 @@ class Asker(Protocol):
     async def ask(self, url: str, token: str, question: bytes) -> bytes:
         """The body of the endpoint's answer.
 
-        Raises ``VaultError``: FILTER_ENDPOINT_LATE without an answer in time, FILTER_ENDPOINT_WRONG without one that counts.
+        Raises ``VaultError``: FILTER_ENDPOINT_LATE without an answer in time, FILTER_ENDPOINT_WRONG
+        without one that counts.
         """
 
 
 def question(act: Act, schema: str, primary: str, keys: Sequence[str]) -> bytes:
-    """The body of the request: exactly three properties. Raises ``VaultError`` as ``wrong`` where names would fall together."""
+    """The body of the request: exactly three properties.
+
+    Raises ``VaultError`` as ``wrong`` where names would fall together.
+    """
     if primary in ("action", "type"):
         raise wrong("the primary key field has the name of another property of the question")
     return _encode({"action": ACTIONS[act], "type": schema, primary: list(keys)})
 
 
 def parse_answer(body: bytes, primary: str) -> Allowed:
-    """What an answer means. Raises ``VaultError`` (FILTER_ENDPOINT_WRONG) unless it has exactly the one property, once, of the right shape."""
+    """What an answer means.
+
+    Raises ``VaultError`` (FILTER_ENDPOINT_WRONG) unless it has exactly the one property, once, of
+    the right shape.
+    """
     try:
         found = _object(body)
         if found.keys() == {primary}:
@@ -79,22 +93,34 @@ def _once(pairs: list[tuple[str, object]]) -> None:
 
 
 def client_auth(fields: Sequence[str]) -> str:
-    """The token of the field's values. Raises ``VaultError`` (UNAUTHORIZED) unless there is one bearer token."""
+    """The token of the field's values.
+
+    Raises ``VaultError`` (UNAUTHORIZED) unless there is one bearer token.
+    """
     found = _BEARER.fullmatch(fields[0].strip(" \t")) if len(fields) == 1 else None
     if found is None:
-        text = "Has to be there once, as: Bearer, a space, and the token of whoever the records are for."
+        text = (
+            "Has to be there once, as: Bearer, a space, and the token of whoever the records are "
+            "for."
+        )
         raise VaultError(
             Code.UNAUTHORIZED,
-            "A policy of this client asks a filter endpoint about each record, in the name of the person that the request is for.",
+            "A policy of this client asks a filter endpoint about each record, in the name of "
+            "the person that the request is for.",
             (Detail(CLIENT_AUTH_HEADER, text),),
         )
     return found[1]
 
 
 class Gate:
-    """What the filter endpoint says of the records of one schema to one request. No key is asked about twice for one action."""
+    """What the filter endpoint says of the records of one schema to one request.
 
-    def __init__(self, asker: Asker, url: str, token: str, schema: str, primary: str | None) -> None:
+    No key is asked about twice for one action.
+    """
+
+    def __init__(
+        self, asker: Asker, url: str, token: str, schema: str, primary: str | None
+    ) -> None:
         self._asker = asker
         self._url = url
         self._token = token
@@ -102,11 +128,16 @@ class Gate:
         self._primary = primary or _KEY
         self._known: dict[Act, dict[str, bool]] = {}
 
-    async def allowed(self, act: Act, keys: Iterable[str], *, always: bool = False) -> frozenset[str]:
-        """Those of the keys that are allowed. Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG.
+    async def allowed(
+        self, act: Act, keys: Iterable[str], *, always: bool = False
+    ) -> frozenset[str]:
+        """Those of the keys that are allowed.
 
-        ``always``: the endpoint is asked where there are no keys, too. Of what a search has found it is, even if that is nothing: an
-        answer that failed only where something was found, or came later, would tell of records that are not allowed.
+        Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG.
+
+        ``always``: the endpoint is asked where there are no keys, too. Of what a search has found
+        it is, even if that is nothing: an answer that failed only where something was found, or
+        came later, would tell of records that are not allowed.
         """
         wanted = dict.fromkeys(keys)
         asked = act in self._known
@@ -126,7 +157,9 @@ class Gate:
 
 
 def wrong(reason: str) -> VaultError:
-    """The failure of an exchange with a filter endpoint; ``reason`` says what it did, never what it said."""
+    """The failure of an exchange with a filter endpoint; ``reason`` says what it did, never what it
+    said.
+    """
     return VaultError(
         Code.FILTER_ENDPOINT_WRONG,
         f"The filter endpoint of the policy cannot be believed, so nothing is allowed: {reason}.",
@@ -137,5 +170,6 @@ def late(seconds: float) -> VaultError:
     """The failure of an exchange that took too long."""
     return VaultError(
         Code.FILTER_ENDPOINT_LATE,
-        f"The filter endpoint of the policy did not answer within {seconds:g} s, so nothing is allowed.",
+        f"The filter endpoint of the policy did not answer within {seconds:g} s, so nothing is "
+        "allowed.",
     )

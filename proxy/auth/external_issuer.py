@@ -1,10 +1,12 @@
-"""Access tokens of an external issuer: verified by its keys (RFC 7517, RFC 9068), or asked about one by one (RFC 7662).
+"""Access tokens of an external issuer: verified by its keys (RFC 7517, RFC 9068), or asked about
+one by one (RFC 7662).
 
-Who a token stands for is a client that is registered here under the id which the issuer gives it (``Client.external``): environment,
-policies and the right to administer are ours to give, never the token's. Which claims name environment and client is set.
+Who a token stands for is a client that is registered here under the id which the issuer gives it
+(``Client.external``): environment, policies and the right to administer are ours to give, never the
+token's. Which claims name environment and client is set.
 
-Keys and answers are believed for a minute at most and never past the end of the token; a client that ends, ends at once. An issuer that
-cannot be asked makes no token valid.
+Keys and answers are believed for a minute at most and never past the end of the token; a client
+that ends, ends at once. An issuer that cannot be asked makes no token valid.
 """
 
 import asyncio
@@ -23,15 +25,18 @@ from proxy.model.record import Principal
 #: Milliseconds for which keys and answers of an issuer are believed.
 BELIEVED: Final = 60_000
 
-#: Milliseconds between two looks for a key that a token names and nobody knows, and after a look that failed.
+#: Milliseconds between two looks for a key that a token names and nobody knows, and after a look
+#: that failed.
 PAUSE: Final = 5_000
 _FAILED: Final = 1_000
 
-#: Tokens that are remembered, as many that are valid as that are not, and milliseconds for which it is kept that one is not.
+#: Tokens that are remembered, as many that are valid as that are not, and milliseconds for which it
+#: is kept that one is not.
 MOST_CACHED_ANSWERS: Final = 16_384
 _REFUSED: Final = 10_000
 
-#: Milliseconds that the clocks of issuer and vault may differ for the beginning of a token; its end is exact.
+#: Milliseconds that the clocks of issuer and vault may differ for the beginning of a token; its end
+#: is exact.
 _SKEW: Final = 60_000
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -44,23 +49,29 @@ class Expected(NamedTuple):
 
     issuer: str | None  #: ``iss``; ``None``: any, where that is optional
     audience: Callable[[Sequence[str]], bool]  #: whether one of these addresses is ours
-    environment: str | None = "scope"  #: the claim that names the environment; ``None``: where the client is registered
+    #: the claim that names the environment; ``None``: where the client is registered
+    environment: str | None = "scope"
     client: str = "client_id"  #: the claim that names the client
-    optional: frozenset[str] = frozenset()  #: of ``aud`` and ``iss``, those that may be missing (introspection)
+    #: of ``aud`` and ``iss``, those that may be missing (introspection)
+    optional: frozenset[str] = frozenset()
 
 
 class ExternalIssuer(Protocol):
     """Who knows what a token says."""
 
     async def claims(self, token: str) -> tuple[ForeignClaims, int]:
-        """What a valid token says, and until when that may be believed, in milliseconds since the epoch.
+        """What a valid token says, and until when that may be believed, in milliseconds since the
+        epoch.
 
         Raises ``ValueError`` for a token that is not valid; ``VaultError(ISSUER_UNREACHABLE)``.
         """
 
 
 class ByKeys:
-    """Tokens are verified here, with keys that the issuer publishes. ``fetch`` gives their document."""
+    """Tokens are verified here, with keys that the issuer publishes.
+
+    ``fetch`` gives their document.
+    """
 
     def __init__(self, fetch: Callable[[], Awaitable[bytes]], clock: Clock) -> None:
         self._fetch = fetch
@@ -128,13 +139,16 @@ class _Kept(NamedTuple):
 class External:
     """Whom tokens of the issuer stand for."""
 
-    def __init__(self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock) -> None:
+    def __init__(
+        self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock
+    ) -> None:
         self._issuer = issuer
         self._clients = clients
         self._expected = expected
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
-        #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for anybody can send long ones.
+        #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for
+        #: anybody can send long ones.
         self._bad: dict[bytes, int] = {}
         self._running: dict[str, asyncio.Task[Principal]] = {}
 
@@ -150,7 +164,10 @@ class External:
         return kept.principal if self._clients.find(kept.client.id) is kept.client else None
 
     async def principal(self, token: str) -> Principal:
-        """Whom a token stands for. Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE."""
+        """Whom a token stands for.
+
+        Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE.
+        """
         found = self.remembered(token)
         if found is not None:
             return found
@@ -181,7 +198,10 @@ class External:
         return principal
 
     def _read(self, claims: ForeignClaims) -> tuple[Client, int]:
-        """The client that the claims name, and the end of the token. ``ValueError`` when they do not count here."""
+        """The client that the claims name, and the end of the token.
+
+        ``ValueError`` when they do not count here.
+        """
         now, expected = self._clock(), self._expected
         end = int(_instant(claims, "exp", (now + BELIEVED) / 1000) * 1000)
         if now >= end or _instant(claims, "nbf", 0) * 1000 > now + _SKEW:
@@ -197,7 +217,11 @@ class External:
         if "aud" in claims and not expected.audience(_words(claims["aud"])):
             raise ValueError("the token is for somebody else")
         (name,) = _words(claims.get(expected.client))
-        places = None if expected.environment is None else frozenset(_scope(claims.get(expected.environment)))
+        places = (
+            None
+            if expected.environment is None
+            else frozenset(_scope(claims.get(expected.environment)))
+        )
         found = self._clients.registered(name)
         fitting = [client for client in found if places is None or client.environment in places]
         if len(fitting) != 1 or fitting[0].disabled:
@@ -224,7 +248,8 @@ def _digest(token: str) -> bytes:
 def unreachable(reason: str) -> VaultError:
     """The failure to ask the issuer; ``reason`` says what it did, never what it said."""
     error = VaultError(
-        Code.ISSUER_UNREACHABLE, f"The issuer of access tokens cannot be asked, so no token of it is valid: {reason}."
+        Code.ISSUER_UNREACHABLE,
+        f"The issuer of access tokens cannot be asked, so no token of it is valid: {reason}.",
     )
     error.retry_after = 1
     return error
@@ -253,5 +278,6 @@ def _scope(value: Any) -> list[str]:
 def _refused() -> VaultError:
     return VaultError(
         Code.UNAUTHORIZED,
-        "The access token is not valid: it has expired, was revoked, or is not for this service. Ask for a new one.",
+        "The access token is not valid: it has expired, was revoked, or is not for this service. "
+        "Ask for a new one.",
     )

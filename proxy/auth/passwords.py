@@ -1,9 +1,11 @@
-"""Secrets checked beside the event loop, a few at a time, and with the same work for a client that does not exist.
+"""Secrets checked beside the event loop, a few at a time, and with the same work for a client that
+does not exist.
 
-One check takes some 20 ms of processor and 19 MiB. Done on the event loop it would hold up every other request; done
-without a bound, a flood of token requests would take all memory. So half of the processors check, and a bounded number of
-requests wait for their turn in a fair queue: each source has its turn after every other one, and known sources (a client at a
-network from which it has authenticated before) come first. Where no room is left, the longest line gives way.
+One check takes some 20 ms of processor and 19 MiB. Done on the event loop it would hold up every
+other request; done without a bound, a flood of token requests would take all memory. So half of the
+processors check, and a bounded number of requests wait for their turn in a fair queue: each source
+has its turn after every other one, and known sources (a client at a network from which it has
+authenticated before) come first. Where no room is left, the longest line gives way.
 """
 
 import asyncio
@@ -43,11 +45,15 @@ class Passwords:
         self._known: _Lines = OrderedDict()
         self._others: _Lines = OrderedDict()
         self._ahead = 0  #: turns of known sources since the last one of another
-        self._nobody: str | None = None  # what the secret of a client that does not exist is compared with
+        # what the secret of a client that does not exist is compared with
+        self._nobody: str | None = None
 
     @asynccontextmanager
     async def turn(self, source: str = "", *, known: bool = False) -> AsyncIterator[None]:
-        """Wait for a turn to check a secret. Raises ``VaultError(OVERLOADED)`` when too many wait already."""
+        """Wait for a turn to check a secret.
+
+        Raises ``VaultError(OVERLOADED)`` when too many wait already.
+        """
         if self._free > 0:
             self._free -= 1
         else:
@@ -74,7 +80,11 @@ class Passwords:
 
     def _leave(self) -> None:
         """A check is over: whoever is next has its turn."""
-        lines = self._others if not self._known or (self._others and self._ahead >= _AHEAD) else self._known
+        lines = (
+            self._others
+            if not self._known or (self._others and self._ahead >= _AHEAD)
+            else self._known
+        )
         if not lines:
             self._free += 1
             return
@@ -106,16 +116,25 @@ class Passwords:
         return True
 
     async def fits(self, stored: str | None, secret: str) -> bool:
-        """Whether this is the secret. ``None`` for a client that does not exist: the same work, and never true."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._compare, stored, secret)
+        """Whether this is the secret.
+
+        ``None`` for a client that does not exist: the same work, and never true.
+        """
+        return await asyncio.get_running_loop().run_in_executor(
+            self._executor, self._compare, stored, secret
+        )
 
     async def made(self) -> tuple[str, str]:
         """A new secret, and what to store of it."""
         secret = new_secret()
-        return secret, await asyncio.get_running_loop().run_in_executor(self._executor, hash_secret, secret)
+        return secret, await asyncio.get_running_loop().run_in_executor(
+            self._executor, hash_secret, secret
+        )
 
     async def prepare(self) -> None:
-        """Make what unknown clients are compared with, so that the first one takes no longer than those after it."""
+        """Make what unknown clients are compared with, so that the first one takes no longer than
+        those after it.
+        """
         _, self._nobody = await self.made()
 
     def close(self) -> None:
@@ -130,26 +149,32 @@ class Passwords:
 
 
 def _overloaded() -> VaultError:
-    error = VaultError(Code.OVERLOADED, "Too many requests for access tokens wait already: try again soon.")
+    error = VaultError(
+        Code.OVERLOADED, "Too many requests for access tokens wait already: try again soon."
+    )
     error.retry_after = 1
     return error
 
 
 # Slows down who guesses secrets, by address; never a client by its name, which anybody may write.
 #
-# Failures are counted by address, by network, and by client at one address. Each has so many that cost nothing, and they are forgiven
-# one by one as time passes; after these it waits. What strangers do elsewhere counts for nobody else. A network from which a client has
-# authenticated before is remembered, over restarts, too (``KnownNetworks``): there that client has a count of its own, so that strangers
-# behind the same address do not slow it down, and it is served first (``passwords``). Success costs nothing.
+# Failures are counted by address, by network, and by client at one address. Each has so many that
+# cost nothing, and they are forgiven one by one as time passes; after these it waits. What
+# strangers do elsewhere counts for nobody else. A network from which a client has authenticated
+# before is remembered, over restarts, too (``KnownNetworks``): there that client has a count of its
+# own, so that strangers behind the same address do not slow it down, and it is served first
+# (``passwords``). Success costs nothing.
 #
-# Not a job for the rate limiter of ``edge``: that refuses what is too much and counts no further. Failures are known only after
-# the event, and those of attempts that were under way at the same time all count, however many there are.
+# Not a job for the rate limiter of ``edge``: that refuses what is too much and counts no further.
+# Failures are known only after the event, and those of attempts that were under way at the same
+# time all count, however many there are.
 
 
 _KEPT: Final = 10_000  # entries of each table
 _NAME: Final = 64  # characters of a made-up client id that are kept
 
-#: Networks that are remembered, of all clients and of one, and milliseconds after the last success for which they are.
+#: Networks that are remembered, of all clients and of one, and milliseconds after the last success
+#: for which they are.
 MOST_NETWORKS: Final = 4_096
 MOST_OF_CLIENT: Final = 64
 EXPIRY: Final = 90 * 24 * 3_600_000
@@ -196,13 +221,18 @@ class _Failures:
 
 
 class KnownNetworks:
-    """Where each client has authenticated from, bounded and with an expiry; one sealed note of the store keeps it over restarts."""
+    """Where each client has authenticated from, bounded and with an expiry; one sealed note of the
+    store keeps it over restarts.
+    """
 
-    def __init__(self, clock: Clock, note: SealedNote | None = None, most: int = MOST_NETWORKS) -> None:
+    def __init__(
+        self, clock: Clock, note: SealedNote | None = None, most: int = MOST_NETWORKS
+    ) -> None:
         self._clock = clock
         self._note = note
         self._most = most
-        self._seen: OrderedDict[tuple[str, str], int] = OrderedDict()  # last success, the oldest first
+        # last success, the oldest first
+        self._seen: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._clients: Counter[str] = Counter()
         self._changed = False
 
@@ -229,7 +259,10 @@ class KnownNetworks:
             self._put((client, network), seen)
 
     async def save(self) -> None:
-        """Write the note if something has changed. Raises what the store raises; then the next call writes it."""
+        """Write the note if something has changed.
+
+        Raises what the store raises; then the next call writes it.
+        """
         if self._note is None or not self._changed:
             return
         self._changed = False
@@ -241,7 +274,8 @@ class KnownNetworks:
             self._changed = True
             if error.code is not Code.CONFLICT:
                 raise
-            await self._note.read()  # another process has written: the next call writes what is known here
+            # another process has written: the next call writes what is known here
+            await self._note.read()
 
     def _put(self, pair: tuple[str, str], seen: int) -> None:
         if self._seen.pop(pair, None) is None:
@@ -298,7 +332,9 @@ class Throttle:
         self.known.add(_pair(client, address))
 
     def source(self, client: str, address: str) -> tuple[str, bool]:
-        """Whose turn an attempt takes, and whether it is a known one: a client at its network, else the network alone."""
+        """Whose turn an attempt takes, and whether it is a known one: a client at its network, else
+        the network alone.
+        """
         pair = _pair(client, address)
         return (" ".join(pair), True) if pair in self.known else (pair[1], False)
 
@@ -308,7 +344,9 @@ def _pair(client: str, address: str) -> tuple[str, str]:
 
 
 def _network(address: str, prefix: int = 64) -> str:
-    """Where the caller is: its IPv4 address, or the /64 that one IPv6 household or machine has to itself."""
+    """Where the caller is: its IPv4 address, or the /64 that one IPv6 household or machine has to
+    itself.
+    """
     if ":" not in address:
         return address
     return str(ipaddress.IPv6Network((address.partition("%")[0], prefix), strict=False))

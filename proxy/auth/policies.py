@@ -1,8 +1,10 @@
-"""The access policies of one environment: kept in one sealed note of the store, all of them in memory, and the rights they give.
+"""The access policies of one environment: kept in one sealed note of the store, all of them in
+memory, and the rights they give.
 
-A change is durable before it counts, and counts for the next request on. Nothing is worked out per request: rights are made
-when somebody comes with a combination of policies and schema for the first time, and kept until a policy or the schema changes.
-A client whose policy is not there any more has the rights of the others, and without others none at all.
+A change is durable before it counts, and counts for the next request on. Nothing is worked out per
+request: rights are made when somebody comes with a combination of policies and schema for the first
+time, and kept until a policy or the schema changes. A client whose policy is not there any more has
+the rights of the others, and without others none at all.
 """
 
 import asyncio
@@ -41,9 +43,13 @@ class Standing(NamedTuple):
         None  #: ``mask`` where one of them lets callers from outside in, unless one keeps them out
     )
     origins: frozenset[str] = frozenset()  #: where its pages may come from
-    mark: str = ""  #: another one as soon as one of the policies has changed; binds cursors and answers that are kept
+    #: another one as soon as one of the policies has changed; binds cursors and answers that are
+    #: kept
+    mark: str = ""
     guarded: bool = (
-        False  #: whether one of them says of single records that they are there, by rows or a filter endpoint
+        #: whether one of them says of single records that they are there, by rows or a filter
+        #: endpoint
+        False
     )
 
 
@@ -81,7 +87,9 @@ class Policies:
         self.masks = False
 
     async def load(self) -> None:
-        """Read them all. Raises ``VaultError(CANNOT_OPEN)`` when the note was changed or belongs to other keys."""
+        """Read them all. Raises ``VaultError(CANNOT_OPEN)`` when the note was changed or belongs to
+        other keys.
+        """
         content = await self._note.read()
         self._install(_decode(content) if content else {})
 
@@ -100,14 +108,19 @@ class Policies:
     # ------------------------------------------------------------------ changes
 
     async def put(self, policy: AccessPolicy) -> bool:
-        """Put a policy in force; whether there was none of its name. Raises ``VaultError(CONFLICT)`` for one that a file declares."""
+        """Put a policy in force; whether there was none of its name.
+
+        Raises ``VaultError(CONFLICT)`` for one that a file declares.
+        """
         self._refuse_declared(policy.name)
         new = policy.name not in self._known
         await self._change(lambda known: {**known, policy.name: StoredPolicy(policy)})
         return new
 
     async def declare(self, policies: Sequence[AccessPolicy]) -> list[str]:
-        """Put the policies of files in force, all that the files have now; the names of those that changed."""
+        """Put the policies of files in force, all that the files have now; the names of those that
+        changed.
+        """
         fresh = {policy.name: StoredPolicy(policy, of_file=True) for policy in policies}
         changed = [name for name, kept in fresh.items() if self._known.get(name) != kept]
         if changed:
@@ -120,7 +133,9 @@ class Policies:
         if name not in self._known:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
         self._refuse_declared(name)
-        await self._change(lambda known: {other: kept for other, kept in known.items() if other != name})
+        await self._change(
+            lambda known: {other: kept for other, kept in known.items() if other != name}
+        )
 
     # ------------------------------------------------------------------ rights
 
@@ -133,7 +148,9 @@ class Policies:
             own = self._of(names)
             origins = frozenset(origin for policy in own for origin in policy.origins)
             mark = hashlib.sha256(encode_policy([names, own])).hexdigest()[:32]
-            guarded = any(policy.rows is not None or policy.external_acl is not None for policy in own)
+            guarded = any(
+                policy.rows is not None or policy.external_acl is not None for policy in own
+            )
             found = Standing(firewall(own), origins, mark, guarded)
             _keep(self._standing, names, found)
         return found
@@ -149,7 +166,9 @@ class Policies:
         return kept[1]
 
     def whole(self, schema: Schema) -> Rights:
-        """What a client without policies may do, as rights that know what is left of them outside of the country."""
+        """What a client without policies may do, as rights that know what is left of them outside
+        of the country.
+        """
         kept = self._whole.get(schema.name)
         if kept is None or kept[0] is not schema:
             kept = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
@@ -163,7 +182,9 @@ class Policies:
     def _refuse_declared(self, name: str) -> None:
         if name in self._declared:
             raise VaultError(
-                Code.CONFLICT, f"The policy {name!r} is declared in a file of the setting policies: change the file."
+                Code.CONFLICT,
+                f"The policy {name!r} is declared in a file of the setting policies: change the "
+                "file.",
             )
 
     async def _change(self, edit: _Edit) -> None:
@@ -173,7 +194,8 @@ class Policies:
                 if await self._written(known):
                     self._install(known)
                     return
-                await self.load()  # another process was here first: the change is made to what it left
+                # another process was here first: the change is made to what it left
+                await self.load()
             raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
 
     async def _written(self, known: Mapping[str, StoredPolicy]) -> bool:
@@ -190,11 +212,17 @@ class Policies:
         self._standing.clear()
         self._rights.clear()
         self.masks = any(kept.policy.firewall == "mask" for kept in known.values())
-        self.origins = frozenset(origin for kept in known.values() for origin in kept.policy.origins)
+        self.origins = frozenset(
+            origin for kept in known.values() for origin in kept.policy.origins
+        )
 
 
 def _marked(rights: Rights, mark: str) -> Rights:
-    abroad = None if rights.abroad is None else msgspec.structs.replace(rights.abroad, mark=f"{mark}/outside")
+    abroad = (
+        None
+        if rights.abroad is None
+        else msgspec.structs.replace(rights.abroad, mark=f"{mark}/outside")
+    )
     return msgspec.structs.replace(rights, mark=mark, abroad=abroad)
 
 
@@ -207,7 +235,8 @@ def _keep(kept: dict[_Place, _Value], place: _Place, value: _Value) -> None:
 _decode: Final = msgspec.json.Decoder(dict[str, StoredPolicy], float_hook=Decimal).decode
 
 
-# The token service of an opened store: everything read, and the first signing key made where there is none.
+# The token service of an opened store: everything read, and the first signing key made where there
+# is none.
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +249,12 @@ class AuthOptions:
 
 
 async def open_clients(
-    store: Store, keysets: Mapping[str, Keyset], passwords: Passwords, clock: Clock, *, apart: bool = True
+    store: Store,
+    keysets: Mapping[str, Keyset],
+    passwords: Passwords,
+    clock: Clock,
+    *,
+    apart: bool = True,
 ) -> Clients:
     """The clients of the environments that these keysets belong to; ``apart`` as of ``Clients``."""
     clients = Clients(store, passwords, clock, apart=apart)
@@ -231,15 +265,24 @@ async def open_clients(
 
 async def open_policies(store: Store, keyset: Keyset) -> Policies:
     """The access policies of the environment that the keyset belongs to."""
-    policies = Policies(SealedNote(store, keyset.aead(), keyset.environment, "policies"), keyset.hasher)
+    policies = Policies(
+        SealedNote(store, keyset.aead(), keyset.environment, "policies"), keyset.hasher
+    )
     await policies.load()
     return policies
 
 
 async def open_service(
-    store: Store, keysets: Mapping[str, Keyset], clock: Clock, observe: ObserveTokens, options: AuthOptions
+    store: Store,
+    keysets: Mapping[str, Keyset],
+    clock: Clock,
+    observe: ObserveTokens,
+    options: AuthOptions,
 ) -> TokenService:
-    """The token service. The first environment's keyset seals the signing keys. ``close`` it after use."""
+    """The token service. The first environment's keyset seals the signing keys.
+
+    ``close`` it after use.
+    """
     passwords = Passwords()
     try:
         await passwords.prepare()

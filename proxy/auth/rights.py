@@ -1,14 +1,16 @@
-"""Rights out of policies: what several of them say of one schema, joined, and the functions that redact and mask.
+"""Rights out of policies: what several of them say of one schema, joined, and the functions that
+redact and mask.
 
-Policies add up. What one of them allows is allowed, a field is as visible as the most generous of those shows it that let
-records be read, and a record is there if it is for one of these: a policy for writing alone must not open what another one
-hides from readers. And what lets records be read must not open them to writers: a record is written or deleted only if it also is
-there for a policy that allows that. What guards the whole does not add up: a filter endpoint that one policy names is
+Policies add up. What one of them allows is allowed, a field is as visible as the most generous of
+those shows it that let records be read, and a record is there if it is for one of these: a policy
+for writing alone must not open what another one hides from readers. And what lets records be read
+must not open them to writers: a record is written or deleted only if it also is there for a policy
+that allows that. What guards the whole does not add up: a filter endpoint that one policy names is
 asked whatever the others say, and two different ones cannot both be, so that nothing is allowed.
 
-A redacted value is the text that its template gives for a number, and that number a keyed hash of the record, the field, the
-policy, the template, and the era of the value: nothing has to be stored to keep it, it changes whenever the value does, and an
-earlier one never comes back.
+A redacted value is the text that its template gives for a number, and that number a keyed hash of
+the record, the field, the policy, the template, and the era of the value: nothing has to be stored
+to keep it, it changes whenever the value does, and an earlier one never comes back.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +21,16 @@ import msgspec
 
 from proxy.crypto.prf import Prf
 from proxy.errors import VaultError
-from proxy.model.policy import OTHERS, AccessPolicy, Act, FieldVisibility, MaskRule, Visibility, is_technical, row_tests
+from proxy.model.policy import (
+    OTHERS,
+    AccessPolicy,
+    Act,
+    FieldVisibility,
+    MaskRule,
+    Visibility,
+    is_technical,
+    row_tests,
+)
 from proxy.model.query import AnyOf, Test
 from proxy.model.record import DEFAULTS
 from proxy.model.rights import FirewallMode, Redactor, Rights
@@ -35,29 +46,40 @@ _GENEROUS: Final = (Visibility.CLEAR, Visibility.MASKED, Visibility.REDACTED, Vi
 _CLEAR: Final = FieldVisibility(Visibility.CLEAR)
 #: In place of every text of a field that is shown in the clear at home; its length tells nothing.
 _OUTSIDE: Final = "********"
-#: Bytes that a keyed hash gives, and those beyond the capacity of a template that make every text equally likely.
+#: Bytes that a keyed hash gives, and those beyond the capacity of a template that make every text
+#: equally likely.
 _HASH: Final = 16
 _SPARE: Final = 16
 
-#: Templates of so many texts: an earlier one that comes back was shown before, and is no value that somebody wrote.
+#: Templates of so many texts: an earlier one that comes back was shown before, and is no value that
+#: somebody wrote.
 _DISTINCT: Final = 10**9
 
 
 def granted(policies: Sequence[AccessPolicy], schema: Schema, keyed: Keyed) -> Rights:
-    """The rights of a client under these policies; those that name another schema count for nothing here."""
+    """The rights of a client under these policies; those that name another schema count for nothing
+    here.
+    """
     own = [policy for policy in policies if policy.schema == schema.name]
     endpoints = {policy.external_acl for policy in own if policy.external_acl is not None}
     if not own or len(endpoints) > 1:
         nobody = Rights(frozenset(), Schema(schema.name, ()), creates=False, files=False)
         return msgspec.structs.replace(nobody, abroad=nobody)
     showing = _showing(own)
-    sights = {field.name: _joined([_sight(policy, field) for policy in showing]) for field in schema.fields}
+    sights = {
+        field.name: _joined([_sight(policy, field) for policy in showing])
+        for field in schema.fields
+    }
     rights = _seen(schema, sights, keyed)
-    return msgspec.structs.replace(rights, abroad=_outside(rights, own, schema), **_common(own, schema))
+    return msgspec.structs.replace(
+        rights, abroad=_outside(rights, own, schema), **_common(own, schema)
+    )
 
 
 def _showing(policies: Sequence[AccessPolicy]) -> Sequence[AccessPolicy]:
-    """Those that decide what is seen: the ones that let records be read, or all where nothing can be read."""
+    """Those that decide what is seen: the ones that let records be read, or all where nothing can
+    be read.
+    """
     return [policy for policy in policies if Act.READ in policy.actions] or policies
 
 
@@ -68,7 +90,9 @@ def full_rights(schema: Schema) -> Rights:
 
 
 def firewall(policies: Sequence[AccessPolicy]) -> FirewallMode | None:
-    """What the policies say of callers outside of the country; that they are kept out, if one of them does."""
+    """What the policies say of callers outside of the country; that they are kept out, if one of
+    them does.
+    """
     modes = {policy.firewall for policy in policies}
     return "block" if "block" in modes else "mask" if "mask" in modes else None
 
@@ -104,13 +128,17 @@ def _seen(schema: Schema, sights: dict[str, tuple[str, FieldVisibility]], keyed:
             veils[field.name] = (
                 _masking(sight.mask)
                 if sight.how is Visibility.MASKED
-                else _redacting(sight.format, keyed("redacted", schema.name, field.name, policy, sight.format))
+                else _redacting(
+                    sight.format, keyed("redacted", schema.name, field.name, policy, sight.format)
+                )
             )
     return _with(schema, fields, veils)
 
 
 def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -> Rights:
-    """What is left outside of the country: of what is clear at home, a text shows that it is there, and all else is not shown."""
+    """What is left outside of the country: of what is clear at home, a text shows that it is there,
+    and all else is not shown.
+    """
     fields: list[Field] = []
     veils: dict[str, Redactor] = {}
     unshown: set[str] = set()
@@ -125,7 +153,9 @@ def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -
         if field.type is FieldType.STRING:
             veils[field.name] = rights.veils.get(field.name, _UNSEEN)
     seen = _with(schema, fields, veils)
-    return msgspec.structs.replace(seen, names=seen.names - unshown, files=False, **_common(policies, schema))
+    return msgspec.structs.replace(
+        seen, names=seen.names - unshown, files=False, **_common(policies, schema)
+    )
 
 
 def _common(policies: Sequence[AccessPolicy], schema: Schema) -> dict[str, Any]:
@@ -137,9 +167,13 @@ def _common(policies: Sequence[AccessPolicy], schema: Schema) -> dict[str, Any]:
         "actions": frozenset(act for policy in policies for act in policy.actions),
         "rows": rows,
         "changing": {
-            act: more for act in (Act.WRITE, Act.DELETE) if (more := _allowing(act, policies, schema)) != rows and more
+            act: more
+            for act in (Act.WRITE, Act.DELETE)
+            if (more := _allowing(act, policies, schema)) != rows and more
         },
-        "acl": next((policy.external_acl for policy in policies if policy.external_acl is not None), None),
+        "acl": next(
+            (policy.external_acl for policy in policies if policy.external_acl is not None), None
+        ),
         "firewall": firewall(policies),
     }
 
@@ -147,16 +181,23 @@ def _common(policies: Sequence[AccessPolicy], schema: Schema) -> dict[str, Any]:
 def _with(schema: Schema, fields: Sequence[Field], veils: dict[str, Redactor]) -> Rights:
     names = frozenset(field.name for field in fields)
     missing = {field.name for field in schema.fields if field.required} - names
-    return Rights(frozenset(), Schema(schema.name, tuple(fields)), names, veils, creates=not missing)
+    return Rights(
+        frozenset(), Schema(schema.name, tuple(fields)), names, veils, creates=not missing
+    )
 
 
 def _veiled(field: Field, how: str) -> Veiled:
     given = {name: getattr(field, name) for name in Field.__struct_fields__}
-    return Veiled(**{**given, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)})
+    return Veiled(
+        **{**given, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)}
+    )
 
 
 def _rows(policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
-    """What holds for a record of which one of the policies says that it is there. A filter that does not fit any more holds for none."""
+    """What holds for a record of which one of the policies says that it is there.
+
+    A filter that does not fit any more holds for none.
+    """
     if any(policy.rows is None for policy in policies):
         return ()
     alternatives: list[tuple[Test, ...]] = []
@@ -192,11 +233,15 @@ def _masking(mask: MaskRule) -> Redactor:
 
     def masked(_rid: int, _era: int, value: str) -> str:
         text = mask_text(value, visible, mask.char)
-        return text if text != value else mask.char * len(value)  # signs alone: nothing of it would be masked
+        # signs alone: nothing of it would be masked
+        return text if text != value else mask.char * len(value)
 
     def fits(text: str) -> bool:
         # Under every mask character a letter may have stood; or signs alone under all of them.
-        return mask.char in text and text in (masked(0, 0, text.replace(mask.char, "x")), mask.char * len(text))
+        return mask.char in text and text in (
+            masked(0, 0, text.replace(mask.char, "x")),
+            mask.char * len(text),
+        )
 
     return Redactor(masked, fits, masks=True)
 

@@ -9,10 +9,12 @@ from proxy.storage.base import Store
 
 
 class SealedNote:
-    """Content is sealed under a fresh salt at each writing and bound to environment and name of the note.
+    """Content is sealed under a fresh salt at each writing and bound to environment and name of the
+    note.
 
-    A note is: 16 bytes of salt, then a sealed body of ``crypto.aead``. Writing compares with what was last read or
-    written here, so that two processes never undo each other's changes without noticing.
+    A note is: 16 bytes of salt, then a sealed body of ``crypto.aead``. Writing compares with what
+    was last read or written here, so that two processes never undo each other's changes without
+    noticing.
     """
 
     def __init__(self, store: Store, aead: RecordAead, environment: str, kind: str) -> None:
@@ -32,7 +34,9 @@ class SealedNote:
         return content
 
     async def write(self, content: bytes) -> None:
-        """Make this the content, durably. Raises ``VaultError(CONFLICT)`` when somebody else has written since ``read``.
+        """Make this the content, durably.
+
+        Raises ``VaultError(CONFLICT)`` when somebody else has written since ``read``.
 
         Who has sealed the same content anew, has not: what was there is what the caller knows.
         """
@@ -49,18 +53,26 @@ class SealedNote:
         self._stored, self._digest = fresh, _digest(content)
 
     async def _says_the_same(self) -> bool:
-        """Whether the note of now is another one than was known, of the same content; it is the known one then."""
+        """Whether the note of now is another one than was known, of the same content; it is the
+        known one then.
+        """
         known, now = self._stored, await self._store.note(self._name)
-        if known is None or now is None or _digest(_opened(self._aead, self._name, now)) != self._digest:
+        if (
+            known is None
+            or now is None
+            or _digest(_opened(self._aead, self._name, now)) != self._digest
+        ):
             return False
         self._stored = now
         return True
 
 
 async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:
-    """Seal a note with the data key of now; whether it was another one of this keyset that had sealed it.
+    """Seal a note with the data key of now; whether it was another one of this keyset that had
+    sealed it.
 
-    Raises ``VaultError(CANNOT_OPEN)``, and what the store raises. No effect on notes that are not sealed.
+    Raises ``VaultError(CANNOT_OPEN)``, and what the store raises. No effect on notes that are not
+    sealed.
     """
     stored = await store.note(name)
     if stored is None or not aead.knows(stored[SALT_BYTES:]) or aead.current(stored[SALT_BYTES:]):

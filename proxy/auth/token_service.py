@@ -1,4 +1,6 @@
-"""What the endpoints of the token service answer, without HTTP: requests in as forms, answers out as members of JSON."""
+"""What the endpoints of the token service answer, without HTTP: requests in as forms, answers out
+as members of JSON.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +8,14 @@ from typing import Any, Final
 
 from proxy.audit import events
 from proxy.auth.clients import Client
-from proxy.auth.credentials import OAuthError, credentials, invalid_client, invalid_request, read_form, slow_down
+from proxy.auth.credentials import (
+    OAuthError,
+    credentials,
+    invalid_client,
+    invalid_request,
+    read_form,
+    slow_down,
+)
 from proxy.auth.passwords import Passwords, Throttle
 from proxy.auth.tokens import TokenIssuer
 from proxy.errors import VaultError
@@ -23,7 +32,9 @@ ObserveTokens = Callable[[str], None]
 class TokenService:
     """The endpoints ``/oauth2/*`` of one instance, and the checks behind them."""
 
-    def __init__(self, tokens: TokenIssuer, passwords: Passwords, throttle: Throttle, observe: ObserveTokens) -> None:
+    def __init__(
+        self, tokens: TokenIssuer, passwords: Passwords, throttle: Throttle, observe: ObserveTokens
+    ) -> None:
         self.tokens = tokens
         self.clients = tokens.clients
         self.keys = tokens.keys
@@ -38,7 +49,10 @@ class TokenService:
         self._passwords.close()
 
     async def token(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
-        """An access token for a client that proves itself (RFC 6749, section 4.4). Raises ``OAuthError``."""
+        """An access token for a client that proves itself (RFC 6749, section 4.4).
+
+        Raises ``OAuthError``.
+        """
         try:
             answer = await self._token(body, authorization, address)
         except OAuthError as error:
@@ -55,12 +69,15 @@ class TokenService:
         if form["grant_type"] != GRANT:
             raise OAuthError("unsupported_grant_type", "The only grant here is client_credentials.")
         if form.get("scope", client.environment).split() != [client.environment]:
-            raise OAuthError("invalid_scope", "The scope is the id of the environment of the credentials.")
+            raise OAuthError(
+                "invalid_scope", "The scope is the id of the environment of the credentials."
+            )
         try:
             audience = self.audiences.ours(form.get("audience", ""))
         except ValueError:
             raise OAuthError(
-                "invalid_target", "An audience is not an address of this service; see the setting auth.audiences."
+                "invalid_target",
+                "An audience is not an address of this service; see the setting auth.audiences.",
             ) from None
         return {
             "access_token": self.tokens.issue(client, audience),
@@ -69,8 +86,12 @@ class TokenService:
             "scope": client.environment,
         }
 
-    async def introspection(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
-        """Whether a token is valid, for a client of the same environment (RFC 7662). Raises ``OAuthError``.
+    async def introspection(
+        self, body: bytes, authorization: str | None, address: str
+    ) -> dict[str, Any]:
+        """Whether a token is valid, for a client of the same environment (RFC 7662).
+
+        Raises ``OAuthError``.
 
         The client proves itself as at the token endpoint, or with an access token of its own.
         """
@@ -106,14 +127,17 @@ class TokenService:
             "introspection_endpoint_auth_methods_supported": [*methods, "Bearer"],
             "jwks_uri": issuer + KEYS_PATH,
             "grant_types_supported": [GRANT],
-            "response_types_supported": ["none"],  # required, and never empty (RFC 8414, sections 2 and 3.2)
+            # required, and never empty (RFC 8414, sections 2 and 3.2)
+            "response_types_supported": ["none"],
         }
 
     def jwks(self) -> dict[str, Any]:
         """The keys that tokens can be verified with elsewhere (RFC 7517)."""
         return {"keys": self.keys.public()}
 
-    async def _asking(self, form: Mapping[str, str], authorization: str | None, address: str) -> str:
+    async def _asking(
+        self, form: Mapping[str, str], authorization: str | None, address: str
+    ) -> str:
         """The environment of the client that introspects."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
@@ -128,13 +152,16 @@ class TokenService:
         if wait:
             raise slow_down(math.ceil(wait / 1000))
 
-    async def _authenticated(self, form: Mapping[str, str], authorization: str | None, address: str) -> Client:
+    async def _authenticated(
+        self, form: Mapping[str, str], authorization: str | None, address: str
+    ) -> Client:
         sent = credentials(authorization, form)
         self._check_pace(sent.client, address)  # before it takes room from others
         try:
             source, known = self._throttle.source(sent.client, address)
             async with self._passwords.turn(source, known=known):
-                self._check_pace(sent.client, address)  # what came before it in the queue may have failed
+                # what came before it in the queue may have failed
+                self._check_pace(sent.client, address)
                 client = self.clients.find(sent.client)
                 events.about(client.id if client is not None else None)
                 fits = await self._passwords.fits(client.secret if client else None, sent.secret)

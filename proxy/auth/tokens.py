@@ -1,7 +1,8 @@
 """Access tokens: made (RFC 9068), and checked with each request in microseconds.
 
-What cannot change about a token is checked once: its signature, its form, its audience. It is remembered until the token
-ends or newer ones need the place. What can change is asked each time: the time, and the client as it is now.
+What cannot change about a token is checked once: its signature, its form, its audience. It is
+remembered until the token ends or newer ones need the place. What can change is asked each time:
+the time, and the client as it is now.
 """
 
 import secrets
@@ -22,8 +23,9 @@ from proxy.storage.base import Store
 
 # The keys that sign access tokens: sealed in the store, replaced by age while requests go on.
 #
-# A new key signs from the moment it is durable. The ones before verify until every token that they can have signed has
-# ended; then they are forgotten. Nobody has to do anything, and no request notices.
+# A new key signs from the moment it is durable. The ones before verify until every token that they
+# can have signed has ended; then they are forgotten. Nobody has to do anything, and no request
+# notices.
 
 
 #: Longest lifetime of a token that can be set, in seconds; a retired key verifies for as long.
@@ -67,7 +69,10 @@ class SigningKeys:
         await (self.upkeep() if self._kept else self.rotate())
 
     async def upkeep(self) -> None:
-        """Rotate when the key is old enough, and forget those whose tokens have all ended. Raises what the store raises."""
+        """Rotate when the key is old enough, and forget those whose tokens have all ended.
+
+        Raises what the store raises.
+        """
         now = self._clock()
         if now - self._kept[-1].made_at >= SIGNING_KEY_LIFETIME:
             await self.rotate()
@@ -75,7 +80,10 @@ class SigningKeys:
             await self._write([kept for kept in self._kept if not _over(kept, now)])
 
     async def rotate(self) -> None:
-        """Sign with a fresh key from now on. Raises what the store raises; the key before goes on signing then."""
+        """Sign with a fresh key from now on.
+
+        Raises what the store raises; the key before goes on signing then.
+        """
         now = self._clock()
         retired = [
             kept if kept.retired_at is not None else msgspec.structs.replace(kept, retired_at=now)
@@ -107,10 +115,12 @@ def _over(kept: _Kept, now: int) -> bool:
     return kept.retired_at is not None and now - kept.retired_at > LONGEST_LIFETIME * 1000
 
 
-#: The media type of access tokens without ``application/`` (RFC 9068, section 2.1): a token for something else is none.
+#: The media type of access tokens without ``application/`` (RFC 9068, section 2.1): a token for
+#: something else is none.
 KIND: Final = "at+jwt"
 
-#: Tokens remembered: one a client for ten thousand clients, with room for those that ask twice; some 20 MB when full.
+#: Tokens remembered: one a client for ten thousand clients, with room for those that ask twice;
+#: some 20 MB when full.
 MOST_CACHED_TOKENS: Final = 16_384
 
 
@@ -142,7 +152,12 @@ class TokenIssuer:
     """Makes and checks the tokens of this instance. ``lifetime`` is in seconds."""
 
     def __init__(
-        self, clients: Clients, keys: SigningKeys, audiences: Audiences, clock: Clock, lifetime: int = 300
+        self,
+        clients: Clients,
+        keys: SigningKeys,
+        audiences: Audiences,
+        clock: Clock,
+        lifetime: int = 300,
     ) -> None:
         self.clients = clients
         self.keys = keys
@@ -172,7 +187,10 @@ class TokenIssuer:
         return self.keys.current.sign(_encode(claims), KIND)
 
     def principal(self, token: str) -> Principal:
-        """Whom the token stands for, at this moment. Raises ``VaultError(UNAUTHORIZED)``, and does not tell why."""
+        """Whom the token stands for, at this moment.
+
+        Raises ``VaultError(UNAUTHORIZED)``, and does not tell why.
+        """
         return self._valid(token).principal
 
     def claims(self, token: str) -> AccessClaims | None:
@@ -184,7 +202,8 @@ class TokenIssuer:
 
     def _valid(self, token: str) -> _Seen:
         seen = self._seen.get(token)
-        if seen is None or self.clients.find(seen.client.id) is not seen.client:  # a change makes a new object
+        # a change makes a new object
+        if seen is None or self.clients.find(seen.client.id) is not seen.client:
             self._seen.pop(token, None)
             seen = self._read(token)
             if len(self._seen) >= MOST_CACHED_TOKENS:
@@ -201,7 +220,11 @@ class TokenIssuer:
         except (ValueError, msgspec.MsgspecError):
             raise _refused() from None
         client = self.clients.find(claims.client_id)
-        if client is None or client.disabled or (client.version, client.environment) != (claims.ver, claims.scope):
+        if (
+            client is None
+            or client.disabled
+            or (client.version, client.environment) != (claims.ver, claims.scope)
+        ):
             raise _refused()
         if not self.audiences.meets(claims.aud):
             raise _refused()
@@ -212,5 +235,6 @@ class TokenIssuer:
 def _refused() -> VaultError:
     return VaultError(
         Code.UNAUTHORIZED,
-        "The access token is not valid: it has expired, was revoked, or is not for this service. Ask for a new one.",
+        "The access token is not valid: it has expired, was revoked, or is not for this service. "
+        "Ask for a new one.",
     )

@@ -1,5 +1,6 @@
 """The composition root: settings in, one running instance out.
 
-``instance`` says in which order things start and end; the other files make its parts (storage, environments, keys, network,
-audit, api) and open a vault that no instance runs on (``offline``). No other room names a concrete engine.
+``instance`` says in which order things start and end; the other files make its parts (storage,
+environments, keys, network, audit, api) and open a vault that no instance runs on (``offline``). No
+other room names a concrete engine.
 """

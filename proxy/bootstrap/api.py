@@ -1,4 +1,6 @@
-"""What the vault's own interface works with: the services of its handlers, joined of what bootstrap has opened."""
+"""What the vault's own interface works with: the services of its handlers, joined of what bootstrap
+has opened.
+"""
 
 import asyncio
 import os
@@ -42,7 +44,10 @@ _log = logs.logger("vault")
 
 
 async def environment_services(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
-    """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
+    """What the interface works with in the environment of a vault.
+
+    Raises ``VaultError`` when the store cannot be written.
+    """
     system, policies = await system_collection(vault), await policies_of(vault)
     job = await open_job(vault, catalog, _report)
     catalog.closes(job.close)
@@ -51,7 +56,11 @@ async def environment_services(vault: Vault, catalog: Catalog, contents: Content
 
 
 def _report(error: VaultError) -> None:
-    _log.error("a rehash of all records failed and will be tried again", code=error.code, text=error.message)
+    _log.error(
+        "a rehash of all records failed and will be tried again",
+        code=error.code,
+        text=error.message,
+    )
 
 
 class Around(NamedTuple):
@@ -64,13 +73,17 @@ class Around(NamedTuple):
 
 
 async def policies_of(vault: Vault) -> Policies:
-    """The access policies of the environment of a vault. Raises ``VaultError`` when the store cannot be read."""
+    """The access policies of the environment of a vault.
+
+    Raises ``VaultError`` when the store cannot be read.
+    """
     around = (await system_collection(vault)).around
     return await open_policies(around.store, around.keyset)
 
 
 def interface(settings: Settings, realm: Administered, around: Around) -> Services:
-    """The services of an instance with these environments; whoever asks for them closes ``functions`` at the end.
+    """The services of an instance with these environments; whoever asks for them closes
+    ``functions`` at the end.
 
     Raises ``VaultError`` when an installed function cannot be called.
     """
@@ -101,7 +114,10 @@ def interface(settings: Settings, realm: Administered, around: Around) -> Servic
 
 
 def runner(settings: Settings) -> Runner:
-    """What runs the resident functions that are installed. Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called."""
+    """What runs the resident functions that are installed.
+
+    Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called.
+    """
     given = settings.functions
     bounds = Bounds(given.time / 1000, given.memory, given.running)
     return Runner(installed(), bounds, lambda error: api_status("", error.code))
@@ -112,7 +128,9 @@ def limits(settings: Settings) -> RecordLimits:
     most = settings.limits.find
     given = settings.limits
     default = min(most, DEFAULTS.find_default)
-    return RecordLimits(find_maximum=most, find_default=default, batch=given.batch, page_bytes=given.page)
+    return RecordLimits(
+        find_maximum=most, find_default=default, batch=given.batch, page_bytes=given.page
+    )
 
 
 def history_policy(settings: Settings) -> HistoryPolicy:
@@ -131,7 +149,9 @@ _TOKENS: Final = "domicile_token_requests_total"
 async def open_access(
     settings: Settings, store: Store, keysets: Mapping[str, Keyset], clock: Clock, metrics: Metrics
 ) -> TokenService:
-    """The token service of an opened store and the environments of these keysets; says what to do where nobody could call it. ``close`` it after use."""
+    """The token service of an opened store and the environments of these keysets; says what to do
+    where nobody could call it. ``close`` it after use.
+    """
     options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences, apart(settings))
 
     def observe(outcome: str) -> None:
@@ -142,7 +162,8 @@ async def open_access(
     if not len(service.clients):
         # Not a warning: who has an application behind the proxy, and nothing else, needs none.
         _access_log.info(
-            "no client can use the vault's own interface yet: stop, run `domicile init` or `domicile client create`, "
+            "no client can use the vault's own interface yet: stop, run `domicile init` or "
+            "`domicile client create`, "
             "and start again"
         )
     return service
@@ -154,9 +175,11 @@ def apart(settings: Settings) -> bool:
 
 
 async def keep_keys(service: TokenService, interval: float) -> None:
-    """Rotate signing keys by their age, and write down where clients have authenticated from, for ever.
+    """Rotate signing keys by their age, and write down where clients have authenticated from, for
+    ever.
 
-    What fails is told and tried again; the key before goes on signing. At the end the networks are written once more.
+    What fails is told and tried again; the key before goes on signing. At the end the networks are
+    written once more.
     """
     try:
         while True:
@@ -186,7 +209,11 @@ async def _write_networks(service: TokenService) -> None:
     try:
         await service.networks.save()
     except VaultError as error:
-        _access_log.warning("the known networks of clients could not be written", code=error.code, text=error.message)
+        _access_log.warning(
+            "the known networks of clients could not be written",
+            code=error.code,
+            text=error.message,
+        )
 
 
 # Secrets that the settings name by their place.
@@ -200,7 +227,10 @@ _SHORTEST: Final = 16
 
 
 def read_secret(place: SecretSource, setting: str) -> str:
-    """The secret, without white space around it. ``VaultError`` (BAD_SETTINGS) when it cannot be read, or there is none."""
+    """The secret, without white space around it.
+
+    ``VaultError`` (BAD_SETTINGS) when it cannot be read, or there is none.
+    """
     if place.source == "env":
         text, what = os.environ.get(place.place, ""), f"the environment variable {place.place}"
     else:
@@ -213,7 +243,9 @@ def read_secret(place: SecretSource, setting: str) -> str:
             raise _unusable(setting, f"{what} holds no text") from None
     secret = text.strip()
     if not secret or len(secret) > _LONGEST or not secret.isprintable():
-        raise _unusable(setting, f"{what} holds no secret: one line of printable characters is needed")
+        raise _unusable(
+            setting, f"{what} holds no secret: one line of printable characters is needed"
+        )
     return secret
 
 
@@ -226,7 +258,9 @@ def scraper_secret(settings: Settings) -> Callable[[], str | None]:
     if place is None:
         return lambda: None
     if len(read_secret(place, _SCRAPER)) < _SHORTEST:
-        raise _unusable(_SCRAPER, f"the secret is shorter than {_SHORTEST} characters, and could be guessed")
+        raise _unusable(
+            _SCRAPER, f"the secret is shorter than {_SHORTEST} characters, and could be guessed"
+        )
 
     def secret() -> str | None:
         try:
@@ -239,10 +273,15 @@ def scraper_secret(settings: Settings) -> Callable[[], str | None]:
 
 
 def _unusable(setting: str, text: str) -> VaultError:
-    return VaultError(Code.BAD_SETTINGS, "A secret that the settings name cannot be used.", (Detail(setting, text),))
+    return VaultError(
+        Code.BAD_SETTINGS,
+        "A secret that the settings name cannot be used.",
+        (Detail(setting, text),),
+    )
 
 
-# Who is asked about access outside of this program: filter endpoints of access policies, and an external issuer of tokens.
+# Who is asked about access outside of this program: filter endpoints of access policies, and an
+# external issuer of tokens.
 
 
 #: Seconds within which the issuer has to answer.
@@ -253,21 +292,31 @@ _ISSUER: Final = 5.0
 async def outbound_clients(
     services: Services, settings: Settings, metrics: Metrics, clock: Clock
 ) -> AsyncIterator[None]:
-    """Let the services ask whom the settings name. Raises ``VaultError`` (BAD_SETTINGS) for files that cannot be used."""
+    """Let the services ask whom the settings name.
+
+    Raises ``VaultError`` (BAD_SETTINGS) for files that cannot be used.
+    """
 
     def observe(outcome: str) -> None:
         metrics.cell("domicile_acl_requests_total", outcome).value += 1
 
     async with AsyncExitStack() as stack:
-        seconds, context = settings.acl.timeout / 1000, _context(settings.acl.authorities, "acl.authorities")
-        services.acl = AclClient(await stack.enter_async_context(Outbound(seconds, context)), observe)
+        seconds, context = (
+            settings.acl.timeout / 1000,
+            _context(settings.acl.authorities, "acl.authorities"),
+        )
+        services.acl = AclClient(
+            await stack.enter_async_context(Outbound(seconds, context)), observe
+        )
         services.reach = Reach(settings.acl.allow)
         bounded = Outbound(seconds, context, services.reach)
         services.acl_elsewhere = AclClient(await stack.enter_async_context(bounded), observe)
         if settings.auth.issuer is not None:
             context = _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
             outbound = await stack.enter_async_context(Outbound(_ISSUER, context))
-            services.access = bearer(services.auth.tokens, external(services, settings, outbound, clock))
+            services.access = bearer(
+                services.auth.tokens, external(services, settings, outbound, clock)
+            )
         yield
 
 
@@ -280,15 +329,26 @@ def external(services: Services, settings: Settings, outbound: Outbound, clock: 
     if given.introspection_credentials is not None:
         secret = read_secret(given.introspection_credentials, "auth.introspection_credentials")
     client = IssuerClient(outbound, given.issuer.url, secret)
-    issuer = ByKeys(client.keys, clock) if given.issuer.how == "jwks" else ByIntrospection(client.introspect, clock)
-    audience = _among(given.issuer_audiences) if given.issuer_audiences else services.auth.audiences.meets
+    issuer = (
+        ByKeys(client.keys, clock)
+        if given.issuer.how == "jwks"
+        else ByIntrospection(client.introspect, clock)
+    )
+    audience = (
+        _among(given.issuer_audiences) if given.issuer_audiences else services.auth.audiences.meets
+    )
     optional = given.introspection_optional_claims
-    expected = Expected(given.issuer_name, audience, given.environment_claim, given.client_claim, optional)
+    expected = Expected(
+        given.issuer_name, audience, given.environment_claim, given.client_claim, optional
+    )
     return External(issuer, services.auth.clients, expected, clock)
 
 
 def check_asking(settings: Settings) -> str:
-    """How tokens of an external issuer are taken. Raises what a start would say of the files for what is asked outside."""
+    """How tokens of an external issuer are taken.
+
+    Raises what a start would say of the files for what is asked outside.
+    """
     _context(settings.acl.authorities, "acl.authorities")
     if settings.auth.issuer is not None:
         _context(settings.auth.issuer_authorities, "auth.issuer_authorities")

@@ -1,4 +1,6 @@
-"""The audit log of the settings: its keys from the keyset, its memory in the store, the places it is shipped to."""
+"""The audit log of the settings: its keys from the keyset, its memory in the store, the places it
+is shipped to.
+"""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
@@ -42,7 +44,9 @@ class OpenAudit:
         """For ``/readyz``: what is wrong with the log."""
         fault = self.trail.fault
         return (
-            None if fault is None else f"The audit log cannot be written ({fault}); nothing is revealed until it can."
+            None
+            if fault is None
+            else f"The audit log cannot be written ({fault}); nothing is revealed until it can."
         )
 
     async def begin(self) -> None:
@@ -61,8 +65,13 @@ class OpenAudit:
             shipper.stop()
 
 
-async def open_audit(settings: Settings, store: Store, keyset: Keyset, clock: Clock, metrics: Metrics) -> OpenAudit:
-    """Open the log; ``close`` it after use. Raises ``VaultError`` (NOT_WRITABLE) when its folder cannot be used."""
+async def open_audit(
+    settings: Settings, store: Store, keyset: Keyset, clock: Clock, metrics: Metrics
+) -> OpenAudit:
+    """Open the log; ``close`` it after use.
+
+    Raises ``VaultError`` (NOT_WRITABLE) when its folder cannot be used.
+    """
     alarms = {kind: metrics.cell("domicile_alarms_total", kind) for kind in _KINDS}
 
     def alarm(kind: str) -> None:
@@ -121,14 +130,21 @@ def _shippers(settings: Settings, trail: Trail, metrics: Metrics) -> tuple[Shipp
 
 
 def _watch(shipper: Shipper, trail: Trail, metrics: Metrics) -> None:
-    metrics.watch("domicile_audit_unshipped", lambda: float(trail.link.n - shipper.position), shipper.name)
+    metrics.watch(
+        "domicile_audit_unshipped", lambda: float(trail.link.n - shipper.position), shipper.name
+    )
 
 
 def _report(error: VaultError) -> None:
-    _log.error("the audit log could not be looked after and will be again", code=error.code, text=error.message)
+    _log.error(
+        "the audit log could not be looked after and will be again",
+        code=error.code,
+        text=error.message,
+    )
 
 
-# What an auditor needs beside the files of the log: its keys, and what is remembered of it; also while an instance runs.
+# What an auditor needs beside the files of the log: its keys, and what is remembered of it; also
+# while an instance runs.
 
 
 class Auditor(NamedTuple):
@@ -150,14 +166,19 @@ class _Notes:
 
 
 async def auditor(settings: Settings) -> Auditor:
-    """The keys of the log and what is remembered of it. Raises ``VaultError``: BAD_STORE where there is no vault, BAD_KEYS."""
+    """The keys of the log and what is remembered of it.
+
+    Raises ``VaultError``: BAD_STORE where there is no vault, BAD_KEYS.
+    """
     refuse_no_vault(settings)
     keyset_name = keyset_note(DEFAULT)
     names = (keyset_name, f"audit:{DEFAULT}")
     notes = await _read(settings, names)
     master = key_source(settings.keys).load()
     if keyset_name not in notes:
-        raise VaultError(Code.BAD_STORE, f"The vault at {settings.store.path} has no keys yet: start it once.")
+        raise VaultError(
+            Code.BAD_STORE, f"The vault at {settings.store.path} has no keys yet: start it once."
+        )
     keyset = Keyset.unwrap(notes[keyset_name], master)
     known = await recall(memory_of(cast(Store, _Notes(notes)), keyset))
     return Auditor(chain_of(keyset), mark_of(keyset), known)
@@ -169,7 +190,8 @@ async def _read(settings: Settings, names: tuple[str, ...]) -> dict[str, bytes]:
     except VaultError as error:
         if error.code is not Code.STORE_BUSY:
             raise
-        return peek(settings.store.path, names)  # an instance runs: its database is looked at beside it
+        # an instance runs: its database is looked at beside it
+        return peek(settings.store.path, names)
     try:
         return {name: note for name in names if (note := await store.note(name)) is not None}
     finally:

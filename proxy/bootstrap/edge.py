@@ -1,4 +1,6 @@
-"""Who is let in, and how often, as the settings say: the data firewall with its database, the limits, and what keeps both fresh."""
+"""Who is let in, and how often, as the settings say: the data firewall with its database, the
+limits, and what keeps both fresh.
+"""
 
 import resource
 import time
@@ -31,7 +33,8 @@ _LIMITED: Final = "domicile_limited_requests_total"
 #: Descriptors that are of use: a connection takes memory besides.
 MOST_FILES: Final = 65_536
 
-#: Descriptors of the program itself: database, audit log, files on their way, the administration listener with its connections.
+#: Descriptors of the program itself: database, audit log, files on their way, the administration
+#: listener with its connections.
 _OWN: Final = 64
 _ADMIN_CONNECTIONS: Final = 16
 
@@ -53,7 +56,8 @@ class EdgeGuard:
     quotas: Quotas
     metrics: Metrics
     first: ConnectionLimit  #: what new connections of callers pass before anything else
-    admin: ConnectionLimit  #: the same at the administration listener, out of descriptors that callers never get
+    #: the same at the administration listener, out of descriptors that callers never get
+    admin: ConnectionLimit
     shared: "Shared | None" = None  #: what counts for several replicas
 
     def screened(self, listener: str) -> Callable[[str], None]:
@@ -84,8 +88,12 @@ class EdgeGuard:
         return watching if shared is None else [*watching, shared.run()]
 
     def share(self, store: str | None, hasher: HasherFactory) -> None:
-        """Count together with the replicas that have the same store and the same keys; ``None``: for this process alone."""
-        counted = [rates for rates in (self.quotas.credential, self.quotas.address) if rates is not None]
+        """Count together with the replicas that have the same store and the same keys; ``None``:
+        for this process alone.
+        """
+        counted = [
+            rates for rates in (self.quotas.credential, self.quotas.address) if rates is not None
+        ]
         if store is None or not counted:
             return
         from proxy.edge.shared_limits import Shared
@@ -108,8 +116,13 @@ class EdgeGuard:
 
 
 def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
-    """The guard of an instance. Raises ``VaultError`` (BAD_SETTINGS) if the database of countries cannot be used."""
-    files = OpenFiles.of(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.upstream.connections)
+    """The guard of an instance.
+
+    Raises ``VaultError`` (BAD_SETTINGS) if the database of countries cannot be used.
+    """
+    files = OpenFiles.of(
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.upstream.connections
+    )
     closed = metrics.cell("domicile_limited_connections_total")
 
     def told() -> None:
@@ -119,7 +132,8 @@ def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
     most = files.callers if given.connections is None else given.connections
     if most > files.callers:
         _log.warning(
-            "limits.connections is more than the limit of open files allows: raise that limit", count=files.callers
+            "limits.connections is more than the limit of open files allows: raise that limit",
+            count=files.callers,
         )
     of_address = most // 2 if given.address_connections is None else given.address_connections
     first = ConnectionLimit(most, of_address, trusted, told)
@@ -135,12 +149,14 @@ class OpenFiles:
     """How the descriptors of the process are shared out."""
 
     callers: int  #: open connections of callers
-    backlog: int  #: connections of a listener that may be accepted at one time, before they are counted
+    #: connections of a listener that may be accepted at one time, before they are counted
+    backlog: int
 
     @classmethod
     def of(cls, limit: int, upstream: int) -> "OpenFiles":
-        """Of so many in all. What is kept back: some for the program itself (store, audit log, administration), some for connections
-        that were accepted and not yet counted, and those to applications, up to a quarter.
+        """Of so many in all. What is kept back: some for the program itself (store, audit log,
+        administration), some for connections that were accepted and not yet counted, and those to
+        applications, up to a quarter.
         """
         limit = MOST_FILES if limit < 0 else min(limit, MOST_FILES)
         backlog = min(_BACKLOG, max(64, limit // 8))
@@ -148,7 +164,9 @@ class OpenFiles:
 
 
 def raise_file_limit() -> int:
-    """Let the process have as many open files as it is allowed to, up to ``MOST_FILES``; how many these are."""
+    """Let the process have as many open files as it is allowed to, up to ``MOST_FILES``; how many
+    these are.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     most = MOST_FILES if hard == unlimited else min(hard, MOST_FILES)
@@ -196,7 +214,13 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
 
         countries = Countries(given.country_database, failed, Reload(metrics, "countries"))
         metrics.watch("domicile_firewall_database_age_seconds", lambda: countries.age)
-    return Firewall(Mode(given.mode), settings.country, given.allow, countries, Trusted(settings.trusted_proxies))
+    return Firewall(
+        Mode(given.mode),
+        settings.country,
+        given.allow,
+        countries,
+        Trusted(settings.trusted_proxies),
+    )
 
 
 def check_firewall(path: Path) -> str:

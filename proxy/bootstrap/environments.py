@@ -1,4 +1,6 @@
-"""The environments of a running instance: all of them open, made and removed while requests go on, looked after one by one."""
+"""The environments of a running instance: all of them open, made and removed while requests go on,
+looked after one by one.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -43,9 +45,14 @@ EnvironmentOpener = Callable[[Keyset], Awaitable[OpenEnvironment]]
 
 
 class Realm:
-    """All environments. ``start`` before use, ``close`` after it. ``spaces`` is what the interface serves, by id."""
+    """All environments. ``start`` before use, ``close`` after it.
 
-    def __init__(self, book: Environments, clients: Clients, opening: EnvironmentOpener, metrics: Metrics) -> None:
+    ``spaces`` is what the interface serves, by id.
+    """
+
+    def __init__(
+        self, book: Environments, clients: Clients, opening: EnvironmentOpener, metrics: Metrics
+    ) -> None:
         self.spaces: dict[str, Space] = {}
         self._book = book
         self._clients = clients
@@ -74,7 +81,10 @@ class Realm:
         return self._book.listed()
 
     async def create(self, ident: str | None, name: str) -> Environment:
-        """Make an environment, which can be used when this returns. Raises as ``Environments.create``, and what the store raises."""
+        """Make an environment, which can be used when this returns.
+
+        Raises as ``Environments.create``, and what the store raises.
+        """
         async with self._changing:
             made = await self._book.create(ident, name)
             try:
@@ -89,10 +99,13 @@ class Realm:
         return made
 
     async def remove(self, ident: str, *, records: bool) -> None:
-        """Remove an environment with everything in it. Its tokens end, and nothing of it can be opened, when this returns.
+        """Remove an environment with everything in it.
 
-        Raises ``VaultError``: NOT_FOUND; CONFLICT for ``default``; ENVIRONMENT_IN_USE when it holds records and ``records`` is
-        false; SCHEMA_BUSY when requests that use it do not end. Its rows and files go in the background.
+        Its tokens end, and nothing of it can be opened, when this returns.
+
+        Raises ``VaultError``: NOT_FOUND; CONFLICT for ``default``; ENVIRONMENT_IN_USE when it holds
+        records and ``records`` is false; SCHEMA_BUSY when requests that use it do not end. Its rows
+        and files go in the background.
         """
         async with self._changing:
             self._book.removable(ident)
@@ -114,7 +127,10 @@ class Realm:
     # ------------------------------------------------------------------ upkeep
 
     async def upkeep(self, report: Callable[[VaultError], None]) -> None:
-        """One round: every vault, then what is left of environments that have ended. Faults are reported, and tried again in the next."""
+        """One round: every vault, then what is left of environments that have ended.
+
+        Faults are reported, and tried again in the next.
+        """
         for opened in tuple(self._opened.values()):
             async with self._looking:
                 if opened.vault.environment in self._opened:
@@ -163,12 +179,16 @@ async def _reporting(work: Awaitable[None], report: Callable[[VaultError], None]
         report(error)
 
 
-def opening(settings: Settings, store: Store, clock: Clock, metrics: Metrics, contents: Contents) -> EnvironmentOpener:
+def opening(
+    settings: Settings, store: Store, clock: Clock, metrics: Metrics, contents: Contents
+) -> EnvironmentOpener:
     """What opens environments beside ``default``: in the same store, their files in the same place."""
 
     async def opened(keyset: Keyset) -> OpenEnvironment:
         ident = keyset.environment
-        vault = new_vault(keyset, store, clock, observer(metrics, ident), vault_options(settings, ident))
+        vault = new_vault(
+            keyset, store, clock, observer(metrics, ident), vault_options(settings, ident)
+        )
         files = await vault.share_files(contents)
         catalog = await open_schemas(vault, None, settings.records)
         return OpenEnvironment(vault, catalog, await environment_services(vault, catalog, files))
@@ -176,17 +196,22 @@ def opening(settings: Settings, store: Store, clock: Clock, metrics: Metrics, co
     return opened
 
 
-# The access policies of an environment as an instance has them: with the files of the settings, and a word in the log.
+# The access policies of an environment as an instance has them: with the files of the settings, and
+# a word in the log.
 
 
 _policy_log = logs.logger("access")
 
 #: What everybody may know of a fault in files of the operator; the log names file and line.
-_STALE: Final = "Files with {} have a fault, and those before are in force: the log names the place."
+_STALE: Final = (
+    "Files with {} have a fault, and those before are in force: the log names the place."
+)
 
 
 class Governed(NamedTuple):
-    """The policies of an environment, the schemas that they may name, and whether the files of both are in force."""
+    """The policies of an environment, the schemas that they may name, and whether the files of both
+    are in force.
+    """
 
     policies: Policies
     catalog: Catalog
@@ -200,7 +225,10 @@ class Governed(NamedTuple):
 
 
 async def declare_policies(governed: Governed, files: Path | None) -> None:
-    """Put in force what the files declare now, all or none. Raises ``VaultError(INVALID_POLICY)`` with every fault and its line."""
+    """Put in force what the files declare now, all or none.
+
+    Raises ``VaultError(INVALID_POLICY)`` with every fault and its line.
+    """
     policies, catalog = governed.policies, governed.catalog
     if files is None:
         return
@@ -210,15 +238,25 @@ async def declare_policies(governed: Governed, files: Path | None) -> None:
         try:
             refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS)
         except VaultError as error:
-            faults.extend(Detail(declared.place(policy.name, at), text) for at, text in error.details)
+            faults.extend(
+                Detail(declared.place(policy.name, at), text) for at, text in error.details
+            )
     if faults:
-        raise VaultError(Code.INVALID_POLICY, "Policies in files do not fit the schemas that they name.", tuple(faults))
+        raise VaultError(
+            Code.INVALID_POLICY,
+            "Policies in files do not fit the schemas that they name.",
+            tuple(faults),
+        )
     for name in await policies.declare(declared.found):
         _policy_log.info("an access policy was declared by a file", source=name)
 
 
-async def govern(policies: Policies, catalog: Catalog, files: Path | None, metrics: Metrics) -> Governed:
-    """Policies and schemas, with what files declare of the former in force; after rules, whose entities have schemas, too."""
+async def govern(
+    policies: Policies, catalog: Catalog, files: Path | None, metrics: Metrics
+) -> Governed:
+    """Policies and schemas, with what files declare of the former in force; after rules, whose
+    entities have schemas, too.
+    """
     states = (Reload(metrics, what, _STALE.format(what)) for what in ("schemas", "policies"))
     governed = Governed(policies, catalog, *states)
     await declare_policies(governed, files)
@@ -232,16 +270,23 @@ async def reread(governed: Governed, settings: Settings) -> bool:
 
 
 async def redeclare_policies(governed: Governed, files: Path | None) -> bool:
-    """The same of files that may have changed; faults are logged and change nothing. Whether they took effect."""
+    """The same of files that may have changed; faults are logged and change nothing.
+
+    Whether they took effect.
+    """
     try:
         await declare_policies(governed, files)
     except VaultError as error:
         governed.policy_state.failed(error)
         _policy_log.error(
-            "policies of files were refused, those before stay in force", code=error.code, text=error.message
+            "policies of files were refused, those before stay in force",
+            code=error.code,
+            text=error.message,
         )
         for detail in error.details:
-            _policy_log.error("a fault in a file with policies", source=detail.source, text=detail.text)
+            _policy_log.error(
+                "a fault in a file with policies", source=detail.source, text=detail.text
+            )
         return False
     governed.policy_state.succeeded()
     return True

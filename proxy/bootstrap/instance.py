@@ -1,8 +1,10 @@
-"""The composition root: settings in, running applications out. No other file names a concrete engine.
+"""The composition root: settings in, running applications out.
 
-Start order: rules, which are only read; then store and keys, which a first start makes; then listeners, so that a
-process that listens can serve. Every fault on the way is one ``VaultError`` whose sentence says what to do; nothing is
-left half-made.
+No other file names a concrete engine.
+
+Start order: rules, which are only read; then store and keys, which a first start makes; then
+listeners, so that a process that listens can serve. Every fault on the way is one ``VaultError``
+whose sentence says what to do; nothing is left half-made.
 """
 
 import asyncio
@@ -77,10 +79,12 @@ from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_v
 
 _log = logs.logger("bootstrap")
 
-#: Allocations between two looks of the cycle collector, and looks after which it takes in older objects: requests make no cycles, so it
-#: may look rarely, and at few objects at once, since nobody is served meanwhile. At all of them it looks only in ``_collect``.
+#: Allocations between two looks of the cycle collector, and looks after which it takes in older
+#: objects: requests make no cycles, so it may look rarely, and at few objects at once, since nobody
+#: is served meanwhile. At all of them it looks only in ``_collect``.
 _COLLECT = (10_000, 10, 1_000_000)
-#: Seconds between two such looks, and how many of them are left out at most while somebody works on a long body.
+#: Seconds between two such looks, and how many of them are left out at most while somebody works on
+#: a long body.
 _COLLECTED = 60.0
 _SKIPPED = 10
 
@@ -93,7 +97,9 @@ _UPKEEP = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the demo and tests change without touching a rule file: application addresses by endpoint name."""
+    """What the demo and tests change without touching a rule file: application addresses by
+    endpoint name.
+    """
 
     upstreams: Mapping[str, str]
 
@@ -111,15 +117,18 @@ class Running:
     auth: TokenService
     renew: Callable[[], None]  #: reads the files for TLS again, towards callers and applications
     catalog: Catalog
-    redeclare: Callable[[], Awaitable[bool]]  #: reads the files with schemas and those with policies again
+    #: reads the files with schemas and those with policies again
+    redeclare: Callable[[], Awaitable[bool]]
     guard: EdgeGuard
     interface: str = ""  #: ``host:port`` of the vault's own interface
 
 
 async def prepare_instance(settings: Settings) -> bool:
-    """Make data folder, store, master key and keyset where they are missing; whether anything was made. Idempotent.
+    """Make data folder, store, master key and keyset where they are missing; whether anything was
+    made. Idempotent.
 
-    A store that already belongs to a key never gets another one: a missing key file must be restored.
+    A store that already belongs to a key never gets another one: a missing key file must be
+    restored.
     """
     store, made = await open_with_key(settings)
     try:
@@ -132,7 +141,9 @@ async def prepare_instance(settings: Settings) -> bool:
 
 
 async def first_client(settings: Settings) -> NewClient | None:
-    """The first client of a vault, an administrator, with its secret; ``None`` when there is a client already."""
+    """The first client of a vault, an administrator, with its secret; ``None`` when there is a
+    client already.
+    """
     record = OfflineChanges("create_client", DEFAULT)
     async with stopped_clients(settings, record) as clients:
         if len(clients):
@@ -144,14 +155,18 @@ async def first_client(settings: Settings) -> NewClient | None:
 
 
 def check_keys(settings: Settings) -> None:
-    """Raise what a start would say of the key; a key file that is missing before the first start will be made by it."""
+    """Raise what a start would say of the key; a key file that is missing before the first start
+    will be made by it.
+    """
     source = key_source(settings.keys)
     if source.exists() or settings.keys.source != "file":
         source.load()
 
 
 def check_store(settings: Settings) -> str:
-    """Raise what a start would say of the store and whether key and store belong together; answers what was left out. Makes nothing."""
+    """Raise what a start would say of the store and whether key and store belong together; answers
+    what was left out. Makes nothing.
+    """
     if settings.store.path.exists():
         return asyncio.run(_check_store(settings))
     country_of(settings)
@@ -160,7 +175,9 @@ def check_store(settings: Settings) -> str:
 
 
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
-    """Raise what a start would say of the ways to the applications; ``rules`` where they are in order."""
+    """Raise what a start would say of the ways to the applications; ``rules`` where they are in
+    order.
+    """
     ways(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
@@ -170,9 +187,13 @@ def _refuse_strangers(settings: Settings, rules: RuleSet) -> None:
     """Settings of an application that no rule names would quietly do nothing."""
     known = {endpoint.name for endpoint in rules.endpoints}
     told = f"no rule file has an endpoint of that name: there are {', '.join(sorted(known))}"
-    strangers = tuple(Detail(f"applications.{name}", told) for name in settings.applications if name not in known)
+    strangers = tuple(
+        Detail(f"applications.{name}", told) for name in settings.applications if name not in known
+    )
     if strangers:
-        raise VaultError(Code.BAD_SETTINGS, "The settings name applications that the rules do not.", strangers)
+        raise VaultError(
+            Code.BAD_SETTINGS, "The settings name applications that the rules do not.", strangers
+        )
 
 
 async def _check_store(settings: Settings) -> str:
@@ -196,22 +217,26 @@ async def _check_store(settings: Settings) -> str:
 
 
 def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:
-    """The rule set of the settings' folder or file, whole; empty where there is no rule file in the folder, or no default folder.
+    """The rule set of the settings' folder or file, whole; empty where there is no rule file in the
+    folder, or no default folder.
 
     Raises ``VaultError(BAD_RULES)`` with every fault.
     """
     default = SETTINGS["rules"]
-    if no_rules(settings.rules) and (settings.rules.exists() or settings.rules == default.read(default.default)):
+    if no_rules(settings.rules) and (
+        settings.rules.exists() or settings.rules == default.read(default.default)
+    ):
         return RuleSet("none", (), (), ())
     rules = load_rule_set(settings.rules)
     return rules if overrides is None else redirected(rules, overrides.upstreams)
 
 
 async def try_rules(rules: RuleSet) -> dict[str, list[str]]:
-    """Run the rule files' own tests, each on a fresh vault in memory: test name -> what does not hold.
+    """Run the rule files' own tests, each on a fresh vault in memory: test name -> what does not
+    hold.
 
-    A short text that must not be seen may stand in a random token by chance. So what does not hold is tried again with
-    other keys, and only what never holds is told.
+    A short text that must not be seen may stand in a random token by chance. So what does not hold
+    is tried again with other keys, and only what never holds is told.
     """
     results: dict[str, list[str]] = {}
     for test in rules.tests:
@@ -227,7 +252,9 @@ async def try_rules(rules: RuleSet) -> dict[str, list[str]]:
 
 async def _tried(rules: RuleSet, case: Case) -> list[str]:
     store = await open_store("memory:")
-    vault = new_vault(Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1))
+    vault = new_vault(
+        Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1)
+    )
     return await run_case(await bind_rules(rules, vault, Metrics(), unwitnessed()), case)
 
 
@@ -246,7 +273,9 @@ async def running(
         stack.push_async_callback(store.close)
         book, keysets = await open_environments(settings, store, clock)
         guard.share(settings.limits.store, keysets[DEFAULT].hasher)
-        vault = new_vault(keysets[DEFAULT], store, clock, observer(metrics), vault_options(settings))
+        vault = new_vault(
+            keysets[DEFAULT], store, clock, observer(metrics), vault_options(settings)
+        )
         contents = await open_files(settings, vault, lambda: [found.id for found in book.listed()])
         stack.push_async_callback(contents.close)
         audit = await open_audit(settings, store, keysets[DEFAULT], clock, metrics)
@@ -257,22 +286,36 @@ async def running(
         stack.push_async_callback(catalog.close)
         opened = opening(settings, store, clock, metrics, contents)
         stack.push_async_callback((realm := Realm(book, auth.clients, opened, metrics)).close)
-        first = OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents))
+        first = OpenEnvironment(
+            vault, catalog, await environment_services(vault, catalog, contents)
+        )
         await realm.start(first, keysets)
         in_force = InForce(await bind_rules(rules, vault, metrics, audit.witness, catalog))
         governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies, metrics)
         told = MetricsJournal(metrics, rules), Coverage(metrics, rules)
-        adopt = partial(_adopt, lambda fresh: bind_rules(fresh, vault, metrics, audit.witness, catalog), told)
-        reloader = Reloader(settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics)
+        adopt = partial(
+            _adopt, lambda fresh: bind_rules(fresh, vault, metrics, audit.witness, catalog), told
+        )
+        reloader = Reloader(
+            settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics
+        )
         ins = doors(settings, auth.audiences, metrics, clock, guard.first)
         options = gateway_options(settings, applications, guard, ins.proxy, vault.keyset)
         stack.push_async_callback((gateway := Gateway(in_force, told[0], options, told[1])).close)
         stack.callback(ins.close)
         renewed = ins.with_files(partial(renew_certificates, settings, applications))
         declared = partial(reread, governed, settings)
-        started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
+        started = Running(
+            "", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard
+        )
         checks = {"vault": vault_check(vault), "audit": audit.check, **ins.checks()}
-        states = [reloader.state, *governed.states, *ins.states(), applications.state, *guard.states()]
+        states = [
+            reloader.state,
+            *governed.states,
+            *ins.states(),
+            applications.state,
+            *guard.states(),
+        ]
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
         places = Places(store, key_source(settings.keys), auth.keys)
         ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
@@ -283,13 +326,19 @@ async def running(
         watchers = Watchers(services.access, scraper_secret(settings))
         interface_app = vault_app(services, hsts=ins.hsts)
         admin = admin_app(checks, states, metrics.render, watchers)
-        started.interface = await enter(listen("vault", at.vault, interface_app, ins.vault_connection, guard.first))
+        started.interface = await enter(
+            listen("vault", at.vault, interface_app, ins.vault_connection, guard.first)
+        )
         auth.audiences.listening(started.interface)
-        started.admin = await enter(listen("admin", at.admin, admin, PatientConnection, guard.admin))
+        started.admin = await enter(
+            listen("admin", at.admin, admin, PatientConnection, guard.admin)
+        )
         started.proxy = await enter(listen("proxy", at.proxy, gateway.server, first=guard.first))
         _work(stack, reloader.watch(), audit.upkeep(), ins.watch(), *guard.work())
         _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
-        _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED))
+        _work(
+            stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED)
+        )
         await audit.begin()
         _rarely_collect()
         yield started
@@ -308,13 +357,17 @@ def _first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
 
 def _hooks(metrics: Metrics) -> Hooks:
     """What measures the commits of the store."""
-    hooks = Hooks(lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds))
+    hooks = Hooks(
+        lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds)
+    )
     metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
     return hooks
 
 
 async def _adopt(
-    joined: Callable[[RuleSet], Awaitable[Runtime]], told: tuple[MetricsJournal, Coverage], fresh: RuleSet
+    joined: Callable[[RuleSet], Awaitable[Runtime]],
+    told: tuple[MetricsJournal, Coverage],
+    fresh: RuleSet,
 ) -> Runtime:
     """New rules, ready to take effect."""
     runtime = await joined(fresh)
@@ -331,7 +384,9 @@ def _rarely_collect() -> None:
 
 
 async def _collect(every: float) -> None:
-    """Look at all objects now and then for what only a cycle holds, at a moment when nobody works on anything long."""
+    """Look at all objects now and then for what only a cycle holds, at a moment when nobody works
+    on anything long.
+    """
     skipped = 0
     while True:
         await asyncio.sleep(every)
@@ -349,7 +404,9 @@ def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
 
 
 def _told(task: asyncio.Task[None]) -> None:
-    """A work that ends in an exception has met a fault of ours, and its part is not looked after any more."""
+    """A work that ends in an exception has met a fault of ours, and its part is not looked after
+    any more.
+    """
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a part of the upkeep failed and does not go on: restart", exc_info=error)
 

@@ -1,4 +1,6 @@
-"""The keys of a running instance: what there is, other ones at any time, and sealing anew in the background."""
+"""The keys of a running instance: what there is, other ones at any time, and sealing anew in the
+background.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -21,7 +23,8 @@ from proxy.vault.vault import Vault
 
 _log = logs.logger("keys")
 
-#: Sealings after which their number is written down. After a crash so many are taken for done that nobody wrote down.
+#: Sealings after which their number is written down. After a crash so many are taken for done that
+#: nobody wrote down.
 _NOTED: Final = 65_536
 
 
@@ -44,9 +47,12 @@ class Places(NamedTuple):
 
 
 class InstanceKeys:
-    """All keys of an instance. ``start`` before use, ``close`` after it. ``vaults`` tells which environments are open.
+    """All keys of an instance. ``start`` before use, ``close`` after it.
 
-    ``reseals``: what older keys have sealed is sealed anew in the background; else the next instance that starts does that.
+    ``vaults`` tells which environments are open.
+
+    ``reseals``: what older keys have sealed is sealed anew in the background; else the next
+    instance that starts does that.
     """
 
     def __init__(
@@ -65,7 +71,9 @@ class InstanceKeys:
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Bring a rotation of the master key that was interrupted to its end; go on with what was being sealed anew."""
+        """Bring a rotation of the master key that was interrupted to its end; go on with what was
+        being sealed anew.
+        """
         try:
             if self._source.staged() is not None:
                 await self._rotate_master()
@@ -102,8 +110,9 @@ class InstanceKeys:
     async def rotate(self, kind: KeyKind, environment: str = DEFAULT) -> None:
         """Another key of that kind from now on; of data keys that of one environment.
 
-        Raises ``VaultError``: NOT_FOUND for an environment that is not there, BAD_KEYS and NOT_WRITABLE where the key source cannot
-        hold another master key, CONFLICT, and what the store raises. The key before goes on then.
+        Raises ``VaultError``: NOT_FOUND for an environment that is not there, BAD_KEYS and
+        NOT_WRITABLE where the key source cannot hold another master key, CONFLICT, and what the
+        store raises. The key before goes on then.
         """
         async with self._changing:
             if kind is KeyKind.SIGNING:
@@ -118,7 +127,9 @@ class InstanceKeys:
         _log.info("a key was rotated", reason=str(kind), environment=environment)
 
     async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
-        """Follow environments, count what is sealed, and rotate data keys long before they are used up, for ever."""
+        """Follow environments, count what is sealed, and rotate data keys long before they are used
+        up, for ever.
+        """
         while True:
             await asyncio.sleep(interval)
             try:
@@ -137,7 +148,10 @@ class InstanceKeys:
     async def _look(self, watched: "_Watched") -> None:
         if await watched.count() >= MOST_SEALINGS:
             await self._renew(watched)
-            _log.info("a data key has sealed enough, and another one follows", environment=watched.vault.environment)
+            _log.info(
+                "a data key has sealed enough, and another one follows",
+                environment=watched.vault.environment,
+            )
         elif self._reseals:
             await watched.resealing.follow_up()
 
@@ -147,7 +161,11 @@ class InstanceKeys:
             if vault.keyset.data_keys[-1] != seals:
                 return
             await drop_keys(self._store, self._source.load(), vault.keyset, keys)
-        _log.info("data keys that nothing needs any more were dropped", environment=vault.environment, count=len(keys))
+        _log.info(
+            "data keys that nothing needs any more were dropped",
+            environment=vault.environment,
+            count=len(keys),
+        )
 
     async def _renew(self, watched: "_Watched") -> None:
         await renew_keys(self._store, self._source.load(), watched.vault.keyset)
@@ -157,13 +175,20 @@ class InstanceKeys:
             await watched.resealing.begin()
 
     async def _rotate_master(self) -> None:
-        """Wrap every keyset with the key that follows. Where one is wrapped by another key than the present one, that is all."""
+        """Wrap every keyset with the key that follows.
+
+        Where one is wrapped by another key than the present one, that is all.
+        """
         environments = [vault.environment for vault in self.vaults()]
         master = self._source.staged()
         if master is None:
             present = self._source.load()
             wrappers = [await wrapper(self._store, environment) for environment in environments]
-            master = self._source.stage() if all(one in (present.id, None) for one in wrappers) else present
+            master = (
+                self._source.stage()
+                if all(one in (present.id, None) for one in wrappers)
+                else present
+            )
         for environment in environments:
             await rewrap(self._store, master, environment)
         self._source.switch()
@@ -183,17 +208,24 @@ class _Watched:
     """The data keys of one environment, how much they have sealed, and what is being sealed anew."""
 
     def __init__(
-        self, vault: Vault, metrics: Metrics, retire: Callable[[Vault, str, Sequence[str]], Awaitable[None]]
+        self,
+        vault: Vault,
+        metrics: Metrics,
+        retire: Callable[[Vault, str, Sequence[str]], Awaitable[None]],
     ) -> None:
         self.vault = vault
-        self.resealing = ReencryptionJob(vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys))
+        self.resealing = ReencryptionJob(
+            vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys)
+        )
         self._name = f"sealings:{vault.environment}"
         self._stored: bytes | None = None
         self._before = 0  #: sealings of this key in earlier lives of the process
         self._noted = 0  #: what the note says
         self._whole = False  #: the note says that nothing was sealed since
         for state in ("done", "unreadable", "versions", "contents"):
-            metrics.watch("domicile_resealed_records", self._figure(state), vault.environment, state)
+            metrics.watch(
+                "domicile_resealed_records", self._figure(state), vault.environment, state
+            )
 
     def _figure(self, state: str) -> Callable[[], float]:
         return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))

@@ -1,4 +1,6 @@
-"""The ways in: what connections to proxy and vault pass first, and by which addresses the vault is asked for."""
+"""The ways in: what connections to proxy and vault pass first, and by which addresses the vault is
+asked for.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +25,15 @@ from proxy.net.client_address import Trusted
 from proxy.net.listener import Connections
 from proxy.net.proxy_protocol import Preambles
 from proxy.net.reply import CallLimits
-from proxy.net.tls import ClientTls, Material, Pair, Terms, client_context, read_certificate, untimely
+from proxy.net.tls import (
+    ClientTls,
+    Material,
+    Pair,
+    Terms,
+    client_context,
+    read_certificate,
+    untimely,
+)
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -75,16 +85,26 @@ class Doors:
 
 
 def doors(
-    settings: Settings, audiences: Audiences, metrics: Metrics, clock: Clock, limit: ConnectionLimit | None = None
+    settings: Settings,
+    audiences: Audiences,
+    metrics: Metrics,
+    clock: Clock,
+    limit: ConnectionLimit | None = None,
 ) -> Doors:
-    """What is switched on; ``limit`` counts connections by the address that a PROXY preamble tells, too. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used."""
+    """What is switched on; ``limit`` counts connections by the address that a PROXY preamble tells,
+    too. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used.
+    """
     tls = settings.listen.tls
 
     def accept(material: Material) -> None:
         _refuse_nameless(settings, material)
         audiences.certified(material.names())
 
-    made = Certificates(_pairs(settings), _terms(settings), metrics, clock, accept) if tls.certificate else None
+    made = (
+        Certificates(_pairs(settings), _terms(settings), metrics, clock, accept)
+        if tls.certificate
+        else None
+    )
     hsts = tls.hsts // 1000 if made is not None else 0
     proxy, vault = _door(settings, "proxy", made), _door(settings, "vault", made)
     for entrance in (proxy, vault):
@@ -94,7 +114,9 @@ def doors(
 
 
 def check_doors(settings: Settings) -> None:
-    """Raise what a start would say of the files for TLS towards callers, and of certificates outside their time."""
+    """Raise what a start would say of the files for TLS towards callers, and of certificates
+    outside their time.
+    """
     if settings.listen.tls.certificate:
         material = read_certificate(_pairs(settings), settings.listen.tls.clients)
         _refuse_nameless(settings, material)
@@ -103,7 +125,9 @@ def check_doors(settings: Settings) -> None:
 
 
 def address_of(settings: Settings, place: str) -> str:
-    """The address that callers ask the vault for, as far as the settings tell; ``place`` is ``host:port``."""
+    """The address that callers ask the vault for, as far as the settings tell; ``place`` is
+    ``host:port``.
+    """
     audiences = Audiences(settings.auth.audiences)
     if settings.listen.tls.certificate:
         audiences.certified(read_certificate(_pairs(settings)).names())
@@ -141,9 +165,12 @@ def _refuse_nameless(settings: Settings, material: Material) -> None:
     """Without an address of ours no token could be for us."""
     if not settings.auth.audiences and all(name.startswith("*.") for name in material.names()):
         text = (
-            "the certificates stand for wildcards alone: write the addresses that callers reach the vault listener by"
+            "the certificates stand for wildcards alone: write the addresses that callers reach "
+            "the vault listener by"
         )
-        raise VaultError(Code.BAD_SETTINGS, "The vault has no name.", (Detail("auth.audiences", text),))
+        raise VaultError(
+            Code.BAD_SETTINGS, "The vault has no name.", (Detail("auth.audiences", text),)
+        )
 
 
 # How applications are reached and what they are told, as the settings say.
@@ -154,12 +181,17 @@ _log = logs.logger("bootstrap")
 
 def ways(settings: Settings) -> tuple[Route, dict[str, Route]]:
     """How applications are reached, and which ones otherwise. Raises ``VaultError`` (BAD_SETTINGS)."""
-    special = {name: _way(own, f"applications.{name}") for name, own in settings.applications.items()}
+    special = {
+        name: _way(own, f"applications.{name}") for name, own in settings.applications.items()
+    }
     return _way(settings.upstream, "upstream"), special
 
 
 def _way(upstream: UpstreamSettings, section: str) -> Route:
-    """How an application is reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
+    """How an application is reached.
+
+    Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used.
+    """
     tls, breaker = upstream.tls, upstream.breaker
     limits = CallLimits(
         connect=upstream.connect / 1000,
@@ -175,19 +207,30 @@ def _way(upstream: UpstreamSettings, section: str) -> Route:
     if tls.verify and not (tls.ca or tls.certificate or tls.server_name):
         return Route(limits)
     if not tls.verify:
-        _log.warning("tls.verify is false: nobody knows who answers in the application's name", source=section)
-    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls")
+        _log.warning(
+            "tls.verify is false: nobody knows who answers in the application's name",
+            source=section,
+        )
+    context = client_context(
+        tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls"
+    )
     return Route(limits, ClientTls(context, tls.server_name))
 
 
 def renew_certificates(settings: Settings, applications: Applications) -> None:
-    """Read the files for TLS towards applications again; where one cannot be used, all those before stay in force."""
+    """Read the files for TLS towards applications again; where one cannot be used, all those before
+    stay in force.
+    """
     try:
         way, special = ways(settings)
     except VaultError as error:
         applications.state.failed(error)
         for source, text in error.details:
-            _log.error("a file for TLS cannot be used, and those read before stay in force", source=source, text=text)
+            _log.error(
+                "a file for TLS cannot be used, and those read before stay in force",
+                source=source,
+                text=text,
+            )
         return
     applications.upstream.renew(way, special)
     applications.state.succeeded()
@@ -195,11 +238,17 @@ def renew_certificates(settings: Settings, applications: Applications) -> None:
 
 
 def gateway_options(
-    settings: Settings, applications: Applications, guard: EdgeGuard, entrance: Entrance | None, keyset: Keyset
+    settings: Settings,
+    applications: Applications,
+    guard: EdgeGuard,
+    entrance: Entrance | None,
+    keyset: Keyset,
 ) -> GatewayOptions:
     """What is switched off is not made, so that no request pays for it."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
-    told = ForwardedHeaders(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
+    told = ForwardedHeaders(
+        forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream"
+    )
     return GatewayOptions(
         applications.upstream,
         keyset.hasher("entity tags"),
@@ -216,7 +265,9 @@ def gateway_options(
 
 
 def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
-    """The rule set with other application addresses; for the demo, which looks for free ports itself."""
+    """The rule set with other application addresses; for the demo, which looks for free ports
+    itself.
+    """
     endpoints = {
         id(endpoint): replace(endpoint, upstream=upstreams.get(endpoint.name, endpoint.upstream))
         for endpoint in rules.endpoints
@@ -224,6 +275,8 @@ def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
     return replace(
         rules,
         endpoints=tuple(endpoints.values()),
-        operations=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations),
+        operations=tuple(
+            replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations
+        ),
         passed=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.passed),
     )

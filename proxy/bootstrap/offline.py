@@ -1,8 +1,10 @@
-"""A vault that no instance runs on, opened for a command: its clients, its environments, its records.
+"""A vault that no instance runs on, opened for a command: its clients, its environments, its
+records.
 
 A command that changes rights or keys gives its ``Record``, which leaves lines in the audit log.
 
-Everything here raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY while an instance runs on it, BAD_KEYS.
+Everything here raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY while an
+instance runs on it, BAD_KEYS.
 """
 
 import os
@@ -46,8 +48,9 @@ from proxy.vault.vault import Environments, Vault, in_use, new_vault
 
 # The lines that a command leaves in the audit log, on a vault that no instance runs on.
 #
-# The same log, the same chain: whoever holds the store alone may go on with it. A command says ``ready`` before it changes anything, and
-# ``did`` right behind it; where no line can be written, nothing is changed.
+# The same log, the same chain: whoever holds the store alone may go on with it. A command says
+# ``ready`` before it changes anything, and ``did`` right behind it; where no line can be written,
+# nothing is changed.
 
 
 _log = logs.logger("audit")
@@ -56,16 +59,25 @@ _log = logs.logger("audit")
 class OfflineChanges:
     """What one command changes. Made by the command, and of use while ``recorded`` is open.
 
-    ``operation`` is named as the same operation of the interface; ``environment`` is the one in which it is done.
+    ``operation`` is named as the same operation of the interface; ``environment`` is the one in
+    which it is done.
     """
 
     def __init__(self, operation: str, environment: str = "") -> None:
-        self._about = {"via": "command", "by": _user(), "environment": environment, "operation": operation}
+        self._about = {
+            "via": "command",
+            "by": _user(),
+            "environment": environment,
+            "operation": operation,
+        }
         self._at: tuple[Settings, Store, Keyset] | None = None
         self._open: tuple[Trail, Memory] | None = None
 
     async def ready(self) -> None:
-        """Open the log, where it is not open. Raises ``VaultError``: NOT_WRITABLE, AUDIT_DOWN; nothing may be changed then."""
+        """Open the log, where it is not open.
+
+        Raises ``VaultError``: NOT_WRITABLE, AUDIT_DOWN; nothing may be changed then.
+        """
         if self._at is None:
             raise TypeError("no vault is open for this command")
         if self._open is None:
@@ -77,17 +89,25 @@ class OfflineChanges:
         self._open[0].ready()
 
     def did(self, subject: str, environment: str = "") -> None:
-        """Tell what was changed, by its id or name, and in which environment, where only that tells. Raises ``VaultError(AUDIT_DOWN)``, although it was."""
+        """Tell what was changed, by its id or name, and in which environment, where only that
+        tells. Raises ``VaultError(AUDIT_DOWN)``, although it was.
+        """
         if environment:
             self._about["environment"] = environment
         try:
             self._put(AuditEvent.ADMIN, subject=subject)
         except VaultError as error:
-            text = "This was done, but the audit log has no line of it, for it could not be written: make room and see what there is now."
+            text = (
+                "This was done, but the audit log has no line of it, for it could not be "
+                "written: make room and see what there is now."
+            )
             raise VaultError(error.code, text) from None
 
     def refused(self, error: VaultError) -> None:
-        """Tell that it came to nothing, or not to its end. No effect where the log is not open, or cannot be written."""
+        """Tell that it came to nothing, or not to its end.
+
+        No effect where the log is not open, or cannot be written.
+        """
         if self._open is not None and error.code is not Code.AUDIT_DOWN:
             try:
                 self._put(AuditEvent.REFUSED, code=str(error.code))
@@ -136,11 +156,17 @@ def _user() -> str:
 
 
 def _report(error: VaultError) -> None:
-    _log.error("the audit log could not be looked after and will be again", code=error.code, text=error.message)
+    _log.error(
+        "the audit log could not be looked after and will be again",
+        code=error.code,
+        text=error.message,
+    )
 
 
 @asynccontextmanager
-async def stopped_clients(settings: Settings, record: OfflineChanges | None = None) -> AsyncIterator[Clients]:
+async def stopped_clients(
+    settings: Settings, record: OfflineChanges | None = None
+) -> AsyncIterator[Clients]:
     """The clients of all environments."""
     passwords = Passwords()
     try:
@@ -158,8 +184,13 @@ async def stopped_access(
     passwords = Passwords()
     try:
         async with open_offline(settings, record) as (store, _, keysets):
-            clients = await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
-            yield clients, {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()}
+            clients = await open_clients(
+                store, keysets, passwords, system_clock, apart=apart(settings)
+            )
+            yield (
+                clients,
+                {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()},
+            )
     finally:
         passwords.close()
 
@@ -168,7 +199,10 @@ async def stopped_access(
 async def stopped_vault(
     settings: Settings, environment: str = DEFAULT, record: OfflineChanges | None = None
 ) -> AsyncIterator[tuple[Vault, Contents]]:
-    """One environment's records and files. Also raises ``VaultError(NOT_FOUND)`` when there is no such environment."""
+    """One environment's records and files.
+
+    Also raises ``VaultError(NOT_FOUND)`` when there is no such environment.
+    """
     async with stopped_vaults(settings, record) as vaults:
         for vault, contents in vaults:
             if vault.environment == environment:
@@ -191,7 +225,10 @@ async def stopped_vaults(
         ]
         contents = await open_files(settings, vaults[0], keysets.keys)
         stack.push_async_callback(contents.close)
-        yield [(vaults[0], contents), *[(vault, await vault.share_files(contents)) for vault in vaults[1:]]]
+        yield [
+            (vaults[0], contents),
+            *[(vault, await vault.share_files(contents)) for vault in vaults[1:]],
+        ]
 
 
 class StoppedEnvironments:
@@ -202,9 +239,12 @@ class StoppedEnvironments:
         self._store = store
 
     async def remove(self, ident: str, *, records: bool) -> int:
-        """Remove an environment with everything in it; how many records that were. One that was being removed is removed to its end.
+        """Remove an environment with everything in it; how many records that were.
 
-        Raises ``VaultError``: NOT_FOUND, CONFLICT for ``default``, ENVIRONMENT_IN_USE when it holds records and ``records`` is false.
+        One that was being removed is removed to its end.
+
+        Raises ``VaultError``: NOT_FOUND, CONFLICT for ``default``, ENVIRONMENT_IN_USE when it holds
+        records and ``records`` is false.
         """
         held = 0
         if ident not in self.book.doomed():
@@ -231,7 +271,10 @@ async def stopped_environments(
 async def open_offline(
     settings: Settings, record: OfflineChanges | None = None
 ) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
-    """The store, the book of environments, and the keyset of each, ``default`` first. ``record``: what is to be changed there."""
+    """The store, the book of environments, and the keyset of each, ``default`` first.
+
+    ``record``: what is to be changed there.
+    """
     refuse_no_vault(settings)
     store, _ = await open_with_key(settings)
     try:
@@ -248,8 +291,13 @@ async def open_offline(
 
 
 @asynccontextmanager
-async def stopped_keys(settings: Settings, record: OfflineChanges | None = None) -> AsyncIterator[InstanceKeys]:
-    """The keys; a rotation of the master key that was interrupted is at its end. Raises as ``stopped``."""
+async def stopped_keys(
+    settings: Settings, record: OfflineChanges | None = None
+) -> AsyncIterator[InstanceKeys]:
+    """The keys; a rotation of the master key that was interrupted is at its end.
+
+    Raises as ``stopped``.
+    """
     async with open_offline(settings, record) as (store, _, keysets):
         vaults = [
             new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
@@ -257,18 +305,27 @@ async def stopped_keys(settings: Settings, record: OfflineChanges | None = None)
         ]
         signing = SigningKeys(store, keysets[DEFAULT].aead(), DEFAULT, system_clock)
         await signing.load()
-        keys = InstanceKeys(Places(store, key_source(settings.keys), signing), lambda: vaults, Metrics(), reseals=False)
+        keys = InstanceKeys(
+            Places(store, key_source(settings.keys), signing),
+            lambda: vaults,
+            Metrics(),
+            reseals=False,
+        )
         async with keys.kept():
             yield keys
 
 
 async def sealed_with(settings: Settings) -> dict[str, dict[str, dict[str, int]]]:
-    """What each data key has sealed: by environment, by id of the key, how many of each kind. Raises as ``stopped``.
+    """What each data key has sealed: by environment, by id of the key, how many of each kind.
+
+    Raises as ``stopped``.
 
     Keys that the keyset does not have are counted, too.
     """
     async with stopped_vaults(settings) as vaults:
         return {
-            vault.environment: {key: dict(kinds) for key, kinds in (await scan_key_usage(vault)).counted.items()}
+            vault.environment: {
+                key: dict(kinds) for key, kinds in (await scan_key_usage(vault)).counted.items()
+            }
             for vault, _ in vaults
         }

@@ -1,4 +1,6 @@
-"""The catalog of schemas as an instance has it: with the files of the settings, its metrics, and a word in the log."""
+"""The catalog of schemas as an instance has it: with the files of the settings, its metrics, and a
+word in the log.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -45,12 +47,19 @@ async def declare(catalog: Catalog, files: Path | None) -> None:
 
 
 async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool:
-    """The same of files that may have changed; faults are logged and change nothing. Whether they took effect."""
+    """The same of files that may have changed; faults are logged and change nothing.
+
+    Whether they took effect.
+    """
     try:
         await declare(catalog, files)
     except VaultError as error:
         state.failed(error)
-        _log.error("schemas of files were refused, those before stay in force", code=error.code, text=error.message)
+        _log.error(
+            "schemas of files were refused, those before stay in force",
+            code=error.code,
+            text=error.message,
+        )
         for detail in error.details:
             _log.error("a fault in a file with schemas", source=detail.source, text=detail.text)
         return False
@@ -59,7 +68,10 @@ async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool
 
 
 def measure_schemas(catalog: Catalog, metrics: Metrics, prefix: str = "") -> None:
-    """Bring the gauges of migrations up to date; those that have ended stand at their end. ``prefix``: before names of schemas."""
+    """Bring the gauges of migrations up to date; those that have ended stand at their end.
+
+    ``prefix``: before names of schemas.
+    """
     for declared in catalog.schemas():
         figures: Sequence[tuple[str, int]] = ()
         if declared.progress is not None:
@@ -69,11 +81,17 @@ def measure_schemas(catalog: Catalog, metrics: Metrics, prefix: str = "") -> Non
             ended = declared.outcome
             figures = (("done", ended.total), ("total", ended.total), ("failed", ended.failed))
         for state, count in figures:
-            metrics.cell("domicile_schema_migration_records", prefix + declared.schema.name, state).value = count
+            metrics.cell(
+                "domicile_schema_migration_records", prefix + declared.schema.name, state
+            ).value = count
 
 
 def _report(error: VaultError) -> None:
-    _log.error("a migration of a schema failed and will be tried again", code=error.code, text=error.message)
+    _log.error(
+        "a migration of a schema failed and will be tried again",
+        code=error.code,
+        text=error.message,
+    )
 
 
 # What is told of vaults: events counted and logged, gauges kept fresh, readiness.
@@ -88,7 +106,9 @@ TOLD: Final = {
     "tampered": "rows have columns that differ from what is sealed in them: somebody wrote to the store",
     "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
     "shape_full": "a token shape is nearly full: give the field a larger one",
-    "late": "the vault could not be written after the application had answered; settling is tried again",
+    "late": (
+        "the vault could not be written after the application had answered; settling is tried again"
+    ),
     "unrestored": "the vault could not be read: answers pass with tokens in place of values",
 }
 
@@ -114,7 +134,9 @@ def prefix_of(environment: str) -> str:
 
 def report(error: VaultError) -> None:
     """Log what upkeep met."""
-    _metrics_log.error("upkeep of the vault failed and will be tried again", code=error.code, text=error.message)
+    _metrics_log.error(
+        "upkeep of the vault failed and will be tried again", code=error.code, text=error.message
+    )
 
 
 def vault_check(vault: Vault) -> ReadinessCheck:
@@ -130,7 +152,9 @@ def vault_check(vault: Vault) -> ReadinessCheck:
     return check
 
 
-async def measure(vaults: Callable[[], Iterable[tuple[Vault, Catalog]]], metrics: Metrics, interval: float) -> None:
+async def measure(
+    vaults: Callable[[], Iterable[tuple[Vault, Catalog]]], metrics: Metrics, interval: float
+) -> None:
     """Keep the gauges of records and pending writes fresh, for ever."""
     while True:
         try:
@@ -139,7 +163,9 @@ async def measure(vaults: Callable[[], Iterable[tuple[Vault, Catalog]]], metrics
                 measure_schemas(catalog, metrics, prefix_of(vault.environment))
         except VaultError as error:
             _metrics_log.warning(
-                "the vault could not be measured and will be again", code=error.code, text=error.message
+                "the vault could not be measured and will be again",
+                code=error.code,
+                text=error.message,
             )
         await asyncio.sleep(interval)
 

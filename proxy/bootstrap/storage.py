@@ -18,7 +18,14 @@ from proxy.storage.sqlite.file import peek
 from proxy.telemetry import logs
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.sweep import check_pair
-from proxy.vault.vault import Environments, Vault, VaultOptions, has_keyset, keyset_note, open_keyset
+from proxy.vault.vault import (
+    Environments,
+    Vault,
+    VaultOptions,
+    has_keyset,
+    keyset_note,
+    open_keyset,
+)
 
 _log = logs.logger("bootstrap")
 
@@ -29,7 +36,8 @@ _EARLIER: Final = "se"
 
 _NO_COUNTRY: Final = Detail(
     "country",
-    "nothing says whose personal data this instance keeps: write country, such as country: se, or begin with domicile init",
+    "nothing says whose personal data this instance keeps: write country, such as country: se, "
+    "or begin with domicile init",
 )
 
 
@@ -51,24 +59,32 @@ def country_of(settings: Settings) -> str:
     if settings.country:
         return settings.country
     if not settings.store.path.exists():
-        raise VaultError(Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,))
+        raise VaultError(
+            Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,)
+        )
     try:
         note = peek(settings.store.path, (_COUNTRY,)).get(_COUNTRY)
     except VaultError:
         raise VaultError(
-            Code.BAD_SETTINGS, "The country of the vault cannot be read, and the settings name none.", (_NO_COUNTRY,)
+            Code.BAD_SETTINGS,
+            "The country of the vault cannot be read, and the settings name none.",
+            (_NO_COUNTRY,),
         ) from None
     if note is not None:
         return note.decode()
     _log.warning(
-        "the vault does not say whose data it keeps, for an earlier version made it: it counts as that of Sweden, as it did then",
+        "the vault does not say whose data it keeps, for an earlier version made it: it counts "
+        "as that of Sweden, as it did then",
         source="country",
     )
     return _EARLIER
 
 
 async def settle_country(settings: Settings, store: Store) -> None:
-    """Keep the country of the settings with a vault that has none. Raises ``VaultError`` (BAD_SETTINGS) where it has another one."""
+    """Keep the country of the settings with a vault that has none.
+
+    Raises ``VaultError`` (BAD_SETTINGS) where it has another one.
+    """
     note = await store.note(_COUNTRY)
     refuse_other_country(settings, note)
     if note is None:
@@ -76,18 +92,24 @@ async def settle_country(settings: Settings, store: Store) -> None:
 
 
 def refuse_other_country(settings: Settings, note: bytes | None) -> None:
-    """Raise ``VaultError`` (BAD_SETTINGS) where the settings name another country than the vault was made for."""
+    """Raise ``VaultError`` (BAD_SETTINGS) where the settings name another country than the vault
+    was made for.
+    """
     if note is None or settings.country in ("", note.decode()):
         return
     text = (
-        f"the vault keeps the data of {note.decode()} and the settings say {settings.country}: write country: {note.decode()}, or name "
+        f"the vault keeps the data of {note.decode()} and the settings say {settings.country}: "
+        f"write country: {note.decode()}, or name "
         "another folder with data"
     )
-    raise VaultError(Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),))
+    raise VaultError(
+        Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),)
+    )
 
 
 def look_beside(settings: Settings) -> str:
-    """Look at a store that an instance runs on, without its lock: whose country it is, and whether the key opens it.
+    """Look at a store that an instance runs on, without its lock: whose country it is, and whether
+    the key opens it.
 
     Raises ``VaultError``; answers what was left out.
     """
@@ -105,7 +127,8 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
     source = key_source(settings.keys)
     fresh = not settings.store.path.exists()
     if fresh and (source.exists() or settings.keys.source != "file"):
-        source.load()  # a key that is no good, or that cannot be made here, is told before a store is made
+        # a key that is no good, or that cannot be made here, is told before a store is made
+        source.load()
     store = await open_embedded(settings, hooks)
     try:
         missing = not source.exists()
@@ -123,22 +146,30 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
 def refuse_no_vault(settings: Settings) -> None:
     """Raise ``VaultError(BAD_STORE)`` where there is no vault yet."""
     if not settings.store.path.exists():
-        raise VaultError(Code.BAD_STORE, f"There is no vault at {settings.store.path}: make one with `domicile init`.")
+        raise VaultError(
+            Code.BAD_STORE,
+            f"There is no vault at {settings.store.path}: make one with `domicile init`.",
+        )
 
 
 async def refuse_lost_key(settings: Settings, store: Store) -> None:
-    """Raise ``VaultError(BAD_KEYS)`` where the store has a keyset already: its key was lost, and must not be replaced."""
+    """Raise ``VaultError(BAD_KEYS)`` where the store has a keyset already: its key was lost, and
+    must not be replaced.
+    """
     if await has_keyset(store, DEFAULT):
         raise VaultError(
             Code.BAD_KEYS,
-            f"The key that opens {settings.store.path} is missing: restore {settings.keys.place} from its backup. "
+            f"The key that opens {settings.store.path} is missing: restore {settings.keys.place} "
+            "from its backup. "
             "A new key could not read what the vault holds, so none was made.",
         )
 
 
 def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
     """What the settings say of the vault of an environment."""
-    return VaultOptions(environment, country_of(settings).upper(), settings.pending.keep, history_policy(settings))
+    return VaultOptions(
+        environment, country_of(settings).upper(), settings.pending.keep, history_policy(settings)
+    )
 
 
 def unobserved(_event: str, _schema: str, _count: int) -> None:
@@ -148,7 +179,9 @@ def unobserved(_event: str, _schema: str, _count: int) -> None:
 async def open_environments(
     settings: Settings, store: Store, clock: Clock = system_clock
 ) -> tuple[Environments, dict[str, Keyset]]:
-    """The book of environments of an open store, and the keyset of each, ``default`` first; that one is made where it is missing."""
+    """The book of environments of an open store, and the keyset of each, ``default`` first; that
+    one is made where it is missing.
+    """
     source = key_source(settings.keys)
     root = await open_keyset(store, source, DEFAULT)
     book = Environments(store, root, source.load, clock)
@@ -163,7 +196,9 @@ async def open_environments(
 async def open_files(
     settings: Settings, vault: Vault, environments: Callable[[], Iterable[str]] | None = None
 ) -> Contents:
-    """The contents of the vault, which the caller closes. ``environments``: all that keep something in the same place.
+    """The contents of the vault, which the caller closes.
+
+    ``environments``: all that keep something in the same place.
 
     Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
     """

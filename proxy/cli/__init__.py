@@ -1,10 +1,12 @@
 """The command ``domicile``: one file per subcommand, all of them in ``COMMANDS``.
 
-Why it exists: an operator's hands. A command reads its arguments, calls one thing below, prints what came of it, and
-tells by its exit status how it went: 0 well, 1 a fault that it names, 2 wrong usage. No command prints a stored value.
+Why it exists: an operator's hands. A command reads its arguments, calls one thing below, prints
+what came of it, and tells by its exit status how it went: 0 well, 1 a fault that it names, 2 wrong
+usage. No command prints a stored value.
 
-What it may touch: everything below, and the terminal; it is the only room that prints. Only the command that was asked for
-is imported, so that ``domicile health``, which probes call every few seconds, starts fast.
+What it may touch: everything below, and the terminal; it is the only room that prints. Only the
+command that was asked for is imported, so that ``domicile health``, which probes call every few
+seconds, starts fast.
 """
 
 import sys
@@ -14,7 +16,8 @@ from typing import Final
 
 from proxy.cli.command import Command, execute
 
-#: Every subcommand by its name, with the module that holds it; a group of subcommands is a command with ``children``.
+#: Every subcommand by its name, with the module that holds it; a group of subcommands is a command
+#: with ``children``.
 COMMANDS: Final[dict[str, str]] = {
     "demo": "proxy.cli.demo",
     "init": "proxy.cli.init",
@@ -41,7 +44,10 @@ def commands(*names: str) -> dict[str, Command]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the arguments of the process where none are given. Answers the exit status."""
+    """Run the command line; the arguments of the process where none are given.
+
+    Answers the exit status.
+    """
     words = sys.argv[1:] if argv is None else argv
     chosen = words[:1] if words and words[0] in COMMANDS else ()
     return execute(commands(*chosen), argv)

@@ -1,4 +1,6 @@
-"""``domicile audit``: whether the audit log is whole, and what stands in it; on a stopped vault and beside a running one."""
+"""``domicile audit``: whether the audit log is whole, and what stands in it; on a stopped vault and
+beside a running one.
+"""
 
 import argparse
 import json
@@ -24,7 +26,18 @@ if TYPE_CHECKING:
 _LOOK: Final = 0.25
 
 #: Members that people are shown, in this order, after the instant and the event.
-_SHOWN: Final = ("via", "by", "environment", "endpoint", "operation", "status", "code", "subject", "schema", "count")
+_SHOWN: Final = (
+    "via",
+    "by",
+    "environment",
+    "endpoint",
+    "operation",
+    "status",
+    "code",
+    "subject",
+    "schema",
+    "count",
+)
 _LISTS: Final = ("fields", "revealed", "covered", "files", "records")
 
 
@@ -66,9 +79,15 @@ def findings_json(findings: "LogFindings") -> dict[str, Any]:
 
 def findings_text(findings: "LogFindings") -> str:
     """The same for people."""
-    looked = f"{command.count_noun(findings.lines, 'line')} in {command.count_noun(findings.files, 'file')}"
+    looked = (
+        f"{command.count_noun(findings.lines, 'line')} in "
+        f"{command.count_noun(findings.files, 'file')}"
+    )
     lines = [f"Looked at {looked}; the last one is line {findings.last.n}."]
-    lines += [f"  {fault.file}{f':{fault.line}' if fault.line else ''}: {fault.text}" for fault in findings.faults]
+    lines += [
+        f"  {fault.file}{f':{fault.line}' if fault.line else ''}: {fault.text}"
+        for fault in findings.faults
+    ]
     if findings.more:
         lines.append(f"  and {findings.more} faults more.")
     count = len(findings.faults) + findings.more
@@ -109,7 +128,9 @@ def _wanted(settings: Settings, arguments: Arguments) -> bytes:
     if arguments.record is None:
         return b""
     if arguments.schema is None:
-        raise VaultError(Code.BAD_SETTINGS, "A record has a key in a schema: name that with --schema.")
+        raise VaultError(
+            Code.BAD_SETTINGS, "A record has a key in a schema: name that with --schema."
+        )
     mark = _auditor(settings).mark(arguments.environment, arguments.schema, arguments.record)
     return b'"%b"' % mark.encode()
 
@@ -125,12 +146,18 @@ def _auditor(settings: Settings) -> "Auditor":
 def _folder(settings: Settings) -> Path:
     folder = settings.audit.folder
     if not folder.is_dir():
-        raise VaultError(Code.BAD_STORE, f"There is no audit log in {folder}: the first start of the service makes it.")
+        raise VaultError(
+            Code.BAD_STORE,
+            f"There is no audit log in {folder}: the first start of the service makes it.",
+        )
     return folder
 
 
 def _unreadable(settings: Settings, error: OSError) -> VaultError:
-    return VaultError(Code.BAD_STORE, f"The audit log in {settings.audit.folder} cannot be read ({error.strerror}).")
+    return VaultError(
+        Code.BAD_STORE,
+        f"The audit log in {settings.audit.folder} cannot be read ({error.strerror}).",
+    )
 
 
 def _raw(line: bytes) -> None:
@@ -147,16 +174,32 @@ def _pretty(line: bytes) -> None:
     words += [f"{name}={','.join(map(str, found[name]))}" for name in _LISTS if name in found]
     if "reason" in found:
         words.append(f"({found['reason']})")
-    print(f"{found.get('n', '?'):>8}  {found.get('at', '')}  {found.get('event', '?'):<8} {' '.join(words)}")
+    print(
+        f"{found.get('n', '?'):>8}  {found.get('at', '')}  {found.get('event', '?'):<8} "
+        f"{' '.join(words)}"
+    )
 
 
 def _tail_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lines", type=int, default=20, metavar="N", help="how many of the last lines (default: 20)")
-    parser.add_argument("--follow", action="store_true", help="go on with the lines that come, until Ctrl-C")
-    parser.add_argument("--record", metavar="KEY", help="only what happened to the record with this key")
+    parser.add_argument(
+        "--lines",
+        type=int,
+        default=20,
+        metavar="N",
+        help="how many of the last lines (default: 20)",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with the lines that come, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--record", metavar="KEY", help="only what happened to the record with this key"
+    )
     parser.add_argument("--schema", metavar="NAME", help="the schema of that record")
     parser.add_argument(
-        "--environment", metavar="ID", default="default", help="the environment of that record (default: default)"
+        "--environment",
+        metavar="ID",
+        default="default",
+        help="the environment of that record (default: default)",
     )
 
 
@@ -165,7 +208,10 @@ COMMAND: Final = Command(
     example="domicile audit verify",
     children={
         "verify": Command(
-            summary="Look at every line of the audit log; name those that were changed, moved, or are missing.",
+            summary=(
+                "Look at every line of the audit log; name those that were changed, moved, or "
+                "are missing."
+            ),
             example="domicile audit verify --config domicile.yaml",
             run=verify_audit,
             data=True,

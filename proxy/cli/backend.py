@@ -1,4 +1,7 @@
-"""What is declared by name and stays: schemas, access policies. Where commands find it: in an instance that runs, or in a stopped vault."""
+"""What is declared by name and stays: schemas, access policies.
+
+Where commands find it: in an instance that runs, or in a stopped vault.
+"""
 
 import argparse
 import asyncio
@@ -21,28 +24,43 @@ if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges
 
 
-# How a command line names a running instance and what it is about, and what is said where one has the vault.
+# How a command line names a running instance and what it is about, and what is said where one has
+# the vault.
 
 
 _FORMATS: Final = ("jsonl", "csv")
 
 
 def instance_arguments(
-    parser: argparse.ArgumentParser, otherwise: str = "the store of the settings, while no instance runs"
+    parser: argparse.ArgumentParser,
+    otherwise: str = "the store of the settings, while no instance runs",
 ) -> None:
-    """What every command that talks to an instance takes; ``otherwise``: what it works on without a URL."""
-    parser.add_argument("--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})")
-    parser.add_argument("--environment", default="default", metavar="ID", help="the environment (default: default)")
+    """What every command that talks to an instance takes; ``otherwise``: what it works on without a
+    URL.
+    """
+    parser.add_argument(
+        "--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})"
+    )
+    parser.add_argument(
+        "--environment", default="default", metavar="ID", help="the environment (default: default)"
+    )
 
 
 def _address(text: str) -> str:
     parts = urllib.parse.urlsplit(text)
     try:
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and min(text) > " "
+        whole = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and min(text) > " "
+        )
     except ValueError:
         whole = False
     if not whole or parts.path not in ("", "/") or parts.query:
-        raise argparse.ArgumentTypeError("write scheme, host and port alone, such as http://127.0.0.1:8081")
+        raise argparse.ArgumentTypeError(
+            "write scheme, host and port alone, such as http://127.0.0.1:8081"
+        )
     return text
 
 
@@ -50,18 +68,26 @@ def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
     """As ``instance_arguments``, with a schema and the kind of a file."""
     instance_arguments(parser, "the vault listener of the settings")
     parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
-    parser.add_argument("--format", choices=_FORMATS, help="kind of the content (default: by the ending of the name)")
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        help="kind of the content (default: by the ending of the name)",
+    )
 
 
 def files_arguments(parser: argparse.ArgumentParser) -> None:
     """As ``instance_arguments``, with files of what is to be declared there."""
     instance_arguments(parser)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them"
+    )
 
 
 @contextlib.contextmanager
 def stopped_first(advice: str) -> Iterator[None]:
-    """Around work on a stopped vault: where an instance runs on it (STORE_BUSY), say what to do then."""
+    """Around work on a stopped vault: where an instance runs on it (STORE_BUSY), say what to do
+    then.
+    """
     try:
         yield
     except VaultError as error:
@@ -74,7 +100,10 @@ JsonObject = dict[str, Any]
 
 
 class Backend(Protocol):
-    """Where what is declared is looked at. Every method raises ``VaultError`` as the interface refuses."""
+    """Where what is declared is looked at.
+
+    Every method raises ``VaultError`` as the interface refuses.
+    """
 
     async def listed(self) -> Sequence[JsonObject]:
         """All of them, as the interface shows them."""
@@ -152,8 +181,12 @@ class Stopped(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def stopped(arguments: Arguments, settings: Settings, operation: str) -> AsyncIterator[Stopped]:
-    """The environment of a command line, in the vault of the settings. ``operation``: what may be done there.
+async def stopped(
+    arguments: Arguments, settings: Settings, operation: str
+) -> AsyncIterator[Stopped]:
+    """The environment of a command line, in the vault of the settings.
+
+    ``operation``: what may be done there.
 
     Raises ``VaultError``: STORE_BUSY says how to ask the instance.
     """
@@ -161,7 +194,9 @@ async def stopped(arguments: Arguments, settings: Settings, operation: str) -> A
     from proxy.bootstrap.schemas import open_schemas
 
     record = OfflineChanges(operation, arguments.environment)
-    with stopped_first(f"name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."):
+    with stopped_first(
+        f"name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."
+    ):
         async with stopped_vault(settings, arguments.environment, record) as (vault, _):
             catalog = await open_schemas(vault, None, settings.records)
             try:

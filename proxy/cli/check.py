@@ -1,7 +1,8 @@
 """``domicile check``: every fault of what a start would need, at once, without listening.
 
-Settings come first, for without them nothing else can be found. The other parts stand in ``PARTS``; each looks at the
-settings it is given and raises ``VaultError``, and one part's fault does not hide another's.
+Settings come first, for without them nothing else can be found. The other parts stand in ``PARTS``;
+each looks at the settings it is given and raises ``VaultError``, and one part's fault does not hide
+another's.
 """
 
 import os
@@ -21,7 +22,11 @@ def _rules(settings: Settings) -> str:
     from proxy.bootstrap.instance import load_rules
 
     rules = load_rules(settings)
-    return str(settings.rules) if rules.endpoints else f"none at {settings.rules}: the vault alone is in use"
+    return (
+        str(settings.rules)
+        if rules.endpoints
+        else f"none at {settings.rules}: the vault alone is in use"
+    )
 
 
 def _records(settings: Settings) -> str:
@@ -134,16 +139,25 @@ def run(arguments: Arguments) -> int:
     places: dict[str, str] = {}
     faults = run_checks(lambda: load_settings(arguments.config, os.environ), PARTS, places)
     names = ["settings", *PARTS]
-    data = {name: command.fault(faults[name]) if name in faults else None for name in names if _looked(name, faults)}
+    data = {
+        name: command.fault(faults[name]) if name in faults else None
+        for name in names
+        if _looked(name, faults)
+    }
     text = "\n".join(line for name in data for line in _lines(name, faults, places))
     command.show({"ok": not faults, "faults": data, "places": places}, text, as_json=arguments.json)
     return FAULT if faults else OK
 
 
 def run_checks(
-    settings: Callable[[], Settings], parts: Mapping[str, SettingsCheck], places: dict[str, str] | None = None
+    settings: Callable[[], Settings],
+    parts: Mapping[str, SettingsCheck],
+    places: dict[str, str] | None = None,
 ) -> dict[str, VaultError]:
-    """The fault of each part that has one; of the settings alone where they have one. ``places`` gets what was looked at."""
+    """The fault of each part that has one; of the settings alone where they have one.
+
+    ``places`` gets what was looked at.
+    """
     try:
         loaded = settings()
     except VaultError as error:
@@ -168,7 +182,9 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     if error is None:
         return [f"{name}: in order ({places[name]})" if name in places else f"{name}: in order"]
     first = next(
-        other for other, told in faults.items() if (told.message, told.details) == (error.message, error.details)
+        other
+        for other, told in faults.items()
+        if (told.message, told.details) == (error.message, error.details)
     )
     if first != name:  # the store cannot be opened without its key: one sentence is enough
         return [f"{name}: cannot be looked at; mend {first} first"]
@@ -176,7 +192,10 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
 
 
 COMMAND: Final = Command(
-    summary="Look at settings, rules, schemas, policies, keys, store, secrets and TLS files and name every fault; listens nowhere.",
+    summary=(
+        "Look at settings, rules, schemas, policies, keys, store, secrets and TLS files and name "
+        "every fault; listens nowhere."
+    ),
     example="domicile check --config domicile.yaml",
     run=run,
     data=True,

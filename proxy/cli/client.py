@@ -1,4 +1,6 @@
-"""``domicile client``: who may ask for access tokens, on a vault that no instance runs on; a running one has /api/clients."""
+"""``domicile client``: who may ask for access tokens, on a vault that no instance runs on; a
+running one has /api/clients.
+"""
 
 import argparse
 import os
@@ -33,7 +35,9 @@ def create_client_command(arguments: Arguments) -> int:
             "external_id": arguments.external,
         }
         command.show(
-            data, f"Registered the client {arguments.external} of the external issuer.", as_json=arguments.json
+            data,
+            f"Registered the client {arguments.external} of the external issuer.",
+            as_json=arguments.json,
         )
         return OK
     data = credentials_text(settings, made)
@@ -46,10 +50,20 @@ def list_clients_command(arguments: Arguments) -> int:
     clients = _run(_listed(load_settings(arguments.config, os.environ)))
     data = [_shown(client) for client in clients]
     lines = [
-        "  ".join([item["client_id"], item["created_at"], item["environment_id"], _state(item).ljust(8), item["name"]])
+        "  ".join(
+            [
+                item["client_id"],
+                item["created_at"],
+                item["environment_id"],
+                _state(item).ljust(8),
+                item["name"],
+            ]
+        )
         for item in data
     ]
-    command.show({"clients": data}, "\n".join(lines or ["There is no client yet."]), as_json=arguments.json)
+    command.show(
+        {"clients": data}, "\n".join(lines or ["There is no client yet."]), as_json=arguments.json
+    )
     return OK
 
 
@@ -100,7 +114,9 @@ async def _opened(
 ) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
     from proxy.bootstrap.offline import stopped_access
 
-    with stopped_first("stop it first, or ask it itself, with /api/clients and an administrator's token."):
+    with stopped_first(
+        "stop it first, or ask it itself, with /api/clients and an administrator's token."
+    ):
         async with stopped_access(settings, record) as opened:
             yield opened
 
@@ -128,12 +144,15 @@ async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
 
 
 def _check_policies(policies: "Mapping[str, Policies]", arguments: Arguments) -> None:
-    """Raise ``VaultError`` for a policy that the environment does not have; an unknown environment is told by who makes the client."""
+    """Raise ``VaultError`` for a policy that the environment does not have; an unknown environment
+    is told by who makes the client.
+    """
     known = policies.get(arguments.environment)
     for name in arguments.policy:
         if known is not None and known.find(name) is None:
             text = (
-                f"There is no policy {name!r} in this environment: put it in force first, with `domicile policy apply`."
+                f"There is no policy {name!r} in this environment: put it in force first, with "
+                "`domicile policy apply`."
             )
             raise VaultError(Code.INVALID_INPUT, text)
 
@@ -186,22 +205,38 @@ def _state(item: dict[str, Any]) -> str:
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--environment", metavar="ID", required=True, help="the environment it works with, e.g. default"
+        "--environment",
+        metavar="ID",
+        required=True,
+        help="the environment it works with, e.g. default",
     )
-    parser.add_argument("--admin", action="store_true", help="it may also administer clients and schemas")
+    parser.add_argument(
+        "--admin", action="store_true", help="it may also administer clients and schemas"
+    )
     parser.add_argument(
         "--policy",
         metavar="NAME",
         action="append",
         default=[],
-        help="an access policy that it is under, as `domicile policy list` shows it; may be said several times (default: none, it may do everything)",
+        help=(
+            "an access policy that it is under, as `domicile policy list` shows it; may be said "
+            "several times (default: none, it may do everything)"
+        ),
     )
-    parser.add_argument("--external", metavar="ID", help="it gets its tokens from the external issuer, under this id")
-    parser.add_argument("name", metavar="NAME", help="what people call it, e.g. the name of the application")
+    parser.add_argument(
+        "--external",
+        metavar="ID",
+        help="it gets its tokens from the external issuer, under this id",
+    )
+    parser.add_argument(
+        "name", metavar="NAME", help="what people call it, e.g. the name of the application"
+    )
 
 
 def _client_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("client", metavar="ID", help="the client id, as `domicile client list` shows it")
+    parser.add_argument(
+        "client", metavar="ID", help="the client id, as `domicile client list` shows it"
+    )
 
 
 COMMAND: Final = Command(

@@ -1,7 +1,8 @@
 """What a subcommand is, and how the command line becomes a call of one.
 
-A file of this room exports ``COMMAND``; this file builds the argparse tree from the registry, gives every subcommand
-``--help`` with an example and ``--config``, and turns a ``VaultError`` into its text and exit status 1.
+A file of this room exports ``COMMAND``; this file builds the argparse tree from the registry, gives
+every subcommand ``--help`` with an example and ``--config``, and turns a ``VaultError`` into its
+text and exit status 1.
 """
 
 import argparse
@@ -30,11 +31,15 @@ def count_noun(count: int, what: str) -> str:
 
 
 def complain(error: VaultError, *, as_json: bool) -> None:
-    """Print a fault: its message and one line per detail, or ``{code, message, details}`` on standard output."""
+    """Print a fault: its message and one line per detail, or ``{code, message, details}`` on
+    standard output.
+    """
     if as_json:
         print(json.dumps(fault(error), ensure_ascii=False))
     else:
-        print("\n".join([f"domicile: {error.message}", *detail_lines(error.details)]), file=sys.stderr)
+        print(
+            "\n".join([f"domicile: {error.message}", *detail_lines(error.details)]), file=sys.stderr
+        )
 
 
 def fault(error: VaultError) -> dict[str, Any]:
@@ -130,7 +135,10 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
         branch.set_defaults(run=command.run, parser=branch)
         if command.settings:
             branch.add_argument(
-                "--config", metavar="FILE", type=Path, help="settings file (default: domicile.yaml here)"
+                "--config",
+                metavar="FILE",
+                type=Path,
+                help="settings file (default: domicile.yaml here)",
             )
         if command.data:
             branch.add_argument("--json", action="store_true", help="print JSON")
@@ -152,9 +160,15 @@ class Progress(Protocol):
 
 def progress(title: str, total: int | None, unit: str, done: int = 0) -> Progress:
     """A bar for ``total`` units (``None``: nobody knows), of which ``done`` have been done before."""
-    from tqdm import tqdm  # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
+    # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
+    from tqdm import tqdm
 
     bar = tqdm(
-        desc=title, total=total, unit=f" {unit}", initial=done, disable=not sys.stderr.isatty(), dynamic_ncols=True
+        desc=title,
+        total=total,
+        unit=f" {unit}",
+        initial=done,
+        disable=not sys.stderr.isatty(),
+        dynamic_ncols=True,
     )
     return cast("Progress", bar)

@@ -1,4 +1,6 @@
-"""``domicile demo``: a sample application, the proxy before it, the vault, and a page that shows both views."""
+"""``domicile demo``: a sample application, the proxy before it, the vault, and a page that shows
+both views.
+"""
 
 import argparse
 import os
@@ -63,9 +65,18 @@ class Ports:
 
 def demo_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the demo keeps its data, and which port it asks for first."""
-    parser.add_argument("--data", metavar="FOLDER", type=Path, default=Path("demo-data"), help="default: ./demo-data")
     parser.add_argument(
-        "--port", type=_port, default=8090, help="port of the two-view page (default: 8090, or a free one)"
+        "--data",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("demo-data"),
+        help="default: ./demo-data",
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=8090,
+        help="port of the two-view page (default: 8090, or a free one)",
     )
 
 
@@ -73,14 +84,16 @@ def run(arguments: Arguments) -> int:
     """Run until Ctrl-C. Started again, it finds the people of last time."""
     if not _RULES.is_file():
         raise VaultError(
-            Code.BAD_RULES, f"The demo uses {_RULES}: start it in the folder that Domicile was cloned into."
+            Code.BAD_RULES,
+            f"The demo uses {_RULES}: start it in the folder that Domicile was cloned into.",
         )
     try:
         return _run(arguments, (arguments.port, *_USUAL))
     except VaultError as error:
         if error.code is not Code.PORT_IN_USE:
             raise
-    # Another program was quicker to take a port that was free just now: a second demo, which wants the other ones as well.
+    # Another program was quicker to take a port that was free just now: a second demo, which wants
+    # the other ones as well.
     return _run(arguments, (0, 0, 0, 0, 0))
 
 
@@ -112,7 +125,9 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
         "listen.vault": f"{_HOST}:{ports.vault}",
         "listen.admin": f"{_HOST}:{ports.admin}",
     }
-    settings = load_settings(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
+    settings = load_settings(
+        arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}}
+    )
     return replace(settings, country=settings.country or _COUNTRY)
 
 
@@ -134,10 +149,14 @@ async def demo(settings: Settings, ports: Ports) -> int:
     )
     stop = stop_signal()
     async with AsyncExitStack() as stack:
-        started = await stack.enter_async_context(running(settings, Overrides({"contacts": links.application})))
+        started = await stack.enter_async_context(
+            running(settings, Overrides({"contacts": links.application}))
+        )
         visitor = await _visitor(started.auth.clients)
         contacts = contacts_app(settings.data / "contacts.json")
-        await stack.enter_async_context(listen("application", ListenAddress(_HOST, ports.application), contacts))
+        await stack.enter_async_context(
+            listen("application", ListenAddress(_HOST, ports.application), contacts)
+        )
         await plant(links.proxy)
         views = twoviews_app(links, contacts[STORE])
         await stack.enter_async_context(listen("page", ListenAddress(_HOST, ports.page), views))
@@ -161,13 +180,21 @@ async def demo(settings: Settings, ports: Ports) -> int:
 
 
 async def _visitor(clients: "Clients") -> "NewClient":
-    """A client for whoever tries the demo: the same one at each start, with a new secret, for it is kept nowhere."""
-    known = [client for client in clients.listed() if client.name == _VISITOR and not client.disabled]
-    return await (clients.renew(known[0].id) if known else clients.create(_VISITOR, DEFAULT, admin=True))
+    """A client for whoever tries the demo: the same one at each start, with a new secret, for it is
+    kept nowhere.
+    """
+    known = [
+        client for client in clients.listed() if client.name == _VISITOR and not client.disabled
+    ]
+    return await (
+        clients.renew(known[0].id) if known else clients.create(_VISITOR, DEFAULT, admin=True)
+    )
 
 
 def free_ports(wanted: WantedPorts) -> Ports:
-    """The wanted ports of 127.0.0.1 in the order of ``Ports``, each replaced by a free one when somebody has it."""
+    """The wanted ports of 127.0.0.1 in the order of ``Ports``, each replaced by a free one when
+    somebody has it.
+    """
     taken: set[int] = set()
     return Ports(*(_free(port, taken) for port in wanted))
 
@@ -184,7 +211,10 @@ def _free(wanted: int, taken: set[int]) -> int:
             if found not in taken:
                 taken.add(found)
                 return found
-    raise VaultError(Code.PORT_IN_USE, f"No free port was found on {_HOST}: stop a program that uses many of them.")
+    raise VaultError(
+        Code.PORT_IN_USE,
+        f"No free port was found on {_HOST}: stop a program that uses many of them.",
+    )
 
 
 def _port(text: str) -> int:
@@ -194,7 +224,10 @@ def _port(text: str) -> int:
 
 
 COMMAND: Final = Command(
-    summary="See it work: a sample application, the proxy and the vault, and a page that shows both views.",
+    summary=(
+        "See it work: a sample application, the proxy and the vault, and a page that shows both "
+        "views."
+    ),
     example="domicile demo",
     run=run,
     arguments=demo_arguments,

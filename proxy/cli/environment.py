@@ -1,4 +1,6 @@
-"""``domicile environment``: make, list and remove environments of a vault that no instance runs on; a running one has /api/environments."""
+"""``domicile environment``: make, list and remove environments of a vault that no instance runs on;
+a running one has /api/environments.
+"""
 
 import argparse
 import os
@@ -36,13 +38,17 @@ def list_environments_command(arguments: Arguments) -> int:
     """Print the environments, oldest first."""
     data = [_shown(found) for found in _run(_listed(arguments))]
     width = max(len(item["environment_id"]) for item in data)
-    lines = [f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data]
+    lines = [
+        f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data
+    ]
     command.show({"environments": data}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
 def delete_environment_command(arguments: Arguments) -> int:
-    """Remove an environment with its clients and schemas; with its records only where that was said."""
+    """Remove an environment with its clients and schemas; with its records only where that was
+    said.
+    """
     held = _run(_delete(arguments))
     data = {"environment_id": arguments.id, "records": held}
     text = f"The environment {arguments.id} is gone, with {held} records; its keys are destroyed."
@@ -51,12 +57,19 @@ def delete_environment_command(arguments: Arguments) -> int:
 
 
 @asynccontextmanager
-async def _opened(arguments: Arguments, record: "OfflineChanges | None" = None) -> "AsyncIterator[StoppedEnvironments]":
+async def _opened(
+    arguments: Arguments, record: "OfflineChanges | None" = None
+) -> "AsyncIterator[StoppedEnvironments]":
     from proxy.bootstrap.offline import stopped_environments
 
-    advice = "stop it first, or ask it itself, with /api/environments and the token of an administrator of default."
+    advice = (
+        "stop it first, or ask it itself, with /api/environments and the token of an "
+        "administrator of default."
+    )
     with stopped_first(advice):
-        async with stopped_environments(load_settings(arguments.config, os.environ), record) as environments:
+        async with stopped_environments(
+            load_settings(arguments.config, os.environ), record
+        ) as environments:
             yield environments
 
 
@@ -89,7 +102,10 @@ async def _delete(arguments: Arguments) -> int:
         except VaultError as error:
             if error.code is not Code.ENVIRONMENT_IN_USE:
                 raise
-            text = f"The environment {arguments.id!r} still holds records: say --records to remove all of them with it."
+            text = (
+                f"The environment {arguments.id!r} still holds records: say --records to remove "
+                "all of them with it."
+            )
             raise VaultError(Code.ENVIRONMENT_IN_USE, text) from None
         record.did(arguments.id)
         return held
@@ -110,13 +126,21 @@ def _shown(environment: "Environment") -> dict[str, Any]:
 
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--id", metavar="ID", help="lower-case letters and digits (default: a random one)")
-    parser.add_argument("name", metavar="NAME", help="what people call it, e.g. the name of a company")
+    parser.add_argument(
+        "--id", metavar="ID", help="lower-case letters and digits (default: a random one)"
+    )
+    parser.add_argument(
+        "name", metavar="NAME", help="what people call it, e.g. the name of a company"
+    )
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", action="store_true", help="with all records that it holds, and their files")
-    parser.add_argument("id", metavar="ID", help="the environment id, as `domicile environment list` shows it")
+    parser.add_argument(
+        "--records", action="store_true", help="with all records that it holds, and their files"
+    )
+    parser.add_argument(
+        "id", metavar="ID", help="the environment id, as `domicile environment list` shows it"
+    )
 
 
 COMMAND: Final = Command(
@@ -137,7 +161,10 @@ COMMAND: Final = Command(
             data=True,
         ),
         "delete": Command(
-            summary="Remove an environment and destroy its keys; what it held cannot be opened any more.",
+            summary=(
+                "Remove an environment and destroy its keys; what it held cannot be opened any "
+                "more."
+            ),
             example="domicile environment delete acme --records",
             run=delete_environment_command,
             arguments=_delete_arguments,

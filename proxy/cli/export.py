@@ -1,7 +1,9 @@
-"""``domicile export``: all records of a schema of a running instance into a file, sealed unless the operator wants them in the clear.
+"""``domicile export``: all records of a schema of a running instance into a file, sealed unless the
+operator wants them in the clear.
 
-Sealed with a key that is derived from the master key of the settings, so that only who holds that key reads the file, with
-``domicile import``. The file is made under another name and takes its own when it is complete.
+Sealed with a key that is derived from the master key of the settings, so that only who holds that
+key reads the file, with ``domicile import``. The file is made under another name and takes its own
+when it is complete.
 """
 
 import argparse
@@ -32,7 +34,9 @@ def run(arguments: Arguments) -> int:
     """Export everything, or nothing at all."""
     target: Path = arguments.file
     if target.exists():
-        raise VaultError(Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it.")
+        raise VaultError(
+            Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
+        )
     kind = arguments.format or _kind(target)
     count = [0]
     bar = progress(f"export {arguments.schema}", None, "records")
@@ -45,13 +49,22 @@ def run(arguments: Arguments) -> int:
             else seal(text, arguments.schema, kind, key_of(arguments))
         )
         write_file(target, made)
-    data = {"file": str(target), "schema": arguments.schema, "records": count[0], "sealed": not arguments.clear}
+    data = {
+        "file": str(target),
+        "schema": arguments.schema,
+        "records": count[0],
+        "sealed": not arguments.clear,
+    }
     told = (
         "in the clear: keep it as you keep the people in it"
         if arguments.clear
         else "sealed with the keys of this vault"
     )
-    command.show(data, f"{count[0]} records of {arguments.schema} in {target}, {told}", as_json=arguments.json)
+    command.show(
+        data,
+        f"{count[0]} records of {arguments.schema} in {target}, {told}",
+        as_json=arguments.json,
+    )
     return OK
 
 
@@ -61,18 +74,26 @@ def _kind(target: Path) -> str:
     return ending if ending in FORMATS else "jsonl"
 
 
-def _records(instance: remote.Remote, schema: str, bar: Progress, count: list[int]) -> Iterator[Mapping[str, Any]]:
-    """Every record in the order of its age. Raises ``VaultError`` where one cannot be read: no export is quietly incomplete."""
+def _records(
+    instance: remote.Remote, schema: str, bar: Progress, count: list[int]
+) -> Iterator[Mapping[str, Any]]:
+    """Every record in the order of its age.
+
+    Raises ``VaultError`` where one cannot be read: no export is quietly incomplete.
+    """
     unwanted = _OF_THE_SERVICE if schema == RECORDS_SCHEMA else _OF_THE_SERVICE | {VERSION_FIELD}
     following = ""
     while True:
-        told = instance.ask("GET", f"/api/models/{urllib.parse.quote(schema)}/export?limit={_PAGE}{following}")
+        told = instance.ask(
+            "GET", f"/api/models/{urllib.parse.quote(schema)}/export?limit={_PAGE}{following}"
+        )
         if told.status != 200:
             raise remote.refusal_of(told)
         if told.content["meta"].get("unreadable"):
             raise VaultError(
                 Code.CANNOT_OPEN,
-                "Records of this schema do not open, so the export would not be complete: see `domicile store verify`.",
+                "Records of this schema do not open, so the export would not be complete: see "
+                "`domicile store verify`.",
             )
         for record in told.content["data"]:
             yield {name: value for name, value in record.items() if name not in unwanted}
@@ -96,7 +117,9 @@ def write_file(target: Path, pieces: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         making.replace(target)
     except OSError as error:
-        raise VaultError(Code.NOT_WRITABLE, f"{target} cannot be written ({error.strerror}).") from None
+        raise VaultError(
+            Code.NOT_WRITABLE, f"{target} cannot be written ({error.strerror})."
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             making.unlink()
@@ -108,9 +131,13 @@ def write_file(target: Path, pieces: Iterable[bytes]) -> None:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     records_arguments(parser, "the schema whose records are wanted")
     parser.add_argument(
-        "--clear", action="store_true", help="write the values for whoever gets hold of the file, not sealed"
+        "--clear",
+        action="store_true",
+        help="write the values for whoever gets hold of the file, not sealed",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the file to make, such as contacts.jsonl.sealed")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="the file to make, such as contacts.jsonl.sealed"
+    )
 
 
 COMMAND: Final = Command(

@@ -16,10 +16,21 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recog
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--url", type=_http, metavar="URL", help="what to ask (default: the admin listener's /healthz)")
-    asked.add_argument("--ready", action="store_true", help="ask /readyz: whether requests should be sent here now")
+    asked.add_argument(
+        "--url",
+        type=_http,
+        metavar="URL",
+        help="what to ask (default: the admin listener's /healthz)",
+    )
+    asked.add_argument(
+        "--ready", action="store_true", help="ask /readyz: whether requests should be sent here now"
+    )
     parser.add_argument(
-        "--timeout", type=_seconds, default=3.0, metavar="SECONDS", help="longest wait for the answer (default: 3)"
+        "--timeout",
+        type=_seconds,
+        default=3.0,
+        metavar="SECONDS",
+        help="longest wait for the answer (default: 3)",
     )
 
 
@@ -28,12 +39,17 @@ def run(arguments: Arguments) -> int:
     url: str = arguments.url or _own(arguments)
     status, text = probe(url, arguments.timeout)
     healthy = status == 200
-    command.show({"healthy": healthy, "url": url, "status": status}, f"{url}: {text}", as_json=arguments.json)
+    command.show(
+        {"healthy": healthy, "url": url, "status": status}, f"{url}: {text}", as_json=arguments.json
+    )
     return OK if healthy else FAULT
 
 
 def probe(url: str, timeout: float) -> tuple[int | None, str]:
-    """The status of the answer, ``None`` without one, and a text for people. ``timeout`` in seconds, for each wait."""
+    """The status of the answer, ``None`` without one, and a text for people.
+
+    ``timeout`` in seconds, for each wait.
+    """
     parts = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=timeout)
     try:
@@ -42,7 +58,13 @@ def probe(url: str, timeout: float) -> tuple[int | None, str]:
     except TimeoutError:
         return None, f"no answer within {timeout:g} s"
     except OSError as error:
-        return None, f"no answer ({error.strerror or 'the name is not known'}): is the service running, and there?"
+        return (
+            None,
+            (
+                f"no answer ({error.strerror or 'the name is not known'}): is the service running, "
+                "and there?"
+            ),
+        )
     except http.client.HTTPException:
         return None, "what answers there does not speak HTTP"
     finally:
@@ -64,11 +86,15 @@ def reachable(listening: ListenAddress) -> ListenAddress:
 def _http(text: str) -> str:
     parts = urllib.parse.urlsplit(text)
     try:
-        whole = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and min(text) > " "
+        whole = (
+            parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and min(text) > " "
+        )
     except ValueError:
         whole = False
     if not whole:
-        raise argparse.ArgumentTypeError("write a whole address, such as http://127.0.0.1:8082/healthz")
+        raise argparse.ArgumentTypeError(
+            "write a whole address, such as http://127.0.0.1:8082/healthz"
+        )
     return text
 
 

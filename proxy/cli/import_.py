@@ -1,7 +1,9 @@
-"""``domicile import``: records from JSON Lines or CSV into a schema of a running instance, in batches, resumable.
+"""``domicile import``: records from JSON Lines or CSV into a schema of a running instance, in
+batches, resumable.
 
-Each batch goes out under an ``Idempotency-Key`` made of the file and the place in it, and how far the import is stands in a small
-file beside it. So after a crash of either side the same command goes on where it stopped, and no batch is stored twice.
+Each batch goes out under an ``Idempotency-Key`` made of the file and the place in it, and how far
+the import is stands in a small file beside it. So after a crash of either side the same command
+goes on where it stopped, and no batch is stored twice.
 """
 
 import argparse
@@ -20,7 +22,14 @@ import msgspec
 from proxy.cli import command, remote
 from proxy.cli.backend import records_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, progress
-from proxy.cli.record_files import FORMATS, FileRecord, OpenSealedFile, SealedFileHead, Types, sealed_file_head
+from proxy.cli.record_files import (
+    FORMATS,
+    FileRecord,
+    OpenSealedFile,
+    SealedFileHead,
+    Types,
+    sealed_file_head,
+)
 from proxy.config import load_settings
 from proxy.crypto.key_sources import open_source
 from proxy.crypto.stream import StreamAead
@@ -29,10 +38,12 @@ from proxy.model.legacy_dialect import ALIASES, COUNTRY
 from proxy.model.query import CREATED_AT, UPDATED_AT, VERSION_FIELD
 from proxy.model.schema import RECORDS_SCHEMA, STATED_VERSION
 
-# Records of the record-based family as hosted services of this kind export them, in the names of the schema ``records``.
+# Records of the record-based family as hosted services of this kind export them, in the names of
+# the schema ``records``.
 #
-# Such a record has other names for some fields, says in which country it is kept, and has what the service itself sets. The model-based
-# operations, by which an import stores, take none of these. A record of another country than the instance's is refused.
+# Such a record has other names for some fields, says in which country it is kept, and has what the
+# service itself sets. The model-based operations, by which an import stores, take none of these. A
+# record of another country than the instance's is refused.
 
 
 #: Names in files -> names in the schema.
@@ -49,26 +60,41 @@ def with_names(schema: str, types: Types) -> Types:
     return {**types, **{name: types[field] for name, field in _NAMES.items() if field in types}}
 
 
-def translated_records(instance: remote.Remote, schema: str, entries: Iterator[FileRecord]) -> Iterator[FileRecord]:
+def translated_records(
+    instance: remote.Remote, schema: str, entries: Iterator[FileRecord]
+) -> Iterator[FileRecord]:
     """The records of a file in the names of their schema; those of other schemas as they are."""
     if schema != RECORDS_SCHEMA:
         yield from entries
         return
     countries: dict[Any, bool] = {}
     for entry in entries:
-        yield entry if entry.record is None else _translated(instance, entry.line, entry.record, countries)
+        yield (
+            entry
+            if entry.record is None
+            else _translated(instance, entry.line, entry.record, countries)
+        )
 
 
-def _translated(instance: remote.Remote, line: int, record: dict[str, Any], countries: dict[Any, bool]) -> FileRecord:
+def _translated(
+    instance: remote.Remote, line: int, record: dict[str, Any], countries: dict[Any, bool]
+) -> FileRecord:
     found: dict[str, Any] = {}
     for name, value in record.items():
         if name == COUNTRY:
             if not _ours(instance, value, countries):
-                return FileRecord(line, None, "this record is kept in another country than this instance's", record)
+                return FileRecord(
+                    line,
+                    None,
+                    "this record is kept in another country than this instance's",
+                    record,
+                )
         elif name not in _OF_THE_SERVICE:
             known = _NAMES.get(name, name)
             if found.get(known, value) != value:
-                return FileRecord(line, None, f"{name} says something else than another name of it", record)
+                return FileRecord(
+                    line, None, f"{name} says something else than another name of it", record
+                )
             found[known] = value
     return FileRecord(line, found)
 
@@ -80,7 +106,9 @@ def _ours(instance: remote.Remote, country: Any, countries: dict[Any, bool]) -> 
     if not isinstance(country, str):
         return False
     if country not in countries:
-        told = instance.ask("POST", "/api/records/find", {COUNTRY: country, "options": {"limit": 1}})
+        told = instance.ask(
+            "POST", "/api/records/find", {COUNTRY: country, "options": {"limit": 1}}
+        )
         if told.status not in (200, 400, 409):
             raise remote.refusal_of(told)
         countries[country] = told.status == 200
@@ -117,7 +145,8 @@ class _Job:
     existing: str  #: what becomes of records whose key is used: ``refuse``, ``skip``, ``update``
     mark: _Mark
     place: Path
-    rejects: Path | None  #: where the lines of records go that cannot be taken; none: the import stops there
+    #: where the lines of records go that cannot be taken; none: the import stops there
+    rejects: Path | None
     faults: list[Detail] = field(default_factory=list)
     rejected: int = 0
 
@@ -130,17 +159,25 @@ def run(arguments: Arguments) -> int:
     """Import; status 1 when a record could not be taken, with the line of each."""
     file: Path = arguments.file
     head = _sealed(file)
-    kind = head.format if head is not None else arguments.format or file.suffix.removeprefix(".").lower()
+    kind = (
+        head.format
+        if head is not None
+        else arguments.format or file.suffix.removeprefix(".").lower()
+    )
     if kind not in FORMATS:
         raise VaultError(
-            Code.BAD_SETTINGS, f"The kind of {file.name} is not known: name it with --format {' or '.join(FORMATS)}."
+            Code.BAD_SETTINGS,
+            f"The kind of {file.name} is not known: name it with --format {' or '.join(FORMATS)}.",
         )
     try:
         with contextlib.closing(remote.remote(arguments)) as instance:
             job = _job(instance, file, arguments)
             types = with_names(arguments.schema, types_of(instance, arguments.schema))
             with _text(file, head, arguments) as text:
-                _all(job, translated_records(instance, arguments.schema, FORMATS[kind].read(text, types)))
+                _all(
+                    job,
+                    translated_records(instance, arguments.schema, FORMATS[kind].read(text, types)),
+                )
     except UnicodeDecodeError:
         raise VaultError(Code.BAD_SETTINGS, f"{file} is not UTF-8: convert it first.") from None
     except ValueError as error:  # the head of a table
@@ -172,7 +209,10 @@ def _text(file: Path, head: SealedFileHead | None, arguments: Arguments) -> Text
 
 
 def key_of(arguments: Arguments) -> StreamAead:
-    """What seals and opens files of this vault. Raises ``VaultError(BAD_KEYS)`` without its master key."""
+    """What seals and opens files of this vault.
+
+    Raises ``VaultError(BAD_KEYS)`` without its master key.
+    """
     return open_source(load_settings(arguments.config, os.environ).keys.uri).load().files()
 
 
@@ -195,7 +235,8 @@ def _begun(file: Path, place: Path, arguments: Arguments, instance: remote.Remot
     if (mark.file, mark.schema, mark.instance) != (fresh.file, fresh.schema, fresh.instance):
         raise VaultError(
             Code.CONFLICT,
-            f"{place} belongs to an import of another content, schema or instance: remove it to begin anew.",
+            f"{place} belongs to an import of another content, schema or instance: remove it to "
+            "begin anew.",
         )
     return mark
 
@@ -219,7 +260,14 @@ def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
 
 def _one(job: _Job, batch: list[FileRecord]) -> None:
     """Store one batch but for what cannot be taken; nothing of it where that stops the import."""
-    _reject(job, [(entry, Detail(f"line {entry.line}", entry.fault)) for entry in batch if entry.record is None])
+    _reject(
+        job,
+        [
+            (entry, Detail(f"line {entry.line}", entry.fault))
+            for entry in batch
+            if entry.record is None
+        ],
+    )
     left = [entry for entry in batch if entry.record is not None]
     while left and not job.stopped:
         told = _sent(job, left)
@@ -260,7 +308,9 @@ def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
             with open(job.rejects, "ab", opener=_private) as file:
                 file.writelines(_encode(_left(entry)) + b"\n" for entry in entries)
         except OSError as error:
-            raise VaultError(Code.NOT_WRITABLE, f"{job.rejects} cannot be written ({error.strerror}).") from None
+            raise VaultError(
+                Code.NOT_WRITABLE, f"{job.rejects} cannot be written ({error.strerror})."
+            ) from None
 
 
 def _private(path: str, flags: int) -> int:
@@ -269,7 +319,9 @@ def _private(path: str, flags: int) -> int:
 
 
 def _left(entry: FileRecord) -> Any:
-    """What the file of rejects keeps of an entry: its record, or what stands there where no record could be read."""
+    """What the file of rejects keeps of an entry: its record, or what stands there where no record
+    could be read.
+    """
     return entry.unread if entry.record is None else entry.record
 
 
@@ -277,10 +329,14 @@ def _sent(job: _Job, entries: list[FileRecord], action: str = "batch") -> remote
     content = [entry.record for entry in entries]
     lines = ",".join(str(entry.line) for entry in entries)
     key = hashlib.sha256(f"{job.mark.file} {job.schema} {action} {lines}".encode()).hexdigest()[:40]
-    return job.instance.ask("POST", f"/api/models/{job.schema}/{action}", content, {"Idempotency-Key": f"import-{key}"})
+    return job.instance.ask(
+        "POST", f"/api/models/{job.schema}/{action}", content, {"Idempotency-Key": f"import-{key}"}
+    )
 
 
-def _faults(told: remote.RemoteAnswer, entries: list[FileRecord]) -> list[tuple[FileRecord, Detail]]:
+def _faults(
+    told: remote.RemoteAnswer, entries: list[FileRecord]
+) -> list[tuple[FileRecord, Detail]]:
     """The faults of a refused batch, each with its record; raises what is no fault of a record."""
     refusal = remote.refusal_of(told)
     found: list[tuple[FileRecord, Detail]] = []
@@ -289,7 +345,9 @@ def _faults(told: remote.RemoteAnswer, entries: list[FileRecord]) -> list[tuple[
         if not number.isdigit() or int(number) >= len(entries):
             raise refusal
         entry = entries[int(number)]
-        found.append((entry, Detail(f"line {entry.line}{''.join(f' /{part}' for part in rest)}", text)))
+        found.append(
+            (entry, Detail(f"line {entry.line}{''.join(f' /{part}' for part in rest)}", text))
+        )
     if not found:
         raise refusal
     return found
@@ -316,11 +374,15 @@ def _told(job: _Job, arguments: Arguments) -> int:
         "complete": not job.stopped,
         "faults": [{"source": source, "text": text} for source, text in job.faults],
     }
-    counts = f"{mark.created} created, {mark.updated} updated, {mark.skipped} skipped, {job.rejected} rejected"
+    counts = (
+        f"{mark.created} created, {mark.updated} updated, {mark.skipped} skipped, {job.rejected} "
+        "rejected"
+    )
     lines = [f"{mark.schema}: {counts}", *command.detail_lines(job.faults)]
     if job.stopped:
         lines.append(
-            "Stopped there. Mend the file and import it anew with --existing skip, or go on past such records with --rejects."
+            "Stopped there. Mend the file and import it anew with --existing skip, or go on past "
+            "such records with --rejects."
         )
     command.show(data, "\n".join(lines), as_json=arguments.json)
     return FAULT if job.rejected else OK
@@ -341,9 +403,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--rejects",
         type=Path,
         metavar="FILE",
-        help="add what cannot be taken to this file, as JSON Lines, and go on; a line that cannot be read stands there as text",
+        help=(
+            "add what cannot be taken to this file, as JSON Lines, and go on; a line that cannot "
+            "be read stands there as text"
+        ),
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="JSON Lines or CSV, or what domicile export made")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="JSON Lines or CSV, or what domicile export made"
+    )
 
 
 COMMAND: Final = Command(

@@ -1,4 +1,6 @@
-"""``domicile init``: data folder, key file, an empty vault and its first client; says what to keep safe."""
+"""``domicile init``: data folder, key file, an empty vault and its first client; says what to keep
+safe.
+"""
 
 import argparse
 import dataclasses
@@ -17,7 +19,9 @@ from proxy.model.record import DEFAULT
 
 def init_arguments(parser: argparse.ArgumentParser) -> None:
     """The country may be given here, for a first try without a settings file."""
-    parser.add_argument("--country", metavar="CC", type=_country, help="the country of this instance, such as se")
+    parser.add_argument(
+        "--country", metavar="CC", type=_country, help="the country of this instance, such as se"
+    )
 
 
 def run(arguments: Arguments) -> int:
@@ -27,10 +31,16 @@ def run(arguments: Arguments) -> int:
     from proxy.bootstrap.instance import first_client, prepare_instance
 
     given = load_settings(arguments.config, os.environ)
-    settings = dataclasses.replace(given, country=arguments.country or given.country or _asked(given))
+    settings = dataclasses.replace(
+        given, country=arguments.country or given.country or _asked(given)
+    )
     made = asyncio.run(prepare_instance(settings))
     client = asyncio.run(first_client(settings))
-    place = settings.keys.place if settings.keys.source == "file" else f"the environment variable {settings.keys.place}"
+    place = (
+        settings.keys.place
+        if settings.keys.source == "file"
+        else f"the environment variable {settings.keys.place}"
+    )
     data = {
         "environment_id": DEFAULT,
         "country": settings.country,
@@ -42,16 +52,26 @@ def run(arguments: Arguments) -> int:
         data |= credentials_text(settings, client)
     text = "\n".join(
         [
-            "Made the vault." if made else f"The vault was there already{'.' if client else '; nothing was changed.'}",
+            "Made the vault."
+            if made
+            else f"The vault was there already{'.' if client else '; nothing was changed.'}",
             f"  country      {settings.country}",
             f"  store        {settings.store.path}",
             f"  keys         {place}",
             *(
-                [client_text("Made the first client, an administrator.", credentials_text(settings, client))]
+                [
+                    client_text(
+                        "Made the first client, an administrator.",
+                        credentials_text(settings, client),
+                    )
+                ]
                 if client is not None
                 else []
             ),
-            "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
+            (
+                "Keep a copy of the keys in another place than the copies of the store: without them "
+                "nothing can be read again."
+            ),
             _next(settings.country, given.country, arguments),
         ]
     )
@@ -60,7 +80,10 @@ def run(arguments: Arguments) -> int:
 
 
 def _asked(settings: Settings) -> str:
-    """The country of a vault that is there already, else what is typed on a terminal. Raises ``VaultError`` (BAD_SETTINGS)."""
+    """The country of a vault that is there already, else what is typed on a terminal.
+
+    Raises ``VaultError`` (BAD_SETTINGS).
+    """
     from proxy.bootstrap.storage import country_of
 
     if settings.store.path.exists() or not sys.stdin.isatty():
@@ -85,7 +108,10 @@ def _next(country: str, written: str, arguments: Arguments) -> str:
     """What to do now; settings that name another country would be refused by the vault."""
     if written in ("", country):
         return "Next: domicile serve"
-    return f"Next: write `country: {country}` into {arguments.config or DEFAULT_FILE}, which says {written}. Then: domicile serve"
+    return (
+        f"Next: write `country: {country}` into {arguments.config or DEFAULT_FILE}, which says "
+        f"{written}. Then: domicile serve"
+    )
 
 
 def _country(text: str) -> str:
@@ -96,7 +122,10 @@ def _country(text: str) -> str:
 
 
 COMMAND: Final = Command(
-    summary="Make the data folder, the key file, an empty vault and its first client, whose secret is printed once.",
+    summary=(
+        "Make the data folder, the key file, an empty vault and its first client, whose secret "
+        "is printed once."
+    ),
     example="domicile init --country se",
     run=run,
     arguments=init_arguments,

@@ -1,7 +1,9 @@
-"""``domicile keys``: the keys of a vault, by id; rotate one, or see whether all of them open what they should.
+"""``domicile keys``: the keys of a vault, by id; rotate one, or see whether all of them open what
+they should.
 
-With ``--url`` a running instance is asked; without, the vault of the settings is opened, while no instance runs on it. What older data
-keys have sealed is sealed anew by the running instance, or by the next one that starts.
+With ``--url`` a running instance is asked; without, the vault of the settings is opened, while no
+instance runs on it. What older data keys have sealed is sealed anew by the running instance, or by
+the next one that starts.
 """
 
 import argparse
@@ -44,7 +46,10 @@ def verify_keys(arguments: Arguments) -> int:
     """Open every keyset, and count what each data key has sealed."""
     data = _run(_verified(arguments))
     lines = [
-        f"{one['environment_id']}: {'; '.join(f'{key} sealed {counts(found)}' for key, found in one['sealed'].items()) or 'nothing is sealed'}"
+        (
+            f"{one['environment_id']}: "
+            f"{'; '.join(f'{key} sealed {counts(found)}' for key, found in one['sealed'].items()) or 'nothing is sealed'}"
+        )
         for one in data["environments"]
     ]
     command.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
@@ -54,7 +59,9 @@ def verify_keys(arguments: Arguments) -> int:
 def _asked(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
     instance = remote(arguments)
     try:
-        told = instance.ask(method, path, body, {"Idempotency-Key": os.urandom(16).hex()} if body else None)
+        told = instance.ask(
+            method, path, body, {"Idempotency-Key": os.urandom(16).hex()} if body else None
+        )
     finally:
         instance.close()
     if told.status != 200:
@@ -81,7 +88,9 @@ async def _rotated(arguments: Arguments, kind: KeyKind) -> Any:
     from proxy.api.admin import keys_json
     from proxy.bootstrap.offline import OfflineChanges, stopped_keys
 
-    record = OfflineChanges("rotate_key", arguments.environment if kind is KeyKind.DATA else DEFAULT)
+    record = OfflineChanges(
+        "rotate_key", arguments.environment if kind is KeyKind.DATA else DEFAULT
+    )
     async with stopped_keys(load_settings(arguments.config, os.environ), record) as keys:
         await record.ready()
         await keys.rotate(kind, arguments.environment)
@@ -104,13 +113,21 @@ async def _verified(arguments: Arguments) -> Any:
 
 def _text(data: Any) -> str:
     lines = [f"master   {data['master']['key_id']}"]
-    lines += [f"signing  {one['key_id']}{'' if one['signs'] else '  (verifies)'}" for one in data["signing"]]
+    lines += [
+        f"signing  {one['key_id']}{'' if one['signs'] else '  (verifies)'}"
+        for one in data["signing"]
+    ]
     for one in data["data"]:
-        lines.append(f"data     {one['environment_id']}: {one['sealings']} sealings, wrapped by {one['wrapped_by']}")
+        lines.append(
+            f"data     {one['environment_id']}: {one['sealings']} sealings, wrapped by "
+            f"{one['wrapped_by']}"
+        )
         lines += [f"         {key['key_id']}{_opens(key)}" for key in one["keys"]]
         run = one["reseal"]
         if run["state"] != "none":
-            figures = ", ".join(f"{run[kind]} {kind}" for kind in ("records", "versions", "contents", "unreadable"))
+            figures = ", ".join(
+                f"{run[kind]} {kind}" for kind in ("records", "versions", "contents", "unreadable")
+            )
             lines.append(f"         sealing anew: {run['state']}, {figures}")
     return "\n".join(lines)
 
@@ -144,14 +161,20 @@ COMMAND: Final = Command(
             data=True,
         ),
         "rotate": Command(
-            summary="Use another data, master or signing key from now on; nothing that was sealed is lost.",
+            summary=(
+                "Use another data, master or signing key from now on; nothing that was sealed is "
+                "lost."
+            ),
             example="domicile keys rotate data --url https://vault.example.com",
             run=rotate,
             arguments=_rotate_arguments,
             data=True,
         ),
         "verify": Command(
-            summary="Open every keyset of a stopped vault, and count everything that each data key has sealed.",
+            summary=(
+                "Open every keyset of a stopped vault, and count everything that each data key "
+                "has sealed."
+            ),
             example="domicile keys verify",
             run=verify_keys,
             data=True,

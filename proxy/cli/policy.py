@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def apply_policies(arguments: Arguments) -> int:
-    """Put every policy of the files in force; the files are read whole first, so a fault in one changes nothing."""
+    """Put every policy of the files in force; the files are read whole first, so a fault in one
+    changes nothing.
+    """
     import asyncio
 
     policies = read_policies(arguments.files).found
@@ -40,8 +42,13 @@ def list_policies_command(arguments: Arguments) -> int:
     from proxy.cli.backend import all_of
 
     found = all_of(policy_backend, arguments)
-    lines = [f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}" for item in found]
-    command.show({"policies": found}, "\n".join(lines or ["There is no policy yet."]), as_json=arguments.json)
+    lines = [
+        f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}"
+        for item in found
+    ]
+    command.show(
+        {"policies": found}, "\n".join(lines or ["There is no policy yet."]), as_json=arguments.json
+    )
     return OK
 
 
@@ -53,14 +60,20 @@ def show_policy(arguments: Arguments) -> int:
     lines = [f"{item['name']}: {', '.join(item['actions'])} {item['schema']}{_faults(item)}"]
     lines += [f"  {name}  {_sight(sight)}" for name, sight in item["fields"].items()]
     lines += [
-        f"  {name}: {_member(item[name])}" for name in ("rows", "external_acl", "firewall", "cors") if name in item
+        f"  {name}: {_member(item[name])}"
+        for name in ("rows", "external_acl", "firewall", "cors")
+        if name in item
     ]
-    lines += [f"  does not fit: {fault['source']}: {fault['detail']}" for fault in item.get("faults", ())]
+    lines += [
+        f"  does not fit: {fault['source']}: {fault['detail']}" for fault in item.get("faults", ())
+    ]
     command.show(item, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
-async def _apply(arguments: Arguments, policies: "tuple[AccessPolicy, ...]") -> list[dict[str, Any]]:
+async def _apply(
+    arguments: Arguments, policies: "tuple[AccessPolicy, ...]"
+) -> list[dict[str, Any]]:
 
     async with policy_backend(arguments, load_settings(arguments.config, os.environ)) as where:
         for policy in policies:
@@ -71,7 +84,9 @@ async def _apply(arguments: Arguments, policies: "tuple[AccessPolicy, ...]") -> 
 def _sight(sight: Any) -> str:
     if isinstance(sight, str):
         return sight
-    more = sight.get("format") or ", ".join(f"{name} {value}" for name, value in sight.get("mask", {}).items())
+    more = sight.get("format") or ", ".join(
+        f"{name} {value}" for name, value in sight.get("mask", {}).items()
+    )
     return f"{sight['valueType']}: {more}"
 
 
@@ -117,7 +132,8 @@ COMMAND: Final = Command(
 )
 
 
-# What ``domicile policy`` does: on the store of a stopped vault, or over HTTP on an instance that runs (``--url``).
+# What ``domicile policy`` does: on the store of a stopped vault, or over HTTP on an instance that
+# runs (``--url``).
 #
 # Both show the same: what ``/api/policies`` answers.
 
@@ -135,7 +151,9 @@ class Governing(backend.Backend, Protocol):
 class OfflinePolicies:
     """The policies of a vault that no instance runs on."""
 
-    def __init__(self, policies: Policies, catalog: Catalog, reach: "Reach | None", record: "OfflineChanges") -> None:
+    def __init__(
+        self, policies: Policies, catalog: Catalog, reach: "Reach | None", record: "OfflineChanges"
+    ) -> None:
         self._record = record
         self._policies = policies
         self._catalog = catalog
@@ -144,7 +162,9 @@ class OfflinePolicies:
     async def check(self, policy: AccessPolicy) -> None:
         from proxy.api.access import beyond, schema_of
 
-        refuse_misfit(policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._reach))
+        refuse_misfit(
+            policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._reach)
+        )
 
     async def apply(self, policy: AccessPolicy) -> JsonObject:
         await self._record.ready()

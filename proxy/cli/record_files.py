@@ -1,7 +1,9 @@
-"""Records in files: JSON Lines (https://jsonlines.org) and CSV (RFC 4180), read and written one by one.
+"""Records in files: JSON Lines (https://jsonlines.org) and CSV (RFC 4180), read and written one by
+one.
 
-In JSON Lines a record is one object a line. In CSV the first line names the fields; a cell is the text of its value, an empty
-one means that there is none, and JSON fields hold their JSON text. Both are UTF-8.
+In JSON Lines a record is one object a line. In CSV the first line names the fields; a cell is the
+text of its value, an empty one means that there is none, and JSON fields hold their JSON text. Both
+are UTF-8.
 """
 
 import base64
@@ -36,7 +38,8 @@ class FileRecord(NamedTuple):
     line: int
     record: dict[str, Any] | None
     fault: str = ""
-    unread: Any = None  #: what stands there instead of a record: the text of the line, or texts by field
+    #: what stands there instead of a record: the text of the line, or texts by field
+    unread: Any = None
 
 
 RecordsReader = Callable[[TextIO, Types], Iterator[FileRecord]]
@@ -68,14 +71,19 @@ def write_lines(records: Iterable[Mapping[str, Any]], _types: Types) -> Iterator
 
 
 def read_table(file: TextIO, types: Types) -> Iterator[FileRecord]:
-    """The records of CSV with a head line. Raises ``ValueError`` for a head that names no fields, or one twice."""
+    """The records of CSV with a head line.
+
+    Raises ``ValueError`` for a head that names no fields, or one twice.
+    """
     csv.field_size_limit(LONGEST_LINE)
     source = _Source(file)
     reader = csv.reader(source, strict=True)
     try:
         head = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
     except csv.Error:
-        raise ValueError("the first line is not CSV: a quotation mark is out of place, or a name is too long") from None
+        raise ValueError(
+            "the first line is not CSV: a quotation mark is out of place, or a name is too long"
+        ) from None
     if not head or "" in head or len(set(head)) != len(head):
         raise ValueError("the first line of a CSV file names the fields, each once")
     while True:
@@ -97,7 +105,9 @@ def read_table(file: TextIO, types: Types) -> Iterator[FileRecord]:
 
 
 class _Source:
-    """The lines of a file, and those that were taken for the record of now: what cannot be read is told as it stands."""
+    """The lines of a file, and those that were taken for the record of now: what cannot be read is
+    told as it stands.
+    """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -126,7 +136,9 @@ def _entry(line: int, head: Sequence[str], cells: Sequence[str], types: Types) -
 
 
 def write_table(records: Iterable[Mapping[str, Any]], types: Types) -> Iterator[str]:
-    """The head line, and one line for each record, with their ends; columns are the fields of the schema."""
+    """The head line, and one line for each record, with their ends; columns are the fields of the
+    schema.
+    """
     names = list(types)
     yield _line(names)
     for record in records:
@@ -173,10 +185,12 @@ FORMATS: dict[str, Format] = {
 }
 
 
-# A file of exported records that only the keys of this vault open: chunks of a sealed stream behind one line of JSON.
+# A file of exported records that only the keys of this vault open: chunks of a sealed stream behind
+# one line of JSON.
 #
-# The line tells what the file is, and no value: ``{"domicile": "export", "version": 1, "schema": …, "format": …, "salt": …}``. It is
-# bound to the content, so a file cannot be passed off as the export of another schema.
+# The line tells what the file is, and no value: ``{"domicile": "export", "version": 1, "schema": …,
+# "format": …, "salt": …}``. It is bound to the content, so a file cannot be passed off as the
+# export of another schema.
 
 
 _LONGEST_HEAD: Final = 4096
@@ -195,7 +209,12 @@ class SealedFileHead(msgspec.Struct, frozen=True):
 def seal(pieces: Iterable[str], schema: str, kind: str, aead: StreamAead) -> Iterator[bytes]:
     """The bytes of a sealed file with these pieces of text."""
     salt = random_bytes(SALT_BYTES)
-    line = msgspec.json.encode(SealedFileHead("export", 1, schema, kind, base64.b64encode(salt).decode())) + b"\n"
+    line = (
+        msgspec.json.encode(
+            SealedFileHead("export", 1, schema, kind, base64.b64encode(salt).decode())
+        )
+        + b"\n"
+    )
     sealer = aead.sealer(salt, line)
     yield line + sealer.header
     for piece in pieces:
@@ -205,7 +224,10 @@ def seal(pieces: Iterable[str], schema: str, kind: str, aead: StreamAead) -> Ite
 
 
 def sealed_file_head(file: Path) -> SealedFileHead | None:
-    """What a file says of itself if it is a sealed one. ``VaultError(BAD_SETTINGS)`` for one of a newer version."""
+    """What a file says of itself if it is a sealed one.
+
+    ``VaultError(BAD_SETTINGS)`` for one of a newer version.
+    """
     with file.open("rb") as opened:
         line = opened.readline(_LONGEST_HEAD)
     try:
@@ -216,7 +238,8 @@ def sealed_file_head(file: Path) -> SealedFileHead | None:
         return None
     if head.version != 1:
         raise VaultError(
-            Code.BAD_SETTINGS, f"{file} was written by a newer version of domicile: read it with that one."
+            Code.BAD_SETTINGS,
+            f"{file} was written by a newer version of domicile: read it with that one.",
         )
     return head
 
@@ -224,7 +247,8 @@ def sealed_file_head(file: Path) -> SealedFileHead | None:
 class OpenSealedFile(io.RawIOBase):
     """The content of a sealed file, opened chunk by chunk; nothing is given that is not authentic.
 
-    Reading raises ``VaultError(CANNOT_OPEN)`` where the file was changed or cut, or belongs to other keys.
+    Reading raises ``VaultError(CANNOT_OPEN)`` where the file was changed or cut, or belongs to
+    other keys.
     """
 
     def __init__(self, place: Path, head: SealedFileHead, aead: StreamAead) -> None:

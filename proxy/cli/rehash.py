@@ -1,4 +1,6 @@
-"""``domicile rehash``: give all records of the record-based family new tokens, and follow how far that is."""
+"""``domicile rehash``: give all records of the record-based family new tokens, and follow how far
+that is.
+"""
 
 import argparse
 import contextlib
@@ -18,9 +20,11 @@ from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
-# What ``domicile rehash`` does: the instance does the work, this begins it, follows it, and fetches what came of it.
+# What ``domicile rehash`` does: the instance does the work, this begins it, follows it, and fetches
+# what came of it.
 #
-# So the end of this command changes nothing: called again without ``--rules`` it follows the same run.
+# So the end of this command changes nothing: called again without ``--rules`` it follows the same
+# run.
 
 
 DTK_VARIABLE: Final = "DOMICILE_DTK"
@@ -40,7 +44,10 @@ def run(arguments: Arguments) -> int:
     if arguments.stop and (arguments.rules or arguments.forget):
         raise VaultError(Code.BAD_SETTINGS, "--stop stands alone: stop first, then begin anew.")
     if arguments.tokens is not None and arguments.tokens.exists():
-        raise VaultError(Code.BAD_SETTINGS, f"{arguments.tokens} is there already: name another file, or remove it.")
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"{arguments.tokens} is there already: name another file, or remove it.",
+        )
     wanted = _wanted(arguments)
     with contextlib.closing(remote.remote(arguments)) as instance:
         if arguments.stop:
@@ -63,12 +70,15 @@ def _wanted(arguments: Arguments) -> dict[str, Any] | None:
     if not dtk:
         raise VaultError(
             Code.BAD_SETTINGS,
-            f"Your key is missing: set {DTK_VARIABLE} in the environment to its 96 letters and digits.",
+            f"Your key is missing: set {DTK_VARIABLE} in the environment to its 96 letters and "
+            "digits.",
         )
     try:
         rules = msgspec.json.decode(arguments.rules.read_bytes())
     except OSError as error:
-        raise VaultError(Code.BAD_SETTINGS, f"{arguments.rules} cannot be read ({error.strerror}).") from None
+        raise VaultError(
+            Code.BAD_SETTINGS, f"{arguments.rules} cannot be read ({error.strerror})."
+        ) from None
     except msgspec.MsgspecError:
         raise VaultError(Code.BAD_SETTINGS, f"{arguments.rules} is not JSON.") from None
     return {"dtk": dtk, "rules": rules, "forget": arguments.forget}
@@ -130,7 +140,8 @@ def _text(told: dict[str, Any], arguments: Arguments, count: int | None) -> str:
         lines = ["There was no rehash of all records yet: begin one with --rules."]
     else:
         counts = (
-            f"{told['done']} of {told['total']} records, {told['failed']} with a value that its strategy does not take"
+            f"{told['done']} of {told['total']} records, {told['failed']} with a value that its "
+            "strategy does not take"
         )
         lines = [f"The rehash is {told['state']}: {counts}, {told['unreadable']} that do not open."]
     if arguments.forget and told["state"] == "done":
@@ -146,17 +157,28 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--rules",
         type=Path,
         metavar="RULES",
-        help="begin: a JSON file with the rules by field; your key (dtk) stands in the variable DOMICILE_DTK",
+        help=(
+            "begin: a JSON file with the rules by field; your key (dtk) stands in the variable "
+            "DOMICILE_DTK"
+        ),
     )
     parser.add_argument("--forget", action="store_true", help="let old tokens be found no longer")
-    parser.add_argument("--stop", action="store_true", help="stop the one under way; what it has done stays")
     parser.add_argument(
-        "--tokens", type=Path, metavar="FILE", help="at the end, write the newest tokens of all records as JSON Lines"
+        "--stop", action="store_true", help="stop the one under way; what it has done stays"
+    )
+    parser.add_argument(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help="at the end, write the newest tokens of all records as JSON Lines",
     )
 
 
 COMMAND: Final = Command(
-    summary="Give all records new tokens, online; without --rules and --forget, follow the run under way.",
+    summary=(
+        "Give all records new tokens, online; without --rules and --forget, follow the run under "
+        "way."
+    ),
     example="domicile rehash --rules rules.json --tokens tokens.jsonl",
     run=run,
     arguments=_arguments,

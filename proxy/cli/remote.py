@@ -1,7 +1,9 @@
-"""How commands talk to a running instance: its own interface over HTTP, as a client with an access token.
+"""How commands talk to a running instance: its own interface over HTTP, as a client with an access
+token.
 
-Which instance and which client stand on the command line and in the environment: ``--url``, ``DOMICILE_CLIENT_ID``,
-``DOMICILE_CLIENT_SECRET``. A secret never comes from the command line, where every user of the machine can read it.
+Which instance and which client stand on the command line and in the environment: ``--url``,
+``DOMICILE_CLIENT_ID``, ``DOMICILE_CLIENT_SECRET``. A secret never comes from the command line,
+where every user of the machine can read it.
 """
 
 import base64
@@ -59,9 +61,11 @@ class Remote:
     def ask(
         self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
     ) -> RemoteAnswer:
-        """The answer of an operation that may be asked again where no answer came: reads, and writes with an ``Idempotency-Key``.
+        """The answer of an operation that may be asked again where no answer came: reads, and
+        writes with an ``Idempotency-Key``.
 
-        Raises ``VaultError``: UNAUTHORIZED for credentials that count for nothing, VAULT_DOWN when no answer comes.
+        Raises ``VaultError``: UNAUTHORIZED for credentials that count for nothing, VAULT_DOWN when
+        no answer comes.
         """
         body = b"" if content is None else _encode(content)
         fields = {"Content-Type": "application/json"} if body else {}
@@ -77,26 +81,48 @@ class Remote:
             self._connection.close()
             self._connection = None
 
-    def _authorized(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> RemoteAnswer:
+    def _authorized(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> RemoteAnswer:
         if self._token is None:
             self._token = self._new_token()
-        return self._patiently(method, path, body, {**headers, "Authorization": f"Bearer {self._token}"})
+        return self._patiently(
+            method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
+        )
 
     def _new_token(self) -> str:
-        basic = base64.b64encode(f"{urllib.parse.quote(self._client)}:{urllib.parse.quote(self._secret)}".encode())
-        form = {"grant_type": "client_credentials", "audience": self.url, "scope": self._environment}
-        fields = {"Authorization": f"Basic {basic.decode()}", "Content-Type": "application/x-www-form-urlencoded"}
-        told = self._patiently("POST", "/oauth2/token", urllib.parse.urlencode(form).encode(), fields)
+        basic = base64.b64encode(
+            f"{urllib.parse.quote(self._client)}:{urllib.parse.quote(self._secret)}".encode()
+        )
+        form = {
+            "grant_type": "client_credentials",
+            "audience": self.url,
+            "scope": self._environment,
+        }
+        fields = {
+            "Authorization": f"Basic {basic.decode()}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        told = self._patiently(
+            "POST", "/oauth2/token", urllib.parse.urlencode(form).encode(), fields
+        )
         if told.status != 200:
             reason = told.content.get("error", "") if isinstance(told.content, dict) else ""
-            what = "name the environment of this client with --environment" if reason == "invalid_scope" else _CHECK
+            what = (
+                "name the environment of this client with --environment"
+                if reason == "invalid_scope"
+                else _CHECK
+            )
             raise VaultError(
-                Code.UNAUTHORIZED, f"{self.url} gives this client no access token ({told.status} {reason}): {what}."
+                Code.UNAUTHORIZED,
+                f"{self.url} gives this client no access token ({told.status} {reason}): {what}.",
             )
         token: str = told.content["access_token"]
         return token
 
-    def _patiently(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> RemoteAnswer:
+    def _patiently(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> RemoteAnswer:
         told = self._once(method, path, body, headers)
         for wait in _WAITS:
             if told is not None and told.status not in (429, 503):
@@ -104,10 +130,14 @@ class Remote:
             time.sleep(wait)
             told = self._once(method, path, body, headers)
         if told is None:
-            raise VaultError(Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?")
+            raise VaultError(
+                Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?"
+            )
         return told
 
-    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> RemoteAnswer | None:
+    def _once(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> RemoteAnswer | None:
         """One attempt; ``None`` without an answer."""
         try:
             if self._connection is None:
@@ -117,7 +147,8 @@ class Remote:
             text = answer.read()
         except ssl.SSLCertVerificationError as error:
             raise VaultError(
-                Code.BAD_SETTINGS, f"{self.url} shows a certificate that is not trusted ({error.verify_message})."
+                Code.BAD_SETTINGS,
+                f"{self.url} shows a certificate that is not trusted ({error.verify_message}).",
             ) from None
         except (OSError, http.client.HTTPException):
             self.close()
@@ -125,7 +156,9 @@ class Remote:
         try:
             return RemoteAnswer(answer.status, _decode(text) if text else None)
         except msgspec.MsgspecError:
-            raise VaultError(Code.BAD_SETTINGS, f"{self.url} is no vault listener of domicile.") from None
+            raise VaultError(
+                Code.BAD_SETTINGS, f"{self.url} is no vault listener of domicile."
+            ) from None
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._secure:
@@ -144,24 +177,40 @@ def refusal_of(told: RemoteAnswer) -> VaultError:
         code = Code(content.get("code", ""))
     except ValueError:
         code = Code.INTERNAL
-    faults = tuple(Detail(str(one.get("source", "")), str(one.get("detail", ""))) for one in content.get("errors", ()))
-    return VaultError(code, str(content.get("detail", f"The answer has status {told.status}.")), faults)
+    faults = tuple(
+        Detail(str(one.get("source", "")), str(one.get("detail", "")))
+        for one in content.get("errors", ())
+    )
+    return VaultError(
+        code, str(content.get("detail", f"The answer has status {told.status}.")), faults
+    )
 
 
 def remote(given: Arguments) -> Remote:
-    """The instance and the client of a command line. Raises ``VaultError(BAD_SETTINGS)`` when the credentials are missing."""
+    """The instance and the client of a command line.
+
+    Raises ``VaultError(BAD_SETTINGS)`` when the credentials are missing.
+    """
     client, secret = os.environ.get(CLIENT_ID, ""), os.environ.get(CLIENT_SECRET, "")
     if not client or not secret:
         raise VaultError(
             Code.BAD_SETTINGS,
-            f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, as `domicile init` or "
+            f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, "
+            "as `domicile init` or "
             "`domicile client create` told them.",
         )
-    return Remote(given.url or _own(load_settings(given.config, os.environ)), client, secret, given.environment)
+    return Remote(
+        given.url or _own(load_settings(given.config, os.environ)),
+        client,
+        secret,
+        given.environment,
+    )
 
 
 def _own(settings: Settings) -> str:
-    """The vault listener of the settings, as seen from this machine; over TLS by the name that its certificate has."""
+    """The vault listener of the settings, as seen from this machine; over TLS by the name that its
+    certificate has.
+    """
     place = str(reachable(settings.listen.vault))
     if not settings.listen.tls.certificate:
         return f"http://{place}"

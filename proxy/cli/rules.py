@@ -1,4 +1,7 @@
-"""``domicile rules``: check, test, explain and describe rule files. None of it needs a vault, keys or a network."""
+"""``domicile rules``: check, test, explain and describe rule files.
+
+None of it needs a vault, keys or a network.
+"""
 
 import argparse
 import os
@@ -24,16 +27,22 @@ def check_rules(arguments: Arguments) -> int:
         "warnings": list(rules.warnings),
     }
     counts = (
-        f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations {len(rules.operations)}, "
+        f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations "
+        f"{len(rules.operations)}, "
         f"tests {len(rules.tests)}"
     )
-    lines = [f"rules {rules.version} are in order: {counts}", *(f"  warning: {text}" for text in rules.warnings)]
+    lines = [
+        f"rules {rules.version} are in order: {counts}",
+        *(f"  warning: {text}" for text in rules.warnings),
+    ]
     command.show(data, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
 def test(arguments: Arguments) -> int:
-    """Run the tests that stand in the rule files, against a vault in memory; status 1 when one does not hold."""
+    """Run the tests that stand in the rule files, against a vault in memory; status 1 when one does
+    not hold.
+    """
     import asyncio
 
     from proxy.bootstrap.instance import try_rules
@@ -42,7 +51,10 @@ def test(arguments: Arguments) -> int:
     rules = load_rule_set(rules_path(arguments))
     results = asyncio.run(try_rules(rules))
     failed = sum(1 for problems in results.values() if problems)
-    data = {"ok": not failed, "tests": [{"name": name, "problems": problems} for name, problems in results.items()]}
+    data = {
+        "ok": not failed,
+        "tests": [{"name": name, "problems": problems} for name, problems in results.items()],
+    }
     lines: list[str] = []
     for name, problems in results.items():
         lines.append(f"{'FAILED' if problems else 'holds '}  {name}")
@@ -74,7 +86,9 @@ def schema(arguments: Arguments) -> int:
         command.show({"markdown": reference()}, reference(), as_json=arguments.json)
     else:
         described = rule_schema()
-        command.show(described, json.dumps(described, indent=2, ensure_ascii=False), as_json=arguments.json)
+        command.show(
+            described, json.dumps(described, indent=2, ensure_ascii=False), as_json=arguments.json
+        )
     return OK
 
 
@@ -87,19 +101,35 @@ def rules_path(arguments: Arguments) -> Path:
 def rules_argument(parser: argparse.ArgumentParser) -> None:
     """The rules that a subcommand is about, as its one argument."""
     parser.add_argument(
-        "rules", metavar="RULES", nargs="?", type=Path, help="rule file or folder (default: that of the settings)"
+        "rules",
+        metavar="RULES",
+        nargs="?",
+        type=Path,
+        help="rule file or folder (default: that of the settings)",
     )
 
 
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rules", type=Path, help="rule file or folder (default: that of the settings)")
-    parser.add_argument("--host", default="", help="host name of the request, where endpoints are told apart by it")
+    parser.add_argument(
+        "--rules", type=Path, help="rule file or folder (default: that of the settings)"
+    )
+    parser.add_argument(
+        "--host", default="", help="host name of the request, where endpoints are told apart by it"
+    )
     parser.add_argument("method", metavar="METHOD", help="method of the request, e.g. POST")
-    parser.add_argument("path", metavar="PATH", help="path of the request, e.g. /contacts/17, or a template of a rule")
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="path of the request, e.g. /contacts/17, or a template of a rule",
+    )
 
 
 def _schema_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--markdown", action="store_true", help="print the reference of all keys as Markdown instead")
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print the reference of all keys as Markdown instead",
+    )
 
 
 COMMAND: Final = Command(
@@ -114,7 +144,10 @@ COMMAND: Final = Command(
             data=True,
         ),
         "test": Command(
-            summary="Run the tests that stand in the rule files; needs no network, no keys and no application.",
+            summary=(
+                "Run the tests that stand in the rule files; needs no network, no keys and no "
+                "application."
+            ),
             example="domicile rules test rules/contacts.yaml",
             run=test,
             arguments=rules_argument,
@@ -128,7 +161,10 @@ COMMAND: Final = Command(
             data=True,
         ),
         "schema": Command(
-            summary="Print the JSON Schema of the rule language, so that editors complete and check rule files.",
+            summary=(
+                "Print the JSON Schema of the rule language, so that editors complete and check "
+                "rule files."
+            ),
             example="domicile rules schema",
             run=schema,
             arguments=_schema_arguments,

@@ -22,14 +22,24 @@ if TYPE_CHECKING:
 
 
 def apply_schemas(arguments: Arguments) -> int:
-    """Declare every schema of the files, one after the other; the files are read whole first, so a fault changes nothing."""
+    """Declare every schema of the files, one after the other; the files are read whole first, so a
+    fault changes nothing.
+    """
     import asyncio
 
     schemas = read_schemas(arguments.files).found
     results = asyncio.run(_apply(arguments, schemas))
-    lines = [line for schema, result in zip(schemas, results, strict=True) for line in _lines(schema.name, result)]
-    data = [{"name": schema.name, **result} for schema, result in zip(schemas, results, strict=True)]
-    command.show({"schemas": data, "dry_run": arguments.dry_run}, "\n".join(lines), as_json=arguments.json)
+    lines = [
+        line
+        for schema, result in zip(schemas, results, strict=True)
+        for line in _lines(schema.name, result)
+    ]
+    data = [
+        {"name": schema.name, **result} for schema, result in zip(schemas, results, strict=True)
+    ]
+    command.show(
+        {"schemas": data, "dry_run": arguments.dry_run}, "\n".join(lines), as_json=arguments.json
+    )
     return OK
 
 
@@ -39,7 +49,8 @@ def list_schemas_command(arguments: Arguments) -> int:
 
     found = all_of(schema_backend, arguments)
     lines = [
-        f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip() for item in found
+        f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip()
+        for item in found
     ]
     command.show({"schemas": found}, "\n".join(lines), as_json=arguments.json)
     return OK
@@ -50,9 +61,13 @@ def show_schema(arguments: Arguments) -> int:
     from proxy.cli.backend import named_item
 
     item = named_item(schema_backend, arguments)
-    lines = [f"{item['name']}: declared by {item['origin']}, {item['records']} records {_migration(item)}".rstrip()]
+    lines = [
+        f"{item['name']}: declared by {item['origin']}, {item['records']} records {_migration(item)}".rstrip()
+    ]
     width = max((len(name) for name in item["fields"]), default=0)
-    lines += [f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()]
+    lines += [
+        f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()
+    ]
     command.show(item, "\n".join(lines), as_json=arguments.json)
     return OK
 
@@ -68,18 +83,27 @@ def _lines(name: str, result: dict[str, Any]) -> list[str]:
     changes = [f"  {change['source'] or '/'}: {change['detail']}" for change in result["changes"]]
     if result.get("created"):
         return [f"{name}: new", *changes]
-    return [f"{name}: {'changed' if changes else 'as it was'} {_migration(result)}".rstrip(), *changes]
+    return [
+        f"{name}: {'changed' if changes else 'as it was'} {_migration(result)}".rstrip(),
+        *changes,
+    ]
 
 
 def _migration(item: dict[str, Any]) -> str:
     at = item.get("migration")
-    return f"(migration {at['state']}, {at['done']} of {at['total']}, {at['failed']} do not fit)" if at else ""
+    return (
+        f"(migration {at['state']}, {at['done']} of {at['total']}, {at['failed']} do not fit)"
+        if at
+        else ""
+    )
 
 
 def _field(described: dict[str, Any]) -> str:
     words = [described["type"], described["storage"]]
     words += [name for name in ("required", "partial_match") if described.get(name)]
-    return ", ".join(words) + (f", at most {described['max_length']}" if described.get("max_length") else "")
+    return ", ".join(words) + (
+        f", at most {described['max_length']}" if described.get("max_length") else ""
+    )
 
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +145,8 @@ COMMAND: Final = Command(
 )
 
 
-# What ``domicile schema`` does: on the store of a stopped vault, or over HTTP on an instance that runs (``--url``).
+# What ``domicile schema`` does: on the store of a stopped vault, or over HTTP on an instance that
+# runs (``--url``).
 #
 # Both show the same: what ``/api/schemas`` answers.
 
@@ -134,7 +159,9 @@ class Schemas(backend.Backend, Protocol):
 
 
 class OfflineSchemas:
-    """The schemas of a vault that no instance runs on; a change that rewrites records is over when ``apply`` returns."""
+    """The schemas of a vault that no instance runs on; a change that rewrites records is over when
+    ``apply`` returns.
+    """
 
     def __init__(self, catalog: Catalog, record: "OfflineChanges") -> None:
         self._catalog = catalog
@@ -169,7 +196,9 @@ class RemoteSchemas(backend.RemoteBackend):
         super().__init__(instance, "/api/schemas")
 
     async def apply(self, schema: Schema, *, dry_run: bool) -> JsonObject:
-        change_json = self._put(schema.name, write_definition(schema), "?dry_run=true" if dry_run else "")
+        change_json = self._put(
+            schema.name, write_definition(schema), "?dry_run=true" if dry_run else ""
+        )
         content: JsonObject = change_json.content
         return content if dry_run else {**content, "created": change_json.status == 201}
 

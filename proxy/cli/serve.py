@@ -8,7 +8,8 @@ from proxy.cli.command import OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 
-#: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by default.
+#: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by
+#: default.
 _DRAIN: Final = 20.0
 
 
@@ -35,9 +36,11 @@ async def serve(settings: Settings) -> int:
 
     log = logs.logger("serve")
     stop, loop = stop_signal(), asyncio.get_running_loop()
-    early = asyncio.Event()  # a SIGHUP from before there is anything to load again; unhandled, it would end the process
+    # a SIGHUP from before there is anything to load again; unhandled, it would end the process
+    early = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, early.set)
-    reloads: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish before it is done
+    # a task that nobody holds may vanish before it is done
+    reloads: set[asyncio.Task[None]] = set()
     async with running(settings) as started:
         announce(started.rules.runtime.rules, sys.stderr)
 
@@ -63,17 +66,24 @@ async def serve(settings: Settings) -> int:
 
 
 COMMAND: Final = Command(
-    summary="Serve: the redacting proxy, the vault's own interface and the admin listener, until SIGTERM or Ctrl-C.",
+    summary=(
+        "Serve: the redacting proxy, the vault's own interface and the admin listener, until "
+        "SIGTERM or Ctrl-C."
+    ),
     example="domicile serve --config domicile.yaml",
     run=run,
 )
 
 
-# What ``domicile serve`` says when it starts: which rules are in force, for which applications, and what happens to the rest.
+# What ``domicile serve`` says when it starts: which rules are in force, for which applications, and
+# what happens to the rest.
 
 
 _FATES: Final[dict[Unmatched, str]] = {
-    Unmatched.REPORT: "passes unchanged; each shape of a path is told once in the log, with the kinds of values suspected in it",
+    Unmatched.REPORT: (
+        "passes unchanged; each shape of a path is told once in the log, with the kinds of "
+        "values suspected in it"
+    ),
     Unmatched.PASS: "passes unchanged, and nothing is said of it",
     Unmatched.DENY: "is refused",
 }
@@ -87,7 +97,12 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
     from proxy.telemetry import logs
 
     log = logs.logger("serve")
-    log.info("rules in force", version=rules.version, files=list(rules.files), count=len(rules.operations))
+    log.info(
+        "rules in force",
+        version=rules.version,
+        files=list(rules.files),
+        count=len(rules.operations),
+    )
     for endpoint in rules.endpoints:
         operations, passed = _counts(rules, endpoint)
         log.info(
@@ -99,9 +114,13 @@ def announce(rules: RuleSet, stream: TextIO) -> None:
             unmatched=str(endpoint.unmatched),
         )
     if not rules.endpoints:
-        log.warning("no rules: the proxy serves no application, the vault's own interface alone is in use")
+        log.warning(
+            "no rules: the proxy serves no application, the vault's own interface alone is in use"
+        )
     if is_demo(rules):
-        log.warning("these are the rules of the demo, for its sample application", files=list(rules.files))
+        log.warning(
+            "these are the rules of the demo, for its sample application", files=list(rules.files)
+        )
 
 
 def banner(rules: RuleSet) -> str:
@@ -115,10 +134,14 @@ def banner(rules: RuleSet) -> str:
             f"             all else: {_FATES[endpoint.unmatched]}",
         ]
     if not rules.endpoints:
-        lines.append("  Rules      none: the proxy serves no application, the vault's own interface alone is in use")
+        lines.append(
+            "  Rules      none: the proxy serves no application, the vault's own interface alone "
+            "is in use"
+        )
     if is_demo(rules):
         lines.append(
-            "  Note       these are the rules of the demo, for its sample application: write your own, and name them with the setting rules"
+            "  Note       these are the rules of the demo, for its sample application: write "
+            "your own, and name them with the setting rules"
         )
     return "\n".join(["", *lines, ""])
 

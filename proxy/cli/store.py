@@ -44,10 +44,18 @@ async def _verify(settings: Settings) -> "VaultFindings":
 def verification_json(findings: "VaultFindings") -> dict[str, Any]:
     """The findings as JSON tells them."""
     faults = [
-        {"environment": fault.environment, "schema": fault.schema, "record": fault.rid, "text": fault.text}
+        {
+            "environment": fault.environment,
+            "schema": fault.schema,
+            "record": fault.rid,
+            "text": fault.text,
+        }
         for fault in findings.faults
     ]
-    counts = {name: findings.counts[name] for name in ("records", "versions", "staged", "attachments", "bytes")}
+    counts = {
+        name: findings.counts[name]
+        for name in ("records", "versions", "staged", "attachments", "bytes")
+    }
     return {
         "ok": not faults,
         **counts,
@@ -60,14 +68,20 @@ def store_text(findings: "VaultFindings") -> str:
     """The same for people."""
     counts = findings.counts
     looked = (
-        f"Looked at {command.count_noun(counts['records'], 'record')} with {command.count_noun(counts['versions'], 'past version')} "
+        f"Looked at {command.count_noun(counts['records'], 'record')} with "
+        f"{command.count_noun(counts['versions'], 'past version')} "
         f"and {command.count_noun(counts['staged'], 'staged change')}, "
-        f"and at {command.count_noun(counts['attachments'], 'attachment')} of {command.count_noun(counts['bytes'], 'byte')}."
+        f"and at {command.count_noun(counts['attachments'], 'attachment')} of "
+        f"{command.count_noun(counts['bytes'], 'byte')}."
     )
     lines = [looked]
     if nameless := findings.left.total():
-        lines.append(f"{nameless} objects are left over; a running instance removes them by itself.")
-    lines += [f"  {_place(fault)}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]]
+        lines.append(
+            f"{nameless} objects are left over; a running instance removes them by itself."
+        )
+    lines += [
+        f"  {_place(fault)}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]
+    ]
     if more := findings.faults[_SHOWN:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
     count = command.count_noun(len(findings.faults), "fault")
@@ -84,7 +98,10 @@ COMMAND: Final = Command(
     example="domicile store verify",
     children={
         "verify": Command(
-            summary="Open every record and every attachment, and name what is damaged, exchanged or lost; changes nothing.",
+            summary=(
+                "Open every record and every attachment, and name what is damaged, exchanged or "
+                "lost; changes nothing."
+            ),
             example="domicile store verify --config domicile.yaml",
             run=verify_store,
             data=True,

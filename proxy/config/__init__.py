@@ -1,8 +1,10 @@
-"""Settings: one YAML file and the environment in, one frozen ``Settings`` out, or every fault at once.
+"""Settings: one YAML file and the environment in, one frozen ``Settings`` out, or every fault at
+once.
 
-A misspelt setting must never quietly mean the default: each setting stands in one table (``schema``), an unknown name is
-refused with the nearest known one, and all faults are told together with file, line and column. The environment counts
-before the file, the file before the default. It connects to nothing and creates nothing.
+A misspelt setting must never quietly mean the default: each setting stands in one table
+(``schema``), an unknown name is refused with the nearest known one, and all faults are told
+together with file, line and column. The environment counts before the file, the file before the
+default. It connects to nothing and creates nothing.
 """
 
 from proxy.config.load import DEFAULT_FILE, load_settings

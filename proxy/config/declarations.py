@@ -1,6 +1,8 @@
-"""What YAML files declare by name, such as schemas and policies: several in one file with ``---`` between them, each fault with its line.
+"""What YAML files declare by name, such as schemas and policies: several in one file with ``---``
+between them, each fault with its line.
 
-YAML is read without its traps: ``no`` is a text, a key that stands twice is a fault, and so are tags.
+YAML is read without its traps: ``no`` is a text, a key that stands twice is a fault, and so are
+tags.
 """
 
 import re
@@ -29,7 +31,9 @@ _Declared = TypeVar("_Declared")
 
 
 class DeclarationKind(NamedTuple, Generic[_Declared]):
-    """What files declare: what it is called, what it needs, and what reads one (name, body); raises ``VaultError`` with details."""
+    """What files declare: what it is called, what it needs, and what reads one (name, body); raises
+    ``VaultError`` with details.
+    """
 
     noun: str
     needs: str
@@ -38,14 +42,17 @@ class DeclarationKind(NamedTuple, Generic[_Declared]):
 
 
 class Declarations(NamedTuple, Generic[_Declared]):
-    """What files declare; ``place`` says where a part of one stands: ``file:line:column`` by name and JSON Pointer."""
+    """What files declare; ``place`` says where a part of one stands: ``file:line:column`` by name
+    and JSON Pointer.
+    """
 
     found: tuple[_Declared, ...]
     place: Callable[[str, str], str]
 
 
 def read_files(kind: DeclarationKind[_Declared], paths: Sequence[Path]) -> Declarations[_Declared]:
-    """The declarations of files, and of the files ``*.yaml`` and ``*.yml`` in folders, in the order of their names.
+    """The declarations of files, and of the files ``*.yaml`` and ``*.yml`` in folders, in the order
+    of their names.
 
     Raises ``VaultError`` with the code of the kind and every fault of all files.
     """
@@ -66,7 +73,9 @@ def plural(noun: str) -> str:
 
 def _files(path: Path, faults: list[Detail]) -> list[Path]:
     if path.is_dir():
-        return sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml") and item.is_file())
+        return sorted(
+            item for item in path.iterdir() if item.suffix in (".yaml", ".yml") and item.is_file()
+        )
     if not path.exists():
         faults.append(Detail(str(path), "there is no such file or folder"))
         return []
@@ -94,20 +103,28 @@ class _Reading(Generic[_Declared]):
             content = file.read_bytes()
             if len(content) > _LARGEST:
                 self.faults.append(
-                    Detail(str(file), f"larger than 1 MiB: is this a file with {plural(self.kind.noun)}?")
+                    Detail(
+                        str(file),
+                        f"larger than 1 MiB: is this a file with {plural(self.kind.noun)}?",
+                    )
                 )
                 return
             for node in yaml.compose_all(content.decode("utf-8-sig"), Loader=yaml.BaseLoader):
                 self.document(str(file), node)
         except OSError as error:
-            self.faults.append(Detail(str(file), f"cannot be read ({error.strerror}): let this user read it"))
+            self.faults.append(
+                Detail(str(file), f"cannot be read ({error.strerror}): let this user read it")
+            )
         except UnicodeDecodeError:
             self.faults.append(Detail(str(file), "not UTF-8: save the file in that encoding"))
         except yaml.MarkedYAMLError as error:
             self.faults.append(Detail(_at(str(file), error.problem_mark), not_yaml(error)))
         except (yaml.YAMLError, RecursionError):
             self.faults.append(
-                Detail(str(file), "not YAML: a control character stands in it, or it is nested too deeply")
+                Detail(
+                    str(file),
+                    "not YAML: a control character stands in it, or it is nested too deeply",
+                )
             )
 
     def document(self, file: str, node: yaml.Node | None) -> None:
@@ -124,14 +141,19 @@ class _Reading(Generic[_Declared]):
         name = raw.pop("name")
         if name in self.found:
             self.faults.append(
-                Detail(places["/name"], f"a {self.kind.noun} of this name stands above already: remove one")
+                Detail(
+                    places["/name"],
+                    f"a {self.kind.noun} of this name stands above already: remove one",
+                )
             )
             return
         self.places[name] = {**places, "name": places["/name"]}
         try:
             self.found[name] = self.kind.read(name, raw)
         except VaultError as error:
-            self.faults.extend(Detail(self.place(name, detail.source), detail.text) for detail in error.details)
+            self.faults.extend(
+                Detail(self.place(name, detail.source), detail.text) for detail in error.details
+            )
 
     def value(self, file: str, node: yaml.Node, pointer: str, places: dict[str, str]) -> Any:
         """A node as JSON would have it."""
@@ -142,7 +164,10 @@ class _Reading(Generic[_Declared]):
         if isinstance(node, yaml.MappingNode):
             return self.mapping(file, node, pointer, places)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(file, item, f"{pointer}/{index}", places) for index, item in enumerate(node.value)]
+            return [
+                self.value(file, item, f"{pointer}/{index}", places)
+                for index, item in enumerate(node.value)
+            ]
         text: str = node.value
         if getattr(node, "style", None) is not None:  # quoted, or a block of text
             return text
@@ -150,13 +175,19 @@ class _Reading(Generic[_Declared]):
             return Decimal(text)
         return int(text) if _WHOLE.fullmatch(text) else _WORDS.get(text, text)
 
-    def mapping(self, file: str, node: yaml.MappingNode, pointer: str, places: dict[str, str]) -> dict[str, Any]:
+    def mapping(
+        self, file: str, node: yaml.MappingNode, pointer: str, places: dict[str, str]
+    ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.faults.append(Detail(_at(file, key.start_mark), "a name is needed before the colon"))
+                self.faults.append(
+                    Detail(_at(file, key.start_mark), "a name is needed before the colon")
+                )
             elif key.value in found:
-                self.faults.append(Detail(_at(file, key.start_mark), f"{key.value} stands twice: remove one"))
+                self.faults.append(
+                    Detail(_at(file, key.start_mark), f"{key.value} stands twice: remove one")
+                )
             else:
                 at = pointer + step(key.value)
                 found[key.value] = self.value(file, value, at, places)
@@ -168,10 +199,13 @@ def _at(file: str, mark: yaml.Mark | None) -> str:
     return file if mark is None else f"{file}:{mark.line + 1}:{mark.column + 1}"
 
 
-# Access policies as YAML files. The body of each is that of ``/api/policies`` (``model.policy``), with its ``name``.
+# Access policies as YAML files. The body of each is that of ``/api/policies`` (``model.policy``),
+# with its ``name``.
 
 
-_POLICY_FILES: Final = DeclarationKind("policy", "`name:`, `schema:` and `actions:`", Code.INVALID_POLICY, read_policy)
+_POLICY_FILES: Final = DeclarationKind(
+    "policy", "`name:`, `schema:` and `actions:`", Code.INVALID_POLICY, read_policy
+)
 
 
 def read_policies(paths: Sequence[Path]) -> Declarations[AccessPolicy]:
@@ -179,10 +213,13 @@ def read_policies(paths: Sequence[Path]) -> Declarations[AccessPolicy]:
     return read_files(_POLICY_FILES, paths)
 
 
-# Schemas as YAML files: ``name`` and ``fields`` of each. The definition itself is that of ``/api/schemas`` (``model.schema_document``).
+# Schemas as YAML files: ``name`` and ``fields`` of each. The definition itself is that of
+# ``/api/schemas`` (``model.schema_document``).
 
 
-_SCHEMA_FILES: Final = DeclarationKind("schema", "`name:` and `fields:`", Code.INVALID_SCHEMA, read_definition)
+_SCHEMA_FILES: Final = DeclarationKind(
+    "schema", "`name:` and `fields:`", Code.INVALID_SCHEMA, read_definition
+)
 
 
 def read_schemas(paths: Sequence[Path]) -> Declarations[Schema]:

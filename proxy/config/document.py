@@ -1,7 +1,8 @@
 """A settings file → the text and place of each setting in it, and its faults.
 
-YAML is read without its traps: every scalar is a text (``no`` is not false, ``1:30`` is not ninety), a key that stands
-twice is a fault, and so are tags and anchors, which settings do not need.
+YAML is read without its traps: every scalar is a text (``no`` is not false, ``1:30`` is not
+ninety), a key that stands twice is a fault, and so are tags and anchors, which settings do not
+need.
 """
 
 import difflib
@@ -15,14 +16,18 @@ from proxy.config.parsers import Setting
 from proxy.config.schema import SETTINGS
 from proxy.errors import Detail
 
-# How the names of settings hang together, and what somebody who wrote an unknown one may have meant.
+# How the names of settings hang together, and what somebody who wrote an unknown one may have
+# meant.
 
 
-#: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before ``upstream.tls.ca``.
+#: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before
+#: ``upstream.tls.ca``.
 APPLICATIONS: Final = "applications"
 
 #: Names that hold other names: ``listen``, ``upstream.tls`` and so on.
-SECTIONS: Final = frozenset(name[: place.start()] for name in SETTINGS for place in re.finditer(r"\.", name))
+SECTIONS: Final = frozenset(
+    name[: place.start()] for name in SETTINGS for place in re.finditer(r"\.", name)
+)
 
 
 def general(name: str) -> str:
@@ -49,7 +54,9 @@ def section_members(section: str) -> list[str]:
     """The names directly inside a section, without the section's own; ``""`` for the outermost."""
     if not section:
         return sorted({name.partition(".")[0] for name in SETTINGS} | {APPLICATIONS})
-    inside = [name.removeprefix(f"{section}.") for name in SETTINGS if name.startswith(f"{section}.")]
+    inside = [
+        name.removeprefix(f"{section}.") for name in SETTINGS if name.startswith(f"{section}.")
+    ]
     return list(dict.fromkeys(name.partition(".")[0] for name in inside))
 
 
@@ -104,13 +111,19 @@ class SettingsDocument:
 
     def _compose(self, content: bytes) -> yaml.Node | None:
         if len(content) > LARGEST_FILE:
-            self.faults.append(Detail(self.name, f"larger than {LARGEST_FILE // 1024} KiB: is this the settings file?"))
+            self.faults.append(
+                Detail(
+                    self.name, f"larger than {LARGEST_FILE // 1024} KiB: is this the settings file?"
+                )
+            )
             return None
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            self.faults.append(Detail(f"{self.name}:{line}", "not UTF-8: save the file in that encoding"))
+            self.faults.append(
+                Detail(f"{self.name}:{line}", "not UTF-8: save the file in that encoding")
+            )
             return None
         try:
             return yaml.compose(text, Loader=yaml.BaseLoader)
@@ -169,14 +182,16 @@ def _plain(node: yaml.Node) -> bool:
 
 
 def _is_list(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.SequenceNode) and node.tag == _LIST and all(map(_plain, node.value))
+    return (
+        isinstance(node, yaml.SequenceNode) and node.tag == _LIST and all(map(_plain, node.value))
+    )
 
 
 # Environment variables → settings: ``DOMICILE__LISTEN__PROXY`` is ``listen.proxy``.
 
 
-#: Every variable that begins so is a setting, known or not. Two underscores, because an orchestrator makes variables
-#: of its own for a service of that name (``DOMICILE_SERVICE_HOST``).
+#: Every variable that begins so is a setting, known or not. Two underscores, because an
+#: orchestrator makes variables of its own for a service of that name (``DOMICILE_SERVICE_HOST``).
 VARIABLE_PREFIX: Final = "DOMICILE__"
 
 
@@ -185,18 +200,29 @@ def variable(name: str) -> str:
     return VARIABLE_PREFIX + name.upper().replace(".", "__")
 
 
-#: What looks like a setting and is none -> the variable that is meant. ``keys: env:DOMICILE_KEYS`` is a fair name for a key.
-_NEARLY: Final = {variable(name).replace("__", "_"): variable(name) for name in SETTINGS if not name.startswith("keys")}
+#: What looks like a setting and is none -> the variable that is meant. ``keys: env:DOMICILE_KEYS``
+#: is a fair name for a key.
+_NEARLY: Final = {
+    variable(name).replace("__", "_"): variable(name)
+    for name in SETTINGS
+    if not name.startswith("keys")
+}
 
 
 def read_environment(environ: Mapping[str, str]) -> tuple[dict[str, GivenSetting], list[Detail]]:
-    """The settings that an environment holds, by dotted name, and the faults among them, in order of the alphabet."""
+    """The settings that an environment holds, by dotted name, and the faults among them, in order
+    of the alphabet.
+    """
     given: dict[str, GivenSetting] = {}
     faults: list[Detail] = []
     for written in sorted(environ):
         if not written.startswith(VARIABLE_PREFIX):
             if meant := _NEARLY.get(written):
-                faults.append(Detail(written, f"this sets nothing, for one underscore is missing: write {meant}"))
+                faults.append(
+                    Detail(
+                        written, f"this sets nothing, for one underscore is missing: write {meant}"
+                    )
+                )
             continue
         name = written.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
         text = environ[written]
@@ -211,7 +237,8 @@ def _fault(written: str, name: str, text: str) -> str | None:
     setting = find_setting(name)
     if is_section(name):
         first = next(
-            (setting for setting in SETTINGS if setting.startswith(f"{name}.")), f"{APPLICATIONS}.name.connect"
+            (setting for setting in SETTINGS if setting.startswith(f"{name}.")),
+            f"{APPLICATIONS}.name.connect",
         )
         return f"{name} has members: set each, such as {variable(first)}"
     if setting is None:

@@ -1,4 +1,6 @@
-"""Settings file, environment and defaults → ``Settings``, or one ``VaultError`` that lists every fault."""
+"""Settings file, environment and defaults → ``Settings``, or one ``VaultError`` that lists every
+fault.
+"""
 
 import dataclasses
 import itertools
@@ -26,8 +28,8 @@ _SECURED: Final = _LISTENERS[:2]
 def load_settings(file: Path | None, environ: Mapping[str, str]) -> Settings:
     """Read the settings; the environment counts before the file, the file before the defaults.
 
-    ``file`` is the one an operator named, and must be there; ``None`` takes ``domicile.yaml`` where present.
-    Raises ``VaultError`` with ``Code.BAD_SETTINGS`` and one detail per fault.
+    ``file`` is the one an operator named, and must be there; ``None`` takes ``domicile.yaml`` where
+    present. Raises ``VaultError`` with ``Code.BAD_SETTINGS`` and one detail per fault.
     """
     written, faults = _from_file(file)
     variables, more = environment.read_environment(environ)
@@ -37,8 +39,13 @@ def load_settings(file: Path | None, environ: Mapping[str, str]) -> Settings:
     if faults:
         count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
         details = tuple(sorted(faults, key=_position))
-        raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", details)
-    own = {name: _built(UpstreamSettings, "upstream", merged) for name, merged in _applications(values).items()}
+        raise VaultError(
+            Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", details
+        )
+    own = {
+        name: _built(UpstreamSettings, "upstream", merged)
+        for name, merged in _applications(values).items()
+    }
     settings: Settings = _built(Settings, "", {**values, APPLICATIONS: own})
     return settings
 
@@ -51,7 +58,9 @@ def _from_file(file: Path | None) -> tuple[dict[str, GivenSetting], list[Detail]
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        return {}, [Detail(str(file), "there is no such file: name the settings file with --config")]
+        return {}, [
+            Detail(str(file), "there is no such file: name the settings file with --config")
+        ]
     except IsADirectoryError:
         return {}, [Detail(str(file), "this is a folder: name the settings file in it")]
     except OSError as error:
@@ -61,7 +70,9 @@ def _from_file(file: Path | None) -> tuple[dict[str, GivenSetting], list[Detail]
 
 
 def _position(fault: Detail) -> tuple[int, int, int]:
-    """Where a fault is told: those of the file by line and column, then those of variables as they were found."""
+    """Where a fault is told: those of the file by line and column, then those of variables as they
+    were found.
+    """
     at = _PLACE.fullmatch(fault.source)
     return (0, int(at[1]), int(at[2])) if at else (1, 0, 0)
 
@@ -82,7 +93,9 @@ def _read_all(given: Mapping[str, GivenSetting], faults: list[Detail]) -> dict[s
 
 
 def _applications(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What counts for each application that has settings of its own: these, and the general ones for the rest."""
+    """What counts for each application that has settings of its own: these, and the general ones
+    for the rest.
+    """
     merged: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         if name != general(name):
@@ -94,19 +107,32 @@ def _expanded(text: str, values: Mapping[str, Any]) -> str:
     if "data" in values:
         text = text.replace("{data}", str(values["data"]))
     if "{" in text or "}" in text:
-        raise ValueError("the only thing that may stand in braces is {data}, outside the setting data itself")
+        raise ValueError(
+            "the only thing that may stand in braces is {data}, outside the setting data itself"
+        )
     return text
 
 
 def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
-    """Faults that concern two settings. A listener of the defaults is always on loopback, so it never has one."""
+    """Faults that concern two settings.
+
+    A listener of the defaults is always on loopback, so it never has one.
+    """
     faults: list[Detail] = []
     for name in _LISTENERS:
         secured = name in _SECURED and values.get("listen.tls.certificate") != ()
-        if name in values and not values[name].loopback and not secured and values.get("listen.insecure") is False:
-            certificate = "name a certificate in listen.tls.certificate, " if name in _SECURED else ""
+        if (
+            name in values
+            and not values[name].loopback
+            and not secured
+            and values.get("listen.insecure") is False
+        ):
+            certificate = (
+                "name a certificate in listen.tls.certificate, " if name in _SECURED else ""
+            )
             text = (
-                f"{name} can be reached from other machines and speaks plain HTTP: {certificate}listen at 127.0.0.1, "
+                f"{name} can be reached from other machines and speaks plain HTTP: "
+                f"{certificate}listen at 127.0.0.1, "
                 "or write insecure: true under listen where something in front does TLS"
             )
             faults.append(Detail(given[name].place, text))
@@ -114,10 +140,15 @@ def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
         address = values.get(first)
         if address is not None and address == values.get(second) and address.port != 0:
             name = second if second in given else first
-            faults.append(Detail(given[name].place, f"{first} and {second} are the same: give each its own port"))
+            faults.append(
+                Detail(
+                    given[name].place, f"{first} and {second} are the same: give each its own port"
+                )
+            )
     if values.get("listen.proxy_protocol") and values.get("trusted_proxies") == ():
         text = (
-            "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"
+            "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the "
+            "proxies in front there"
         )
         faults.append(Detail(given["listen.proxy_protocol"].place, text))
     faults += _issuer(values, given)
@@ -131,28 +162,46 @@ def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
 
 def _issuer(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """An external issuer without a name, and optional claims of tokens that are verified by keys."""
-    issuer, optional = values.get("auth.issuer"), values.get("auth.introspection_optional_claims", frozenset())
+    issuer, optional = (
+        values.get("auth.issuer"),
+        values.get("auth.introspection_optional_claims", frozenset()),
+    )
     introspected = issuer is not None and issuer.how == "introspection"
     faults = []
-    if issuer is not None and values.get("auth.issuer_name", "") is None and not (introspected and "iss" in optional):
+    if (
+        issuer is not None
+        and values.get("auth.issuer_name", "") is None
+        and not (introspected and "iss" in optional)
+    ):
         otherwise = (
-            ", or write iss in auth.introspection_optional_claims where its answers have none" if introspected else ""
+            ", or write iss in auth.introspection_optional_claims where its answers have none"
+            if introspected
+            else ""
         )
-        text = f"tokens may be those of other issuers, too: name this one with auth.issuer_name{otherwise}"
+        text = (
+            "tokens may be those of other issuers, too: name this one with "
+            f"auth.issuer_name{otherwise}"
+        )
         faults.append(Detail(given["auth.issuer"].place, text))
     if optional and not introspected:
-        text = "auth.introspection_optional_claims is for auth.issuer: introspection:… alone: remove it"
+        text = (
+            "auth.introspection_optional_claims is for auth.issuer: introspection:… alone: "
+            "remove it"
+        )
         faults.append(Detail(given["auth.introspection_optional_claims"].place, text))
     return faults
 
 
 def _firewall(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """A firewall that lets nobody in is a mistake."""
-    none = values.get("firewall.country_database", "") is None and values.get("firewall.allow") == ()
+    none = (
+        values.get("firewall.country_database", "") is None and values.get("firewall.allow") == ()
+    )
     if not none or values.get("firewall.mode") not in ("block", "mask"):
         return []
     text = (
-        "firewall.mode would leave nobody inside but this machine: name a database of countries with "
+        "firewall.mode would leave nobody inside but this machine: name a database of countries "
+        "with "
         "firewall.country_database, or networks with firewall.allow"
     )
     return [Detail(given["firewall.mode"].place, text)]
@@ -168,25 +217,44 @@ def _callers_tls(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -
         text = "does nothing without a certificate: name its file with listen.tls.certificate"
         return [Detail(given[name].place, f"{name} {text}") for name in idle]
     if keys and len(keys) != len(certificates):
-        text = f"listen.tls.key names {len(keys)} and listen.tls.certificate {len(certificates)}: name one key for each"
+        text = (
+            f"listen.tls.key names {len(keys)} and listen.tls.certificate {len(certificates)}: "
+            "name one key for each"
+        )
         return [Detail(given["listen.tls.key"].place, text)]
     return []
 
 
-def _tls(section: str, values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
-    """Faults among the settings for TLS in one section; ``values`` has those that count there, by their general names."""
+def _tls(
+    section: str, values: Mapping[str, Any], given: Mapping[str, GivenSetting]
+) -> list[Detail]:
+    """Faults among the settings for TLS in one section; ``values`` has those that count there, by
+    their general names.
+    """
 
     def fault(name: str, text: str) -> Detail:
         return Detail(
-            given.get(f"{section}.{name}", given.get(f"upstream.{name}", GivenSetting("", section))).place, text
+            given.get(
+                f"{section}.{name}", given.get(f"upstream.{name}", GivenSetting("", section))
+            ).place,
+            text,
         )
 
     faults: list[Detail] = []
-    if values.get("upstream.tls.key") is not None and values.get("upstream.tls.certificate", "") is None:
-        text = f"{section}.tls.key belongs to a certificate: name its file with {section}.tls.certificate"
+    if (
+        values.get("upstream.tls.key") is not None
+        and values.get("upstream.tls.certificate", "") is None
+    ):
+        text = (
+            f"{section}.tls.key belongs to a certificate: name its file with "
+            f"{section}.tls.certificate"
+        )
         faults.append(fault("tls.key", text))
     if values.get("upstream.tls.verify") is False and values.get("upstream.tls.ca") is not None:
-        text = f"{section}.tls.ca is not asked where {section}.tls.verify is false: remove one of the two"
+        text = (
+            f"{section}.tls.ca is not asked where {section}.tls.verify is false: remove one of "
+            "the two"
+        )
         faults.append(fault("tls.ca", text))
     return faults
 
@@ -196,5 +264,9 @@ def _built(kind: type[Any], section: str, values: Mapping[str, Any]) -> Any:
     members = {}
     for field in dataclasses.fields(kind):
         name = f"{section}.{field.name}" if section else field.name
-        members[field.name] = _built(cast("type[Any]", field.type), name, values) if name in SECTIONS else values[name]
+        members[field.name] = (
+            _built(cast("type[Any]", field.type), name, values)
+            if name in SECTIONS
+            else values[name]
+        )
     return kind(**members)

@@ -1,6 +1,8 @@
-"""Readers of single settings: a text in, a value out, or ``ValueError`` with what is wrong about it.
+"""Readers of single settings: a text in, a value out, or ``ValueError`` with what is wrong about
+it.
 
-A reason never quotes the text: somebody who pastes a key where its place belongs must not find it in a log.
+A reason never quotes the text: somebody who pastes a key where its place belongs must not find it
+in a log.
 """
 
 import ipaddress
@@ -30,7 +32,9 @@ _DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
 _LONGEST: Final = 3650 * _UNITS["d"]
 _BYTES: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE: Final = re.compile(r"([0-9]{1,9})(kB|MB|GB|KiB|MiB|GiB)", re.ASCII)
-_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+_HOST: Final = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", re.ASCII
+)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 #: ISO 3166-1 alpha-2, the officially assigned codes.
@@ -70,7 +74,9 @@ def address(text: str) -> ListenAddress:
     if not host:
         raise ValueError("the host is missing")
     if not _HOST.fullmatch(host):
-        raise ValueError("the host is neither a name nor an address (IPv6 stands in square brackets)")
+        raise ValueError(
+            "the host is neither a name nor an address (IPv6 stands in square brackets)"
+        )
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError("the port is not a number from 0 to 65535")
     return ListenAddress(host.strip("[]"), int(port))
@@ -122,13 +128,17 @@ def host_or_none(text: str) -> str | None:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Addresses such as ``https://se-vault.example.com`` with commas between them, each in its one spelling."""
+    """Addresses such as ``https://se-vault.example.com`` with commas between them, each in its one
+    spelling.
+    """
     found = []
     for number, item in enumerate(_items(text), 1):
         try:
             found.append(origin(item))
         except ValueError:
-            raise ValueError(f"item {number} is not an address of scheme, host and perhaps port") from None
+            raise ValueError(
+                f"item {number} is not an address of scheme, host and perhaps port"
+            ) from None
     return tuple(found)
 
 
@@ -138,11 +148,15 @@ def networks(text: str) -> tuple[NetworkSetting, ...]:
 
 
 def hosts(text: str) -> tuple[str | NetworkSetting, ...]:
-    """Host names, networks and single addresses with commas between them; names in lower-case letters."""
+    """Host names, networks and single addresses with commas between them; names in lower-case
+    letters.
+    """
     found: list[str | NetworkSetting] = []
     for number, item in enumerate(_items(text), 1):
         name = item.lower()
-        named = not name.startswith("[") and any(letter.isalpha() for letter in name.rpartition(".")[2])
+        named = not name.startswith("[") and any(
+            letter.isalpha() for letter in name.rpartition(".")[2]
+        )
         found.append(name if named and _HOST.fullmatch(name) else _network(item, number))
     return tuple(found)
 
@@ -164,7 +178,9 @@ def _network(text: str, number: int) -> NetworkSetting:
             raise ValueError(f"number {number} is neither an address nor a network") from None
         raise ValueError(f"number {number} has bits set behind its prefix length") from None
     if network.prefixlen == 0:
-        raise ValueError(f"number {number} holds every address, so that anybody would be believed or let in")
+        raise ValueError(
+            f"number {number} holds every address, so that anybody would be believed or let in"
+        )
     return network
 
 
@@ -205,7 +221,9 @@ def whole_number(least: int, most: int) -> SettingParser:
     """A reader of whole numbers from ``least`` to ``most``."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
+        if not (
+            text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most
+        ):
             raise ValueError(f"this is not a whole number from {least} to {most}")
         return int(text)
 
@@ -222,7 +240,9 @@ def or_auto(reader: SettingParser) -> SettingParser:
 
 
 def size(least: int) -> SettingParser:
-    """A reader of a number of bytes with its unit (KiB, MiB, GiB; kB, MB, GB), at least so many and at most a tebibyte."""
+    """A reader of a number of bytes with its unit (KiB, MiB, GiB; kB, MB, GB), at least so many and
+    at most a tebibyte.
+    """
 
     def read(text: str) -> int:
         match = _SIZE.fullmatch(text)
@@ -280,7 +300,11 @@ def limit_store(text: str) -> str | None:
     except ValueError:
         good = False
     else:
-        good = good and re.fullmatch(r"(/[0-9]{0,5})?", parts.path) and not (parts.query or parts.fragment)
+        good = (
+            good
+            and re.fullmatch(r"(/[0-9]{0,5})?", parts.path)
+            and not (parts.query or parts.fragment)
+        )
     if not good:
         raise ValueError("this is neither the word memory nor the address of a Redis")
     return text
@@ -304,12 +328,17 @@ def keys(text: str) -> KeySettings:
             raise ValueError("what follows env: is not the name of an environment variable")
         return KeySettings("env", place)
     if scheme != "file":
-        raise ValueError("keys come from a file or from an environment variable; the key itself never stands here")
+        raise ValueError(
+            "keys come from a file or from an environment variable; the key itself never stands "
+            "here"
+        )
     return KeySettings("file", str(_whole_path(place)))
 
 
 def _whole_path(place: str) -> Path:
-    """``///a/b`` or ``////a/b`` → ``/a/b``; a relative path is refused, for readers of such addresses disagree on it."""
+    """``///a/b`` or ``////a/b`` → ``/a/b``; a relative path is refused, for readers of such
+    addresses disagree on it.
+    """
     bare = place.lstrip("/")
     if not place.startswith("///") or not bare:
         raise ValueError("three slashes and the whole path must follow the first colon")
@@ -333,11 +362,19 @@ def issuer(text: str) -> IssuerSettings | None:
 def endpoint(text: str) -> str:
     """An address at https://; at http:// only on this machine."""
     parts = urllib.parse.urlsplit(text)
-    good = text.isascii() and text.isprintable() and " " not in text and not parts.fragment and "@" not in parts.netloc
+    good = (
+        text.isascii()
+        and text.isprintable()
+        and " " not in text
+        and not parts.fragment
+        and "@" not in parts.netloc
+    )
     if not good or not parts.hostname or parts.scheme not in ("http", "https"):
         raise ValueError("this is not an address at https://")
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise ValueError("http:// is for this machine alone: what is asked over a network has to be at https://")
+        raise ValueError(
+            "http:// is for this machine alone: what is asked over a network has to be at https://"
+        )
     return text
 
 
@@ -364,7 +401,9 @@ def claim(text: str) -> str:
 
 
 def secret(text: str) -> SecretSource | None:
-    """Where a secret is, which never stands in the settings itself: ``none``, ``env:NAME`` or ``file:///path``."""
+    """Where a secret is, which never stands in the settings itself: ``none``, ``env:NAME`` or
+    ``file:///path``.
+    """
     if text == "none":
         return None
     source, _, place = text.partition(":")
@@ -372,14 +411,19 @@ def secret(text: str) -> SecretSource | None:
         return SecretSource("env", place)
     if source == "file" and place.startswith("///"):
         return SecretSource("file", str(_whole_path(place)))
-    raise ValueError("this is neither none, nor env: and the name of a variable, nor file:/// and the path of a file")
+    raise ValueError(
+        "this is neither none, nor env: and the name of a variable, nor file:/// and the path of "
+        "a file"
+    )
 
 
 # What a setting is; the table of all of them is ``config.schema``.
 
 
 class Setting(NamedTuple):
-    """One setting: its default as an operator would write it, its reader, what to write, and what it means."""
+    """One setting: its default as an operator would write it, its reader, what to write, and what
+    it means.
+    """
 
     default: str
     read: SettingParser

@@ -1,4 +1,6 @@
-"""Every setting there is, in one table: adding a line here and a member in ``settings`` is how one is added. ``naming`` finds them."""
+"""Every setting there is, in one table: adding a line here and a member in ``settings`` is how one
+is added. ``naming`` finds them.
+"""
 
 from typing import Final
 
@@ -21,20 +23,24 @@ ACCESS: Final[dict[str, Setting]] = {
         "[]",
         parsers.origins,
         "a list of addresses, such as [https://se-vault.example.com]",
-        "The addresses that callers reach the vault listener by; none: those it has itself. Tokens are for these alone.",
+        "The addresses that callers reach the vault listener by; none: those it has itself. "
+        "Tokens are for these alone.",
         many=True,
     ),
     "auth.issuer": Setting(
         "embedded",
         parsers.issuer,
-        "embedded, or jwks: or introspection: and an address, such as jwks:https://login.example.com/keys",
-        "An external issuer whose access tokens count, too: verified by its keys, or asked about one by one.",
+        "embedded, or jwks: or introspection: and an address, such as "
+        "jwks:https://login.example.com/keys",
+        "An external issuer whose access tokens count, too: verified by its keys, or asked about "
+        "one by one.",
     ),
     "auth.issuer_name": Setting(
         "none",
         parsers.word_or_none,
         "the name of the issuer, such as https://login.example.com, or none",
-        "What tokens of the external issuer have as iss; needed unless auth.introspection_optional_claims names iss.",
+        "What tokens of the external issuer have as iss; needed unless "
+        "auth.introspection_optional_claims names iss.",
     ),
     "auth.issuer_audiences": Setting(
         "[]",
@@ -47,44 +53,51 @@ ACCESS: Final[dict[str, Setting]] = {
         "system",
         parsers.path_or("system"),
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
-        "Who may vouch for the external issuer at https://; system: the authorities of this machine.",
+        "Who may vouch for the external issuer at https://; system: the authorities of this "
+        "machine.",
     ),
     "auth.introspection_credentials": Setting(
         "none",
         parsers.secret,
         "none, env: and the name of a variable, or file:/// and the path of a file",
-        "Where the id and the secret are, with a colon between them, by which the vault introspects at the external issuer.",
+        "Where the id and the secret are, with a colon between them, by which the vault "
+        "introspects at the external issuer.",
     ),
     "auth.introspection_optional_claims": Setting(
         "[]",
         parsers.some_of("aud", "iss"),
         "a list of aud and iss, such as [aud], or []",
-        "The claims that an answer to introspection may lack (RFC 7662 makes both optional); without aud, tokens for other services of the issuer count here, too.",
+        "The claims that an answer to introspection may lack (RFC 7662 makes both optional); "
+        "without aud, tokens for other services of the issuer count here, too.",
         many=True,
     ),
     "auth.environment_claim": Setting(
         "scope",
         parsers.word_or_none,
         "the name of a claim, such as scope, or none",
-        "The claim of the external issuer's tokens that names the environment; none: a client is registered in one alone, by administrators of default.",
+        "The claim of the external issuer's tokens that names the environment; none: a client is "
+        "registered in one alone, by administrators of default.",
     ),
     "auth.client_claim": Setting(
         "client_id",
         parsers.claim,
         "the name of a claim, such as client_id, azp or sub",
-        "The claim of the external issuer's tokens that names the client, by the external_id it is registered with.",
+        "The claim of the external issuer's tokens that names the client, by the external_id it "
+        "is registered with.",
     ),
     "admin.metrics_token": Setting(
         "none",
         parsers.secret,
         "none, env: and the name of a variable, or file:/// and the path of a file",
-        "Where the secret is that a scraper of /metrics shows as its bearer token; without it, an administrator's access token alone counts.",
+        "Where the secret is that a scraper of /metrics shows as its bearer token; without it, "
+        "an administrator's access token alone counts.",
     ),
     "acl.timeout": Setting(
         "5s",
         parsers.duration,
         "a number and a unit, such as 5s",
-        "How long a filter endpoint (external_acl of an access policy) may take to answer; later than that nothing is allowed.",
+        "How long a filter endpoint (external_acl of an access policy) may take to answer; later "
+        "than that nothing is allowed.",
     ),
     "acl.authorities": Setting(
         "system",
@@ -96,19 +109,22 @@ ACCESS: Final[dict[str, Setting]] = {
         "[]",
         parsers.hosts,
         "a list of host names, networks and addresses, such as [app.example.com, 10.1.0.0/16]",
-        "The hosts that policies of other environments than default may name as their filter endpoint; none: they may name no filter endpoint.",
+        "The hosts that policies of other environments than default may name as their filter "
+        "endpoint; none: they may name no filter endpoint.",
         many=True,
     ),
 }
 
 
-#: Dotted name → setting. ``{data}`` in a default or a given text stands for the absolute path of the data folder.
+#: Dotted name → setting. ``{data}`` in a default or a given text stands for the absolute path of
+#: the data folder.
 SETTINGS: Final[dict[str, Setting]] = {
     "country": Setting(
         "none",
         parsers.country_or_none,
         "a country code of two letters, such as se",
-        "The one country whose personal data this instance keeps (ISO 3166-1); none: the one that the vault was made for.",
+        "The one country whose personal data this instance keeps (ISO 3166-1); none: the one "
+        "that the vault was made for.",
     ),
     "data": Setting(
         "./data",
@@ -121,16 +137,21 @@ SETTINGS: Final[dict[str, Setting]] = {
         "keep",
         parsers.one_of("keep", "upstream"),
         "keep or upstream",
-        "The Host field that the application sees: the caller's own, or host and port of the endpoint's upstream.",
+        "The Host field that the application sees: the caller's own, or host and port of the "
+        "endpoint's upstream.",
     ),
     "forwarding.x_forwarded": Setting(
         "false",
         parsers.true_or_false,
         "true or false",
-        "Tell the application the caller in X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.",
+        "Tell the application the caller in X-Forwarded-For, X-Forwarded-Proto and "
+        "X-Forwarded-Host.",
     ),
     "forwarding.forwarded": Setting(
-        "false", parsers.true_or_false, "true or false", "Tell the application the caller in Forwarded (RFC 7239)."
+        "false",
+        parsers.true_or_false,
+        "true or false",
+        "Tell the application the caller in Forwarded (RFC 7239).",
     ),
     "forwarding.via": Setting(
         "false",
@@ -148,13 +169,15 @@ SETTINGS: Final[dict[str, Setting]] = {
         "none",
         parsers.path_or("none"),
         "a file with schemas or a folder of them, such as /etc/domicile/schemas, or none",
-        "Schemas that files declare; read at start and on SIGHUP. Those declared over the interface alone need none.",
+        "Schemas that files declare; read at start and on SIGHUP. Those declared over the "
+        "interface alone need none.",
     ),
     "policies": Setting(
         "none",
         parsers.path_or("none"),
         "a file with access policies or a folder of them, such as /etc/domicile/policies, or none",
-        "Access policies that files declare, for the environment default; read at start and on SIGHUP, all of them or none.",
+        "Access policies that files declare, for the environment default; read at start and on "
+        "SIGHUP, all of them or none.",
     ),
     "store": Setting(
         "sqlite:///{data}/vault.db",
@@ -166,13 +189,16 @@ SETTINGS: Final[dict[str, Setting]] = {
         "file:///{data}/files",
         parsers.files,
         "file:///{data}/files, or file:/// and the whole path of a folder",
-        "Where the sealed contents of attachments are kept; it belongs to the store, and is backed up and moved with it.",
+        "Where the sealed contents of attachments are kept; it belongs to the store, and is "
+        "backed up and moved with it.",
     ),
     "keys": Setting(
         "file:///{data}/keys.json",
         parsers.keys,
-        "file:///{data}/keys.json, file:/// and the whole path of a file, or env: and the name of a variable",
-        "Where the keys come from. A key file is made at the first start of a new vault; back it up apart from the data.",
+        "file:///{data}/keys.json, file:/// and the whole path of a file, or env: and the name "
+        "of a variable",
+        "Where the keys come from. A key file is made at the first start of a new vault; back it "
+        "up apart from the data.",
     ),
     **ACCESS,
     **FIREWALL,
@@ -180,13 +206,15 @@ SETTINGS: Final[dict[str, Setting]] = {
         "{data}/audit",
         parsers.path,
         "a folder, such as {data}/audit or /var/log/domicile",
-        "The folder of the audit log. While nothing can be written there, nothing is revealed or changed.",
+        "The folder of the audit log. While nothing can be written there, nothing is revealed or "
+        "changed.",
     ),
     "audit.sync": Setting(
         "false",
         parsers.true_or_false,
         "true or false",
-        "Whether a line is on the disk before its answer leaves, and not only with the operating system. Costs a flush a group.",
+        "Whether a line is on the disk before its answer leaves, and not only with the operating "
+        "system. Costs a flush a group.",
     ),
     "audit.segment": Setting(
         "64MiB",
@@ -209,8 +237,10 @@ SETTINGS: Final[dict[str, Setting]] = {
     "audit.syslog": Setting(
         "none",
         parsers.syslog,
-        "none, or udp:// or tcp:// with host and port, such as tcp://logs.example.com:601, or unix:///dev/log",
-        "A syslog collector (RFC 5424) that the lines of the audit log are shipped to, after they were written to the folder.",
+        "none, or udp:// or tcp:// with host and port, such as tcp://logs.example.com:601, or "
+        "unix:///dev/log",
+        "A syslog collector (RFC 5424) that the lines of the audit log are shipped to, after "
+        "they were written to the folder.",
     ),
     "pending.keep": Setting(
         "7d",
@@ -225,16 +255,28 @@ SETTINGS: Final[dict[str, Setting]] = {
         "From which level on lines are written.",
     ),
     "log.format": Setting(
-        "json", parsers.one_of("json", "text"), "json or text", "One JSON object a line, or text for people."
+        "json",
+        parsers.one_of("json", "text"),
+        "json or text",
+        "One JSON object a line, or text for people.",
     ),
     "upstream.connect": Setting(
-        "5s", parsers.duration, "a number and a unit, such as 5s", "Longest wait for a connection to the application."
+        "5s",
+        parsers.duration,
+        "a number and a unit, such as 5s",
+        "Longest wait for a connection to the application.",
     ),
     "upstream.head": Setting(
-        "60s", parsers.duration, "a number and a unit, such as 60s", "Longest wait for the head of the answer."
+        "60s",
+        parsers.duration,
+        "a number and a unit, such as 60s",
+        "Longest wait for the head of the answer.",
     ),
     "upstream.idle": Setting(
-        "60s", parsers.duration, "a number and a unit, such as 60s", "Longest silence within a message, either way."
+        "60s",
+        parsers.duration,
+        "a number and a unit, such as 60s",
+        "Longest silence within a message, either way.",
     ),
     "upstream.total": Setting(
         "0",
@@ -246,25 +288,29 @@ SETTINGS: Final[dict[str, Setting]] = {
         "256",
         parsers.whole_number(1, 65_535),
         "a whole number, such as 256",
-        "At most so many connections to one application; further requests wait, for as long as upstream.connect.",
+        "At most so many connections to one application; further requests wait, for as long as "
+        "upstream.connect.",
     ),
     "upstream.queue": Setting(
         "1024",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 1024",
-        "At most so many requests wait for a connection to one application; further ones are answered 503 at once.",
+        "At most so many requests wait for a connection to one application; further ones are "
+        "answered 503 at once.",
     ),
     "upstream.keep": Setting(
         "4s",
         parsers.duration,
         "a number and a unit, such as 4s",
-        "How long an unused connection is kept; shorter than the application keeps it, so that none ends as it is chosen.",
+        "How long an unused connection is kept; shorter than the application keeps it, so that "
+        "none ends as it is chosen.",
     ),
     "upstream.breaker.failures": Setting(
         "10",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 10, or 0 for never",
-        "After so many failures in a row (unreachable, or no answer in time) requests are answered 503 at once; 0: never.",
+        "After so many failures in a row (unreachable, or no answer in time) requests are "
+        "answered 503 at once; 0: never.",
     ),
     "upstream.breaker.pause": Setting(
         "2s",
@@ -294,13 +340,15 @@ SETTINGS: Final[dict[str, Setting]] = {
         "true",
         parsers.true_or_false,
         "true or false",
-        "Whether an application's certificate is verified. With false whoever stands on the way can read and change everything.",
+        "Whether an application's certificate is verified. With false whoever stands on the way "
+        "can read and change everything.",
     ),
     "upstream.tls.server_name": Setting(
         "none",
         parsers.host_or_none,
         "a host name, such as crm.example.com, or none",
-        "The name asked for (SNI) and looked for in the application's certificate; none: the host of the endpoint's upstream.",
+        "The name asked for (SNI) and looked for in the application's certificate; none: the "
+        "host of the endpoint's upstream.",
     ),
     **LIMIT_SETTINGS,
     "history.keep": Setting(
@@ -313,7 +361,8 @@ SETTINGS: Final[dict[str, Setting]] = {
         "false",
         parsers.true_or_false,
         "true or false",
-        "Whether past versions outlive their record, until history.keep is over; false: they go with it.",
+        "Whether past versions outlive their record, until history.keep is over; false: they go "
+        "with it.",
     ),
     "models.on_existing": Setting(
         "refuse",
@@ -325,15 +374,18 @@ SETTINGS: Final[dict[str, Setting]] = {
         "[]",
         parsers.some_of(*schema.KEYS),
         "a list of key1 to key25, such as [key1, key4], or all",
-        "Keys of the record-based interface that stand in the clear beside the sealed body, to be sorted by and searched in; "
+        "Keys of the record-based interface that stand in the clear beside the sealed body, to "
+        "be sorted by and searched in; "
         "the others are hashed.",
         many=True,
     ),
     "records.partial_match": Setting(
         "[]",
         parsers.some_of(*schema.SEARCHABLE),
-        "a list of record_key, profile_key, parent_key, service_key1 to service_key5 and key1 to key25, or all",
-        "Hashed keys of the record-based interface in which parts of texts can be searched for ($like, search_keys).",
+        "a list of record_key, profile_key, parent_key, service_key1 to service_key5 and key1 to "
+        "key25, or all",
+        "Hashed keys of the record-based interface in which parts of texts can be searched for "
+        "($like, search_keys).",
         many=True,
     ),
     "functions.time": Setting(

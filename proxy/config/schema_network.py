@@ -10,13 +10,15 @@ FIREWALL: Final[dict[str, Setting]] = {
         "off",
         parsers.one_of("off", "block", "mask"),
         "off, block or mask",
-        "What callers outside the country get, at the proxy and at the vault: what everybody gets, nothing (403), or nothing in clear.",
+        "What callers outside the country get, at the proxy and at the vault: what everybody "
+        "gets, nothing (403), or nothing in clear.",
     ),
     "firewall.allow": Setting(
         "[]",
         parsers.networks,
         "a list of networks, such as [10.0.0.0/8, 203.0.113.7]",
-        "Who is inside besides: networks and addresses, private ones too. This machine (loopback) always is.",
+        "Who is inside besides: networks and addresses, private ones too. This machine "
+        "(loopback) always is.",
         many=True,
     ),
     "firewall.country_database": Setting(
@@ -32,7 +34,8 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "256MiB",
         parsers.size(16 * 1024 * 1024),
         "a size of 16MiB or more, such as 256MiB",
-        "How much memory the bodies of matched requests and answers may take at one time, half for either.",
+        "How much memory the bodies of matched requests and answers may take at one time, half "
+        "for either.",
     ),
     "limits.body": Setting(
         "4MiB",
@@ -50,13 +53,15 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "1000",
         parsers.whole_number(1, 10_000),
         "a whole number, such as 1000",
-        "At most so many records in one answer of a search: the largest limit that callers may ask for.",
+        "At most so many records in one answer of a search: the largest limit that callers may "
+        "ask for.",
     ),
     "limits.page": Setting(
         "16MiB",
         parsers.size(64 * 1024),
         "a size of 64KiB or more, such as 16MiB",
-        "At most so many bytes of sealed records in one page of a search, an export or a history; it ends early with a cursor. One record it has in any case.",
+        "At most so many bytes of sealed records in one page of a search, an export or a "
+        "history; it ends early with a cursor. One record it has in any case.",
     ),
     "limits.upload": Setting(
         "20MB",
@@ -68,7 +73,8 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "1000",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 1000, or 0 for no limit",
-        "At most so many requests a second of one client to the vault's own interface; further ones are answered 429. 0: no limit.",
+        "At most so many requests a second of one client to the vault's own interface; further "
+        "ones are answered 429. 0: no limit.",
     ),
     "limits.burst": Setting(
         "2",
@@ -80,25 +86,29 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "0",
         parsers.whole_number(0, 1_000_000),
         "a whole number, such as 200, or 0 for no limit",
-        "At most so many requests a second from one address, at the proxy and at the vault together; further ones are answered 429. 0: no limit.",
+        "At most so many requests a second from one address, at the proxy and at the vault "
+        "together; further ones are answered 429. 0: no limit.",
     ),
     "limits.connections": Setting(
         "auto",
         parsers.or_auto(parsers.whole_number(16, 1_000_000)),
         "a whole number of 16 or more, such as 10000, or auto",
-        "At most so many open connections, at the proxy and at the vault together; for a further one the longest idle one is closed. auto: as many as the limit of open files allows.",
+        "At most so many open connections, at the proxy and at the vault together; for a further "
+        "one the longest idle one is closed. auto: as many as the limit of open files allows.",
     ),
     "limits.address_connections": Setting(
         "auto",
         parsers.or_auto(parsers.whole_number(0, 1_000_000)),
         "a whole number, such as 500, 0 for no limit, or auto",
-        "At most so many of them from one address; for a further one its longest idle one is closed. auto: half of limits.connections. 0: no limit.",
+        "At most so many of them from one address; for a further one its longest idle one is "
+        "closed. auto: half of limits.connections. 0: no limit.",
     ),
     "limits.concurrent": Setting(
         "64",
         parsers.whole_number(1, 100_000),
         "a whole number, such as 64",
-        "At most so many requests of one client to the vault's own interface are carried out at the same time; further ones wait.",
+        "At most so many requests of one client to the vault's own interface are carried out at "
+        "the same time; further ones wait.",
     ),
     "limits.uploads": Setting(
         "8",
@@ -109,13 +119,15 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
     "limits.store": Setting(
         "memory",
         parsers.limit_store,
-        "memory, or redis://host:port/0 (rediss:// with TLS; name and password may stand before the host)",
+        "memory, or redis://host:port/0 (rediss:// with TLS; name and password may stand before "
+        "the host)",
         "Where requests are counted: in this process, or in a Redis that several replicas share.",
     ),
 }
 
 
-# The settings of the listeners, as ``table`` has them: where they are, TLS towards callers, and proxies in front.
+# The settings of the listeners, as ``table`` has them: where they are, TLS towards callers, and
+# proxies in front.
 
 
 #: Dotted name → setting.
@@ -136,39 +148,45 @@ LISTEN: Final[dict[str, Setting]] = {
         "127.0.0.1:8082",
         parsers.address,
         "host:port, such as 127.0.0.1:8082",
-        "Where probes and metrics are answered: /healthz and /readyz to everybody, /metrics to administrators and scrapers.",
+        "Where probes and metrics are answered: /healthz and /readyz to everybody, /metrics to "
+        "administrators and scrapers.",
     ),
     "listen.insecure": Setting(
         "false",
         parsers.true_or_false,
         "true or false",
-        "Plain HTTP beyond loopback only when true: something in front must do TLS, or the network must be trusted.",
+        "Plain HTTP beyond loopback only when true: something in front must do TLS, or the "
+        "network must be trusted.",
     ),
     "listen.tls.certificate": Setting(
         "[]",
         parsers.paths,
         "a PEM file, such as /etc/domicile/vault.pem, or a list of them",
-        "The certificates, each with its chain, that proxy and vault show to callers; none: they speak plain HTTP.",
+        "The certificates, each with its chain, that proxy and vault show to callers; none: they "
+        "speak plain HTTP.",
         many=True,
     ),
     "listen.tls.key": Setting(
         "[]",
         parsers.paths,
         "a PEM file, such as /etc/domicile/vault.key, or a list of them, one for each certificate",
-        "The key of each certificate, in the same order; none: each stands in the file of its certificate.",
+        "The key of each certificate, in the same order; none: each stands in the file of its "
+        "certificate.",
         many=True,
     ),
     "listen.tls.require_sni": Setting(
         "vault",
         parsers.one_of("vault", "both"),
         "vault or both",
-        "Where a handshake that names no host (SNI), or one that is in no certificate, is refused: vault, or both listeners.",
+        "Where a handshake that names no host (SNI), or one that is in no certificate, is "
+        "refused: vault, or both listeners.",
     ),
     "listen.tls.clients": Setting(
         "none",
         parsers.path_or("none"),
         "a PEM file of certificates, such as /etc/domicile/clients.pem, or none",
-        "Who may vouch for callers, who then have to show a certificate (mutual TLS); none: they show none.",
+        "Who may vouch for callers, who then have to show a certificate (mutual TLS); none: they "
+        "show none.",
     ),
     "listen.tls.clients_at": Setting(
         "vault",
@@ -180,13 +198,15 @@ LISTEN: Final[dict[str, Setting]] = {
         "true",
         parsers.true_or_false,
         "true or false",
-        "With false a caller may show no certificate; one that it shows must be in order all the same.",
+        "With false a caller may show no certificate; one that it shows must be in order all the "
+        "same.",
     ),
     "listen.tls.hsts": Setting(
         "180d",
         parsers.duration_or_none,
         "a number and a unit, such as 180d, or 0",
-        "How long browsers that saw the vault over TLS use nothing else for its host (RFC 6797); 0: they are not told.",
+        "How long browsers that saw the vault over TLS use nothing else for its host (RFC 6797); "
+        "0: they are not told.",
     ),
     "listen.proxy_protocol": Setting(
         "false",

@@ -40,12 +40,15 @@ class ListenTls:
     clients: Path | None  #: authorities that vouch for callers; none: callers show no certificate
     clients_at: Literal["vault", "proxy", "both"]
     clients_required: bool
-    hsts: int  #: for how long browsers come over TLS alone, in milliseconds; 0: nothing is said of it
+    #: for how long browsers come over TLS alone, in milliseconds; 0: nothing is said of it
+    hsts: int
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """The listeners: the redacting proxy, the vault's own interface, and administration (health and metrics)."""
+    """The listeners: the redacting proxy, the vault's own interface, and administration (health and
+    metrics).
+    """
 
     proxy: ListenAddress
     vault: ListenAddress
@@ -71,7 +74,9 @@ class Forwarding:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where sealed rows are kept: the name of an engine, and the file of the embedded one (absolute)."""
+    """Where sealed rows are kept: the name of an engine, and the file of the embedded one
+    (absolute).
+    """
 
     engine: Literal["sqlite"]
     path: Path
@@ -79,7 +84,9 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the sealed contents of attachments are kept: the name of a backend, and the folder of the embedded one (absolute)."""
+    """Where the sealed contents of attachments are kept: the name of a backend, and the folder of
+    the embedded one (absolute).
+    """
 
     backend: Literal["file"]
     path: Path
@@ -92,15 +99,23 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """Where the keyset comes from: ``file`` with an absolute path, or ``env`` with the name of a variable."""
+    """Where the keyset comes from: ``file`` with an absolute path, or ``env`` with the name of a
+    variable.
+    """
 
     source: Literal["file", "env"]
     place: str
 
     @property
     def uri(self) -> str:
-        """The same as the key sources of ``crypto`` read it: ``file:///…`` (percent-encoded) or ``env:NAME``."""
-        return f"env:{self.place}" if self.source == "env" else f"file://{urllib.parse.quote(self.place)}"
+        """The same as the key sources of ``crypto`` read it: ``file:///…`` (percent-encoded) or
+        ``env:NAME``.
+        """
+        return (
+            f"env:{self.place}"
+            if self.source == "env"
+            else f"file://{urllib.parse.quote(self.place)}"
+        )
 
 
 class SecretSource(NamedTuple):
@@ -126,9 +141,11 @@ class Auth:
     issuer: IssuerSettings | None  #: one beside the embedded one
     issuer_name: str | None  #: what its tokens have as ``iss``
     issuer_audiences: tuple[str, ...]  #: what its tokens call us; empty: as ``audiences``
-    issuer_authorities: Path | None  #: who may vouch for it; ``None``: the authorities of the machine
+    #: who may vouch for it; ``None``: the authorities of the machine
+    issuer_authorities: Path | None
     introspection_credentials: SecretSource | None  #: ours at the issuer: id, colon, secret
-    introspection_optional_claims: frozenset[str]  #: of ``aud`` and ``iss``, those that its answers may lack
+    #: of ``aud`` and ``iss``, those that its answers may lack
+    introspection_optional_claims: frozenset[str]
     environment_claim: str | None  #: names the environment; ``None``: that of the client
     client_claim: str
 
@@ -232,11 +249,13 @@ class LimitSettings:
     upload: int  #: bytes of one attachment
     requests_per_second: int  #: of one credential; 0: no limit
     burst: int  #: seconds' worth of requests that may come at once
-    address_requests_per_second: int  #: from one address, at the proxy and at the vault; 0: no limit
+    #: from one address, at the proxy and at the vault; 0: no limit
+    address_requests_per_second: int
     connections: (
         int | None
     )  #: open ones, at the proxy and at the vault; ``None``: as many as the limit of open files allows
-    address_connections: int | None  #: of these from one address; ``None``: half of them; 0: no limit
+    #: of these from one address; ``None``: half of them; 0: no limit
+    address_connections: int | None
     concurrent: int  #: requests of one credential that are carried out at the same time
     uploads: int  #: uploads of one credential at the same time
     store: str | None  #: where several replicas count together; none: each for itself
@@ -279,7 +298,8 @@ class Functions:
 class Settings:
     """Everything an operator can set. All paths are absolute, all times milliseconds."""
 
-    country: str  #: ISO 3166-1 alpha-2, lower case; the one country of this instance; empty: that of the vault
+    #: ISO 3166-1 alpha-2, lower case; the one country of this instance; empty: that of the vault
+    country: str
     data: Path  #: the folder of the embedded defaults
     listen: Listen
     trusted_proxies: tuple[NetworkSetting, ...]
@@ -303,4 +323,5 @@ class Settings:
     models: Models
     records: RecordKeys
     functions: Functions
-    applications: Mapping[str, UpstreamSettings]  #: of endpoints that are reached in a way of their own, by name
+    #: of endpoints that are reached in a way of their own, by name
+    applications: Mapping[str, UpstreamSettings]

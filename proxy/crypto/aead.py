@@ -7,9 +7,10 @@ A sealed body is, byte by byte::
     5..16  nonce, 96 random bits
     17..   ciphertext, then the 16-byte tag
 
-The key of a record is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block. Whoever deletes the
-16-byte salt shreds the record: copies of its body in backups never open again, although the data key lives on.
-The associated data is the first five bytes and the caller's context.
+The key of a record is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block.
+Whoever deletes the 16-byte salt shreds the record: copies of its body in backups never open again,
+although the data key lives on. The associated data is the first five bytes and the caller's
+context.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +22,9 @@ from proxy.crypto.prf import Prf, keyed, random_bytes, random_pieces
 from proxy.crypto.secret import Secret
 from proxy.errors import Code, VaultError
 
-#: Sealings under one data key after which it is to be rotated. Random nonces bound one AES-GCM key to 2^32 sealings
-#: (SP 800-38D, section 8.3). Here each record has its own key, so even this number is far from that edge.
+#: Sealings under one data key after which it is to be rotated. Random nonces bound one AES-GCM key
+#: to 2^32 sealings (SP 800-38D, section 8.3). Here each record has its own key, so even this number
+#: is far from that edge.
 MOST_SEALINGS = 2**28
 
 SALT_BYTES = 16
@@ -42,9 +44,11 @@ _EXPAND = b"\x01"  # number of the one block of HKDF-Expand
 
 
 class RecordAead(Secret):
-    """Seals and opens record bodies: the primary data key seals, every data key of the keyset opens.
+    """Seals and opens record bodies: the primary data key seals, every data key of the keyset
+    opens.
 
-    ``sealings`` counts the bodies sealed through this object with the present key; compare their sum with ``ROTATE_AFTER``.
+    ``sealings`` counts the bodies sealed through this object with the present key; compare their
+    sum with ``ROTATE_AFTER``.
     """
 
     __slots__ = ("_known", "_sealing", "sealings")
@@ -55,7 +59,8 @@ class RecordAead(Secret):
     def adopt(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
         """Seal with that data key from now on, and open with all of these."""
         self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
-        self._sealing = _head(primary), self._known[_head(primary)]  # one object: head and key never part
+        # one object: head and key never part
+        self._sealing = _head(primary), self._known[_head(primary)]
         self.sealings = 0
 
     @property
@@ -72,7 +77,9 @@ class RecordAead(Secret):
         return sealed[:_HEAD_BYTES] in self._known
 
     def seal(self, plain: bytes, salt: bytes, context: bytes) -> bytes:
-        """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body belongs to."""
+        """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body
+        belongs to.
+        """
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         (head, derive), nonce = self._sealing, random_bytes(NONCE_BYTES)
@@ -80,20 +87,30 @@ class RecordAead(Secret):
         key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
         return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context))
 
-    def seal_new(self, plains: Sequence[bytes], contexts: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-        """``seal`` for records that are made together, each with a new salt: (salt, sealed body) of each."""
+    def seal_new(
+        self, plains: Sequence[bytes], contexts: Iterable[bytes]
+    ) -> list[tuple[bytes, bytes]]:
+        """``seal`` for records that are made together, each with a new salt: (salt, sealed body) of
+        each.
+        """
         count, (head, derive) = len(plains), self._sealing
         drawn = random_pieces(2 * count)
         self.sealings += count
         made: list[tuple[bytes, bytes]] = []
-        for plain, context, salt, piece in zip(plains, contexts, drawn[:count], drawn[count:], strict=True):
+        for plain, context, salt, piece in zip(
+            plains, contexts, drawn[:count], drawn[count:], strict=True
+        ):
             nonce = piece[:NONCE_BYTES]
             key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
-            made.append((salt, b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context))))
+            made.append(
+                (salt, b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context)))
+            )
         return made
 
     def under(self, salt: bytes) -> Seal:
-        """``seal`` for one record of which more than one thing is sealed: its key is derived once, unless another one is adopted."""
+        """``seal`` for one record of which more than one thing is sealed: its key is derived once,
+        unless another one is adopted.
+        """
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         sealing = head, derive = self._sealing
@@ -109,7 +126,10 @@ class RecordAead(Secret):
         return seal
 
     def open(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
-        """The body in the clear. ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, moved, other key."""
+        """The body in the clear.
+
+        ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, moved, other key.
+        """
         head = sealed[:_HEAD_BYTES]
         derive = self._known.get(head)
         if derive is None:
@@ -141,7 +161,9 @@ def cannot_open() -> VaultError:
 
 
 def sealed_prefix(key: str) -> bytes:
-    """What everything begins with that the data key of that id has sealed, bodies and streams alike."""
+    """What everything begins with that the data key of that id has sealed, bodies and streams
+    alike.
+    """
     return _head(bytes.fromhex(key))
 
 

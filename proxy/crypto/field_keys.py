@@ -1,4 +1,6 @@
-"""The keyed functions that tokens of one field are made with (``proxy.tokenization.base.TokenKeys``)."""
+"""The keyed functions that tokens of one field are made with
+(``proxy.tokenization.base.TokenKeys``).
+"""
 
 import struct
 from functools import lru_cache
@@ -15,8 +17,8 @@ from proxy.crypto.secret import Secret
 
 # Format-preserving encryption: FF1 of NIST SP 800-38G on AES.
 #
-# A numeral string is held as an integer with a length: "0042" is 42 of length 4. That makes the two halves plain
-# integer division, and the same code serves every radix.
+# A numeral string is held as an integer with a length: "0042" is 42 of length 4. That makes the two
+# halves plain integer division, and the same code serves every radix.
 
 
 _ROUNDS = 10
@@ -37,25 +39,33 @@ class _Plan(NamedTuple):
 class FF1(Secret):
     """FF1 under one AES key. Not for use from two threads at once.
 
-    The standard asks for at least 100 (revision 1: a million) strings of one length; fewer than 100 are a
-    ``ValueError``, and between the two bounds the caller must know that a small space hides little. The longer half
-    must fit in 15 bytes (72 decimal digits in all), so that a round changes one block only.
+    The standard asks for at least 100 (revision 1: a million) strings of one length; fewer than 100
+    are a ``ValueError``, and between the two bounds the caller must know that a small space hides
+    little. The longer half must fit in 15 bytes (72 decimal digits in all), so that a round changes
+    one block only.
     """
 
     __slots__ = ("_aes", "_radix")
 
     def __init__(self, key: bytes, radix: int) -> None:
-        # Chaining single blocks is the standard's own construction (algorithm 6 and step 6.iii of algorithm 7).
+        # Chaining single blocks is the standard's own construction (algorithm 6 and step 6.iii of
+        # algorithm 7).
         self._aes = Cipher(AES(key), ECB()).encryptor()  # noqa: S305  # the construction of the standard
         self._radix = radix
 
     def encrypt(self, number: int, length: int, tweak: bytes = b"") -> int:
-        """The numeral string that takes this one's place (algorithm 7). ``ValueError`` outside the domain."""
+        """The numeral string that takes this one's place (algorithm 7).
+
+        ``ValueError`` outside the domain.
+        """
         plan = _plan(self._radix, length, len(tweak))
         left, right = self._halves(plan, number)
         chain = self._chain(plan, tweak)
         for turn in range(_ROUNDS):
-            left, right = right, (left + self._round(plan, chain, turn, right)) % plan.moduli[turn & 1]
+            left, right = (
+                right,
+                (left + self._round(plan, chain, turn, right)) % plan.moduli[turn & 1],
+            )
         return left * plan.split + right
 
     def decrypt(self, number: int, length: int, tweak: bytes = b"") -> int:
@@ -64,7 +74,10 @@ class FF1(Secret):
         left, right = self._halves(plan, number)
         chain = self._chain(plan, tweak)
         for turn in range(_ROUNDS - 1, -1, -1):
-            left, right = (right - self._round(plan, chain, turn, left)) % plan.moduli[turn & 1], left
+            left, right = (
+                (right - self._round(plan, chain, turn, left)) % plan.moduli[turn & 1],
+                left,
+            )
         return left * plan.split + right
 
     def _halves(self, plan: _Plan, number: int) -> tuple[int, int]:
@@ -73,7 +86,9 @@ class FF1(Secret):
         return divmod(number, plan.split)
 
     def _chain(self, plan: _Plan, tweak: bytes) -> int:
-        """The CBC-MAC's state before its last block, with what no round changes of that block mixed in."""
+        """The CBC-MAC's state before its last block, with what no round changes of that block mixed
+        in.
+        """
         message = plan.first + tweak + plan.padding
         state = 0
         for start in range(0, len(message) - _BLOCK + 1, _BLOCK):
@@ -120,18 +135,22 @@ _SHA256 = SHA256()
 
 
 class FieldKeys(Secret):
-    """The token keys of one field. Blocks are under a key of the schema, all else under keys of the field.
+    """The token keys of one field.
 
-    A token that carries its record is one encrypted block: record id (8 bytes), number of the value (4), check part
-    (4 zero bytes). One block under a block cipher is a permutation of the pairs, so no two tokens meet, and a text
-    that was not made here opens to a good check part once in 2^32. Not for use from two threads at once.
+    Blocks are under a key of the schema, all else under keys of the field.
+
+    A token that carries its record is one encrypted block: record id (8 bytes), number of the value
+    (4), check part (4 zero bytes). One block under a block cipher is a permutation of the pairs, so
+    no two tokens meet, and a text that was not made here opens to a good check part once in 2^32.
+    Not for use from two threads at once.
     """
 
     __slots__ = ("_decrypt", "_digits", "_encrypt", "_narrow", "_prf", "_text_key")
 
     def __init__(self, root: bytes, environment: str, schema: str, field: str) -> None:
         block = derive(root, "token block", environment, schema)
-        # One block at a time is the bare block cipher; the pair is unique, so no two blocks are ever equal.
+        # One block at a time is the bare block cipher; the pair is unique, so no two blocks are
+        # ever equal.
         cipher = Cipher(AES(block), ECB())  # noqa: S305  # one block, never a message
         self._encrypt = cipher.encryptor().update
         self._decrypt = cipher.decryptor().update
@@ -141,11 +160,15 @@ class FieldKeys(Secret):
         self._prf = keyed(self._text_key)
 
     def block(self, rid: int, number: int) -> bytes:
-        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check part."""
+        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check
+        part.
+        """
         return self._encrypt(_pair(rid, number))
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
-        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a look-alike)."""
+        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
+        look-alike).
+        """
         if len(block) != 16:
             return None
         plain = self._decrypt(block)
@@ -168,14 +191,17 @@ class FieldKeys(Secret):
         """``length`` bytes (to 8160), a keyed pseudorandom function of the field and ``text``."""
         message = text.encode("utf-8", "surrogatepass")
         if length <= 32:
-            return self._prf(message + b"\x01")[:length]  # HKDF-Expand of one block, with the keyed state at hand
+            # HKDF-Expand of one block, with the keyed state at hand
+            return self._prf(message + b"\x01")[:length]
         return HKDFExpand(_SHA256, length, message).derive(self._text_key)
 
     def permute(self, digits: str, tweak: bytes) -> str:
-        """A keyed permutation of decimal digit strings of one length, 2 to 56 digits, that leaves none in its place.
+        """A keyed permutation of decimal digit strings of one length, 2 to 56 digits, that leaves
+        none in its place.
 
-        It is FF1, one step on, and back through FF1: one cycle through all strings of the length, in a secret order.
-        Fewer than 6 digits are below what NIST SP 800-38G rev. 1 asks for: still a permutation, but a small one.
+        It is FF1, one step on, and back through FF1: one cycle through all strings of the length,
+        in a secret order. Fewer than 6 digits are below what NIST SP 800-38G rev. 1 asks for: still
+        a permutation, but a small one.
         """
         length = len(digits)
         number = self._digits.encrypt(int(digits), length, tweak)

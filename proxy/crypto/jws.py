@@ -1,7 +1,9 @@
-"""Signatures of tokens: JSON Web Signature (RFC 7515) in its compact form with ES256, ECDSA over P-256 (RFC 7518, section 3.4).
+"""Signatures of tokens: JSON Web Signature (RFC 7515) in its compact form with ES256, ECDSA over
+P-256 (RFC 7518, section 3.4).
 
-ES256 is the signature that every library for tokens verifies; the name that Ed25519 goes by in most of them was withdrawn
-(RFC 9864). The algorithm is fixed on this side: what a token's header says is compared, never followed (RFC 8725, section 3.1).
+ES256 is the signature that every library for tokens verifies; the name that Ed25519 goes by in most
+of them was withdrawn (RFC 9864). The algorithm is fixed on this side: what a token's header says is
+compared, never followed (RFC 8725, section 3.1).
 """
 
 import base64
@@ -29,7 +31,9 @@ _jws = jwt.PyJWS(algorithms=[SIGNATURE_ALGORITHM])
 
 
 class SigningKey(Secret):
-    """One key. ``kid`` is its thumbprint (RFC 7638) and not secret; ``jwk`` its public half (RFC 7518, section 6.2)."""
+    """One key. ``kid`` is its thumbprint (RFC 7638) and not secret; ``jwk`` its public half (RFC
+    7518, section 6.2).
+    """
 
     __slots__ = ("_private", "_public", "jwk", "kid")
 
@@ -41,7 +45,12 @@ class SigningKey(Secret):
         named = {"crv": "P-256", "kty": "EC", "x": x, "y": y}
         spelled = json.dumps(named, separators=(",", ":"), sort_keys=True)
         self.kid = _text(hashlib.sha256(spelled.encode()).digest())
-        self.jwk: dict[str, Any] = {**named, "kid": self.kid, "use": "sig", "alg": SIGNATURE_ALGORITHM}
+        self.jwk: dict[str, Any] = {
+            **named,
+            "kid": self.kid,
+            "use": "sig",
+            "alg": SIGNATURE_ALGORITHM,
+        }
 
     @classmethod
     def create(cls) -> "SigningKey":
@@ -54,7 +63,9 @@ class SigningKey(Secret):
 
     def sign(self, payload: bytes, kind: str) -> str:
         """The payload as a signed token of that ``typ``."""
-        return _jws.encode(payload, self._private, SIGNATURE_ALGORITHM, {"typ": kind, "kid": self.kid})
+        return _jws.encode(
+            payload, self._private, SIGNATURE_ALGORITHM, {"typ": kind, "kid": self.kid}
+        )
 
     def payload(self, token: str) -> bytes:
         """What a token says that this key signed; ``ValueError`` otherwise."""
@@ -69,7 +80,9 @@ class SigningKey(Secret):
 
 
 def signed_by(token: str, keys: Mapping[str, SigningKey], kind: str) -> bytes:
-    """What a token of that ``typ`` says which one of these keys signed; ``ValueError`` for everything else."""
+    """What a token of that ``typ`` says which one of these keys signed; ``ValueError`` for
+    everything else.
+    """
     if len(token) > _LONGEST or not token.isascii():
         raise ValueError("this is not a token")
     try:
@@ -92,10 +105,12 @@ def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-# Signatures of tokens that somebody else has issued: the public keys of an issuer (RFC 7517), and tokens that one of them signed.
+# Signatures of tokens that somebody else has issued: the public keys of an issuer (RFC 7517), and
+# tokens that one of them signed.
 #
-# Which algorithms there are is decided here, and each goes with one kind of key: a token's header is compared, never followed
-# (RFC 8725, section 3.1). Secrets that both sides share are none of them, for whoever verifies could sign.
+# Which algorithms there are is decided here, and each goes with one kind of key: a token's header
+# is compared, never followed (RFC 8725, section 3.1). Secrets that both sides share are none of
+# them, for whoever verifies could sign.
 
 
 #: Longer than any token that issuers make; more is not looked at.
@@ -118,7 +133,8 @@ _KINDS: Final[Mapping[str, tuple[str, str | None]]] = {
 #: Bits of an RSA key; fewer can be taken apart.
 _BITS: Final = 2048
 
-#: What kind of token may be shown (RFC 9068, section 2.1); issuers from before that say ``JWT``, or nothing.
+#: What kind of token may be shown (RFC 9068, section 2.1); issuers from before that say ``JWT``, or
+#: nothing.
 _TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", None)
 
 _verified_jws = jwt.PyJWS(algorithms=list(_KINDS))
@@ -155,7 +171,9 @@ class ForeignKeys:
 
     @classmethod
     def read(cls, document: bytes) -> "ForeignKeys":
-        """The keys of a document that can verify tokens; ``ValueError`` when it is none, or has too many."""
+        """The keys of a document that can verify tokens; ``ValueError`` when it is none, or has too
+        many.
+        """
         try:
             keys = _read(document).keys
         except msgspec.MsgspecError:
@@ -165,7 +183,10 @@ class ForeignKeys:
         return cls([key for key in keys if key.use in (None, "sig")])
 
     def payload(self, token: str) -> bytes:
-        """What a token says that one of these keys signed. ``UnknownKeyError`` when its key is not here, else ``ValueError``."""
+        """What a token says that one of these keys signed.
+
+        ``UnknownKeyError`` when its key is not here, else ``ValueError``.
+        """
         if len(token) > _LONGEST_TOKEN or not token.isascii():
             raise ValueError("this is not a token")
         try:
@@ -192,7 +213,9 @@ def _is_access(kind: Any) -> bool:
 
 def _verified(token: str, key: _Key, algorithm: str) -> bytes | None:
     """What the token says, if this key has signed it."""
-    given = {name: value for name in key.__struct_fields__ if (value := getattr(key, name)) is not None}
+    given = {
+        name: value for name in key.__struct_fields__ if (value := getattr(key, name)) is not None
+    }
     try:
         public = jwt.PyJWK(given, algorithm).key
         if isinstance(public, RSAPublicKey) and public.key_size < _BITS:

@@ -1,9 +1,9 @@
 """Reading and making the key file: nobody else may read it, and no crash leaves half of one.
 
-Who may read it: the mode is 0600 or 0400 and the owner is the user that runs the program. One exception is made for
-secrets that Kubernetes mounts: they belong to root, and ``fsGroup`` gives them to the group of the pod. So a file of
-root may also be readable by a group that this process is in. Whatever others may read, or group or others may write,
-is refused.
+Who may read it: the mode is 0600 or 0400 and the owner is the user that runs the program. One
+exception is made for secrets that Kubernetes mounts: they belong to root, and ``fsGroup`` gives
+them to the group of the pod. So a file of root may also be readable by a group that this process is
+in. Whatever others may read, or group or others may write, is refused.
 """
 
 import errno
@@ -18,18 +18,24 @@ _SIZE_LIMIT = 64 * 1024
 
 
 def read_key_file(path: str) -> bytes:
-    """The file's content. ``VaultError(BAD_KEYS)`` when it is missing, unreadable, or open to others."""
+    """The file's content.
+
+    ``VaultError(BAD_KEYS)`` when it is missing, unreadable, or open to others.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hang the start
+        # a pipe must not hang the start
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise VaultError(
             Code.BAD_KEYS,
-            f"There is no key file at {path}: make one with `domicile init`, or restore it from a backup when the vault exists.",
+            f"There is no key file at {path}: make one with `domicile init`, or restore it from "
+            "a backup when the vault exists.",
         ) from None
     except OSError as error:
         raise VaultError(
             Code.BAD_KEYS,
-            f"The key file {path} cannot be read ({os.strerror(error.errno or 0)}): check owner and mode.",
+            f"The key file {path} cannot be read ({os.strerror(error.errno or 0)}): check owner "
+            "and mode.",
         ) from None
     try:
         _check_access(path, os.fstat(descriptor))
@@ -41,8 +47,9 @@ def read_key_file(path: str) -> bytes:
 def write_new(path: str, content: bytes) -> None:
     """Make the file with mode 0600: whole and durable when this returns, or not there at all.
 
-    ``VaultError(BAD_KEYS)`` when something is at the path already; ``VaultError(NOT_WRITABLE)`` when the folder is
-    missing, cannot be written, or its file system has no hard links (nor could it hold the embedded database).
+    ``VaultError(BAD_KEYS)`` when something is at the path already; ``VaultError(NOT_WRITABLE)``
+    when the folder is missing, cannot be written, or its file system has no hard links (nor could
+    it hold the embedded database).
     """
     folder = Path(path).parent
     try:
@@ -53,17 +60,19 @@ def write_new(path: str, content: bytes) -> None:
     except FileExistsError:
         raise VaultError(
             Code.BAD_KEYS,
-            f"There already is a key file at {path}; it is never overwritten. Move it away to make a new one.",
+            f"There already is a key file at {path}; it is never overwritten. Move it away to "
+            "make a new one.",
         ) from None
     except OSError as error:
         raise VaultError(Code.NOT_WRITABLE, _advice(path, folder, error)) from None
 
 
 def replace_key_file(path: str, content: bytes) -> None:
-    """Put other content into the file: whole and durable when this returns, and at every moment either the old or the new.
+    """Put other content into the file: whole and durable when this returns, and at every moment
+    either the old or the new.
 
-    ``VaultError(NOT_WRITABLE)`` when that cannot be; the old content then stays. A link is not followed: whoever mounts the file
-    there has to change it.
+    ``VaultError(NOT_WRITABLE)`` when that cannot be; the old content then stays. A link is not
+    followed: whoever mounts the file there has to change it.
     """
     file = Path(path)
     draft = file.with_name(f".{file.name}.new")
@@ -71,7 +80,8 @@ def replace_key_file(path: str, content: bytes) -> None:
         if file.is_symlink():
             raise VaultError(
                 Code.NOT_WRITABLE,
-                f"The key file {path} is a link, as secrets are mounted: change what it leads to, as docs/operations.md says.",
+                f"The key file {path} is a link, as secrets are mounted: change what it leads "
+                "to, as docs/operations.md says.",
             )
         draft.unlink(missing_ok=True)  # of somebody who was interrupted
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -87,19 +97,24 @@ def replace_key_file(path: str, content: bytes) -> None:
 def _check_access(path: str, status: os.stat_result) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
-        raise VaultError(Code.BAD_KEYS, f"The key file {path} is not a regular file: point the setting `keys` at one.")
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The key file {path} is not a regular file: point the setting `keys` at one.",
+        )
     us = os.geteuid()
     if status.st_uid not in (us, 0):
         raise VaultError(
             Code.BAD_KEYS,
-            f"The key file {path} belongs to another user: run `chown {us} {path}`, then `chmod 600 {path}`.",
+            f"The key file {path} belongs to another user: run `chown {us} {path}`, then `chmod "
+            f"600 {path}`.",
         )
     shared = status.st_uid == 0 and us != 0 and status.st_gid in {os.getegid(), *os.getgroups()}
     if mode & 0o077 & ~(0o040 if shared else 0):
         raise VaultError(
             Code.BAD_KEYS,
             f"The key file {path} is open to others (mode {mode:04o}): run `chmod 600 {path}`"
-            " (in Kubernetes: defaultMode: 0400 on the secret's volume, and fsGroup in the pod's securityContext).",
+            " (in Kubernetes: defaultMode: 0400 on the secret's volume, and fsGroup in the pod's "
+            "securityContext).",
         )
 
 
@@ -108,7 +123,8 @@ _NO_NAMELESS = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.EN
 
 
 def _link_nameless(path: Path, content: bytes) -> bool:
-    """Write a file that has no name until it is whole, so that a process that is killed leaves no draft with a key in it.
+    """Write a file that has no name until it is whole, so that a process that is killed leaves no
+    draft with a key in it.
 
     ``False`` where the system has no such files.
     """
@@ -124,7 +140,9 @@ def _link_nameless(path: Path, content: bytes) -> bool:
     with os.fdopen(descriptor, "wb") as file:
         _fill(file, content)
         try:
-            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+            os.link(
+                f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True
+            )
         except FileNotFoundError:
             return False
     return True
@@ -168,4 +186,7 @@ def _advice(path: str, folder: Path, error: OSError) -> str:
         errno.EPERM: "use a local file system with hard links",
         errno.EOPNOTSUPP: "use a local file system with hard links",
     }
-    return f"The key file {path} cannot be made ({reason}): {remedy.get(error.errno or 0, 'check the folder')}."
+    return (
+        f"The key file {path} cannot be made ({reason}): "
+        f"{remedy.get(error.errno or 0, 'check the folder')}."
+    )

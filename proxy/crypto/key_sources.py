@@ -1,14 +1,19 @@
-"""Where master keys come from, by URI scheme. Adding a source is one class and one line in ``SOURCES``.
+"""Where master keys come from, by URI scheme.
+
+Adding a source is one class and one line in ``SOURCES``.
 
 ``file:///folder/keys.json``
-    ``{"format": 1, "id": fingerprint, "key": 32 bytes in base64}``. Made at first start, or mounted as a secret. ``older`` may hold
-    keys of the same form, which only open, and ``next`` one that is about to follow.
+    ``{"format": 1, "id": fingerprint, "key": 32 bytes in base64}``. Made at first start, or mounted
+    as a secret. ``older`` may hold keys of the same form, which only open, and ``next`` one that is
+    about to follow.
 ``env:NAME``
-    32 bytes in base64 in an environment variable; behind it, with spaces between them, older ones, which only open.
+    32 bytes in base64 in an environment variable; behind it, with spaces between them, older ones,
+    which only open.
 
-A master key is replaced in three steps, of which each is durable before the next: ``stage`` keeps the new one beside the present one,
-whoever asks for it wraps everything with the new one, ``switch`` makes it the present one. Every key that may have wrapped something
-opens at every moment in between, so that nobody is ever locked out who stops there.
+A master key is replaced in three steps, of which each is durable before the next: ``stage`` keeps
+the new one beside the present one, whoever asks for it wraps everything with the new one,
+``switch`` makes it the present one. Every key that may have wrapped something opens at every moment
+in between, so that nobody is ever locked out who stops there.
 """
 
 import base64
@@ -34,23 +39,34 @@ class KeySource(Protocol):
         """Whether there is something at the place, good or bad."""
 
     def load(self) -> MasterKey:
-        """The master key; ``VaultError(BAD_KEYS)`` with what to do when it is missing, damaged or open to others."""
+        """The master key; ``VaultError(BAD_KEYS)`` with what to do when it is missing, damaged or
+        open to others.
+        """
 
     def create(self) -> MasterKey:
         """Make a fresh key, durable and read back before this returns.
 
-        ``VaultError(NOT_WRITABLE)`` when the place cannot be written; ``VaultError(BAD_KEYS)`` when it already holds
-        something, which is never overwritten, or when such a source cannot make keys.
+        ``VaultError(NOT_WRITABLE)`` when the place cannot be written; ``VaultError(BAD_KEYS)`` when
+        it already holds something, which is never overwritten, or when such a source cannot make
+        keys.
         """
 
     def staged(self) -> MasterKey | None:
-        """The key that is about to follow, which also opens what the present one does; ``None`` where there is none."""
+        """The key that is about to follow, which also opens what the present one does; ``None``
+        where there is none.
+        """
 
     def stage(self) -> MasterKey:
-        """Make the key that is to follow, durable and read back before this returns. Raises as ``create``, and as ``load``."""
+        """Make the key that is to follow, durable and read back before this returns.
+
+        Raises as ``create``, and as ``load``.
+        """
 
     def switch(self) -> None:
-        """Make the staged key the present one; the one before only opens from now on. Raises as ``create``, and as ``load``."""
+        """Make the staged key the present one; the one before only opens from now on.
+
+        Raises as ``create``, and as ``load``.
+        """
 
 
 class FileSource:
@@ -60,7 +76,10 @@ class FileSource:
         parts = urlsplit(uri)
         self.path = unquote(parts.path)
         if parts.netloc or not self.path.startswith("/") or parts.query or parts.fragment:
-            raise VaultError(Code.BAD_KEYS, "The setting `keys` must name an absolute path: file:///folder/keys.json.")
+            raise VaultError(
+                Code.BAD_KEYS,
+                "The setting `keys` must name an absolute path: file:///folder/keys.json.",
+            )
 
     def exists(self) -> bool:
         return os.path.lexists(self.path)
@@ -91,7 +110,9 @@ class FileSource:
         if not self._next(content):
             return
         before = {"id": content["id"], "key": content["key"]}
-        self._replace({"format": _FORMAT, **content["next"], "older": [before, *content.get("older", [])]})
+        self._replace(
+            {"format": _FORMAT, **content["next"], "older": [before, *content.get("older", [])]}
+        )
 
     def create(self) -> MasterKey:
         made, content = _fresh()
@@ -110,14 +131,16 @@ class FileSource:
             content: dict[str, Any] = json.loads(key_file.read_key_file(self.path))
             if content["format"] != _FORMAT:
                 raise VaultError(
-                    Code.BAD_KEYS, f"The key file {self.path} was written by a newer version: run that version."
+                    Code.BAD_KEYS,
+                    f"The key file {self.path} was written by a newer version: run that version.",
                 )
             for one in (content, *content.get("older", []), *self._next(content)):
                 _key_of(one)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise VaultError(
                 Code.BAD_KEYS,
-                f"The key file {self.path} is damaged: restore it from a backup. Without it the vault cannot be read.",
+                f"The key file {self.path} is damaged: restore it from a backup. Without it the "
+                "vault cannot be read.",
             ) from None
         return content
 
@@ -128,7 +151,8 @@ class FileSource:
 
     def _unread(self) -> VaultError:
         return VaultError(
-            Code.NOT_WRITABLE, f"The key file {self.path} does not read back as it was written: check the disk."
+            Code.NOT_WRITABLE,
+            f"The key file {self.path} does not read back as it was written: check the disk.",
         )
 
 
@@ -138,7 +162,9 @@ class EnvironmentSource:
     def __init__(self, uri: str) -> None:
         self.name = uri.partition(":")[2]
         if not self.name.isidentifier():
-            raise VaultError(Code.BAD_KEYS, "The setting `keys` must name an environment variable: env:NAME.")
+            raise VaultError(
+                Code.BAD_KEYS, "The setting `keys` must name an environment variable: env:NAME."
+            )
 
     def exists(self) -> bool:
         return bool(os.environ.get(self.name))
@@ -150,7 +176,8 @@ class EnvironmentSource:
         except ValueError:
             raise VaultError(
                 Code.BAD_KEYS,
-                f"The environment variable {self.name} must hold 32 random bytes in base64; {_MAKE_ONE}.",
+                f"The environment variable {self.name} must hold 32 random bytes in base64; "
+                f"{_MAKE_ONE}.",
             ) from None
 
     def staged(self) -> MasterKey | None:
@@ -159,7 +186,8 @@ class EnvironmentSource:
     def stage(self) -> MasterKey:
         raise VaultError(
             Code.BAD_KEYS,
-            f"A key is not made inside an environment variable: put another one before the one in {self.name}, with a space "
+            "A key is not made inside an environment variable: put another one before the one "
+            f"in {self.name}, with a space "
             f"between them, start again, and rotate then; {_MAKE_ONE}.",
         )
 
@@ -169,7 +197,8 @@ class EnvironmentSource:
     def create(self) -> MasterKey:
         raise VaultError(
             Code.BAD_KEYS,
-            f"A key is not made inside an environment variable: set {self.name} to 32 random bytes in base64; {_MAKE_ONE}.",
+            f"A key is not made inside an environment variable: set {self.name} to 32 random "
+            f"bytes in base64; {_MAKE_ONE}.",
         )
 
 
@@ -181,7 +210,9 @@ SOURCES: dict[str, Callable[[str], KeySource]] = {
 
 
 def open_source(uri: str) -> KeySource:
-    """The key source of a ``keys`` setting; ``VaultError(BAD_KEYS)`` for an unknown scheme or a malformed URI."""
+    """The key source of a ``keys`` setting; ``VaultError(BAD_KEYS)`` for an unknown scheme or a
+    malformed URI.
+    """
     source = SOURCES.get(uri.partition(":")[0])
     if source is None:
         known = ", ".join(f"{scheme}:" for scheme in SOURCES)
@@ -201,7 +232,9 @@ def _written(content: dict[str, Any]) -> bytes:
 
 
 def _key_of(content: dict[str, Any], others: Sequence[MasterKey] = ()) -> MasterKey:
-    """The key that a file tells; ``ValueError`` when it is no key, or another one than its fingerprint says."""
+    """The key that a file tells; ``ValueError`` when it is no key, or another one than its
+    fingerprint says.
+    """
     made = MasterKey(_bare(content["key"]), others)
     if made.id != content["id"]:
         raise ValueError("the fingerprint is that of another key")
@@ -214,6 +247,7 @@ def _bare(text: str) -> bytes:
         raw = base64.b64decode(text.strip(), validate=True)
     except binascii.Error:
         raise ValueError("not base64") from None
-    if len(set(raw)) < MASTER_BYTES // 2:  # 32 random bytes have fewer than 16 distinct values once in 10^16 keys
+    # 32 random bytes have fewer than 16 distinct values once in 10^16 keys
+    if len(set(raw)) < MASTER_BYTES // 2:
         raise ValueError("a placeholder, not a random key")
     return raw

@@ -15,7 +15,8 @@ from proxy.crypto.secret import Secret
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
 
-# Texts that callers keep for us and hand back, as cursors: nobody else can read, change or make one (AES-256-GCM).
+# Texts that callers keep for us and hand back, as cursors: nobody else can read, change or make one
+# (AES-256-GCM).
 #
 # A text is base64url (RFC 4648, section 5, without padding) of, byte by byte::
 #
@@ -23,7 +24,8 @@ from proxy.errors import Code, VaultError
 #     1..12  nonce, 96 random bits
 #     13..   ciphertext, then the 16-byte tag
 #
-# The associated data is the format and the caller's context: a text opens only in the context for which it was sealed.
+# The associated data is the format and the caller's context: a text opens only in the context for
+# which it was sealed.
 
 
 _FORMAT = b"\x01"
@@ -45,12 +47,17 @@ class SealedTexts(Secret):
         return _spelled(sealed)
 
     def open(self, text: str, context: bytes) -> bytes:
-        """The content. ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, another key or another context."""
+        """The content. ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, another key
+        or another context.
+        """
         try:
-            sealed = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            sealed = base64.b64decode(
+                text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
+            )
         except (ValueError, binascii.Error):
             raise cannot_open() from None
-        if sealed[:1] != _FORMAT or _spelled(sealed) != text:  # the last letter has bits that mean nothing
+        # the last letter has bits that mean nothing
+        if sealed[:1] != _FORMAT or _spelled(sealed) != text:
             raise cannot_open()
         return gcm_open(self._key, sealed[1:_BODY_FROM], sealed[_BODY_FROM:], _FORMAT + context)
 
@@ -65,14 +72,25 @@ _KEY_BYTES = 32
 class Keyset(Secret):
     """Data keys (a primary that seals, older ones that only open), a hash root and a token root.
 
-    Made by ``create``, ``unwrap`` and ``rotated`` alone. What ``aead`` and ``streams`` give is one object each, which ``adopt`` gives
-    other data keys while it is in use. A wrapped keyset is: format 0x01, length of the environment's
-    name in 2 bytes, that name in UTF-8, and a blob of the master key that is bound to all of this.
+    Made by ``create``, ``unwrap`` and ``rotated`` alone. What ``aead`` and ``streams`` give is one
+    object each, which ``adopt`` gives other data keys while it is in use. A wrapped keyset is:
+    format 0x01, length of the environment's name in 2 bytes, that name in UTF-8, and a blob of the
+    master key that is bound to all of this.
     """
 
-    __slots__ = ("_aead", "_data", "_hash_root", "_primary", "_streams", "_token_root", "environment")
+    __slots__ = (
+        "_aead",
+        "_data",
+        "_hash_root",
+        "_primary",
+        "_streams",
+        "_token_root",
+        "environment",
+    )
 
-    def __init__(self, environment: str, data: dict[bytes, bytes], primary: bytes, roots: tuple[bytes, bytes]) -> None:
+    def __init__(
+        self, environment: str, data: dict[bytes, bytes], primary: bytes, roots: tuple[bytes, bytes]
+    ) -> None:
         self.environment = environment
         self._data = data
         self._primary = primary
@@ -90,8 +108,8 @@ class Keyset(Secret):
     def unwrap(cls, blob: bytes, master: MasterKey) -> "Keyset":
         """The keyset of a wrapped blob.
 
-        ``VaultError(BAD_KEYS)``, with a sentence that says what to do, when the master key is another one, or the
-        blob is damaged, cut, or was given another environment's name.
+        ``VaultError(BAD_KEYS)``, with a sentence that says what to do, when the master key is
+        another one, or the blob is damaged, cut, or was given another environment's name.
         """
         size = int.from_bytes(blob[1:3], "big")
         head, sealed = blob[: 3 + size], blob[3 + size :]
@@ -108,7 +126,9 @@ class Keyset(Secret):
         return MasterKey.wrapper(blob[3 + int.from_bytes(blob[1:3], "big") :])
 
     def wrap(self, master: MasterKey) -> bytes:
-        """The keyset as a blob that may be stored: nothing in it is readable but the environment's name."""
+        """The keyset as a blob that may be stored: nothing in it is readable but the environment's
+        name.
+        """
         name = self.environment.encode()
         head = _FORMAT + len(name).to_bytes(2, "big") + name
         content = {
@@ -126,7 +146,10 @@ class Keyset(Secret):
         return Keyset(self.environment, data, key_id, (self._hash_root, self._token_root))
 
     def without(self, keys: Collection[str]) -> "Keyset":
-        """The same keyset without these data keys: nothing that they have sealed opens with it. ``ValueError`` for the one that seals."""
+        """The same keyset without these data keys: nothing that they have sealed opens with it.
+
+        ``ValueError`` for the one that seals.
+        """
         if self._primary.hex() in keys:
             raise ValueError("the data key that seals stays")
         data = {key_id: key for key_id, key in self._data.items() if key_id.hex() not in keys}
@@ -135,8 +158,9 @@ class Keyset(Secret):
     def forget(self, other: "Keyset") -> None:
         """Have no data keys but those of a keyset made by ``without``.
 
-        What was given out by ``aead`` and ``streams`` goes on opening with the others until the next key is adopted, or the process
-        ends: somebody may have read a body before it was sealed anew, and open it only now.
+        What was given out by ``aead`` and ``streams`` goes on opening with the others until the
+        next key is adopted, or the process ends: somebody may have read a body before it was sealed
+        anew, and open it only now.
         """
         roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
         if (
@@ -152,9 +176,11 @@ class Keyset(Secret):
         return self._inside() == other._inside()  # noqa: SLF001  # of the same class
 
     def adopt(self, other: "Keyset") -> None:
-        """Take over the data keys of a rotated one: everything that seals with this keyset does so with its new key from now on.
+        """Take over the data keys of a rotated one: everything that seals with this keyset does so
+        with its new key from now on.
 
-        ``ValueError`` when the other lacks a key of this one, or is of other roots: then what was sealed would not open.
+        ``ValueError`` when the other lacks a key of this one, or is of other roots: then what was
+        sealed would not open.
         """
         roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
         if roots != (self._hash_root, self._token_root) or not self._data.items() <= data.items():
@@ -177,11 +203,16 @@ class Keyset(Secret):
         return self._streams
 
     def hasher(self, *purpose: str) -> Prf:
-        """A keyed hash of 16 bytes for one purpose, e.g. look-ups by one field; each purpose has a key of its own."""
+        """A keyed hash of 16 bytes for one purpose, e.g.
+
+        look-ups by one field; each purpose has a key of its own.
+        """
         return hasher(derive(self._hash_root, "hash", self.environment, *purpose))
 
     def sealed_texts(self, *purpose: str) -> SealedTexts:
-        """What seals texts that callers keep for us, for one purpose; each purpose has a key of its own."""
+        """What seals texts that callers keep for us, for one purpose; each purpose has a key of its
+        own.
+        """
         return SealedTexts(derive(self._hash_root, "sealed text", self.environment, *purpose))
 
     def field_keys(self, schema: str, field: str) -> FieldKeys:
@@ -189,8 +220,15 @@ class Keyset(Secret):
         return FieldKeys(self._token_root, self.environment, schema, field)
 
     def rehash_keys(self, dtk: str, schema: str, field: str) -> FieldKeys:
-        """The keyed functions of one field under a key of the caller's own; without this keyset the key alone tells nothing."""
-        return FieldKeys(derive(self._token_root, "rehash", self.environment, dtk), self.environment, schema, field)
+        """The keyed functions of one field under a key of the caller's own; without this keyset the
+        key alone tells nothing.
+        """
+        return FieldKeys(
+            derive(self._token_root, "rehash", self.environment, dtk),
+            self.environment,
+            schema,
+            field,
+        )
 
     def _inside(self) -> tuple[tuple[bytes, bytes], dict[bytes, bytes], bytes]:
         return (self._hash_root, self._token_root), self._data, self._primary
@@ -228,5 +266,6 @@ def _bare(text: str) -> bytes:
 def _damaged() -> VaultError:
     return VaultError(
         Code.BAD_KEYS,
-        "The wrapped keys of the vault are damaged or of a newer version: restore the vault from a backup.",
+        "The wrapped keys of the vault are damaged or of a newer version: restore the vault from "
+        "a backup.",
     )

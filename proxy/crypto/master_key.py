@@ -1,4 +1,6 @@
-"""The master key: it wraps keysets, and files that leave the vault are sealed under a key derived from it."""
+"""The master key: it wraps keysets, and files that leave the vault are sealed under a key derived
+from it.
+"""
 
 import os
 from collections.abc import Sequence
@@ -17,10 +19,12 @@ _ID_BYTES = 8
 
 
 class MasterKey(Secret):
-    """A key that came from a key source. ``id`` is a fingerprint that tells keys apart and is not secret.
+    """A key that came from a key source.
 
-    ``others`` are older keys, or one that is about to follow: they only open. A wrapped blob is: format 0x01, the 8 bytes of ``id``,
-    12 random bytes of nonce, AES-256-GCM ciphertext and tag.
+    ``id`` is a fingerprint that tells keys apart and is not secret.
+
+    ``others`` are older keys, or one that is about to follow: they only open. A wrapped blob is:
+    format 0x01, the 8 bytes of ``id``, 12 random bytes of nonce, AES-256-GCM ciphertext and tag.
     """
 
     __slots__ = ("_files", "_key", "id", "others")
@@ -39,7 +43,10 @@ class MasterKey(Secret):
         return sealed[1 : 1 + _ID_BYTES].hex()
 
     def files(self) -> StreamAead:
-        """What seals files that leave the vault and come back: exports. Other keys than those that wrap."""
+        """What seals files that leave the vault and come back: exports.
+
+        Other keys than those that wrap.
+        """
         keys = {
             bytes.fromhex(key.id)[:KEY_ID_BYTES]: key._files  # noqa: SLF001  # of the same class
             for key in (*self.others.values(), self)
@@ -47,18 +54,23 @@ class MasterKey(Secret):
         return StreamAead(bytes.fromhex(self.id)[:KEY_ID_BYTES], keys)
 
     def wrap(self, plain: bytes, context: bytes) -> bytes:
-        """The blob that only ``unwrap`` with the same key (as itself or among ``others``) and context opens."""
+        """The blob that only ``unwrap`` with the same key (as itself or among ``others``) and
+        context opens.
+        """
         head = _FORMAT + bytes.fromhex(self.id)
         nonce = os.urandom(NONCE_BYTES)
         return head + nonce + gcm_seal(self._key, nonce, plain, head + context)
 
     def unwrap(self, sealed: bytes, context: bytes) -> bytes:
-        """What was wrapped. ``VaultError(BAD_KEYS)`` with what to do: another key, or a damaged blob."""
+        """What was wrapped. ``VaultError(BAD_KEYS)`` with what to do: another key, or a damaged
+        blob.
+        """
         head, rest = sealed[: 1 + _ID_BYTES], sealed[1 + _ID_BYTES :]
         if head[:1] != _FORMAT:
             raise VaultError(
                 Code.BAD_KEYS,
-                "The wrapped keys are of a newer version of domicile, or damaged: run that version, or restore a backup.",
+                "The wrapped keys are of a newer version of domicile, or damaged: run that "
+                "version, or restore a backup.",
             )
         other = self.others.get(head[1:].hex())
         if other is not None:
@@ -66,12 +78,15 @@ class MasterKey(Secret):
         if head[1:].hex() != self.id:
             raise VaultError(
                 Code.BAD_KEYS,
-                f"The vault was made with master key {head[1:].hex()}, but the key source holds {self.id}: "
-                "point the setting `keys` at the key of this vault, or restore that key from a backup.",
+                f"The vault was made with master key {head[1:].hex()}, but the key source holds "
+                f"{self.id}: "
+                "point the setting `keys` at the key of this vault, or restore that key from a "
+                "backup.",
             )
         try:
             return gcm_open(self._key, rest[:NONCE_BYTES], rest[NONCE_BYTES:], head + context)
         except VaultError:
             raise VaultError(
-                Code.BAD_KEYS, "The wrapped keys of the vault are damaged: restore the vault from a backup."
+                Code.BAD_KEYS,
+                "The wrapped keys of the vault are damaged: restore the vault from a backup.",
             ) from None

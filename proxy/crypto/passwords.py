@@ -1,8 +1,8 @@
 """Client secrets: drawn here, and kept as argon2id (RFC 9106) alone.
 
-A secret is 43 letters and digits, 256 random bits, so that no dictionary helps and nothing in it needs escaping in a
-form, a header, a shell or a settings file. argon2id on top keeps a stolen database from being tried quickly, should
-an operator ever give out secrets of his own.
+A secret is 43 letters and digits, 256 random bits, so that no dictionary helps and nothing in it
+needs escaping in a form, a header, a shell or a settings file. argon2id on top keeps a stolen
+database from being tried quickly, should an operator ever give out secrets of his own.
 """
 
 import secrets
@@ -19,9 +19,12 @@ _SECRET: Final = 43  # log2(62 ** 43) = 256
 _IDENT_LETTERS: Final = "abcdefghijkmnpqrstuvwxyz23456789"  # nothing that is misread: no l, o, 0, 1
 _IDENT: Final = 16  # 80 bits
 
-#: 19 MiB, two passes, one lane: the smallest cost that the OWASP cheat sheet on password storage gives for argon2id.
-#: More would only buy memory for whoever floods the token endpoint; the secrets themselves cannot be guessed.
-_HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, type=argon2.Type.ID)
+#: 19 MiB, two passes, one lane: the smallest cost that the OWASP cheat sheet on password storage
+#: gives for argon2id. More would only buy memory for whoever floods the token endpoint; the secrets
+#: themselves cannot be guessed.
+_HASHER: Final = argon2.PasswordHasher(
+    time_cost=2, memory_cost=19 * 1024, parallelism=1, type=argon2.Type.ID
+)
 
 
 def new_secret() -> str:
@@ -35,12 +38,18 @@ def new_ident() -> str:
 
 
 def hash_secret(secret: str) -> str:
-    """The secret as it is stored: argon2id with its parameters and a salt of its own. Takes some 20 ms of processor."""
+    """The secret as it is stored: argon2id with its parameters and a salt of its own.
+
+    Takes some 20 ms of processor.
+    """
     return _HASHER.hash(secret.encode("utf-8", "surrogatepass"))
 
 
 def verify_secret(stored: str, secret: str) -> bool:
-    """Whether ``stored`` was made of this secret. Takes as long for a wrong secret as for the right one."""
+    """Whether ``stored`` was made of this secret.
+
+    Takes as long for a wrong secret as for the right one.
+    """
     try:
         return _HASHER.verify(stored, secret.encode("utf-8", "surrogatepass"))
     except (VerificationError, InvalidHashError):
@@ -53,17 +62,25 @@ def verify_secret(stored: str, secret: str) -> bool:
 class Certificate(NamedTuple):
     """The first certificate of a PEM file; the times are those at which its whole chain is valid."""
 
-    names: tuple[str, ...]  #: DNS names (RFC 6125), in lower case; ``*.example.com`` stands for one label
+    #: DNS names (RFC 6125), in lower case; ``*.example.com`` stands for one label
+    names: tuple[str, ...]
     begins: datetime
     ends: datetime
 
 
 def described(pem: bytes) -> Certificate:
-    """Read a PEM file with a certificate and perhaps its chain. ``ValueError`` when there is none in it."""
+    """Read a PEM file with a certificate and perhaps its chain.
+
+    ``ValueError`` when there is none in it.
+    """
     chain = x509.load_pem_x509_certificates(pem)
     try:
         extension = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        names = tuple(dict.fromkeys(name.lower() for name in extension.value.get_values_for_type(x509.DNSName)))
+        names = tuple(
+            dict.fromkeys(
+                name.lower() for name in extension.value.get_values_for_type(x509.DNSName)
+            )
+        )
     except x509.ExtensionNotFound:
         names = ()  # the common name counts for nobody any more (RFC 9525 section 6.4.4)
     begins = max(certificate.not_valid_before_utc for certificate in chain)

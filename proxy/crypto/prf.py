@@ -1,7 +1,7 @@
 """Keyed hashing and key derivation: HMAC-SHA-256 (RFC 2104) and HKDF-SHA-256 (RFC 5869).
 
-Every sub-key is derived with a label that spells its use, part by part with its length, so that no two uses can
-ever meet in one key ("a", "bc" is another key than "ab", "c").
+Every sub-key is derived with a label that spells its use, part by part with its length, so that no
+two uses can ever meet in one key ("a", "bc" is another key than "ab", "c").
 """
 
 import os
@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 #: A keyed function of a message.
 Prf = Callable[[bytes], bytes]
 
-#: Bytes of a look-up hash: 2^64 entries before two are expected to collide, and a fifth less file than 32 bytes.
+#: Bytes of a look-up hash: 2^64 entries before two are expected to collide, and a fifth less file
+#: than 32 bytes.
 HASH_BYTES = 16
 
 _SHA256 = SHA256()
@@ -24,7 +25,10 @@ _LABEL = b"domicile/1"
 
 
 def keyed(key: bytes) -> Prf:
-    """HMAC-SHA-256 under the key, 32 bytes. The keyed state is made once and copied for each message."""
+    """HMAC-SHA-256 under the key, 32 bytes.
+
+    The keyed state is made once and copied for each message.
+    """
     state = HMAC(key, _SHA256)
 
     def prf(message: bytes) -> bytes:
@@ -53,7 +57,9 @@ def hkdf(material: bytes, salt: bytes, info: bytes, length: int) -> bytes:
 
 
 def derive(root: bytes, *label: str, length: int = 32) -> bytes:
-    """A sub-key of a uniformly random root: HKDF-Expand (RFC 5869, section 3.3) with the labelled use as info."""
+    """A sub-key of a uniformly random root: HKDF-Expand (RFC 5869, section 3.3) with the labelled
+    use as info.
+    """
     return HKDFExpand(_SHA256, length, spell_label(*label)).derive(root)
 
 
@@ -65,10 +71,11 @@ def spell_label(*parts: str) -> bytes:
 
 # Random bytes from the operating system, fetched in blocks.
 #
-# A call to the system gives up the interpreter's lock, and with a busy writer thread it comes back tens of microseconds
-# later; four such calls a request were a third of its cost. A block is cut into pieces at once and a piece leaves it when
-# it is handed out, so that nothing of it stays behind. A child process starts with no pieces, so that parent and child
-# never hand out the same bytes.
+# A call to the system gives up the interpreter's lock, and with a busy writer thread it comes back
+# tens of microseconds later; four such calls a request were a third of its cost. A block is cut
+# into pieces at once and a piece leaves it when it is handed out, so that nothing of it stays
+# behind. A child process starts with no pieces, so that parent and child never hand out the same
+# bytes.
 
 
 _BLOCK: Final = 8192

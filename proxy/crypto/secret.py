@@ -4,7 +4,9 @@ from typing import Any, NoReturn
 
 
 class Secret:
-    """An object that cannot be pickled, copied or printed, so that no key reaches a log, a core of text or a worker."""
+    """An object that cannot be pickled, copied or printed, so that no key reaches a log, a core of
+    text or a worker.
+    """
 
     __slots__ = ()
 

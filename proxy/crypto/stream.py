@@ -1,22 +1,26 @@
 """Sealing of contents of any length in chunks, after the STREAM construction.
 
-Hoang, Reyhanitabar, Rogaway, Vizár: Online Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance (CRYPTO 2015),
+Hoang, Reyhanitabar, Rogaway, Vizár: Online Authenticated-Encryption and its Nonce-Reuse
+Misuse-Resistance (CRYPTO 2015),
 section 7. AES-256-GCM (NIST SP 800-38D), one key a content. A sealed stream is, byte by byte::
 
     0       format, 0x01
     1..4    id of the data key
     5..11   prefix of all nonces, 56 random bits
-    12..    chunks: 65,536 bytes of content each, the last one 1 to 65,536 (0 only of an empty content); a 16-byte tag each
+    12..    chunks: 65,536 bytes of content each, the last one 1 to 65,536 (0 only of an empty
+    content); a 16-byte tag each
 
-The nonce of a chunk is the prefix, its number in 4 bytes, and one byte: 0x01 for the last chunk, else 0x00. So a chunk
-opens at its own place alone, and what was cut off, moved, exchanged, repeated or appended does not open. The associated
-data of every chunk is the first five bytes and the caller's context.
+The nonce of a chunk is the prefix, its number in 4 bytes, and one byte: 0x01 for the last chunk,
+else 0x00. So a chunk opens at its own place alone, and what was cut off, moved, exchanged, repeated
+or appended does not open. The associated data of every chunk is the first five bytes and the
+caller's context.
 
-The key is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block. The salt is not part of the stream:
-who deletes it, wherever he keeps it, shreds every copy of the content, although the data key lives on.
+The key is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block. The salt is
+not part of the stream: who deletes it, wherever he keeps it, shreds every copy of the content,
+although the data key lives on.
 
-A chunk can be opened by itself. Which one is the last is told by the length, so the caller knows the length from a place
-that is authentic, or opens the last chunk too.
+A chunk can be opened by itself. Which one is the last is told by the length, so the caller knows
+the length from a place that is authentic, or opens the last chunk too.
 """
 
 import os
@@ -29,8 +33,8 @@ from proxy.crypto.aead import KEY_ID_BYTES, SALT_BYTES, TAG_BYTES, cannot_open
 from proxy.crypto.prf import Prf, keyed
 from proxy.crypto.secret import Secret
 
-#: Bytes of content in a chunk but the last: so many that the call and the tag cost little beside the cipher, so few that
-#: a short range is opened without much around it.
+#: Bytes of content in a chunk but the last: so many that the call and the tag cost little beside
+#: the cipher, so few that a short range is opened without much around it.
 CHUNK = 65_536
 SEALED_CHUNK = CHUNK + TAG_BYTES
 HEADER_BYTES = 12
@@ -54,7 +58,9 @@ class StreamAead(Secret):
         self.adopt(primary, keys)
 
     def adopt(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
-        """Seal with that data key from now on, and open with all of these; streams under way end with the key they began with."""
+        """Seal with that data key from now on, and open with all of these; streams under way end
+        with the key they began with.
+        """
         self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
         self._head = _head(primary)
 
@@ -63,7 +69,9 @@ class StreamAead(Secret):
         return header[:_HEAD_BYTES] == self._head
 
     def sealer(self, salt: bytes, context: bytes, prefix: bytes | None = None) -> "StreamSealer":
-        """What seals one content. ``salt`` is 16 random bytes that serve once; ``context`` says what it belongs to.
+        """What seals one content.
+
+        ``salt`` is 16 random bytes that serve once; ``context`` says what it belongs to.
 
         ``prefix`` is for known answers alone; without it, it is drawn.
         """
@@ -74,7 +82,10 @@ class StreamAead(Secret):
         return StreamSealer(self._cipher(head, salt), header, context)
 
     def opener(self, header: bytes, salt: bytes, context: bytes) -> "StreamOpener":
-        """What opens chunks of the content with that header. ``VaultError(CANNOT_OPEN)`` for one that is none of ours."""
+        """What opens chunks of the content with that header.
+
+        ``VaultError(CANNOT_OPEN)`` for one that is none of ours.
+        """
         head = header[:_HEAD_BYTES]
         if len(header) != HEADER_BYTES or head not in self._known:
             raise cannot_open()
@@ -101,7 +112,9 @@ class StreamSealer(Secret):
         )  # where chunks are sealed, over and over: memory that is new costs more than the cipher
 
     def update(self, content: bytes | bytearray | memoryview) -> memoryview:
-        """The chunks that are complete now and certainly not the last, good until the next call; the rest is kept."""
+        """The chunks that are complete now and certainly not the last, good until the next call;
+        the rest is kept.
+        """
         count = max(0, len(self._rest) + len(content) - 1) // CHUNK
         if not count:
             self._rest += content
@@ -111,7 +124,9 @@ class StreamSealer(Secret):
         view, at = memoryview(content), CHUNK - len(self._rest)
         self._seal(self._rest + view[:at], self._sealed[:SEALED_CHUNK], last=False)
         for start in range(SEALED_CHUNK, count * SEALED_CHUNK, SEALED_CHUNK):
-            self._seal(view[at : at + CHUNK], self._sealed[start : start + SEALED_CHUNK], last=False)
+            self._seal(
+                view[at : at + CHUNK], self._sealed[start : start + SEALED_CHUNK], last=False
+            )
             at += CHUNK
         self._rest = bytes(view[at:])
         return self._sealed[: count * SEALED_CHUNK]
@@ -123,7 +138,9 @@ class StreamSealer(Secret):
         self._cipher, self._rest = None, b""
         return bytes(sealed)
 
-    def _seal(self, plain: bytes | memoryview, sealed: bytearray | memoryview, *, last: bool) -> None:
+    def _seal(
+        self, plain: bytes | memoryview, sealed: bytearray | memoryview, *, last: bool
+    ) -> None:
         if self._cipher is None or self._number >> 32:
             raise ValueError("the stream is at its end")
         nonce = _nonce(self._prefix, self._number, last)
@@ -142,12 +159,17 @@ class StreamOpener(Secret):
         self._associated = header[:_HEAD_BYTES] + context
 
     def chunk(self, number: int, sealed: bytes | memoryview, *, last: bool) -> bytes:
-        """The content of a chunk. ``VaultError(CANNOT_OPEN)`` when it is not exactly that chunk of this content."""
+        """The content of a chunk.
+
+        ``VaultError(CANNOT_OPEN)`` when it is not exactly that chunk of this content.
+        """
         least = SEALED_CHUNK if not last else TAG_BYTES + (number > 0)
         if not least <= len(sealed) <= SEALED_CHUNK or number >> 32:
             raise cannot_open()
         try:
-            return self._cipher.decrypt(_nonce(self._prefix, number, last), sealed, self._associated)
+            return self._cipher.decrypt(
+                _nonce(self._prefix, number, last), sealed, self._associated
+            )
         except (InvalidTag, ValueError):
             raise cannot_open() from None
 

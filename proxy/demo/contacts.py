@@ -18,16 +18,22 @@ from proxy.demo.validation import ContactFault, blank, read_contact
 # How the contacts application answers: JSON, problems, refusals.
 
 
-#: Pages and lists change with every edit: browsers may keep them, but ask before they show them again.
+#: Pages and lists change with every edit: browsers may keep them, but ask before they show them
+#: again.
 FRESH = {"Cache-Control": "no-cache"}
 
 
 def as_json(
-    content: object, status: int = 200, headers: Mapping[str, str] | None = None, kind: str = "application/json"
+    content: object,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    kind: str = "application/json",
 ) -> web.Response:
     """An answer whose body is that content as JSON (UTF-8, characters unescaped)."""
     text = json.dumps(content, ensure_ascii=False)
-    return web.Response(text=text, status=status, content_type=kind, headers={**FRESH, **(headers or {})})
+    return web.Response(
+        text=text, status=status, content_type=kind, headers={**FRESH, **(headers or {})}
+    )
 
 
 def validation_failed(faults: Iterable[ContactFault], submitted: Mapping[str, Any]) -> web.Response:
@@ -54,8 +60,9 @@ def contact_id(request: web.Request) -> int:
 
 # The pages and HTML forms of the contacts application.
 #
-# The pages hold no contacts: their script reads them from the JSON interface, as single-page applications do.
-# The forms are ordinary ones (``application/x-www-form-urlencoded``), answered by a redirect.
+# The pages hold no contacts: their script reads them from the JSON interface, as single-page
+# applications do. The forms are ordinary ones (``application/x-www-form-urlencoded``), answered by
+# a redirect.
 
 
 _STATIC = Path(__file__).parent / "static"
@@ -93,7 +100,12 @@ class Pages:
     async def show(self, request: web.Request) -> web.Response:
         """One contact, ready to be edited."""
         contact = self._known(request)
-        return _html("contact.html", id=str(contact["id"]), action=f"/contacts/{contact['id']}", save="Save changes")
+        return _html(
+            "contact.html",
+            id=str(contact["id"]),
+            action=f"/contacts/{contact['id']}",
+            save="Save changes",
+        )
 
     async def create(self, request: web.Request) -> web.Response:
         """The form for a new contact: 302 to its page, or 422."""
@@ -104,7 +116,10 @@ class Pages:
         return _redirect(302, f"/contacts/{self._store.add(values)['id']}")
 
     async def update(self, request: web.Request) -> web.Response:
-        """The form of an existing contact: 303 to its page, or 422. Tags have no place in the form and stay."""
+        """The form of an existing contact: 303 to its page, or 422.
+
+        Tags have no place in the form and stay.
+        """
         known = self._known(request)
         form = await _form(request)
         values, faults = read_contact(_members(form), known)
@@ -141,11 +156,17 @@ def _members(form: Mapping[str, str]) -> dict[str, Any]:
     return members
 
 
-def _refused(request: web.Request, faults: list[ContactFault], form: Mapping[str, str]) -> web.Response:
+def _refused(
+    request: web.Request, faults: list[ContactFault], form: Mapping[str, str]
+) -> web.Response:
     if "json" in request.headers.get("Accept", ""):
         return validation_failed(faults, form)
-    lines = "".join(f"<li><b>{_label(fault.field)}</b> {escape(fault.message)}</li>" for fault in faults)
-    echo = "".join(f"<dt>{_label(name)}</dt><dd>{escape(value)}</dd>" for name, value in form.items() if value)
+    lines = "".join(
+        f"<li><b>{_label(fault.field)}</b> {escape(fault.message)}</li>" for fault in faults
+    )
+    echo = "".join(
+        f"<dt>{_label(name)}</dt><dd>{escape(value)}</dd>" for name, value in form.items() if value
+    )
     return _html("refused.html", 422, faults=lines, echo=echo)
 
 
@@ -172,7 +193,8 @@ STORE = web.AppKey("contacts_store", ContactStore)
 
 
 def contacts_app(storage_path: Path | str) -> web.Application:
-    """The application; its contacts live in the JSON file ``storage_path``, which is made when absent.
+    """The application; its contacts live in the JSON file ``storage_path``, which is made when
+    absent.
 
     Raises ``VaultError`` (``BAD_STORE``, ``NOT_WRITABLE``) when that file cannot be used.
     """

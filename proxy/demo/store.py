@@ -1,4 +1,6 @@
-"""Contacts in one JSON file, written whole and atomically, so that they are there at the next start."""
+"""Contacts in one JSON file, written whole and atomically, so that they are there at the next
+start.
+"""
 
 import asyncio
 import json
@@ -17,10 +19,12 @@ Contact = dict[str, Any]
 
 
 class ContactStore:
-    """All contacts of the application. One process, one event loop; every change is on disk when it returns.
+    """All contacts of the application.
 
-    Raises ``VaultError`` with ``BAD_STORE`` for a file that is not one of ours, and ``NOT_WRITABLE`` for a
-    folder that takes no files.
+    One process, one event loop; every change is on disk when it returns.
+
+    Raises ``VaultError`` with ``BAD_STORE`` for a file that is not one of ours, and
+    ``NOT_WRITABLE`` for a folder that takes no files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +40,8 @@ class ContactStore:
             reason = fault.strerror or "unknown fault"
             raise VaultError(
                 Code.NOT_WRITABLE,
-                f"Cannot keep contacts in {path}: {reason}. Choose a folder that this user may write to.",
+                f"Cannot keep contacts in {path}: {reason}. Choose a folder that this user may "
+                "write to.",
             ) from fault
 
     def __len__(self) -> int:
@@ -106,19 +111,23 @@ class ContactStore:
 def _load(path: Path) -> tuple[int, dict[int, Contact]]:
     try:
         content = json.loads(path.read_text("utf-8"))
-        return int(content["next_id"]), {int(contact["id"]): contact for contact in content["contacts"]}
+        return int(content["next_id"]), {
+            int(contact["id"]): contact for contact in content["contacts"]
+        }
     except FileNotFoundError:
         return 1, {}
     except (ValueError, KeyError, TypeError) as fault:
         raise VaultError(
             Code.BAD_STORE,
-            f"{path} is not a file of the contacts application, or it is damaged. Move it away to begin with no contacts.",
+            f"{path} is not a file of the contacts application, or it is damaged. Move it away "
+            "to begin with no contacts.",
         ) from fault
 
 
 # Invented people for an application that has none yet.
 #
-# The card numbers are the usual test numbers, the addresses use domains that exist for examples (RFC 2606).
+# The card numbers are the usual test numbers, the addresses use domains that exist for examples
+# (RFC 2606).
 
 
 _PATIENCE = aiohttp.ClientTimeout(total=60)
@@ -164,9 +173,11 @@ PEOPLE: tuple[dict[str, Any], ...] = (
 
 
 async def plant(proxy: str) -> int:
-    """Add the invented people through the proxy at that address, if the application has no contacts; how many.
+    """Add the invented people through the proxy at that address, if the application has no
+    contacts; how many.
 
-    Raises ``VaultError`` (``BAD_RULES``) when one of them is refused: the rules do not fit this application.
+    Raises ``VaultError`` (``BAD_RULES``) when one of them is refused: the rules do not fit this
+    application.
     """
     async with aiohttp.ClientSession(proxy, timeout=_PATIENCE, raise_for_status=True) as client:
         try:
@@ -174,8 +185,10 @@ async def plant(proxy: str) -> int:
         except aiohttp.ClientResponseError as fault:
             raise VaultError(
                 Code.BAD_RULES,
-                f"The sample application cannot be filled through the proxy, which answered {fault.status}: "
-                "look at what was changed in the rule file since it last worked; `domicile rules test` tries it.",
+                "The sample application cannot be filled through the proxy, which answered "
+                f"{fault.status}: "
+                "look at what was changed in the rule file since it last worked; `domicile rules "
+                "test` tries it.",
             ) from None
 
 

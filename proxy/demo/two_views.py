@@ -1,8 +1,9 @@
-"""The page that shows both sides at once: the contacts as people see them, and as the application stores them.
+"""The page that shows both sides at once: the contacts as people see them, and as the application
+stores them.
 
-The left side is the application itself in a frame, through the proxy. The right side is what its store holds.
-A stored value is marked as a token when the same value reads otherwise through the proxy; nothing here knows
-rules, shapes or keys.
+The left side is the application itself in a frame, through the proxy. The right side is what its
+store holds. A stored value is marked as a token when the same value reads otherwise through the
+proxy; nothing here knows rules, shapes or keys.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ _PATIENCE = aiohttp.ClientTimeout(total=3)
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses that the page shows, each ``http://host:port`` without a slash at the end, and the rule file's name."""
+    """Addresses that the page shows, each ``http://host:port`` without a slash at the end, and the
+    rule file's name.
+    """
 
     proxy: str
     application: str
@@ -38,7 +41,9 @@ class Links:
 
 
 def twoviews_app(links: Links, direct: ContactStore) -> web.Application:
-    """The page at ``/``; ``direct`` is the store of the contacts application, ``app[contacts.STORE]``."""
+    """The page at ``/``; ``direct`` is the store of the contacts application,
+    ``app[contacts.STORE]``.
+    """
     views = TwoViews(links, direct)
     app = web.Application()
     app.cleanup_ctx.append(views.client)
@@ -79,11 +84,15 @@ class TwoViews:
         template = Template((_STATIC / "pages" / "twoviews.html").read_text("utf-8"))
         places = {f"{name}_place": text.partition("://")[2] for name, text in parts.items()}
         text = template.substitute(parts, **places, file=escape(self._direct.path.name))
-        return web.Response(text=text, content_type="text/html", headers=_page_headers(self._links.proxy))
+        return web.Response(
+            text=text, content_type="text/html", headers=_page_headers(self._links.proxy)
+        )
 
     async def stored(self, _request: web.Request) -> web.Response:
         """What the page shows on its right side, once, as JSON."""
-        return web.Response(text=await self._snapshot(), content_type="application/json", headers=_UNKEPT)
+        return web.Response(
+            text=await self._snapshot(), content_type="application/json", headers=_UNKEPT
+        )
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The same as a stream of server-sent events: one now, and one whenever it changed."""
@@ -92,7 +101,8 @@ class TwoViews:
         sent = ""
         try:
             while not self._ended:
-                since = self._direct.changes  # what changes while the snapshot is made is not missed
+                # what changes while the snapshot is made is not missed
+                since = self._direct.changes
                 snapshot = await self._snapshot()
                 message = f"data: {snapshot}\n\n" if snapshot != sent else ": nothing new\n\n"
                 await stream.write(message.encode())
@@ -111,7 +121,8 @@ class TwoViews:
                 "answers": seen is not None,
                 "contacts": contacts[::-1],
                 "tokens": {
-                    contact["id"]: list(differing(contact, (seen or {}).get(contact["id"]))) for contact in contacts
+                    contact["id"]: list(differing(contact, (seen or {}).get(contact["id"])))
+                    for contact in contacts
                 },
             }
         )
@@ -127,7 +138,9 @@ class TwoViews:
 
 
 def differing(stored: Any, seen: Any, place: str = "") -> Iterator[str]:
-    """JSON Pointers of the values in ``stored`` that read otherwise in ``seen``; no pointers where nothing is seen."""
+    """JSON Pointers of the values in ``stored`` that read otherwise in ``seen``; no pointers where
+    nothing is seen.
+    """
     if seen is None or stored == seen:
         return
     if isinstance(stored, dict) and isinstance(seen, dict):
@@ -145,5 +158,12 @@ _UNKEPT = {"Cache-Control": "no-store"}
 
 def _page_headers(proxy: str) -> dict[str, str]:
     address = urlsplit(proxy)
-    policy = f"default-src 'self'; frame-src {address.scheme}://{address.netloc}; base-uri 'none'; form-action 'none'"
-    return {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
+    policy = (
+        f"default-src 'self'; frame-src {address.scheme}://{address.netloc}; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+    }

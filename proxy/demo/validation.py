@@ -46,8 +46,14 @@ def read_contact(submitted: Mapping[str, Any], base: Contact) -> tuple[Contact, 
     contact = {name: deepcopy(submitted.get(name, base[name])) for name in blank()}
     address = contact["address"]
     if isinstance(address, Mapping):
-        contact["address"] = {part: address.get(part, base["address"][part]) for part in ("street", "city")}
-    faults = [ContactFault(name, message) for name, check in _CHECKS.items() if (message := check(contact[name]))]
+        contact["address"] = {
+            part: address.get(part, base["address"][part]) for part in ("street", "city")
+        }
+    faults = [
+        ContactFault(name, message)
+        for name, check in _CHECKS.items()
+        if (message := check(contact[name]))
+    ]
     return contact, faults
 
 
@@ -106,7 +112,8 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "phone": _optional(_PHONE.fullmatch, "must be a phone number: digits, spaces and + ( ) . / -"),
     "birth_date": _optional(_is_date, "must be a date such as 1990-12-31"),
     "card": _optional(
-        lambda text: _CARD.fullmatch(text) and luhn(text), "must be a card number; a digit seems to be wrong"
+        lambda text: _CARD.fullmatch(text) and luhn(text),
+        "must be a card number; a digit seems to be wrong",
     ),
     "address": _address,
     "tags": _tags,

@@ -1,5 +1,6 @@
 """Who is let in at the listeners, from where and how often.
 
-The data firewall by country and network, rate limits in memory or shared by replicas, limits on connections and concurrency. It
-decides before a request is read, routed or answered. It knows no rules, records or tokens.
+The data firewall by country and network, rate limits in memory or shared by replicas, limits on
+connections and concurrency. It decides before a request is read, routed or answered. It knows no
+rules, records or tokens.
 """

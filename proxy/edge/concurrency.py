@@ -1,7 +1,8 @@
 """How much of one caller is carried out at the same time; what is more waits in a line of its own.
 
-Whoever sends a thousand requests at once then waits for itself, and others for a few of them at most. A request that works on many
-records weighs more than one, for so much longer does it keep others waiting.
+Whoever sends a thousand requests at once then waits for itself, and others for a few of them at
+most. A request that works on many records weighs more than one, for so much longer does it keep
+others waiting.
 """
 
 import asyncio
@@ -12,7 +13,10 @@ from proxy.errors import Code, VaultError
 
 
 class ConcurrencyLimit:
-    """``most`` at one time for each key, and as many as ``waiting`` behind them. ``told``: of each that is refused."""
+    """``most`` at one time for each key, and as many as ``waiting`` behind them.
+
+    ``told``: of each that is refused.
+    """
 
     def __init__(
         self,
@@ -32,7 +36,9 @@ class ConcurrencyLimit:
         return len(self._running)
 
     async def enter(self, key: str, weight: int = 1) -> None:
-        """Return when it is this one's turn; call ``leave`` when it is over. Raises ``VaultError`` where the line is full.
+        """Return when it is this one's turn; call ``leave`` when it is over.
+
+        Raises ``VaultError`` where the line is full.
 
         One that weighs more than ``most`` has its turn alone.
         """
@@ -52,7 +58,8 @@ class ConcurrencyLimit:
             await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
-                self.leave(key, weight)  # the turn came in the very moment in which the caller went away
+                # the turn came in the very moment in which the caller went away
+                self.leave(key, weight)
             else:
                 self._go_on(key)  # whoever stood behind may find room
             raise
@@ -83,28 +90,38 @@ class ConcurrencyLimit:
         self._told()
         if self._code is Code.OVERLOADED:
             refusal = VaultError(
-                self._code, "Too many large pages are under way at the same time; ask again, or for fewer records."
+                self._code,
+                "Too many large pages are under way at the same time; ask again, or for fewer "
+                "records.",
             )
             refusal.retry_after = 1
             return refusal
         what = "uploads" if self._code is Code.TOO_MANY_UPLOADS else "requests"
-        refusal = VaultError(self._code, f"This client has too many {what} under way at the same time.")
+        refusal = VaultError(
+            self._code, f"This client has too many {what} under way at the same time."
+        )
         refusal.retry_after = 1
         return refusal
 
 
 class LargePages:
-    """Turns of pages that are too large to be held by everybody at once: a few in all, and fewer of one caller.
+    """Turns of pages that are too large to be held by everybody at once: a few in all, and fewer of
+    one caller.
 
     Each one is in memory until it is sent, sealed and encoded.
     """
 
-    def __init__(self, most: int = 3, waiting: int = 256, told: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, most: int = 3, waiting: int = 256, told: Callable[[], None] = lambda: None
+    ) -> None:
         self._own = ConcurrencyLimit(max(1, most - 1), waiting, told=told)
         self._all = ConcurrencyLimit(most, waiting, Code.OVERLOADED, told)
 
     async def enter(self, key: str) -> None:
-        """Return when it is this one's turn; call ``leave`` when it is over. Raises ``VaultError`` where the line is full."""
+        """Return when it is this one's turn; call ``leave`` when it is over.
+
+        Raises ``VaultError`` where the line is full.
+        """
         await self._own.enter(key)
         try:
             await self._all.enter("")

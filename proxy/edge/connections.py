@@ -1,12 +1,14 @@
-"""How many connections may be open, from one address and in all. Where there is no room, a long idle one gives way.
+"""How many connections may be open, from one address and in all.
 
-Idle is a connection that has no request under way: one whose PROXY preamble, TLS handshake or request head is not complete, or that is
-kept for a next request. Its protocol says since when (``idle_since``). Where none is idle, the new connection is closed before a byte
-of it is read.
+Where there is no room, a long idle one gives way.
 
-The address of a trusted proxy is that of all its callers, so it is not counted by itself; where it speaks the PROXY protocol, the
-address that it tells is. Nothing is asked per request, and nothing when a connection ends: those that have ended are looked for only
-where there seem to be too many.
+Idle is a connection that has no request under way: one whose PROXY preamble, TLS handshake or
+request head is not complete, or that is kept for a next request. Its protocol says since when
+(``idle_since``). Where none is idle, the new connection is closed before a byte of it is read.
+
+The address of a trusted proxy is that of all its callers, so it is not counted by itself; where it
+speaks the PROXY protocol, the address that it tells is. Nothing is asked per request, and nothing
+when a connection ends: those that have ended are looked for only where there seem to be too many.
 """
 
 import asyncio
@@ -18,7 +20,8 @@ from typing import Final, Protocol, cast
 from proxy.edge.limits import address_group
 from proxy.net.client_address import Trusted, peer_of
 
-#: Connections that are looked at for an idle one, at each new connection; the next one looks further.
+#: Connections that are looked at for an idle one, at each new connection; the next one looks
+#: further.
 _EXAMINED: Final = 64
 
 #: New connections after which those that have ended are forgotten, whoever had them.
@@ -41,18 +44,22 @@ _Connections = OrderedDict[asyncio.BaseTransport, float]
 
 
 class ConnectionLimit:
-    """``most`` connections in all and ``of_address`` from one address (0: no limit), at all its listeners together.
+    """``most`` connections in all and ``of_address`` from one address (0: no limit), at all its
+    listeners together.
 
     ``closed`` is called for each connection that is refused or gives way.
     """
 
-    def __init__(self, most: int, of_address: int, trusted: Trusted, closed: Callable[[], None]) -> None:
+    def __init__(
+        self, most: int, of_address: int, trusted: Trusted, closed: Callable[[], None]
+    ) -> None:
         self.backlog = 128  #: of its listeners: connections that wait to be accepted
         self._most = most
         self._of_address = of_address
         self._trusted = trusted
         self._closed = closed
-        self._all: _Connections = OrderedDict()  # when each was looked at last; the longest ago first
+        # when each was looked at last; the longest ago first
+        self._all: _Connections = OrderedDict()
         self._by_address: dict[str, _Connections] = {}
         self._swept = 0.0
         self._admitted = 0
@@ -82,7 +89,9 @@ class ConnectionLimit:
         return True
 
     def counted(self, transport: asyncio.BaseTransport, host: str) -> bool:
-        """Count a connection of a trusted proxy by the address that it tells, too; whether it may stay."""
+        """Count a connection of a trusted proxy by the address that it tells, too; whether it may
+        stay.
+        """
         there = self._connections_of(host)
         if there is None:
             return True
@@ -93,7 +102,11 @@ class ConnectionLimit:
 
     def _connections_of(self, host: str) -> _Connections | None:
         """The connections of an address; ``None`` where they are not bounded."""
-        return self._by_address.setdefault(address_group(host), OrderedDict()) if self._of_address else None
+        return (
+            self._by_address.setdefault(address_group(host), OrderedDict())
+            if self._of_address
+            else None
+        )
 
     def _has_room(self, connections: _Connections, most: int) -> bool:
         """Whether one more may join them; an idle one gives way where it has to."""
@@ -107,10 +120,14 @@ class ConnectionLimit:
     def _give_way(self, connections: _Connections) -> bool:
         """Close an idle connection; whether there was one among those looked at.
 
-        One that was idle all the time since it was last looked at is closed at once; of the others (up to ``_EXAMINED``), which
-        go to the end of the line, that which is idle for longest: the second chance of page replacement.
+        One that was idle all the time since it was last looked at is closed at once; of the others
+        (up to ``_EXAMINED``), which go to the end of the line, that which is idle for longest: the
+        second chance of page replacement.
         """
-        now, longest = asyncio.get_running_loop().time(), (math.inf, cast("asyncio.BaseTransport | None", None))
+        now, longest = (
+            asyncio.get_running_loop().time(),
+            (math.inf, cast("asyncio.BaseTransport | None", None)),
+        )
         for _ in range(min(_EXAMINED, len(connections))):
             transport, looked_at = next(iter(connections.items()))
             since = -math.inf if transport.is_closing() else _idle_since(transport)

@@ -1,11 +1,14 @@
-"""The data firewall: whether a caller is inside the country of the instance, or in a network that is let in.
+"""The data firewall: whether a caller is inside the country of the instance, or in a network that
+is let in.
 
-Inside are: this machine (loopback), the networks of ``firewall.allow``, and addresses that the database places in the country.
-Everything else is outside, also what nobody knows: private networks, addresses that the database lacks, callers that a
-proxy does not tell of. An address counts as a caller's only where it is its own, or where a trusted proxy told of it.
+Inside are: this machine (loopback), the networks of ``firewall.allow``, and addresses that the
+database places in the country. Everything else is outside, also what nobody knows: private
+networks, addresses that the database lacks, callers that a proxy does not tell of. An address
+counts as a caller's only where it is its own, or where a trusted proxy told of it.
 
-A request that says of itself that somebody passed it on, and comes from this machine or a private network that is no trusted
-proxy, is outside as well: there a proxy stands that the operator forgot to name, and behind it is the world.
+A request that says of itself that somebody passed it on, and comes from this machine or a private
+network that is no trusted proxy, is outside as well: there a proxy stands that the operator forgot
+to name, and behind it is the world.
 """
 
 import enum
@@ -54,10 +57,17 @@ def firewall_refusal() -> VaultError:
 
 
 class Firewall:
-    """``mode`` and ``allow`` are those of the settings; without ``countries`` nobody but ``allow`` and this machine is inside."""
+    """``mode`` and ``allow`` are those of the settings; without ``countries`` nobody but ``allow``
+    and this machine is inside.
+    """
 
     def __init__(
-        self, mode: Mode, country: str, allow: Sequence[IpNetwork], countries: Countries | None, trusted: Trusted
+        self,
+        mode: Mode,
+        country: str,
+        allow: Sequence[IpNetwork],
+        countries: Countries | None,
+        trusted: Trusted,
     ) -> None:
         self.mode = mode
         self.countries = countries
@@ -69,14 +79,17 @@ class Firewall:
         self._edition = None if countries is None else countries.database
 
     def straight(self, peer: str) -> bool | None:
-        """Whether every request of that peer comes from outside; ``None`` where its fields decide, so ask ``outside``."""
+        """Whether every request of that peer comes from outside; ``None`` where its fields decide,
+        so ask ``outside``.
+        """
         place = self._place(peer)
         return None if place is _Place.ASK else place is _Place.OUTSIDE
 
     def outside(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
         """Whether a request of that peer comes from outside.
 
-        ``chain`` is its ``X-Forwarded-For``, field by field; ``disguised``: another of its fields says that it was passed on.
+        ``chain`` is its ``X-Forwarded-For``, field by field; ``disguised``: another of its fields
+        says that it was passed on.
         """
         place = self._place(peer)
         if place is not _Place.ASK:
@@ -135,5 +148,9 @@ class Firewall:
         try:
             return self._edition.country(host) == self._country
         except VaultError as error:
-            _log.error("an address could not be looked up, and is outside", code=error.code, text=error.message)
+            _log.error(
+                "an address could not be looked up, and is outside",
+                code=error.code,
+                text=error.message,
+            )
             return False

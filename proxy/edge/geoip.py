@@ -1,9 +1,11 @@
-"""The country of an address, by a database file of the MaxMind format, which is followed while the program runs.
+"""The country of an address, by a database file of the MaxMind format, which is followed while the
+program runs.
 
-The file is read into memory whole: one that is overwritten in place while it is in use cannot be misread, and a new one takes
-effect between two look-ups or not at all. What counts is the country where an address is used (``country.iso_code``, or
-``country_code`` in databases without nesting). ``registered_country`` does not: it says where the holder of a
-block is registered, not where its users are.
+The file is read into memory whole: one that is overwritten in place while it is in use cannot be
+misread, and a new one takes effect between two look-ups or not at all. What counts is the country
+where an address is used (``country.iso_code``, or ``country_code`` in databases without nesting).
+``registered_country`` does not: it says where the holder of a block is registered, not where its
+users are.
 """
 
 import asyncio
@@ -25,7 +27,8 @@ _log = logs.logger("firewall")
 #: Seconds between two looks at the file.
 _LOOK: Final = 1.0
 
-#: A database of the countries of the world has some ten megabytes, one of cities less than a hundred.
+#: A database of the countries of the world has some ten megabytes, one of cities less than a
+#: hundred.
 _LARGEST: Final = 1024 * 1024 * 1024
 
 #: Entries of a database among which a country must be found. Databases of cities have some without.
@@ -79,7 +82,10 @@ def _country(record: Any) -> str | None:
 
 
 def read_database(path: Path) -> Database:
-    """The database of a file. Raises ``VaultError`` (BAD_SETTINGS) with one sentence that says what to do."""
+    """The database of a file.
+
+    Raises ``VaultError`` (BAD_SETTINGS) with one sentence that says what to do.
+    """
     try:
         size = path.stat().st_size
         if not path.is_file():
@@ -91,26 +97,41 @@ def read_database(path: Path) -> Database:
         database = Database(reader)
         told = any(_country(record) for _, record in itertools.islice(reader, _TRIED))
     except FileNotFoundError:
-        raise _unfit(path, "is not there: download a database of countries, and name its file") from None
+        raise _unfit(
+            path, "is not there: download a database of countries, and name its file"
+        ) from None
     except OSError as error:
         raise _unfit(path, f"cannot be read ({error.strerror}): let this user read it") from None
     except _DAMAGED:
-        raise _unfit(path, "is no whole database of the MaxMind format (.mmdb): download it again") from None
+        raise _unfit(
+            path, "is no whole database of the MaxMind format (.mmdb): download it again"
+        ) from None
     if not told:
-        raise _unfit(path, "tells no countries: take a database of countries or cities, not one of networks (ASN)")
+        raise _unfit(
+            path,
+            "tells no countries: take a database of countries or cities, not one of networks (ASN)",
+        )
     return database
 
 
 def _unfit(path: Path, what: str) -> VaultError:
     return VaultError(
-        Code.BAD_SETTINGS, f"The database of countries cannot be used: {path} {what}.", (Detail(_SETTING, what),)
+        Code.BAD_SETTINGS,
+        f"The database of countries cannot be used: {path} {what}.",
+        (Detail(_SETTING, what),),
     )
 
 
 class Countries:
-    """The database in force. ``state`` and ``failed`` are told of each new file that cannot be used; the edition before stays."""
+    """The database in force.
 
-    def __init__(self, path: Path, failed: Callable[[], None] = lambda: None, state: Reload | None = None) -> None:
+    ``state`` and ``failed`` are told of each new file that cannot be used; the edition before
+    stays.
+    """
+
+    def __init__(
+        self, path: Path, failed: Callable[[], None] = lambda: None, state: Reload | None = None
+    ) -> None:
         self._path = path
         self.state = state or Reload(Metrics(), "countries")
         self._failed = failed
@@ -130,7 +151,10 @@ class Countries:
                 await self.reload()
 
     async def reload(self) -> bool:
-        """Read the file again; whether it took effect. A fault is logged and counted, and changes nothing else."""
+        """Read the file again; whether it took effect.
+
+        A fault is logged and counted, and changes nothing else.
+        """
         mark = _look(self._path)
         try:
             database = await asyncio.to_thread(read_database, self._path)
@@ -138,7 +162,10 @@ class Countries:
             self._mark = mark
             self.state.failed(VaultError(error.code, error.message))
             self._failed()
-            _log.error("a database of countries was refused, the one before stays in force", text=error.message)
+            _log.error(
+                "a database of countries was refused, the one before stays in force",
+                text=error.message,
+            )
             return False
         self._mark, self.database = mark, database
         self.state.succeeded()

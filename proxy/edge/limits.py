@@ -1,4 +1,7 @@
-"""All limits on how often, and how much at a time, as one thing that listeners ask. What is switched off is ``None``."""
+"""All limits on how often, and how much at a time, as one thing that listeners ask.
+
+What is switched off is ``None``.
+"""
 
 import ipaddress
 from collections.abc import Callable
@@ -27,7 +30,8 @@ class Quotas:
     address: Rates | None = None  #: requests from an address, at all listeners together
     concurrent: ConcurrencyLimit | None = None  #: requests of a client at the same time
     uploads: ConcurrencyLimit | None = None  #: uploads of a client at the same time
-    trusted: Trusted = field(default_factory=lambda: Trusted(()))  #: whose forwarding fields tell where a caller is
+    #: whose forwarding fields tell where a caller is
+    trusted: Trusted = field(default_factory=lambda: Trusted(()))
 
     def client(self, client: str, told: ObserveRefusal = _untold) -> tuple[Rates, Verdict] | None:
         """Count a request of a client. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
@@ -45,7 +49,9 @@ class Quotas:
         """The address that a request comes from, of fields as they came."""
         if not self.trusted.holds(peer):
             return peer
-        chain = [value.decode("latin-1") for name, value in headers if name.lower() == b"x-forwarded-for"]
+        chain = [
+            value.decode("latin-1") for name, value in headers if name.lower() == b"x-forwarded-for"
+        ]
         return caller_of(peer, chain, self.trusted)
 
 
@@ -55,14 +61,17 @@ class LimitedError(VaultError):
     def __init__(self, rates: Rates, verdict: Verdict) -> None:
         super().__init__(
             Code.TOO_MANY_REQUESTS,
-            f"More than {rates.policy.per_second} requests a second, by {rates.policy.name}: send the request later again.",
+            f"More than {rates.policy.per_second} requests a second, by {rates.policy.name}: "
+            "send the request later again.",
         )
         self.retry_after = max(1, verdict.reset)
         self.counted = rates, verdict
         self.limit = limit_fields(rates, verdict)
 
 
-def _taken(rates: Rates | None, key: str, told: ObserveRefusal, limit: str) -> tuple[Rates, Verdict] | None:
+def _taken(
+    rates: Rates | None, key: str, told: ObserveRefusal, limit: str
+) -> tuple[Rates, Verdict] | None:
     if rates is None:
         return None
     verdict = rates.take(key)
@@ -75,14 +84,19 @@ def _taken(rates: Rates | None, key: str, told: ObserveRefusal, limit: str) -> t
 def limit_fields(rates: Rates, verdict: Verdict) -> dict[str, str]:
     """What answers tell of a limit (draft-ietf-httpapi-ratelimit-headers)."""
     policy = rates.policy
-    return {"RateLimit-Policy": policy.text, "RateLimit": f'"{policy.name}";r={verdict.remaining};t={verdict.reset}'}
+    return {
+        "RateLimit-Policy": policy.text,
+        "RateLimit": f'"{policy.name}";r={verdict.remaining};t={verdict.reset}',
+    }
 
 
 _PREFIX: Final = 64
 
 
 def address_group(host: str) -> str:
-    """Where a caller is: its IPv4 address, or the /64 that one IPv6 household or machine has to itself."""
+    """Where a caller is: its IPv4 address, or the /64 that one IPv6 household or machine has to
+    itself.
+    """
     if ":" not in host:
         return host
     return str(ipaddress.IPv6Network((host.partition("%")[0], _PREFIX), strict=False))

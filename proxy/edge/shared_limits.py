@@ -1,14 +1,17 @@
-"""One count of requests for several replicas, kept in a store that they share (Redis, Valkey, or what speaks its protocol).
+"""One count of requests for several replicas, kept in a store that they share (Redis, Valkey, or
+what speaks its protocol).
 
-No request waits for the store. Each replica holds the whole limit by itself (``rates``); ten times a second it reports there what
-has come since. What the store cannot take any more is owed: who owes is refused here until it is paid. So all replicas
-together admit at most the limit, and what they admit between two reports. Who asks so rarely that it could not exceed the
-limit at thirty-two replicas is not reported at all.
+No request waits for the store. Each replica holds the whole limit by itself (``rates``); ten times
+a second it reports there what has come since. What the store cannot take any more is owed: who owes
+is refused here until it is paid. So all replicas together admit at most the limit, and what they
+admit between two reports. Who asks so rarely that it could not exceed the limit at thirty-two
+replicas is not reported at all.
 
-While the store is away each replica goes on by itself, as if it were the only one: a caller may then get as many times the limit
-as there are replicas, and nobody is refused for the store's sake.
+While the store is away each replica goes on by itself, as if it were the only one: a caller may
+then get as many times the limit as there are replicas, and nobody is refused for the store's sake.
 
-The counting in the store is that of ``buckets``, by the same library: a replica and all of them together let the same pace pass.
+The counting in the store is that of ``buckets``, by the same library: a replica and all of them
+together let the same pace pass.
 """
 
 import asyncio
@@ -56,17 +59,25 @@ class _Store(RedisStore):
 
 
 class Shared:
-    """Joins the counts of ``rates`` with those of other replicas. ``name`` turns (limit, key) into what the store may see.
+    """Joins the counts of ``rates`` with those of other replicas.
 
-    ``told`` is called with whether the store could be reached, whenever that changes. ``close`` it after use, unless ``run`` ran.
+    ``name`` turns (limit, key) into what the store may see.
+
+    ``told`` is called with whether the store could be reached, whenever that changes. ``close`` it
+    after use, unless ``run`` ran.
     """
 
     def __init__(
-        self, url: str, rates: Sequence[Rates], name: Callable[[str, str], str], told: Callable[[bool], None]
+        self,
+        url: str,
+        rates: Sequence[Rates],
+        name: Callable[[str, str], str],
+        told: Callable[[bool], None],
     ) -> None:
         self._store = _Store(url)
         self._rates = tuple(rates)
-        self._owed: tuple[dict[str, int], ...] = tuple({} for _ in self._rates)  #: requests that were not taken yet
+        #: requests that were not taken yet
+        self._owed: tuple[dict[str, int], ...] = tuple({} for _ in self._rates)
         self._name = name
         self._told = told
         self._there: bool | None = None
@@ -89,7 +100,9 @@ class Shared:
             async with asyncio.timeout(_REPORT):
                 if self._there is not True:
                     await self._store.exists("there")
-                for limit, limiter, owed in zip(self._rates, self._limiters, self._owed, strict=True):
+                for limit, limiter, owed in zip(
+                    self._rates, self._limiters, self._owed, strict=True
+                ):
                     await self._report(limit, limiter, owed)
         except (StoreUnavailableError, TimeoutError, OSError):
             self._alone()
@@ -103,7 +116,9 @@ class Shared:
 
     def _limiter(self, limit: Rates) -> Throttled:
         per_second, quota = limit.policy.per_second, limit.policy.quota
-        return Throttled(using=GCRA, quota=per_sec(per_second, quota), store=self._store, key_prefix=_PREFIX)
+        return Throttled(
+            using=GCRA, quota=per_sec(per_second, quota), store=self._store, key_prefix=_PREFIX
+        )
 
     async def _report(self, limit: Rates, limiter: Throttled, owed: dict[str, int]) -> None:
         used, limit.used = limit.used or {}, {}
@@ -127,7 +142,9 @@ class Shared:
             if outcome is not None:
                 raise outcome
 
-    async def _paid(self, limiter: Throttled, name: str, key: str, owed: dict[str, int], most: int) -> bool:
+    async def _paid(
+        self, limiter: Throttled, name: str, key: str, owed: dict[str, int], most: int
+    ) -> bool:
         """Whether the store took all that is owed; what it takes of it, it takes in parts."""
         while owed[key]:
             part = min(owed[key], most)

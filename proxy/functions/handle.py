@@ -3,11 +3,12 @@
 ::
 
     def oldest(handle, arguments):
-        found = handle.find("contact", {"city": arguments["city"]}, {"sort": [{"age": "desc"}], "limit": 1})
-        return found["data"][0]["age"] if found["data"] else None
+        found = handle.find("contact", {"city": arguments["city"]}, {"sort": [{"age": "desc"}],
+        "limit": 1}) return found["data"][0]["age"] if found["data"] else None
 
-Each method is one request of the vault's interface, made in the caller's name; what it takes and answers is described there.
-A request that is refused raises ``RefusedError``, which the function may catch.
+Each method is one request of the vault's interface, made in the caller's name; what it takes and
+answers is described there. A request that is refused raises ``RefusedError``, which the function
+may catch.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,9 @@ Json = Any
 
 
 class RefusedError(Exception):
-    """The service refused a request of the handle: ``status`` as over HTTP, ``code`` the stable name of the reason."""
+    """The service refused a request of the handle: ``status`` as over HTTP, ``code`` the stable
+    name of the reason.
+    """
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(f"{status} {code}")
@@ -33,7 +36,9 @@ class Handle:
 
     def find(self, schema: str, filter: Json = None, options: Json = None) -> Json:  # noqa: A002 - the name in the interface
         """A page of records: ``{"data": [...], "meta": {...}}``."""
-        return self._ask("find", {"schema": schema, "filter": filter or {}, "options": options or {}})
+        return self._ask(
+            "find", {"schema": schema, "filter": filter or {}, "options": options or {}}
+        )
 
     def get(self, schema: str, key: str) -> Json:
         """The record of that key, or ``None``."""

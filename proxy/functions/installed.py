@@ -1,4 +1,5 @@
-"""Which functions are installed: entry points of the group ``domicile.functions``, read once at start.
+"""Which functions are installed: entry points of the group ``domicile.functions``, read once at
+start.
 
 Nothing is imported here: the code of a function is loaded in its worker alone.
 """
@@ -18,8 +19,8 @@ _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*
 def installed() -> Mapping[str, str]:
     """Target (``package.module:name``) by name of the function, in order of the alphabet.
 
-    Raises ``VaultError(BAD_SETTINGS)`` with one detail per fault: a name that cannot stand in a path, one that two packages
-    give, a target without a function.
+    Raises ``VaultError(BAD_SETTINGS)`` with one detail per fault: a name that cannot stand in a
+    path, one that two packages give, a target without a function.
     """
     found: dict[str, str] = {}
     faults: list[Detail] = []
@@ -27,11 +28,20 @@ def installed() -> Mapping[str, str]:
         package = point.dist.name if point.dist is not None else "a package without a name"
         place = f"{package}: {point.name} = {point.value}"
         if not _NAME.fullmatch(point.name):
-            faults.append(Detail(place, "a name has letters, digits, - and _, 64 at most, and begins with a letter"))
+            faults.append(
+                Detail(
+                    place,
+                    "a name has letters, digits, - and _, 64 at most, and begins with a letter",
+                )
+            )
         elif not _TARGET.fullmatch(point.value):
             faults.append(Detail(place, "write package.module:function"))
         elif found.setdefault(point.name, point.value) != point.value:
-            faults.append(Detail(place, "another package has a function of that name: remove one of the two"))
+            faults.append(
+                Detail(place, "another package has a function of that name: remove one of the two")
+            )
     if faults:
-        raise VaultError(Code.BAD_SETTINGS, "Functions that are installed cannot be used.", tuple(faults))
+        raise VaultError(
+            Code.BAD_SETTINGS, "Functions that are installed cannot be used.", tuple(faults)
+        )
     return found

@@ -1,7 +1,8 @@
-"""Runs calls of resident functions, each in a process of its own, within limits of time, memory and number.
+"""Runs calls of resident functions, each in a process of its own, within limits of time, memory and
+number.
 
-One process is always kept ready, so that a call does not wait for an interpreter to start. It serves one call and ends:
-nothing of one caller's data can be left for the next.
+One process is always kept ready, so that a call does not wait for an interpreter to start. It
+serves one call and ends: nothing of one caller's data can be left for the next.
 """
 
 import asyncio
@@ -18,14 +19,17 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 
-# How service and worker talk over their pipes: JSON documents, each with its length before it (4 bytes, big-endian).
+# How service and worker talk over their pipes: JSON documents, each with its length before it (4
+# bytes, big-endian).
 #
-# The service asks for one call; the worker asks its handle's questions, each answered before the next; its last frame is
+# The service asks for one call; the worker asks its handle's questions, each answered before the
+# next; its last frame is
 # the outcome::
 #
 #     service  {"target": "package.module:name", "arguments": …}
 #     worker   {"ask": "find", "with": {…}}       service  {"answer": …} or {"refused": {…}}
-#     worker   {"result": …} or {"failed": "ValueError", "where": "file:line"} or {"limit": "memory"}
+#     worker   {"result": …} or {"failed": "ValueError", "where": "file:line"} or {"limit":
+#     "memory"}
 
 
 #: Bytes of the length before each document.
@@ -107,26 +111,35 @@ class Bounds:
 
 
 class Runner:
-    """Calls functions by name. ``status_of`` tells the HTTP status of an error, for the function to see."""
+    """Calls functions by name.
 
-    def __init__(self, functions: Mapping[str, str], bounds: Bounds, status_of: Callable[[VaultError], int]) -> None:
+    ``status_of`` tells the HTTP status of an error, for the function to see.
+    """
+
+    def __init__(
+        self, functions: Mapping[str, str], bounds: Bounds, status_of: Callable[[VaultError], int]
+    ) -> None:
         self.functions = functions
         self._bounds = bounds
         self._status_of = status_of
         self._room = asyncio.Semaphore(bounds.running)
         self._spare: asyncio.Task[Process] | None = None
-        self._forsaken: asyncio.Task[None] | None = None  # ends a process that nobody waits for any more
+        # ends a process that nobody waits for any more
+        self._forsaken: asyncio.Task[None] | None = None
         self._closed = False
 
     async def call(self, name: str, arguments: Any, ask: Ask) -> Any:
         """The result of a function; its handle asks ``ask``.
 
-        Raises ``VaultError``: UNKNOWN_FUNCTION; FUNCTION_LIMIT when it takes more time or memory than it may, or too many run
-        for all that time; FUNCTION_FAILED when it raises, ends by itself, or its result is not JSON.
+        Raises ``VaultError``: UNKNOWN_FUNCTION; FUNCTION_LIMIT when it takes more time or memory
+        than it may, or too many run for all that time; FUNCTION_FAILED when it raises, ends by
+        itself, or its result is not JSON.
         """
         target = self.functions.get(name)
         if target is None:
-            raise VaultError(Code.UNKNOWN_FUNCTION, "No resident function of that name is installed.")
+            raise VaultError(
+                Code.UNKNOWN_FUNCTION, "No resident function of that name is installed."
+            )
         try:
             async with asyncio.timeout(self._bounds.time), self._room:
                 return await self._called(name, {"target": target, "arguments": arguments}, ask)
@@ -156,8 +169,16 @@ class Runner:
         if "limit" in outcome:
             _log.warning("a resident function took too much memory", reason=name)
             raise _over("memory")
-        _log.error("a resident function failed", reason=name, exception=outcome["failed"], where=outcome["where"])
-        raise VaultError(Code.FUNCTION_FAILED, "The resident function failed; the log names the place in its code.")
+        _log.error(
+            "a resident function failed",
+            reason=name,
+            exception=outcome["failed"],
+            where=outcome["where"],
+        )
+        raise VaultError(
+            Code.FUNCTION_FAILED,
+            "The resident function failed; the log names the place in its code.",
+        )
 
     async def _talk(self, process: Process, document: Any, ask: Ask) -> Any:
         if process.stdin is None or process.stdout is None:
@@ -165,7 +186,11 @@ class Runner:
         while True:
             process.stdin.write(encode_frame(document))
             await process.stdin.drain()
-            told = decode_frame(await _exactly(process.stdout, size_of(await _exactly(process.stdout, FRAME_PREFIX))))
+            told = decode_frame(
+                await _exactly(
+                    process.stdout, size_of(await _exactly(process.stdout, FRAME_PREFIX))
+                )
+            )
             if not isinstance(told, dict) or "ask" not in told:
                 return told
             document = await self._answered(told, ask)
@@ -195,7 +220,8 @@ class Runner:
             stdout=PIPE,
             stderr=DEVNULL,
             env=environment,
-            start_new_session=True,  # a signal for the service is none for it, and all it starts ends with it
+            # a signal for the service is none for it, and all it starts ends with it
+            start_new_session=True,
         )
 
 

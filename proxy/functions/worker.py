@@ -1,8 +1,9 @@
-"""The program of a worker process: ``python -m proxy.functions.worker MEMORY``, told over standard input what to call.
+"""The program of a worker process: ``python -m proxy.functions.worker MEMORY``, told over standard
+input what to call.
 
-It takes its limits upon itself before any code of the operator is loaded, keeps standard output for the protocol alone (what
-a function prints goes nowhere: it could be anybody's data), runs one call and ends. Exceptions are told by class and place,
-never by their text.
+It takes its limits upon itself before any code of the operator is loaded, keeps standard output for
+the protocol alone (what a function prints goes nowhere: it could be anybody's data), runs one call
+and ends. Exceptions are told by class and place, never by their text.
 """
 
 import os
@@ -54,7 +55,8 @@ def _run(call: Any, incoming: BinaryIO, outgoing: BinaryIO) -> Any:
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
     """The two pipes of the protocol; whatever else reads or prints finds nothing there."""
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # uvloop leaves its own pipes and copies of ours open in a child
+    # uvloop leaves its own pipes and copies of ours open in a child
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

@@ -1,11 +1,13 @@
 """What the application is told of the caller and of this proxy, where the operator asks for it.
 
-By default nothing: requests arrive as if the proxy were not there, and what callers send in these fields passes as it came.
-Each kind that is switched on is ours from then on: what a trusted proxy in front has written is kept and continued, what
-anybody else has written is replaced, for else they could claim any address. Spellings with an underscore, which many
-applications take for the same field, are dropped from everybody.
+By default nothing: requests arrive as if the proxy were not there, and what callers send in these
+fields passes as it came. Each kind that is switched on is ours from then on: what a trusted proxy
+in front has written is kept and continued, what anybody else has written is replaced, for else they
+could claim any address. Spellings with an underscore, which many applications take for the same
+field, are dropped from everybody.
 
-``Via`` is continued whoever sent it (RFC 9110 section 7.6.3): it claims nothing, and it is how loops are found.
+``Via`` is continued whoever sent it (RFC 9110 section 7.6.3): it claims nothing, and it is how
+loops are found.
 """
 
 import enum
@@ -83,7 +85,9 @@ class Telling:
         self._names = _Names(told)
         self._stances: dict[str, bool] = {}
 
-    def __call__(self, incoming: RequestContext, asked: RequestFields, address: UpstreamAddress) -> RequestFields:
+    def __call__(
+        self, incoming: RequestContext, asked: RequestFields, address: UpstreamAddress
+    ) -> RequestFields:
         """The request's fields for the application at ``address``."""
         client = incoming.connection.client
         seen = _Seen(self._believed(client.host))

@@ -28,7 +28,8 @@ from proxy.redactor.rules import Endpoint, PassRule, Unmatched
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 _UNNAMED = (
-    "Rules name this path, and no rule names this upload, change document or other protocol on it, which could carry "
+    "Rules name this path, and no rule names this upload, change document or other protocol on "
+    "it, which could carry "
     "what they protect."
 )
 
@@ -64,7 +65,8 @@ class GatewayOptions:
     telling: Telling | None = None  #: what tells applications of the caller
     entrance: Entrance | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
-    screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside: blocked, masked
+    #: told of requests from outside: blocked, masked
+    screened: Callable[[str], None] = lambda _outcome: None
     quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
     limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
 
@@ -80,10 +82,17 @@ class _Known(NamedTuple):
 
 
 class Gateway:
-    """One per process: ``server`` makes the protocol of each caller's connection. ``coverage`` tells of what no rule names."""
+    """One per process: ``server`` makes the protocol of each caller's connection.
+
+    ``coverage`` tells of what no rule names.
+    """
 
     def __init__(
-        self, rules: ActiveRules, journal: Journal, options: GatewayOptions, coverage: Coverage | None = None
+        self,
+        rules: ActiveRules,
+        journal: Journal,
+        options: GatewayOptions,
+        coverage: Coverage | None = None,
     ) -> None:
         upstream = options.upstream
         self._rules = rules
@@ -116,7 +125,8 @@ class Gateway:
             self.server.entrance = lambda: entrance(self.server())
 
     def begin(self, incoming: RequestContext) -> Quick | None:
-        """Send a request without a body on at once, if no rule names it and a connection waits for it; else ``handle`` follows.
+        """Send a request without a body on at once, if no rule names it and a connection waits for
+        it; else ``handle`` follows.
 
         What was found out about a head stays with it, for as long as the rules do.
         """
@@ -139,7 +149,10 @@ class Gateway:
         return quick
 
     def _learn(self, incoming: RequestContext) -> "_Known | None":
-        """Whether a request with that head can be sent on at once. What was found out on the way is in ``incoming``."""
+        """Whether a request with that head can be sent on at once.
+
+        What was found out on the way is in ``incoming``.
+        """
         head = incoming.head
         if head.method not in IDEMPOTENT or head.upgrade or head.close or self._telling is not None:
             return None
@@ -154,7 +167,9 @@ class Gateway:
             if unruled is not None and not unruled.settled:
                 return None
             address = self._address(endpoint)
-            call = Call(address, head.method, forwarded_head(incoming, request_fields(head), address))
+            call = Call(
+                address, head.method, forwarded_head(incoming, request_fields(head), address)
+            )
             return _Known(edition, endpoint, call, incoming.passed, unruled)
         except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
             return None
@@ -164,14 +179,17 @@ class Gateway:
         incoming.close = incoming.close or self._draining
         try:
             if isinstance(quick := incoming.begun, Quick):
-                incoming.begun = None  # nothing may hold itself: that would stay until garbage is collected
+                # nothing may hold itself: that would stay until garbage is collected
+                incoming.begun = None
                 await self._passing.go_on(quick)
             else:
                 abroad = self._guarded and self._admits(incoming)
                 fields = request_fields(incoming.head)
                 endpoint = incoming.endpoint or self._route(incoming)
                 body = None
-                if incoming.head.method.upper() == "POST" and method_override.concerned(self._rules, incoming):
+                if incoming.head.method.upper() == "POST" and method_override.concerned(
+                    self._rules, incoming
+                ):
                     room = self._rooms.requests
                     endpoint, body = await method_override.match_overridden(
                         self._rules, incoming, endpoint, self._patience.body, room
@@ -183,7 +201,9 @@ class Gateway:
                 if match is not None:
                     job = RedactedRequest(fields, match, address, body)
                     exchange = self._rules.exchange(match)
-                    await self._matched.carry(incoming, job, masked(match, exchange) if abroad else exchange)
+                    await self._matched.carry(
+                        incoming, job, masked(match, exchange) if abroad else exchange
+                    )
                 else:
                     await self._passing.forward(incoming, fields, address, body)
         except VaultError as error:
@@ -208,13 +228,18 @@ class Gateway:
         host = incoming.connection.client.host
         if self._firewall is not None and self._firewall.outside_raw(host, incoming.raw):
             return True
-        return self._quotas is not None and self._quotas.spent(self._quotas.host(host, incoming.raw))
+        return self._quotas is not None and self._quotas.spent(
+            self._quotas.host(host, incoming.raw)
+        )
 
     def _counted(self, incoming: RequestContext, quotas: Quotas) -> None:
         quotas.caller(quotas.host(incoming.connection.client.host, incoming.raw), self._limited)
 
     def _admits(self, incoming: RequestContext) -> bool:
-        """Whether the caller is outside and sees nothing in clear. Raises ``VaultError`` where it gets no answer, or asks too often."""
+        """Whether the caller is outside and sees nothing in clear.
+
+        Raises ``VaultError`` where it gets no answer, or asks too often.
+        """
         abroad = self._firewall is not None and self._abroad(incoming, self._firewall)
         if self._quotas is not None:
             self._counted(incoming, self._quotas)
@@ -230,9 +255,15 @@ class Gateway:
         return True
 
     async def _retold(
-        self, incoming: RequestContext, endpoint: Endpoint, fields: RequestFields, address: UpstreamAddress
+        self,
+        incoming: RequestContext,
+        endpoint: Endpoint,
+        fields: RequestFields,
+        address: UpstreamAddress,
     ) -> RequestFields:
-        """The fields without values in addresses, and with what the application is told of the caller."""
+        """The fields without values in addresses, and with what the application is told of the
+        caller.
+        """
         if endpoint.searched:
             host = authority(incoming.target, incoming.head.host)
             fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
@@ -243,7 +274,10 @@ class Gateway:
         head = incoming.head
         method = head.method
         if method == "CONNECT":
-            raise VaultError(Code.BAD_REQUEST, "CONNECT is for forward proxies; this one stands before an application.")
+            raise VaultError(
+                Code.BAD_REQUEST,
+                "CONNECT is for forward proxies; this one stands before an application.",
+            )
         host = authority(incoming.target, head.host)
         endpoint, rule = self._rules.match(method, host, incoming.target, incoming.raw)
         incoming.find(rule)
@@ -252,12 +286,19 @@ class Gateway:
 
     def _unruled(self, incoming: RequestContext, endpoint: Endpoint) -> Unruled | None:
         """The shape of a path that no rule names, where that is to be told."""
-        if self._coverage is None or incoming.passed is not None or endpoint.unmatched is not _REPORT:
+        if (
+            self._coverage is None
+            or incoming.passed is not None
+            or endpoint.unmatched is not _REPORT
+        ):
             return None
         return self._coverage.find(endpoint.name, incoming.head.method, incoming.target)
 
     def _admitted(self, incoming: RequestContext, endpoint: Endpoint) -> UpstreamAddress:
-        """Where the request goes. Raises ``VaultError`` if it must not, before anything of it is read or stored."""
+        """Where the request goes.
+
+        Raises ``VaultError`` if it must not, before anything of it is read or stored.
+        """
         if incoming.match is None:
             if incoming.passed is None:
                 self._look_unnamed(incoming, endpoint)
@@ -290,7 +331,9 @@ class Gateway:
             if len(self._addresses) > 1000:  # rule files come and go
                 self._addresses.clear()
             special = endpoint.name if endpoint.name in self._special else ""
-            address = self._addresses[key] = UpstreamAddress.parse(endpoint.upstream)._replace(special=special)
+            address = self._addresses[key] = UpstreamAddress.parse(endpoint.upstream)._replace(
+                special=special
+            )
             self._met(endpoint.name, address)
         return address
 
@@ -306,7 +349,9 @@ class Gateway:
                 incoming.close = True  # where this request ends, too, may be a matter of opinion
             match = incoming.match
             on_error = incoming.endpoint.on_error if incoming.endpoint is not None else None
-            status = proxy_status(error, on_error, match.operation.verb if match is not None else None)
+            status = proxy_status(
+                error, on_error, match.operation.verb if match is not None else None
+            )
             response.refuse_request(incoming, status, error)
         self._tell(incoming, error.code)
 
@@ -343,7 +388,9 @@ class Gateway:
     # ------------------------------------------------ the end of service
 
     async def drain(self, seconds: float) -> None:
-        """Let requests under way finish, for at most so long; nobody is listened for, idle connections close, busy ones with their answer."""
+        """Let requests under way finish, for at most so long; nobody is listened for, idle
+        connections close, busy ones with their answer.
+        """
         self._draining = True
         self._stop_listening()
         loop = asyncio.get_running_loop()
@@ -373,7 +420,9 @@ class Gateway:
 
 
 def _carries_unseen(head: RequestHead) -> bool:
-    """Whether a request may carry values in a way that frameworks read and few rules name: an upload, a patch, another protocol."""
+    """Whether a request may carry values in a way that frameworks read and few rules name: an
+    upload, a patch, another protocol.
+    """
     if head.upgrade or head.method.upper() == "PATCH":
         return True
     types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]

@@ -1,8 +1,10 @@
-"""Header rules around a message whose body is rewritten: what described the old body goes, lengths and codings are fixed.
+"""Header rules around a message whose body is rewritten: what described the old body goes, lengths
+and codings are fixed.
 
-No shared cache may keep what was restored for one caller. ``Cache-Control: private`` says so to those that go by the standard.
-Others obey fields of their own first, and new ones come up every year. So it is the name that decides: whatever is called after
-a cache goes, but for what only tells that one was asked.
+No shared cache may keep what was restored for one caller. ``Cache-Control: private`` says so to
+those that go by the standard. Others obey fields of their own first, and new ones come up every
+year. So it is the name that decides: whatever is called after a cache goes, but for what only tells
+that one was asked.
 """
 
 import re
@@ -14,7 +16,8 @@ from proxy.net.reply import UpstreamAddress
 from proxy.redactor.content_coding import CODINGS
 from proxy.redactor.message import RawHeaders, Request, Spellings, header
 
-#: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the application.
+#: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the
+#: application.
 READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})
 
 # What becomes of a field. Plain numbers, the usual one zero.
@@ -41,19 +44,27 @@ _DIGESTS: Final = frozenset(
         b"want-repr-digest",
     }
 )
-_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"})
-_REQUEST_DROPS: Final = _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"if-range", b"expect"}
-#: Of a restored answer: its length and digests described the tokens. Pragma has no meaning in answers but for old caches.
+_FRAMING: Final = frozenset(
+    {b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"}
+)
+_REQUEST_DROPS: Final = (
+    _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"if-range", b"expect"}
+)
+#: Of a restored answer: its length and digests described the tokens. Pragma has no meaning in
+#: answers but for old caches.
 _ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"accept-ranges", b"pragma"}
 
-#: Names of fields that steer one cache or another: ``CDN-Cache-Control`` (RFC 9213) and its many relatives, ``X-Accel-Expires``,
-#: ``Edge-Control``, ``Surrogate-Control``, ``X-LiteSpeed-Tag``, ``X-Varnish-TTL``.
+#: Names of fields that steer one cache or another: ``CDN-Cache-Control`` (RFC 9213) and its many
+#: relatives, ``X-Accel-Expires``, ``Edge-Control``, ``Surrogate-Control``, ``X-LiteSpeed-Tag``,
+#: ``X-Varnish-TTL``.
 _STEERS_CACHES: Final = re.compile(
     rb"(?:.*-)?(?:(?:cache|caching|cacheable|cachecontrol|surrogate|litespeed|lsadc)(?:-.*)?|(?:accel-expires|edge-control)(?:-.*)?|.+-ttl)"
 )
-#: Those that only tell what a cache has done, or that something is out of date: ``X-Cache``, ``CF-Cache-Status``,
-#: ``X-LiteSpeed-Purge``.
-_TELLS_OF_CACHES: Final = re.compile(rb"(?:.*-)?cache(?:-(?:status|hits?|lookup|remote|info))?|(?:.*-)?purge")
+#: Those that only tell what a cache has done, or that something is out of date: ``X-Cache``,
+#: ``CF-Cache-Status``, ``X-LiteSpeed-Purge``.
+_TELLS_OF_CACHES: Final = re.compile(
+    rb"(?:.*-)?cache(?:-(?:status|hits?|lookup|remote|info))?|(?:.*-)?purge"
+)
 
 _REQUEST: Final = {
     **dict.fromkeys(_REQUEST_DROPS, _DROPPED),
@@ -75,11 +86,14 @@ _ANSWER: Final = {
 READS: Final = frozenset({"GET", "HEAD"})
 
 _of_request: Final = Spellings(lambda name: _REQUEST.get(name, _KEPT))
-_of_answer: Final = Spellings(lambda name: _ANSWER.get(name, _DROPPED if steers_caches(name) else _KEPT))
+_of_answer: Final = Spellings(
+    lambda name: _ANSWER.get(name, _DROPPED if steers_caches(name) else _KEPT)
+)
 
 
 def steers_caches(name: bytes) -> bool:
-    """Whether a field of that lower-case name, which is not Cache-Control itself, may let a shared cache keep the answer.
+    """Whether a field of that lower-case name, which is not Cache-Control itself, may let a shared
+    cache keep the answer.
 
     CGI and its heirs know no difference between ``-`` and ``_``.
     """
@@ -96,10 +110,11 @@ def interim_fields(headers: RawHeaders) -> RawHeaders:
 
 
 def request_head(request: Request, length: int | None, address: UpstreamAddress) -> bytes:
-    """The head of a rewritten request with a body of ``length`` bytes in no coding; ``None``: there is no body at all.
+    """The head of a rewritten request with a body of ``length`` bytes in no coding; ``None``: there
+    is no body at all.
 
-    If it has no Host field, it gets that of ``address``. Whether an answer is still the one that the caller has, the application
-    is not asked: it knows tokens only.
+    If it has no Host field, it gets that of ``address``. Whether an answer is still the one that
+    the caller has, the application is not asked: it knows tokens only.
     """
     parts = _of_request
     lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
@@ -135,14 +150,19 @@ def readable(accepted: bytes) -> bytes:
 
 
 def codings_readable(codings: bytes | None) -> bool:
-    """Whether every content coding in the Content-Encoding of an answer, its fields joined, can be undone."""
-    return codings is None or all(token.strip().lower() in READABLE for token in codings.split(b","))
+    """Whether every content coding in the Content-Encoding of an answer, its fields joined, can be
+    undone.
+    """
+    return codings is None or all(
+        token.strip().lower() in READABLE for token in codings.split(b",")
+    )
 
 
 def answer_lines(
     headers: RawHeaders, length: int | None, coding: bytes | None, tag: bytes | None = None
 ) -> list[bytes]:
-    """The fields of a restored answer of ``length`` bytes (``None``: not told) in ``coding`` (``None``: none), as lines.
+    """The fields of a restored answer of ``length`` bytes (``None``: not told) in ``coding``
+    (``None``: none), as lines.
 
     ``tag`` is its ETag, if it has one.
     """
@@ -178,7 +198,9 @@ def answer_lines(
 
 
 def _ranged(name: bytes, value: bytes, length: int | None) -> list[bytes]:
-    """A Content-Range (RFC 9110 section 14.4). What was restored is a whole document, so a range of bytes is the whole of it.
+    """A Content-Range (RFC 9110 section 14.4).
+
+    What was restored is a whole document, so a range of bytes is the whole of it.
 
     Ranges of other units, such as the items of a list, stay true.
     """
@@ -188,20 +210,27 @@ def _ranged(name: bytes, value: bytes, length: int | None) -> list[bytes]:
 
 
 _DIRECTIVE: Final = re.compile(
-    rb"""[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)((?:=(?:"(?:[^"\\]|\\.)*"|[^\s",;]*))?)[ \t]*(?:,|\Z)""", re.DOTALL
+    rb"""[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)((?:=(?:"(?:[^"\\]|\\.)*"|[^\s",;]*))?)[ \t]*(?:,|\Z)""",
+    re.DOTALL,
 )
 _SHARED: Final = frozenset({b"public", b"s-maxage", b"private"})
 
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each value
 def private(directives: bytes) -> bytes:
-    """A Cache-Control value that no shared cache may use (RFC 9111 section 5.2.2); what it says otherwise stays.
+    """A Cache-Control value that no shared cache may use (RFC 9111 section 5.2.2); what it says
+    otherwise stays.
 
-    From where it is no list of directives on, it goes: a quote without an end would hide what follows. Ours stands first.
+    From where it is no list of directives on, it goes: a quote without an end would hide what
+    follows. Ours stands first.
     """
     kept = []
     at = 0
-    while (found := _DIRECTIVE.match(directives, at)) is not None or directives[at : at + 1] in (b",", b" ", b"\t"):
+    while (found := _DIRECTIVE.match(directives, at)) is not None or directives[at : at + 1] in (
+        b",",
+        b" ",
+        b"\t",
+    ):
         at = found.end() if found is not None else at + 1
         if found is not None and found[1].lower() not in _SHARED:
             kept.append(found[1] + found[2])
@@ -211,9 +240,17 @@ def private(directives: bytes) -> bytes:
 
 
 def unchanged_lines(headers: RawHeaders, tag: bytes) -> list[bytes]:
-    """The fields of a 304 in place of a restored answer: without those of a body, but for its address (RFC 9110, 15.4.5)."""
+    """The fields of a 304 in place of a restored answer: without those of a body, but for its
+    address (RFC 9110, 15.4.5).
+    """
     names = ((field, field[0].lower()) for field in headers)
-    kept = tuple([field for field, name in names if name == b"content-location" or not name.startswith(b"content-")])
+    kept = tuple(
+        [
+            field
+            for field, name in names
+            if name == b"content-location" or not name.startswith(b"content-")
+        ]
+    )
     return answer_lines(kept, None, None, tag)
 
 

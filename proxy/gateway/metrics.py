@@ -1,4 +1,7 @@
-"""Every request counted, and those an operator should know of as log lines. Nothing of a path, a query or a body."""
+"""Every request counted, and those an operator should know of as log lines.
+
+Nothing of a path, a query or a body.
+"""
 
 import logging
 import time
@@ -16,26 +19,35 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 
-#: Refusals that strangers can bring about at will: counted, and told at level debug only, so that nobody fills the log.
+#: Refusals that strangers can bring about at will: counted, and told at level debug only, so that
+#: nobody fills the log.
 _OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
 
 
 class MetricsJournal:
-    """The journal of a running instance. Ordinary requests are lines of level debug; refused and failed ones are told."""
+    """The journal of a running instance.
+
+    Ordinary requests are lines of level debug; refused and failed ones are told.
+    """
 
     def __init__(self, metrics: Metrics, rules: RuleSet) -> None:
         self._metrics = metrics
         self._log = logs.logger("access").bind()
-        self._lines = self._log.is_enabled_for(logging.DEBUG)  # asked once: most requests then cost one comparison
+        # asked once: most requests then cost one comparison
+        self._lines = self._log.is_enabled_for(logging.DEBUG)
         self._counts: dict[tuple[str, str, str], MetricCell] = {}
         self._fired: dict[tuple[str, str], MetricCell] = {}
         self.announce(rules)
 
     def announce(self, rules: RuleSet) -> None:
-        """Rules come into force: every operation gets its series, so that one that never fires can be seen."""
+        """Rules come into force: every operation gets its series, so that one that never fires can
+        be seen.
+        """
         for operation in rules.operations:
             key = (operation.endpoint.name, operation.label)
-            self._fired[key] = self._metrics.cell("domicile_operation_fired_timestamp_seconds", *key)
+            self._fired[key] = self._metrics.cell(
+                "domicile_operation_fired_timestamp_seconds", *key
+            )
 
     def seen(self, seen: Seen) -> None:
         """See ``Journal.seen``."""
@@ -66,7 +78,9 @@ class MetricsJournal:
 
     def _trouble(self, seen: Seen, tell: Callable[..., object]) -> None:
         if seen.outcome == "failed":
-            self._metrics.cell("domicile_upstream_errors_total", seen.endpoint, str(seen.code)).value += 1
+            self._metrics.cell(
+                "domicile_upstream_errors_total", seen.endpoint, str(seen.code)
+            ).value += 1
         tell(
             "request refused or failed",
             endpoint=seen.endpoint,
@@ -80,23 +94,33 @@ class MetricsJournal:
 
 
 def _told(method: str) -> str:
-    """The method for a log line: any token is one, and what a caller makes up may hold a value of somebody."""
+    """The method for a log line: any token is one, and what a caller makes up may hold a value of
+    somebody.
+    """
     return method if method in COUNTED_METHODS else "other"
 
 
-# The ways to the applications, watched: what is open and what is suspended as metrics, changes as log lines.
+# The ways to the applications, watched: what is open and what is suspended as metrics, changes as
+# log lines.
 
 
 _log = logs.logger("web")
 
 #: What everybody may know of a fault in files for TLS towards applications.
-_STALE: Final = "Files for TLS towards applications have a fault, and those before are in force: the log names them."
+_STALE: Final = (
+    "Files for TLS towards applications have a fault, and those before are in force: the log "
+    "names them."
+)
 
 
 class Applications:
-    """Makes the upstream of an instance; ``special`` has the ways of endpoints that differ from ``way``."""
+    """Makes the upstream of an instance; ``special`` has the ways of endpoints that differ from
+    ``way``.
+    """
 
-    def __init__(self, metrics: Metrics, way: Route, special: Mapping[str, Route] | None = None) -> None:
+    def __init__(
+        self, metrics: Metrics, way: Route, special: Mapping[str, Route] | None = None
+    ) -> None:
         self.upstream = HttpUpstream(way.limits, way.tls, special, self._changed)
         self.state = Reload(metrics, "upstream_certificates", _STALE)
         self._metrics = metrics
@@ -106,8 +130,15 @@ class Applications:
         """An endpoint is asked for, for the first time or at a new address."""
         self._endpoints.setdefault(address, []).append(endpoint)
         for place, state in enumerate(("busy", "idle")):
-            self._metrics.watch("domicile_upstream_connections", partial(self._count, address, place), endpoint, state)
-        self._metrics.watch("domicile_upstream_suspended", partial(self._suspended, address), endpoint)
+            self._metrics.watch(
+                "domicile_upstream_connections",
+                partial(self._count, address, place),
+                endpoint,
+                state,
+            )
+        self._metrics.watch(
+            "domicile_upstream_suspended", partial(self._suspended, address), endpoint
+        )
 
     def _count(self, address: UpstreamAddress, place: int) -> float:
         return float(self.upstream.counts(address)[place])
@@ -115,11 +146,13 @@ class Applications:
     def _suspended(self, address: UpstreamAddress) -> float:
         return float(self.upstream.suspended(address))
 
-    def _changed(self, address: UpstreamAddress, suspended: bool) -> None:  # as HttpUpstream tells it
+    # as HttpUpstream tells it
+    def _changed(self, address: UpstreamAddress, suspended: bool) -> None:
         for endpoint in dict.fromkeys(self._endpoints.get(address, ())):
             if suspended:
                 _log.warning(
-                    "the application gave no answer again and again: it is not asked for a moment", endpoint=endpoint
+                    "the application gave no answer again and again: it is not asked for a moment",
+                    endpoint=endpoint,
                 )
             else:
                 _log.info("the application answers again", endpoint=endpoint)

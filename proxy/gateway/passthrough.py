@@ -1,4 +1,6 @@
-"""What no rule names: request and answer streamed through, byte for byte, as if the proxy were not there."""
+"""What no rule names: request and answer streamed through, byte for byte, as if the proxy were not
+there.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,16 +13,28 @@ from aiohttp.web_protocol import RequestPayloadError
 from proxy.errors import Code, VaultError
 from proxy.net import response
 from proxy.net.hop_headers import RequestFields, encode_fields, trailing
-from proxy.net.reply import TUNNEL, Begun, Call, Tunnel, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
+from proxy.net.reply import (
+    TUNNEL,
+    Begun,
+    Call,
+    Tunnel,
+    UpstreamAddress,
+    UpstreamFault,
+    UpstreamPort,
+    UpstreamResponse,
+)
 from proxy.net.request import RequestContext
 from proxy.net.server import CallerConnection
 from proxy.redactor.message import RawHeaders
 
-# Another protocol on a connection that began as HTTP (101): raw bytes both ways until both sides have ended.
+# Another protocol on a connection that began as HTTP (101): raw bytes both ways until both sides
+# have ended.
 
 
 class _FromCaller:
-    """What aiohttp hands the caller's bytes to after the switch; stops reading while the application does not."""
+    """What aiohttp hands the caller's bytes to after the switch; stops reading while the
+    application does not.
+    """
 
     def __init__(self, connection: CallerConnection, tunnel: Tunnel) -> None:
         self.ended = asyncio.get_running_loop().create_future()
@@ -56,8 +70,12 @@ class _FromCaller:
         return True
 
 
-async def relay(incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunnel, patience: float) -> None:
-    """Answer 101 and carry bytes both ways; returns when both directions have ended, or one is broken."""
+async def relay(
+    incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunnel, patience: float
+) -> None:
+    """Answer 101 and carry bytes both ways; returns when both directions have ended, or one is
+    broken.
+    """
     connection = cast("CallerConnection", incoming.connection)
     incoming.close = True
     incoming.write(response.begin_response(incoming, reply))
@@ -79,17 +97,22 @@ async def relay(incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunne
 
 # A request without a body that no rule names, sent on in the moment it came.
 #
-# Nothing has to be awaited for it: its connection to the application waits idle, and its answer nearly always comes as a whole,
-# with its head. So the task of the caller's connection is not woken for it, which costs as much as all that is done here.
-# The task goes on with whatever is out of the ordinary: a long answer, a slow caller, a fault.
+# Nothing has to be awaited for it: its connection to the application waits idle, and its answer
+# nearly always comes as a whole, with its head. So the task of the caller's connection is not woken
+# for it, which costs as much as all that is done here. The task goes on with whatever is out of the
+# ordinary: a long answer, a slow caller, a fault.
 
 
 class Quick(Begun):
-    """An exchange without a body that was begun as soon as the caller's bytes came; ``tell`` is called at its end."""
+    """An exchange without a body that was begun as soon as the caller's bytes came; ``tell`` is
+    called at its end.
+    """
 
     __slots__ = ("_tell", "fault", "incoming")
 
-    def __init__(self, incoming: RequestContext, tell: Callable[[RequestContext, None], None]) -> None:
+    def __init__(
+        self, incoming: RequestContext, tell: Callable[[RequestContext, None], None]
+    ) -> None:
         super().__init__()
         self.incoming = incoming
         self.fault: Exception | None = None  #: a fault of ours while the answer was passed back
@@ -100,7 +123,9 @@ class Quick(Begun):
         response.interim(self.incoming, status, reason, headers)
 
     def came(self) -> None:
-        """A whole answer that the caller need not be waited for is passed back here; all else is for the caller's task."""
+        """A whole answer that the caller need not be waited for is passed back here; all else is
+        for the caller's task.
+        """
         incoming, reply = self.incoming, self.reply
         if reply is None or not reply.done or reply.held + incoming.unsent > response.WRITE_BUFFER:
             incoming.connection.resume(incoming, self)
@@ -128,17 +153,27 @@ class Passing:
         self._patience = patience  #: seconds a caller may take no byte of its answer
 
     async def go_on(self, quick: Quick) -> None:
-        """Pass back the answer to what was begun, or send the request once more: as ``forward`` does."""
+        """Pass back the answer to what was begun, or send the request once more: as ``forward``
+        does.
+        """
         if quick.fault is not None:
             raise quick.fault
-        await self._carry(quick.incoming, msgspec.structs.replace(quick.call, interim=quick.interim), quick)
+        await self._carry(
+            quick.incoming, msgspec.structs.replace(quick.call, interim=quick.interim), quick
+        )
 
     async def forward(
-        self, incoming: RequestContext, asked: RequestFields, address: UpstreamAddress, read: bytes | None = None
+        self,
+        incoming: RequestContext,
+        asked: RequestFields,
+        address: UpstreamAddress,
+        read: bytes | None = None,
     ) -> None:
-        """Send the request on and pass the answer back; returns when the caller has taken all of it but a rest.
+        """Send the request on and pass the answer back; returns when the caller has taken all of it
+        but a rest.
 
-        ``read`` is the whole body, if somebody has read it already; its caller then needs no leave to send it.
+        ``read`` is the whole body, if somebody has read it already; its caller then needs no leave
+        to send it.
         """
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
@@ -158,14 +193,20 @@ class Passing:
         )
         await self._carry(incoming, call)
 
-    async def _carry(self, incoming: RequestContext, call: Call, begun: Quick | None = None) -> None:
+    async def _carry(
+        self, incoming: RequestContext, call: Call, begun: Quick | None = None
+    ) -> None:
         try:
             reply = await self._upstream.send(call, begun)
         except RequestPayloadError:
-            raise VaultError(Code.BAD_REQUEST, "The body of the request is not framed as its head says.") from None
+            raise VaultError(
+                Code.BAD_REQUEST, "The body of the request is not framed as its head says."
+            ) from None
         except UpstreamFault as fault:
             if fault.starved:
-                raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
+                raise VaultError(
+                    Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time."
+                ) from None
             raise
         if incoming.sample is not None:
             incoming.sample.begin(reply.head.headers)
@@ -190,8 +231,12 @@ class Passing:
             reply.abort()
 
 
-def forwarded_head(incoming: RequestContext, asked: RequestFields, address: UpstreamAddress) -> bytes:
-    """The head of the request for the application: the very bytes of the caller where no field concerns its connection."""
+def forwarded_head(
+    incoming: RequestContext, asked: RequestFields, address: UpstreamAddress
+) -> bytes:
+    """The head of the request for the application: the very bytes of the caller where no field
+    concerns its connection.
+    """
     head = incoming.head
     always = (asked is head.apart or asked.headers is head.headers) and head.host is not None
     if always and head.wire is not None:

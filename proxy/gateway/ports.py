@@ -13,12 +13,15 @@ from proxy.redactor.rules import Endpoint, Match, PassRule
 class Exchange(Protocol):
     """One matched request and its answer, from redaction to restoration.
 
-    The gateway calls ``outgoing`` once. If it raises, nothing is sent and nothing else is called. Otherwise exactly one
-    of ``incoming``, ``settled`` and ``failed`` follows, also when the caller has gone away meanwhile.
+    The gateway calls ``outgoing`` once. If it raises, nothing is sent and nothing else is called.
+    Otherwise exactly one of ``incoming``, ``settled`` and ``failed`` follows, also when the caller
+    has gone away meanwhile.
     """
 
     def check_head(self, head: Request) -> None:
-        """Refuse a request whose body is still to come, for what its head tells. Raises ``VaultError``.
+        """Refuse a request whose body is still to come, for what its head tells.
+
+        Raises ``VaultError``.
 
         May be called before ``outgoing``, of which it promises nothing.
         """
@@ -26,15 +29,21 @@ class Exchange(Protocol):
     async def outgoing(self, request: Request) -> Request:
         """The request as the application may see it, durable in the vault. Raises ``VaultError``.
 
-        The body given is free of content codings, and so must be the one returned; ``Content-Encoding``,
-        ``Content-Length`` and ``Transfer-Encoding`` among the fields returned are ignored.
+        The body given is free of content codings, and so must be the one returned;
+        ``Content-Encoding``, ``Content-Length`` and ``Transfer-Encoding`` among the fields returned
+        are ignored.
         """
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
-        """Whether the answer must be read whole and rewritten. Decided once, before its first byte is passed on."""
+        """Whether the answer must be read whole and rewritten.
+
+        Decided once, before its first byte is passed on.
+        """
 
     async def incoming(self, answer: Response) -> Response:
-        """Settle, and restore. Called when ``wants`` said yes; the body is whole and free of content codings.
+        """Settle, and restore.
+
+        Called when ``wants`` said yes; the body is whole and free of content codings.
 
         Raises ``VaultError``: the caller gets the error in place of the answer.
         """
@@ -43,7 +52,10 @@ class Exchange(Protocol):
         """Settle only: the answer is passed on as it is (or is too large to be read)."""
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        """Whether the answer, settled and not read, may be passed on as it came. Raises ``VaultError`` where it may not."""
+        """Whether the answer, settled and not read, may be passed on as it came.
+
+        Raises ``VaultError`` where it may not.
+        """
 
     async def failed(self, sent: bool) -> None:  # one fact, named by the method
         """No answer came. ``sent``: the application may have acted all the same."""
@@ -54,36 +66,56 @@ class ActiveRules(Protocol):
 
     @property
     def edition(self) -> object:
-        """Another object after each reload: what was found out by ``match`` holds as long as this is the same one."""
+        """Another object after each reload: what was found out by ``match`` holds as long as this
+        is the same one.
+        """
 
     def match(
-        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
-        """Which endpoint the request belongs to, and which operation or rule that passes names it, if any.
+        """Which endpoint the request belongs to, and which operation or rule that passes names it,
+        if any.
 
-        ``host`` is the authority asked for, in lower case, with its port if there is one; ``override`` a method that
-        the body names, which counts beside the real one. Raises ``VaultError`` (BAD_REQUEST) if two readings of the
-        request hit different rules, NOT_FOUND if no endpoint serves the host.
+        ``host`` is the authority asked for, in lower case, with its port if there is one;
+        ``override`` a method that the body names, which counts beside the real one. Raises
+        ``VaultError`` (BAD_REQUEST) if two readings of the request hit different rules, NOT_FOUND
+        if no endpoint serves the host.
         """
 
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path."""
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether a POST that ``match`` finds no operation for might have one by a method that its body names."""
+        """Whether a POST that ``match`` finds no operation for might have one by a method that its
+        body names.
+        """
 
     def contested(self, match: Match, target: bytes) -> bool:
-        """Whether a method that its body names may lead a POST from the operation found to another one."""
+        """Whether a method that its body names may lead a POST from the operation found to another
+        one.
+        """
 
-    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
-        """The fields with tokens in place of values in the addresses that they hold: ``Referer`` and its like."""
+    async def referred(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields with tokens in place of values in the addresses that they hold: ``Referer``
+        and its like.
+        """
 
     def exchange(self, match: Match) -> Exchange:
         """A new exchange for one matched request."""
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """One request that is over, for metrics and the access log. Holds no path and no query of anybody."""
+    """One request that is over, for metrics and the access log.
+
+    Holds no path and no query of anybody.
+    """
 
     endpoint: str  #: ``-`` if none was found
     operation: str  #: the label of the operation or of the rule that passes, ``-`` if none

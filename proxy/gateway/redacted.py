@@ -1,4 +1,6 @@
-"""What a rule names: read whole, redacted before a byte of it leaves, answered with values in place of tokens."""
+"""What a rule names: read whole, redacted before a byte of it leaves, answered with values in place
+of tokens.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -14,7 +16,16 @@ from proxy.net import entity_tags, response
 from proxy.net.framing import Pace
 from proxy.net.hop_headers import RequestFields, answered
 from proxy.net.memory_budget import MemoryBudget, Reservation
-from proxy.net.reply import LENGTH, NONE, Call, Head, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
+from proxy.net.reply import (
+    LENGTH,
+    NONE,
+    Call,
+    Head,
+    UpstreamAddress,
+    UpstreamFault,
+    UpstreamPort,
+    UpstreamResponse,
+)
 from proxy.net.request import BodyQueue, RequestContext
 from proxy.offload import LARGE, SMALL, in_thread
 from proxy.redactor import content_coding
@@ -34,7 +45,10 @@ class Patience:
 
 
 class Rooms(NamedTuple):
-    """Room for what matched exchanges hold. Answers have their own: requests that are under way must be able to end."""
+    """Room for what matched exchanges hold.
+
+    Answers have their own: requests that are under way must be able to end.
+    """
 
     requests: MemoryBudget
     answers: MemoryBudget
@@ -55,30 +69,50 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class RedactedHandler:
-    """Carries matched requests. Once the application was asked, the exchange is brought to its end whatever the caller does."""
+    """Carries matched requests.
 
-    def __init__(self, upstream: UpstreamPort, patience: Patience, rooms: Rooms, keyed: entity_tags.KeyedTags) -> None:
+    Once the application was asked, the exchange is brought to its end whatever the caller does.
+    """
+
+    def __init__(
+        self, upstream: UpstreamPort, patience: Patience, rooms: Rooms, keyed: entity_tags.KeyedTags
+    ) -> None:
         self._upstream = upstream
         self._patience = patience
         self._rooms = rooms
         self._keyed = keyed  #: for entity tags
 
-    async def carry(self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange) -> None:
-        """Redact, forward, settle, restore, answer. Raises ``VaultError`` where the caller gets an error instead."""
+    async def carry(
+        self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
+    ) -> None:
+        """Redact, forward, settle, restore, answer.
+
+        Raises ``VaultError`` where the caller gets an error instead.
+        """
         limits = job.match.operation.endpoint.limits
         body = job.body
         if body is None:
             body = arrived(incoming, limits, self._rooms.requests)
             if body is None:
-                if (incoming.head.length or _waits(incoming)) and incoming.head.length <= limits.body:
-                    exchange.check_head(Request(incoming.head.method, incoming.target, tuple(job.asked.headers), b""))
+                if (
+                    incoming.head.length or _waits(incoming)
+                ) and incoming.head.length <= limits.body:
+                    exchange.check_head(
+                        Request(
+                            incoming.head.method, incoming.target, tuple(job.asked.headers), b""
+                        )
+                    )
                 body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
         headers = tuple(job.asked.headers)
         coded = content_coding.field(headers, b"content-encoding")
-        plain, _ = await _inflated(body, coded, limits.inflated) if coded is not None else (body, ())
+        plain, _ = (
+            await _inflated(body, coded, limits.inflated) if coded is not None else (body, ())
+        )
         if plain is not body and incoming.held is not None:
             incoming.held.add(len(plain))
-        redacted = await exchange.outgoing(Request(incoming.head.method, incoming.target, headers, plain))
+        redacted = await exchange.outgoing(
+            Request(incoming.head.method, incoming.target, headers, plain)
+        )
         call = self._call(incoming, redacted, job)
         try:
             reply = await self._upstream.send(call)
@@ -102,15 +136,22 @@ class RedactedHandler:
             if status != 100:  # the body was asked for by us, before the application knew of it
                 response.interim(incoming, status, reason, rewriting.interim_fields(headers))
 
-        # A write that was cut off is never sent twice by us: the application may have acted on the first sending, and its
-        # refusal of the second (404 to a delete, 422 to a put) would drop from the vault what it has kept.
+        # A write that was cut off is never sent twice by us: the application may have acted on the
+        # first sending, and its refusal of the second (404 to a delete, 422 to a put) would drop
+        # from the vault what it has kept.
         once = job.match.operation.verb is not _READ
         return Call(job.address, redacted.method, head, body, interim=interim, once=once)
 
     async def _answer(
-        self, incoming: RequestContext, reply: UpstreamResponse, exchange: Exchange, limits: BodyLimits
+        self,
+        incoming: RequestContext,
+        reply: UpstreamResponse,
+        exchange: Exchange,
+        limits: BodyLimits,
     ) -> None:
-        """One mode for each answer, decided before its first byte: rewritten whole, or streamed as it is."""
+        """One mode for each answer, decided before its first byte: rewritten whole, or streamed as
+        it is.
+        """
         head = reply.head
         status = head.status
         headers = tuple(answered(head.headers, NONE, status, 0))
@@ -127,7 +168,11 @@ class RedactedHandler:
             raw = reply.whole
             if raw is None or len(raw) > limits.inflated or not holding.at_once(len(raw)):
                 raw = await self._collect(reply, exchange, headers, (raw, limits.inflated, holding))
-            read = (raw, ()) if coded is None else await self._inflate(exchange, status, headers, raw, limits.inflated)
+            read = (
+                (raw, ())
+                if coded is None
+                else await self._inflate(exchange, status, headers, raw, limits.inflated)
+            )
             if read is None:
                 response.whole_response(
                     incoming, reply, raw
@@ -135,8 +180,13 @@ class RedactedHandler:
             else:
                 plain, codings = read
                 answer = await exchange.incoming(Response(status, headers, plain))
-                # The fields of an answer to HEAD describe the body that GET would have: the restored one.
-                if answer.body != plain or answer.headers != headers or incoming.head.method == "HEAD":
+                # The fields of an answer to HEAD describe the body that GET would have: the
+                # restored one.
+                if (
+                    answer.body != plain
+                    or answer.headers != headers
+                    or incoming.head.method == "HEAD"
+                ):
                     await self._restored(incoming, head, answer, codings)
                 elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
                     response.whole_response(incoming, reply, raw)
@@ -164,13 +214,18 @@ class RedactedHandler:
         if raw is None:
             reply.abort()
             await exchange.settled(reply.head.status, headers)
-            raise VaultError(Code.ANSWER_TOO_LARGE, "The answer of the application is over the limit for restoring it.")
+            raise VaultError(
+                Code.ANSWER_TOO_LARGE,
+                "The answer of the application is over the limit for restoring it.",
+            )
         return raw
 
     async def _inflate(
         self, exchange: Exchange, status: int, headers: RawHeaders, raw: bytes, limit: int
     ) -> tuple[bytes, tuple[str, ...]] | None:
-        """The body of an answer without its codings, and those; ``None``, and settled, if it cannot be read."""
+        """The body of an answer without its codings, and those; ``None``, and settled, if it cannot
+        be read.
+        """
         try:
             return await _inflated(raw, content_coding.field(headers, b"content-encoding"), limit)
         except VaultError as error:
@@ -182,14 +237,26 @@ class RedactedHandler:
             exchange.pass_unread(status, headers)
             return None
 
-    async def _restored(self, incoming: RequestContext, head: Head, answer: Response, codings: tuple[str, ...]) -> None:
-        """Write a rewritten answer, in a coding that the application chose; or that the caller has it already."""
+    async def _restored(
+        self, incoming: RequestContext, head: Head, answer: Response, codings: tuple[str, ...]
+    ) -> None:
+        """Write a rewritten answer, in a coding that the application chose; or that the caller has
+        it already.
+        """
         accepted = content_coding.field(incoming.raw, b"accept-encoding") if codings else None
-        name = content_coding.acceptable(accepted, codings[::-1]) if codings else content_coding.IDENTITY
+        name = (
+            content_coding.acceptable(accepted, codings[::-1])
+            if codings
+            else content_coding.IDENTITY
+        )
         coded = None if name == content_coding.IDENTITY else name.encode("ascii")
         bodiless = incoming.head.method == "HEAD"
         given = header(answer.headers, b"etag")
-        tag = None if given is None else entity_tags.shown(given, None if bodiless else answer.body, coded, self._keyed)
+        tag = (
+            None
+            if given is None
+            else entity_tags.shown(given, None if bodiless else answer.body, coded, self._keyed)
+        )
         if _unmodified(incoming, head.status, answer.headers, tag):
             return
         long = coded is not None and len(answer.body) > SMALL
@@ -203,7 +270,10 @@ class RedactedHandler:
 
 
 async def _inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes, tuple[str, ...]]:
-    """A body without its codings, and those, on another thread unless it is known to be short. Raises as ``coding.inflate``."""
+    """A body without its codings, and those, on another thread unless it is known to be short.
+
+    Raises as ``coding.inflate``.
+    """
     if len(body) <= SMALL:
         try:
             return content_coding.inflate(body, coded, min(limit, LARGE // 4))
@@ -213,8 +283,11 @@ async def _inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes
     return await in_thread(content_coding.inflate, body, coded, limit)
 
 
-def _unmodified(incoming: RequestContext, status: int, headers: RawHeaders, tag: bytes | None) -> bool:
-    """Answer 304 if the caller asked for an answer only where it is another than the one with this tag, and say so.
+def _unmodified(
+    incoming: RequestContext, status: int, headers: RawHeaders, tag: bytes | None
+) -> bool:
+    """Answer 304 if the caller asked for an answer only where it is another than the one with this
+    tag, and say so.
 
     The application was not asked that (RFC 9110 section 13.2.2).
     """
@@ -223,12 +296,16 @@ def _unmodified(incoming: RequestContext, status: int, headers: RawHeaders, tag:
     listed = content_coding.field(incoming.raw, b"if-none-match")
     if listed is None or not entity_tags.lists(listed, tag):
         return False
-    response.restored(incoming, (304, b"Not Modified"), rewriting.unchanged_lines(headers, tag), b"")
+    response.restored(
+        incoming, (304, b"Not Modified"), rewriting.unchanged_lines(headers, tag), b""
+    )
     return True
 
 
 def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) -> bytes | None:
-    """What ``read_whole`` gives, without waiting, as nearly always; ``None``: ask that, which waits or tells what is wrong."""
+    """What ``read_whole`` gives, without waiting, as nearly always; ``None``: ask that, which waits
+    or tells what is wrong.
+    """
     payload = incoming.payload
     if not payload.is_eof() or payload.total_bytes > limits.body:
         return None
@@ -239,7 +316,9 @@ def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) ->
     return payload.read_nowait()
 
 
-async def read_whole(incoming: RequestContext, limits: BodyLimits, seconds: float, room: MemoryBudget) -> bytes:
+async def read_whole(
+    incoming: RequestContext, limits: BodyLimits, seconds: float, room: MemoryBudget
+) -> bytes:
     """The whole body of a request, held in ``room`` until ``incoming.held`` is closed.
 
     Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST, OVERLOADED.
@@ -255,15 +334,21 @@ async def read_whole(incoming: RequestContext, limits: BodyLimits, seconds: floa
         else:
             body = await _arriving(incoming, limits, holding, seconds)
     except TimeoutError:
-        raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
+        raise VaultError(
+            Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time."
+        ) from None
     except web.RequestPayloadError:
-        raise VaultError(Code.BAD_REQUEST, "The body of the request is not framed as its head says.") from None
+        raise VaultError(
+            Code.BAD_REQUEST, "The body of the request is not framed as its head says."
+        ) from None
     if len(body) > limits.body:
         raise _too_large(limits)
     return body
 
 
-async def _arriving(incoming: RequestContext, limits: BodyLimits, holding: Reservation, seconds: float) -> bytes:
+async def _arriving(
+    incoming: RequestContext, limits: BodyLimits, holding: Reservation, seconds: float
+) -> bytes:
     """A body that is still on its way, asked for if its caller waits for that."""
     if _waits(incoming):
         incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -274,10 +359,14 @@ async def _arriving(incoming: RequestContext, limits: BodyLimits, holding: Reser
 
 def _waits(incoming: RequestContext) -> bool:
     """Whether the caller holds its body back until it is asked for it (RFC 9110 section 10.1.1)."""
-    return incoming.minor == 1 and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue"
+    return (
+        incoming.minor == 1 and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue"
+    )
 
 
-async def _collected(payload: BodyQueue, limits: BodyLimits, holding: Reservation, pace: Pace) -> bytes:
+async def _collected(
+    payload: BodyQueue, limits: BodyLimits, holding: Reservation, pace: Pace
+) -> bytes:
     clock = asyncio.get_running_loop().time
     pieces: list[bytes] = []
     while True:
@@ -296,8 +385,12 @@ def _too_large(limits: BodyLimits) -> VaultError:
     return VaultError(Code.TOO_LARGE, f"The body is over the limit of {limits.body} bytes.")
 
 
-async def collect(reply: UpstreamResponse, whole: bytes | None, limit: int, holding: Reservation) -> bytes | None:
-    """The whole body of an answer, or ``None`` as soon as it is over the limit. ``whole``: it was taken from the reply before.
+async def collect(
+    reply: UpstreamResponse, whole: bytes | None, limit: int, holding: Reservation
+) -> bytes | None:
+    """The whole body of an answer, or ``None`` as soon as it is over the limit.
+
+    ``whole``: it was taken from the reply before.
 
     Raises ``UpstreamFault``, or ``VaultError`` (OVERLOADED).
     """
@@ -322,18 +415,25 @@ async def collect(reply: UpstreamResponse, whole: bytes | None, limit: int, hold
     return b"".join(pieces)
 
 
-# What is left of a matched exchange for a caller outside: it may read, and sees what the application keeps, tokens and all.
+# What is left of a matched exchange for a caller outside: it may read, and sees what the
+# application keeps, tokens and all.
 #
-# It may neither write nor search by values: what an application says to a value that is or is not there already (a conflict,
-# one hit more) would tell of people whom the caller must not see.
+# It may neither write nor search by values: what an application says to a value that is or is not
+# there already (a conflict, one hit more) would tell of people whom the caller must not see.
 
 
-_READS = "From outside the country, requests that a rule names may only read; what they read stays replaced by tokens."
+_READS = (
+    "From outside the country, requests that a rule names may only read; what they read stays "
+    "replaced by tokens."
+)
 _SEARCHES = "From outside the country nobody can search by a value that is kept inside."
 
 
 def masked(match: Match, exchange: Exchange) -> Exchange:
-    """The exchange of an operation for a caller outside. Raises ``VaultError`` (OUTSIDE_COUNTRY) where it would write."""
+    """The exchange of an operation for a caller outside.
+
+    Raises ``VaultError`` (OUTSIDE_COUNTRY) where it would write.
+    """
     if match.operation.verb is not Verb.READ:
         raise VaultError(Code.OUTSIDE_COUNTRY, _READS)
     return _Masked(exchange)

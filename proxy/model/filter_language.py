@@ -1,12 +1,15 @@
-"""The filter language, read into tests: what can be asked of each type and storage class (specification, "Find semantics").
+"""The filter language, read into tests: what can be asked of each type and storage class
+(specification, "Find semantics").
 
 Where the specification is silent:
 
-- an empty list is refused, and so are an empty ``$or`` alternative and an object without an operator: each would quietly
-  match everything or nothing;
-- ``null`` asks for records without a value, alone or in a list, also below ``$not``; a comparison with it is refused;
+- an empty list is refused, and so are an empty ``$or`` alternative and an object without an
+  operator: each would quietly match everything or nothing;
+- ``null`` asks for records without a value, alone or in a list, also below ``$not``; a comparison
+  with it is refused;
 - a text to compare with may be longer than the field allows; it matches nothing;
-- ``search_keys`` searches the primary key too, where that has ``partial_match``, and so excludes it like a string field;
+- ``search_keys`` searches the primary key too, where that has ``partial_match``, and so excludes it
+  like a string field;
 - in a JSON field ``null`` asks for a ``null`` that stands there.
 """
 
@@ -18,7 +21,16 @@ from proxy.errors import Code
 from proxy.model.query import KEY, VERSION_FIELD, AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.record import RecordLimits
 from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.model.values import CHECKS, Unfit, ValueCheck, ValueFaults, scalar, step, text_of, unknown_field
+from proxy.model.values import (
+    CHECKS,
+    Unfit,
+    ValueCheck,
+    ValueFaults,
+    scalar,
+    step,
+    text_of,
+    unknown_field,
+)
 
 OR = "$or"
 SEARCH = "search_keys"
@@ -40,7 +52,10 @@ _text = text_of(None)
 
 
 def field_of(schema: Schema, name: str) -> Field | None:
-    """The field that a name in a request means; the record key goes by its own name, too. ``None``: there is none."""
+    """The field that a name in a request means; the record key goes by its own name, too.
+
+    ``None``: there is none.
+    """
     if name == KEY:
         return schema.primary or _KEY
     return next((field for field in schema.fields if field.name == name), None)
@@ -54,13 +69,16 @@ def can_search(field: Field) -> bool:
 
 
 class Conditions:
-    """Reads one filter of a schema; what is wrong goes to ``faults``, and the tests are of use only if nothing does."""
+    """Reads one filter of a schema; what is wrong goes to ``faults``, and the tests are of use only
+    if nothing does.
+    """
 
     def __init__(self, schema: Schema, limits: RecordLimits, faults: ValueFaults) -> None:
         self._schema = schema
         self._limits = limits
         self._faults = faults
-        self._texts_named = False  #: whether a string field or the key stands anywhere in the filter
+        #: whether a string field or the key stands anywhere in the filter
+        self._texts_named = False
         self._values = 0
 
     def read(self, raw: Any, pointer: str) -> tuple[Test, ...]:
@@ -80,7 +98,9 @@ class Conditions:
             else:
                 tests += self._field(name, value, place)
         if SEARCH in raw and self._texts_named:
-            self._fault(pointer + step(SEARCH), "Cannot be combined with a string field or the record key.")
+            self._fault(
+                pointer + step(SEARCH), "Cannot be combined with a string field or the record key."
+            )
         if _count(tests) > self._limits.conditions:
             self._too_many(pointer)
         if self._values > self._limits.values:
@@ -95,7 +115,9 @@ class Conditions:
             return []
         if len(raw) > self._limits.conditions:
             return self._too_many(place)
-        found = tuple(self._alternative(item, f"{place}/{number}") for number, item in enumerate(raw))
+        found = tuple(
+            self._alternative(item, f"{place}/{number}") for number, item in enumerate(raw)
+        )
         return [AnyOf(found)]
 
     def _alternative(self, raw: Any, place: str) -> tuple[Test, ...]:
@@ -109,16 +131,26 @@ class Conditions:
             if name in (OR, SEARCH):
                 self._fault(place + step(name), f"Cannot be used within {OR}.")
             elif name == VERSION_FIELD or not _is_text(field_of(self._schema, name)):
-                self._fault(place + step(name), f"Cannot be used within {OR}: only string fields can.")
+                self._fault(
+                    place + step(name), f"Cannot be used within {OR}: only string fields can."
+                )
             else:
                 tests += self._field(name, value, place + step(name))
         return tuple(tests)
 
     def _search(self, raw: Any, place: str) -> list[Test]:
-        fields = tuple(KEY if f.type is FieldType.PRIMARY_KEY else f.name for f in self._schema.fields if can_search(f))
+        fields = tuple(
+            KEY if f.type is FieldType.PRIMARY_KEY else f.name
+            for f in self._schema.fields
+            if can_search(f)
+        )
         text = self._searched(raw, place, *self._limits.search)
         if not fields:
-            self._fault(place, "No string field of this schema has partial match on.", Code.PARTIAL_MATCH_DISABLED)
+            self._fault(
+                place,
+                "No string field of this schema has partial match on.",
+                Code.PARTIAL_MATCH_DISABLED,
+            )
         return [Like(fields, text)]
 
     def _field(self, name: str, raw: Any, place: str) -> list[Test]:
@@ -126,7 +158,16 @@ class Conditions:
         if field is None:
             self._fault(
                 place,
-                unknown_field(name, (*(known.name for known in self._schema.fields), KEY, VERSION_FIELD, SEARCH, OR)),
+                unknown_field(
+                    name,
+                    (
+                        *(known.name for known in self._schema.fields),
+                        KEY,
+                        VERSION_FIELD,
+                        SEARCH,
+                        OR,
+                    ),
+                ),
             )
             return []
         self._texts_named |= field.type in TEXTS
@@ -167,17 +208,23 @@ class Conditions:
         elif not isinstance(raw, dict):
             return [Equals(asked, self._listed(raw, place, _check(field)), negated=True)]
         elif list(raw) != [LIKE]:
-            self._fault(place, f"Has to be a value, an array of values, or an object with {LIKE} alone.")
+            self._fault(
+                place, f"Has to be a value, an array of values, or an object with {LIKE} alone."
+            )
         else:
             return self._like(field, asked, raw[LIKE], place + step(LIKE), negated=True)
         return []
 
-    def _like(self, field: Field, asked: str, raw: Any, place: str, *, negated: bool = False) -> list[Test]:
+    def _like(
+        self, field: Field, asked: str, raw: Any, place: str, *, negated: bool = False
+    ) -> list[Test]:
         if field.type not in TEXTS:
             self._fault(place, "Can be used on string fields alone.")
             return []
         hashed = field.storage is Storage.INDEXED_HASHED
-        text = self._searched(raw, place, *(self._limits.search if hashed else (1, self._limits.like_plain)))
+        text = self._searched(
+            raw, place, *(self._limits.search if hashed else (1, self._limits.like_plain))
+        )
         if not can_search(field):
             self._fault(place, "The field has partial match off.", Code.PARTIAL_MATCH_DISABLED)
         return [Like((asked,), text, negated)]
@@ -185,9 +232,13 @@ class Conditions:
     def _compared(self, field: Field, asked: str, asks: tuple[Op, Any], place: str) -> list[Test]:
         op, raw = asks
         if field.type not in (*NUMBERS, *TIMES):
-            self._fault(place, "Can be used on integer, decimal, datetime, date and time fields alone.")
+            self._fault(
+                place, "Can be used on integer, decimal, datetime, date and time fields alone."
+            )
         elif field.storage is not Storage.INDEXED:
-            self._fault(place, "Cannot be compared: only a hash of the field is kept, which has no order.")
+            self._fault(
+                place, "Cannot be compared: only a hash of the field is kept, which has no order."
+            )
         else:
             return [Compares(asked, op, self._value(raw, place, CHECKS[field.type]))]
         return []
@@ -196,7 +247,9 @@ class Conditions:
 
     def _in_json(self, asked: str, raw: Any, place: str) -> list[Test]:
         if not isinstance(raw, dict) or not raw:
-            self._fault(place, "Has to be an object of paths into the document, as in {'$.path': value}.")
+            self._fault(
+                place, "Has to be an object of paths into the document, as in {'$.path': value}."
+            )
             return []
         if len(raw) > self._limits.conditions:
             return self._too_many(place)
@@ -205,11 +258,21 @@ class Conditions:
             where = place + step(path)
             steps = steps_of(path)
             if steps is None:
-                self._fault(where, "Has to be a path of names and numbers from the root: $.name, $['name'], $.name[0].")
+                self._fault(
+                    where,
+                    "Has to be a path of names and numbers from the root: $.name, $['name'], "
+                    "$.name[0].",
+                )
             elif isinstance(value, dict):
-                self._fault(where, "Has to be a string, a number, true, false, null, or an array of those.")
+                self._fault(
+                    where, "Has to be a string, a number, true, false, null, or an array of those."
+                )
             else:
-                tests.append(InJson(asked, steps, self._listed(value, where, _scalar), isinstance(value, list)))
+                tests.append(
+                    InJson(
+                        asked, steps, self._listed(value, where, _scalar), isinstance(value, list)
+                    )
+                )
         return tests
 
     # ------------------------------------------------------------------ values
@@ -222,9 +285,13 @@ class Conditions:
         if not raw:
             self._fault(place, "Must not be an empty array.")
         if self._values > self._limits.values:
-            return ()  # told once, by ``read``; to look at each of a million would keep everybody waiting
+            # told once, by ``read``; to look at each of a million would keep everybody waiting
+            return ()
         return tuple(
-            [None if item is None else self._value(item, f"{place}/{number}", check) for number, item in enumerate(raw)]
+            [
+                None if item is None else self._value(item, f"{place}/{number}", check)
+                for number, item in enumerate(raw)
+            ]
         )
 
     def _value(self, raw: Any, place: str, check: ValueCheck) -> Any:
@@ -237,7 +304,10 @@ class Conditions:
     def _searched(self, raw: Any, place: str, least: int, most: int) -> str:
         found = self._value(raw, place, _text)
         if found is not None and (len(_folded(found)) < least or len(found) > most):
-            self._fault(place, f"Has to have {least} to {most} characters, not counting white space at its ends.")
+            self._fault(
+                place,
+                f"Has to have {least} to {most} characters, not counting white space at its ends.",
+            )
         return found or ""
 
     def _too_many(self, place: str) -> list[Test]:
@@ -270,12 +340,15 @@ def _scalar(value: Any) -> Any:
 
 
 def _folded(text: str) -> str:
-    """About the form in which the vault compares parts of texts; this room has no part in it but to count."""
+    """About the form in which the vault compares parts of texts; this room has no part in it but to
+    count.
+    """
     folded = unicodedata.normalize("NFKC", text).strip().casefold()
     return unicodedata.normalize("NFKC", folded).replace("i\u0307", "i")
 
 
-#: One step of a path, spelled as in RFC 9535, 2.3: a plain name, a quoted one, or the number of an element.
+#: One step of a path, spelled as in RFC 9535, 2.3: a plain name, a quoted one, or the number of an
+#: element.
 _STEP = re.compile(
     r"""\.([A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)"""
     r"""|\['((?:[^'\\\x00-\x1f]|\\['\\/])*)'\]"""
@@ -288,8 +361,8 @@ _ESCAPED = re.compile(r"\\(.)")
 def steps_of(text: str) -> tuple[str | int, ...] | None:
     """The steps of a path from the root; ``None`` when it is none, or selects more than one place.
 
-    It reads what ``jsonpath.parse`` reads of that kind, and names beyond ASCII without quotes; that parser is for rules, and
-    takes a thousand times as long.
+    It reads what ``jsonpath.parse`` reads of that kind, and names beyond ASCII without quotes; that
+    parser is for rules, and takes a thousand times as long.
     """
     if not text.startswith("$"):
         return None

@@ -1,16 +1,20 @@
-"""Requests that ask for records, read into questions: find, aggregate, and the filter alone; all faults at once.
+"""Requests that ask for records, read into questions: find, aggregate, and the filter alone; all
+faults at once.
 
 The filter language is read by ``conditions``. Where the specification is silent about the rest:
 
 - ``next`` is the cursor of the page before, with the same filter and order, and no ``offset``;
-- ``limit`` is 1 up to the maximum and ``offset`` 0 up to 2^31 - 1; more is refused, not cut down, and so is 0;
-- a field is sorted by, or grouped by, once; only what stands beside the body in the clear has an order;
-- members that are not known are refused, in the request, in ``options``, in a metric and in ``group_by``;
+- ``limit`` is 1 up to the maximum and ``offset`` 0 up to 2^31 - 1; more is refused, not cut down,
+  and so is 0;
+- a field is sorted by, or grouped by, once; only what stands beside the body in the clear has an
+  order;
+- members that are not known are refused, in the request, in ``options``, in a metric and in
+  ``group_by``;
 - names of functions are read in either letter case; ``count`` takes no ``key``;
 - an aggregation has one metric at least, and ``group_by`` one key at least.
 
-Details are ``INVALID_FILTER`` for ``/filter``, ``INVALID_OPTIONS`` for ``/options``, else ``INVALID_INPUT``; where all of them tell
-of partial match that is off, ``PARTIAL_MATCH_DISABLED``.
+Details are ``INVALID_FILTER`` for ``/filter``, ``INVALID_OPTIONS`` for ``/options``, else
+``INVALID_INPUT``; where all of them tell of partial match that is off, ``PARTIAL_MATCH_DISABLED``.
 """
 
 from typing import Any
@@ -45,7 +49,10 @@ _GRAVITY = {
     Code.INVALID_INPUT: "The request cannot be read.",
     Code.INVALID_FILTER: "The filter cannot be asked of this schema.",
     Code.INVALID_OPTIONS: "The options of the search cannot be used.",
-    Code.PARTIAL_MATCH_DISABLED: "Partial match is off for what was searched; its schema has to turn it on (for records: records.partial_match).",
+    Code.PARTIAL_MATCH_DISABLED: (
+        "Partial match is off for what was searched; its schema has to turn it on (for records: "
+        "records.partial_match)."
+    ),
 }
 
 
@@ -59,7 +66,9 @@ def read_find(schema: Schema, raw: Any, limits: RecordLimits) -> Query:
     return structs.replace(query, tests=tests)
 
 
-def read_filter(schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "/filter") -> tuple[Test, ...]:
+def read_filter(
+    schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "/filter"
+) -> tuple[Test, ...]:
     """The tests of a filter that stands at ``pointer``."""
     faults = ValueFaults(limits.faults)
     tests = Conditions(schema, limits, faults).read(raw, pointer)
@@ -68,7 +77,9 @@ def read_filter(schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "
 
 
 def read_aggregate(schema: Schema, raw: Any, limits: RecordLimits) -> Aggregation | str:
-    """The question of an aggregation, ``{metrics, filter, group_by}``; or the cursor of ``{next}`` or ``{cursor}``."""
+    """The question of an aggregation, ``{metrics, filter, group_by}``; or the cursor of ``{next}``
+    or ``{cursor}``.
+    """
     faults = ValueFaults(limits.faults)
     members = _members(raw, "", ("metrics", "filter", "group_by", "next", "cursor"), faults)
     cursors = {name: members[name] for name in ("next", "cursor") if members.get(name) is not None}
@@ -88,7 +99,11 @@ def _refuse(faults: ValueFaults) -> None:
 
 
 def _members(
-    raw: Any, pointer: str, known: tuple[str, ...], faults: ValueFaults, code: Code = Code.INVALID_INPUT
+    raw: Any,
+    pointer: str,
+    known: tuple[str, ...],
+    faults: ValueFaults,
+    code: Code = Code.INVALID_INPUT,
 ) -> dict[str, Any]:
     """The members of an object that may have those; of anything else none."""
     if not isinstance(raw, dict):
@@ -99,7 +114,9 @@ def _members(
     return raw
 
 
-def _number(raw: Any, pointer: str, bounds: tuple[int, int], faults: ValueFaults, code: Code) -> int:
+def _number(
+    raw: Any, pointer: str, bounds: tuple[int, int], faults: ValueFaults, code: Code
+) -> int:
     try:
         number = integer(raw)
     except Unfit:
@@ -115,20 +132,32 @@ def _number(raw: Any, pointer: str, bounds: tuple[int, int], faults: ValueFaults
 def _options(schema: Schema, raw: Any, limits: RecordLimits, faults: ValueFaults) -> Query:
     code = Code.INVALID_OPTIONS
     members = _members(raw, "/options", ("limit", "offset", "sort", "next"), faults, code)
-    limit = _number(members.get("limit", limits.find_default), "/options/limit", (1, limits.find_maximum), faults, code)
-    offset = _number(members.get("offset", 0), "/options/offset", (0, _LARGEST_OFFSET), faults, code)
+    limit = _number(
+        members.get("limit", limits.find_default),
+        "/options/limit",
+        (1, limits.find_maximum),
+        faults,
+        code,
+    )
+    offset = _number(
+        members.get("offset", 0), "/options/offset", (0, _LARGEST_OFFSET), faults, code
+    )
     cursor = members.get("next")
     if cursor is not None and (not isinstance(cursor, str) or not cursor):
         faults.add("/options/next", "Has to be the string that the page before gave.", code)
     elif cursor is not None and offset:
-        faults.add("/options/offset", "Cannot be combined with next, which has the place in it.", code)
+        faults.add(
+            "/options/offset", "Cannot be combined with next, which has the place in it.", code
+        )
     sort = members.get("sort", [])
     if not isinstance(sort, list):
         faults.add("/options/sort", "Has to be an array of objects with one member each.", code)
         return Query((), (), limit, offset)
     if len(sort) > (most := len(schema.fields) + len(_INSTANTS)):
         faults.add(
-            "/options/sort", f"Must not hold more than {most} fields: there are no more, and each counts once.", code
+            "/options/sort",
+            f"Must not hold more than {most} fields: there are no more, and each counts once.",
+            code,
         )
         return Query((), (), limit, offset)
     keys: dict[str, Sort] = {}
@@ -157,11 +186,17 @@ def _unsortable(schema: Schema, name: str) -> str:
     if field.type is FieldType.PRIMARY_KEY:
         return "Cannot be sorted by: only a hash of the record key is kept, which has no order."
     if field.type not in _SORTED:
-        return f"Cannot be sorted by: only string, integer, datetime, date and time fields can, and {', '.join(_INSTANTS)}."
+        return (
+            "Cannot be sorted by: only string, integer, datetime, date and time fields can, and "
+            f"{', '.join(_INSTANTS)}."
+        )
     if isinstance(field, Veiled):
         return f"Cannot be sorted by: {field.why_unasked}."
     if field.storage is not Storage.INDEXED:
-        fault = "Cannot be sorted by: the storage of the field is not indexed, and what is kept of it has no order"
+        fault = (
+            "Cannot be sorted by: the storage of the field is not indexed, and what is kept of "
+            "it has no order"
+        )
         return (
             f"{fault}."
             if schema.name != RECORDS_SCHEMA
@@ -177,7 +212,11 @@ def _cursor(members: dict[str, Any], cursors: dict[str, Any], faults: ValueFault
     code = Code.INVALID_INPUT
     for name in members:
         if name not in ("next", "cursor"):
-            faults.add(step(name), "Cannot be sent with a cursor, which has the whole question in it.", code)
+            faults.add(
+                step(name),
+                "Cannot be sent with a cursor, which has the whole question in it.",
+                code,
+            )
     for name, cursor in cursors.items():
         if not isinstance(cursor, str) or not cursor:
             faults.add(step(name), "Has to be the string that the page before gave.", code)
@@ -226,7 +265,10 @@ def _unfit_key(schema: Schema, func: MetricFunction, metric: dict[str, Any]) -> 
     if field.type not in NUMBERS:
         return f"Has to be an integer or decimal field for {func}."
     if field.storage is not Storage.INDEXED:
-        return "Cannot be computed: the storage of the field is not indexed, so its numbers are sealed."
+        return (
+            "Cannot be computed: the storage of the field is not indexed, so its numbers are "
+            "sealed."
+        )
     return ""
 
 
@@ -237,10 +279,14 @@ def _group_by(
     if "group_by" not in members:
         return (), limits.groups
     found = _members(members["group_by"], "/group_by", ("limit", "keys"), faults)
-    limit = _number(found.get("limit", limits.groups), "/group_by/limit", (1, limits.groups), faults, code)
+    limit = _number(
+        found.get("limit", limits.groups), "/group_by/limit", (1, limits.groups), faults, code
+    )
     keys = found.get("keys")
     if not isinstance(keys, list) or not 1 <= len(keys) <= limits.group_keys:
-        faults.add("/group_by/keys", f"Has to be an array of 1 to {limits.group_keys} field names.", code)
+        faults.add(
+            "/group_by/keys", f"Has to be an array of 1 to {limits.group_keys} field names.", code
+        )
         return (), limit
     seen: set[str] = set()
     for number, name in enumerate(keys):

@@ -1,9 +1,10 @@
 """Selectors as rule files write them, parsed once while rules load.
 
-A selector is a part of JSONPath (RFC 9535) that can be followed without evaluating anything: ``$`` or ``@`` or
-nothing (relative), member names, ``['quoted']`` names, element numbers, ``[*]``, ``.*`` and ``..``. The rest of
-the language (filters, slices, lists of selectors, numbers from the end, functions) is refused, so that a rule
-never means less than it says. Only this file knows the parser library.
+A selector is a part of JSONPath (RFC 9535) that can be followed without evaluating anything: ``$``
+or ``@`` or nothing (relative), member names, ``['quoted']`` names, element numbers, ``[*]``, ``.*``
+and ``..``. The rest of the language (filters, slices, lists of selectors, numbers from the end,
+functions) is refused, so that a rule never means less than it says. Only this file knows the parser
+library.
 """
 
 import re
@@ -18,18 +19,21 @@ from proxy.model.schema import Path, PathStep
 #: Numbers of elements end where every JSON implementation still counts exactly (RFC 9535, 2.1).
 LARGEST_INDEX = 2**53 - 1
 
-#: Characters of a selector. The library behind it needs a multiple of the time for a multiple of them.
+#: Characters of a selector. The library behind it needs a multiple of the time for a multiple of
+#: them.
 LONGEST_SELECTOR = 512
 
 SUPPORTED = (
-    "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , for example "
+    "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , "
+    "for example "
     "$.items[*].email"
 )
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = r"""'(?:[^'\\\x00-\x1f\ud800-\udfff]|\\['\\/])*'|"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\["\\/])*\""""
 _BRACKET = rf"\[(?:{_QUOTED}|0|[1-9][0-9]{{0,15}}|\*)\]"
-#: The spellings that RFC 9535 and the library read alike; white space outside of quotes is not among them.
+#: The spellings that RFC 9535 and the library read alike; white space outside of quotes is not
+#: among them.
 _WHOLE = re.compile(
     rf"(?:[$@]|(?:{_NAME}|\*)|{_BRACKET})(?:\.\.?(?:{_NAME}|\*)|(?:\.\.)?{_BRACKET})*",
 )
@@ -76,11 +80,16 @@ def _hint(text: str) -> str:
     if re.search(r"\[[^'\"\]]*[:,-]", text):
         return ": slices, lists and numbers from the end have no meaning here"
     if re.search(r"[^\x00-\x7f]|-|\.[0-9]", re.sub(_QUOTED, "", text)):
-        return ": a name with other characters than letters, digits and _ goes in quotes, as in $['first-name']"
+        return (
+            ": a name with other characters than letters, digits and _ goes in quotes, as in "
+            "$['first-name']"
+        )
     return ""
 
 
-def _steps(tree: syntax.JSONPath, text: str, wildcards: Iterator[str]) -> Iterator[str | int | PathStep]:
+def _steps(
+    tree: syntax.JSONPath, text: str, wildcards: Iterator[str]
+) -> Iterator[str | int | PathStep]:
     """The steps of a syntax tree, left to right; ``wildcards`` tells how each ``*`` was spelled."""
     if isinstance(tree, syntax.Root):
         return
@@ -93,7 +102,11 @@ def _steps(tree: syntax.JSONPath, text: str, wildcards: Iterator[str]) -> Iterat
         yield PathStep.EACH if next(wildcards).startswith("[") else PathStep.MEMBERS
     elif isinstance(tree, syntax.Fields) and len(tree.fields) == 1:
         yield tree.fields[0]
-    elif isinstance(tree, syntax.Index) and len(tree.indices) == 1 and 0 <= tree.indices[0] <= LARGEST_INDEX:
+    elif (
+        isinstance(tree, syntax.Index)
+        and len(tree.indices) == 1
+        and 0 <= tree.indices[0] <= LARGEST_INDEX
+    ):
         yield tree.indices[0]
     else:
         raise ValueError(f"selector {text!r} is not supported; {SUPPORTED}")

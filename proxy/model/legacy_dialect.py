@@ -1,16 +1,20 @@
-"""Requests of the record-based family, in terms of its schema: one engine, two dialects (specification, "Record-based family").
+"""Requests of the record-based family, in terms of its schema: one engine, two dialects
+(specification, "Record-based family").
 
-What such a request says is what a request of the model-based family says of the schema ``records``, but for this:
+What such a request says is what a request of the model-based family says of the schema ``records``,
+but for this:
 
-- ``key`` is another name of ``record_key``, and ``range_key`` of ``range_key1``; both names may stand in a record that says the
-  same twice, and not in one filter;
-- a record says in which country it is kept; whoever reads a request checks that, and it is no field;
-- ``version`` is what the caller stated of the record, and the service's own count of its versions where nothing was stated;
+- ``key`` is another name of ``record_key``, and ``range_key`` of ``range_key1``; both names may
+  stand in a record that says the same twice, and not in one filter;
+- a record says in which country it is kept; whoever reads a request checks that, and it is no
+  field;
+- ``version`` is what the caller stated of the record, and the service's own count of its versions
+  where nothing was stated;
 - ``created_at``, ``updated_at`` and ``expires_at`` can be asked for, too;
 - what only point-of-presence clients say of a record has no name here.
 
-So names are exchanged, the readers of the model-based family read what comes of it, and the places of faults are told in the
-names that were sent.
+So names are exchanged, the readers of the model-based family read what comes of it, and the places
+of faults are told in the names that were sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +47,8 @@ COUNTRY: Final = "country"
 #: Other names of fields, in requests and in answers.
 ALIASES: Final[Mapping[str, str]] = {"key": RECORD_KEY, "range_key": "range_key1"}
 
-#: Of fields that have no name here: such a one stands in no schema, so that readers know nothing of it.
+#: Of fields that have no name here: such a one stands in no schema, so that readers know nothing of
+#: it.
 _NAMELESS: Final[dict[str, str]] = {name: f"{name}?" for name in (STATED_VERSION, IS_ENCRYPTED)}
 _ASKED: Final[dict[str, str]] = {**ALIASES, **_NAMELESS}
 _WRITTEN: Final[dict[str, str]] = {**_ASKED, VERSION_FIELD: STATED_VERSION}
@@ -64,7 +69,8 @@ def parse_legacy_record(
     exchange = _Exchange(limits)
     record = exchange.record(raw, pointer)
     return exchange.read(
-        lambda: read_draft(schema, record, partial=partial, limits=limits, pointer=pointer), Code.INVALID_RECORD
+        lambda: read_draft(schema, record, partial=partial, limits=limits, pointer=pointer),
+        Code.INVALID_RECORD,
     )
 
 
@@ -76,11 +82,14 @@ def read_records(
     if isinstance(raw, list) and len(raw) <= limits.batch:
         records = [exchange.record(item, f"{pointer}/{number}") for number, item in enumerate(raw)]
     return exchange.read(
-        lambda: read_drafts(schema, records, partial=partial, limits=limits, pointer=pointer), Code.INVALID_RECORD
+        lambda: read_drafts(schema, records, partial=partial, limits=limits, pointer=pointer),
+        Code.INVALID_RECORD,
     )
 
 
-def read_record_filter(schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "/filter") -> tuple[Test, ...]:
+def read_record_filter(
+    schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "/filter"
+) -> tuple[Test, ...]:
     """As ``filters.read_filter``."""
     exchange = _Exchange(limits)
     wanted, instants = exchange.filter(raw, pointer)
@@ -94,13 +103,16 @@ def read_record_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimit
     content["filter"], instants = exchange.filter(raw.get("filter", {}), "/filter")
     if isinstance(options := raw.get("options"), dict):
         content["options"] = {
-            name: exchange.sort(value) if name == "sort" else value for name, value in options.items()
+            name: exchange.sort(value) if name == "sort" else value
+            for name, value in options.items()
         }
     query = exchange.read(lambda: read_find(schema, content, limits), Code.INVALID_FILTER)
     return structs.replace(query, tests=(*_versions(query.tests), *instants))
 
 
-def read_record_aggregate(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -> Aggregation | str:
+def read_record_aggregate(
+    schema: Schema, raw: Mapping[str, Any], limits: RecordLimits
+) -> Aggregation | str:
     """As ``filters.read_aggregate``; ``raw`` has no country any more."""
     exchange, content = _Exchange(limits), dict(raw)
     instants: Sequence[Test] = ()
@@ -108,7 +120,9 @@ def read_record_aggregate(schema: Schema, raw: Mapping[str, Any], limits: Record
         content["filter"], instants = exchange.filter(raw["filter"], "/filter")
     if isinstance(metrics := raw.get("metrics"), dict):
         content["metrics"] = {name: _keyed(metric) for name, metric in metrics.items()}
-    if isinstance(group_by := raw.get("group_by"), dict) and isinstance(keys := group_by.get("keys"), list):
+    if isinstance(group_by := raw.get("group_by"), dict) and isinstance(
+        keys := group_by.get("keys"), list
+    ):
         content["group_by"] = {**group_by, "keys": [field_of_name(key) for key in keys]}
     asked = exchange.read(lambda: read_aggregate(schema, content, limits), Code.INVALID_FILTER)
     if isinstance(asked, str):
@@ -126,7 +140,11 @@ def _known(names: Mapping[str, str], name: str) -> str:
 
 
 def _keyed(metric: Any) -> Any:
-    return {**metric, "key": field_of_name(metric["key"])} if isinstance(metric, dict) and "key" in metric else metric
+    return (
+        {**metric, "key": field_of_name(metric["key"])}
+        if isinstance(metric, dict) and "key" in metric
+        else metric
+    )
 
 
 class _Exchange:
@@ -139,7 +157,9 @@ class _Exchange:
 
     def record(self, raw: Any, pointer: str) -> Any:
         """A record in the names of the schema, without its country."""
-        if not isinstance(raw, dict) or not (COUNTRY in raw or any(name in raw for name in _WRITTEN)):
+        if not isinstance(raw, dict) or not (
+            COUNTRY in raw or any(name in raw for name in _WRITTEN)
+        ):
             return raw
         found: dict[str, Any] = {}
         for name, value in raw.items():
@@ -147,7 +167,10 @@ class _Exchange:
             if name == COUNTRY:
                 continue
             if known in found and found[known] != value:
-                self._faults.add(pointer + step(name), f"Says something else than {self._sent(raw, known, name)}.")
+                self._faults.add(
+                    pointer + step(name),
+                    f"Says something else than {self._sent(raw, known, name)}.",
+                )
             found[known] = value
             self._renamed(pointer, known, name)
         return found
@@ -157,12 +180,17 @@ class _Exchange:
         if not isinstance(raw, dict) or len(raw) > self._limits.conditions:
             return raw, []
         tests: list[Test] = []
-        found = self._names({name: value for name, value in raw.items() if name not in _INSTANTS}, pointer)
+        found = self._names(
+            {name: value for name, value in raw.items() if name not in _INSTANTS}, pointer
+        )
         for name in _INSTANTS:
             if name in raw:
                 tests += self._instants(name, raw[name], pointer + step(name))
         if isinstance(choices := found.get(OR), list) and len(choices) <= self._limits.conditions:
-            found[OR] = [self._names(item, f"{pointer}{step(OR)}/{number}") for number, item in enumerate(choices)]
+            found[OR] = [
+                self._names(item, f"{pointer}{step(OR)}/{number}")
+                for number, item in enumerate(choices)
+            ]
         return found, tests
 
     def sort(self, raw: Any) -> Any:
@@ -173,12 +201,20 @@ class _Exchange:
         return [self._names(item, f"{place}/{number}") for number, item in enumerate(raw)]
 
     def read(self, read: Callable[[], _T], code: Code) -> _T:
-        """What a reader of the model-based family makes of it; ``code`` is the kind of this family's own faults."""
+        """What a reader of the model-based family makes of it; ``code`` is the kind of this
+        family's own faults.
+        """
         try:
             found = read()
         except VaultError as error:
-            details = tuple(Detail(self._place(detail.source), detail.text) for detail in error.details)
-            first = error.code if error.code is not Code.PARTIAL_MATCH_DISABLED or not self._faults else code
+            details = tuple(
+                Detail(self._place(detail.source), detail.text) for detail in error.details
+            )
+            first = (
+                error.code
+                if error.code is not Code.PARTIAL_MATCH_DISABLED or not self._faults
+                else code
+            )
             raise VaultError(first, error.message, (*details, *self._faults.details)) from None
         if self._faults:
             raise self._faults.error(code, _MESSAGES[code])
@@ -187,7 +223,9 @@ class _Exchange:
     # ------------------------------------------------------------------ names
 
     def _names(self, raw: Any, pointer: str) -> Any:
-        """An object whose members are fields, in the names of the schema; each may be asked for once."""
+        """An object whose members are fields, in the names of the schema; each may be asked for
+        once.
+        """
         if not isinstance(raw, dict) or not any(name in raw for name in _ASKED):
             return raw
         found: dict[str, Any] = {}
@@ -195,7 +233,8 @@ class _Exchange:
             known = _known(_ASKED, name)
             if known in found:
                 self._faults.add(
-                    pointer + step(name), f"Cannot be combined with {self._sent(raw, known, name)}, which is the same."
+                    pointer + step(name),
+                    f"Cannot be combined with {self._sent(raw, known, name)}, which is the same.",
                 )
             found[known] = value
             self._renamed(pointer, known, name)
@@ -234,7 +273,10 @@ class _Exchange:
             if op in OPS:
                 tests.append(Compares(name, OPS[op], self._instant(value, place + step(op))))
             else:
-                self._fault(place + step(op), f"Cannot be used here: instants are compared by {', '.join(OPS)}.")
+                self._fault(
+                    place + step(op),
+                    f"Cannot be used here: instants are compared by {', '.join(OPS)}.",
+                )
         for one, other in EXCLUDING:
             if one in raw and other in raw:
                 self._fault(place + step(other), f"Cannot be combined with {one}.")
@@ -248,7 +290,12 @@ class _Exchange:
         if len(raw) > self._limits.values:
             self._fault(place, f"Must not hold more than {self._limits.values} values.")
             return ()
-        return tuple([None if item is None else self._instant(item, f"{place}/{n}") for n, item in enumerate(raw)])
+        return tuple(
+            [
+                None if item is None else self._instant(item, f"{place}/{n}")
+                for n, item in enumerate(raw)
+            ]
+        )
 
     def _instant(self, raw: Any, place: str) -> int:
         try:
@@ -265,9 +312,13 @@ class _Exchange:
 
 
 def _versions(tests: Sequence[Test]) -> list[Test]:
-    """The tests with what is asked of ``version`` asked of what was stated, or else of the service's own count."""
+    """The tests with what is asked of ``version`` asked of what was stated, or else of the
+    service's own count.
+    """
     return [
-        _version(test) if isinstance(test, Equals | Compares) and test.field == VERSION_FIELD else test
+        _version(test)
+        if isinstance(test, Equals | Compares) and test.field == VERSION_FIELD
+        else test
         for test in tests
     ]
 
@@ -276,6 +327,11 @@ def _version(test: Equals | Compares) -> Test:
     unstated = Equals(STATED_VERSION, (None,))
     if isinstance(test, Compares):
         return AnyOf(((Compares(STATED_VERSION, test.op, test.value),), (unstated, test)))
-    values = tuple(value for value in test.values if value is not None)  # every record has a version
-    stated = Equals(STATED_VERSION, (*values, None), negated=True) if test.negated else Equals(STATED_VERSION, values)
+    # every record has a version
+    values = tuple(value for value in test.values if value is not None)
+    stated = (
+        Equals(STATED_VERSION, (*values, None), negated=True)
+        if test.negated
+        else Equals(STATED_VERSION, values)
+    )
     return AnyOf(((stated,), (unstated, Equals(VERSION_FIELD, values, test.negated))))

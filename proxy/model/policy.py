@@ -1,9 +1,12 @@
-"""An access policy as administrators write it, over HTTP and in files, and the ``Policy`` that it means.
+"""An access policy as administrators write it, over HTTP and in files, and the ``Policy`` that it
+means.
 
-``{"schema": "contact", "actions": ["read"], "fields": {"email": {"valueType": "redacted", "format": "[a-z]{8}@example.org"},
-"phone": {"valueType": "masked", "mask": {"last": 2}}, "passport": "hidden"}, "rows": {"filter": {"region": "north"}}}``
+``{"schema": "contact", "actions": ["read"], "fields": {"email": {"valueType": "redacted", "format":
+"[a-z]{8}@example.org"}, "phone": {"valueType": "masked", "mask": {"last": 2}}, "passport":
+"hidden"}, "rows": {"filter": {"region": "north"}}}``
 
-What it says of its own form is checked by ``read_policy``; whether it fits the schema that it names, by ``misfits``.
+What it says of its own form is checked by ``read_policy``; whether it fits the schema that it
+names, by ``misfits``.
 """
 
 import enum
@@ -18,7 +21,15 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.filter_reader import read_filter
 from proxy.model.query import AnyOf, Like, Test
 from proxy.model.record import RecordLimits
-from proxy.model.schema import IS_ENCRYPTED, RECORDS_SCHEMA, STATED_VERSION, Field, FieldType, Schema, Storage
+from proxy.model.schema import (
+    IS_ENCRYPTED,
+    RECORDS_SCHEMA,
+    STATED_VERSION,
+    Field,
+    FieldType,
+    Schema,
+    Storage,
+)
 from proxy.model.template import capacity, read_template
 from proxy.model.values import step
 
@@ -28,7 +39,8 @@ POLICY_NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 #: In place of the name of a field: every one that the policy does not name.
 OTHERS: Final = "*"
 
-#: Fields that one policy names, origins that it lets in, and readable characters of a mask at either end.
+#: Fields that one policy names, origins that it lets in, and readable characters of a mask at
+#: either end.
 MOST_POLICY_FIELDS: Final = 200
 MOST_ORIGINS: Final = 100
 MOST_READABLE: Final = 64
@@ -56,7 +68,9 @@ class Visibility(enum.StrEnum):
 
 
 class MaskRule(msgspec.Struct, frozen=True):
-    """So many letters and digits at either end stay readable, ``char`` stands for the others; at least one is masked."""
+    """So many letters and digits at either end stay readable, ``char`` stands for the others; at
+    least one is masked.
+    """
 
     first: int = 0
     last: int = 0
@@ -64,7 +78,10 @@ class MaskRule(msgspec.Struct, frozen=True):
 
 
 class FieldVisibility(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one field is shown. ``format`` is the template of a redacted one, ``mask`` that of a masked one."""
+    """How one field is shown.
+
+    ``format`` is the template of a redacted one, ``mask`` that of a masked one.
+    """
 
     how: Visibility
     format: str = ""
@@ -72,26 +89,36 @@ class FieldVisibility(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AccessPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One access policy. A field that it does not name is shown as ``OTHERS``, and in the clear where that is not there."""
+    """One access policy. A field that it does not name is shown as ``OTHERS``, and in the clear
+    where that is not there.
+    """
 
     name: str
     schema: str
     actions: tuple[Act, ...]
     fields: dict[str, FieldVisibility] = {}
-    rows: dict[str, Any] | None = None  #: the find filter by which everything is narrowed, as it was written
+    #: the find filter by which everything is narrowed, as it was written
+    rows: dict[str, Any] | None = None
     external_acl: str | None = None
     firewall: Literal["block", "mask"] | None = None
     origins: tuple[str, ...] = ()
 
 
 def read_policy(name: str, raw: Any) -> AccessPolicy:
-    """The policy that a body means. ``VaultError(INVALID_POLICY)`` with every fault: JSON Pointers into the body, or ``name``."""
+    """The policy that a body means.
+
+    ``VaultError(INVALID_POLICY)`` with every fault: JSON Pointers into the body, or ``name``.
+    """
     reading = _Reading()
     if not POLICY_NAME.fullmatch(name):
         reading.fault("name", "The name of a policy is 1 to 64 letters (a-z, A-Z) and digits.")
     policy = reading.policy(name, raw)
     if reading.details:
-        raise VaultError(Code.INVALID_POLICY, "The policy has faults: mend what is listed.", tuple(reading.details))
+        raise VaultError(
+            Code.INVALID_POLICY,
+            "The policy has faults: mend what is listed.",
+            tuple(reading.details),
+        )
     return policy
 
 
@@ -126,13 +153,21 @@ def _written(sight: FieldVisibility) -> Any:
 
 
 def row_tests(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> tuple[Test, ...]:
-    """The tests of ``rows``. Raises ``VaultError`` as ``read_filter``, and for tests that an index alone cannot answer."""
+    """The tests of ``rows``.
+
+    Raises ``VaultError`` as ``read_filter``, and for tests that an index alone cannot answer.
+    """
     if policy.rows is None:
         return ()
     tests = read_filter(schema, policy.rows, limits, "/rows/filter")
     if any(_opens(schema, test) for test in tests):
-        text = "Cannot search for parts of texts of which only hashes are kept: what every request pays for has to be in an index."
-        raise VaultError(Code.INVALID_FILTER, "The filter cannot narrow rows.", (Detail("/rows/filter", text),))
+        text = (
+            "Cannot search for parts of texts of which only hashes are kept: what every request "
+            "pays for has to be in an index."
+        )
+        raise VaultError(
+            Code.INVALID_FILTER, "The filter cannot narrow rows.", (Detail("/rows/filter", text),)
+        )
     return tests
 
 
@@ -147,7 +182,9 @@ def _opens(schema: Schema, test: Test) -> bool:
 
 
 def is_technical(schema: str, field: Field) -> bool:
-    """Whether it says nothing of a person, and records cannot be told apart or read without it: it is always shown."""
+    """Whether it says nothing of a person, and records cannot be told apart or read without it: it
+    is always shown.
+    """
     return field.type is FieldType.PRIMARY_KEY or (
         schema == RECORDS_SCHEMA and field.name in (STATED_VERSION, IS_ENCRYPTED)
     )
@@ -165,12 +202,29 @@ def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[
         if field is None:
             found.append(Detail(at, "The schema has no field of this name."))
         elif is_technical(schema.name, field) and sight.how is not Visibility.CLEAR:
-            found.append(Detail(at, "Is always shown: records are named by it, or cannot be read without it."))
-        elif sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:
-            text = f"Only strings can be {sight.how}; a text in place of this type would break who reads it: hide it."
+            found.append(
+                Detail(
+                    at, "Is always shown: records are named by it, or cannot be read without it."
+                )
+            )
+        elif (
+            sight.how in (Visibility.REDACTED, Visibility.MASKED)
+            and field.type is not FieldType.STRING
+        ):
+            text = (
+                f"Only strings can be {sight.how}; a text in place of this type would break who "
+                "reads it: hide it."
+            )
             found.append(Detail(at, text))
-    if policy.external_acl is not None and schema.primary is not None and schema.primary.name in ("action", "type"):
-        text = "The primary key of the schema has the name of another property of what a filter endpoint is asked."
+    if (
+        policy.external_acl is not None
+        and schema.primary is not None
+        and schema.primary.name in ("action", "type")
+    ):
+        text = (
+            "The primary key of the schema has the name of another property of what a filter "
+            "endpoint is asked."
+        )
         found.append(Detail("/external_acl", text))
     try:
         row_tests(policy, schema, limits)
@@ -182,11 +236,15 @@ def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[
 def refuse_misfit(
     policy: AccessPolicy, schema: Schema | None, limits: RecordLimits, more: Sequence[Detail] = ()
 ) -> None:
-    """Raise ``VaultError(INVALID_POLICY)`` with what does not fit, and ``more``; ``schema``: that of the name, if there is one."""
+    """Raise ``VaultError(INVALID_POLICY)`` with what does not fit, and ``more``; ``schema``: that
+    of the name, if there is one.
+    """
     unknown = [Detail("/schema", "There is no schema of this name.")]
     details = [*(unknown if schema is None else misfits(policy, schema, limits)), *more]
     if details:
-        raise VaultError(Code.INVALID_POLICY, "The policy does not fit the schema that it names.", tuple(details))
+        raise VaultError(
+            Code.INVALID_POLICY, "The policy does not fit the schema that it names.", tuple(details)
+        )
 
 
 # ---------------------------------------------------------------------- reading
@@ -205,7 +263,11 @@ class _Reading:
         if not isinstance(raw, Mapping):
             self.fault("", "A policy is an object.")
             return AccessPolicy(name, "", ())
-        self.members("", raw, ("name", "schema", "actions", "fields", "rows", "external_acl", "firewall", "cors"))
+        self.members(
+            "",
+            raw,
+            ("name", "schema", "actions", "fields", "rows", "external_acl", "firewall", "cors"),
+        )
         if raw.get("name", name) != name:
             self.fault("/name", "Is not the name in the address.")
         if not isinstance(schema := raw.get("schema"), str):
@@ -224,7 +286,9 @@ class _Reading:
     def members(self, at: str, raw: Mapping[Any, Any], known: tuple[str, ...]) -> None:
         for name in raw:
             if name not in known:
-                self.fault(at + step(str(name)), f"Is not known here; known are: {', '.join(known)}.")
+                self.fault(
+                    at + step(str(name)), f"Is not known here; known are: {', '.join(known)}."
+                )
 
     def object(self, at: str, raw: Any, *known: str) -> Mapping[str, Any]:
         """An object of these members; of anything else none."""
@@ -237,7 +301,9 @@ class _Reading:
     def actions(self, raw: Any) -> tuple[Act, ...]:
         words = ", ".join(Act)
         if not isinstance(raw, list) or not raw:
-            self.fault("/actions", f"Has to be an array of what is allowed, with one at least of {words}.")
+            self.fault(
+                "/actions", f"Has to be an array of what is allowed, with one at least of {words}."
+            )
             return ()
         found: list[Act] = []
         for number, item in enumerate(raw[:100]):
@@ -256,7 +322,9 @@ class _Reading:
         if len(raw) > MOST_POLICY_FIELDS:
             self.fault("/fields", f"A policy names at most {MOST_POLICY_FIELDS} fields.")
             return {}
-        return {str(name): self.sight(f"/fields{step(str(name))}", item) for name, item in raw.items()}
+        return {
+            str(name): self.sight(f"/fields{step(str(name))}", item) for name, item in raw.items()
+        }
 
     def sight(self, at: str, raw: Any) -> FieldVisibility:
         if isinstance(raw, str):
@@ -291,7 +359,9 @@ class _Reading:
             self.fault(at, "This is no template: every character has to be printable.")
         elif capacity(groups) < 2:
             self.fault(
-                at, "A template needs characters to choose from, such as [a-z0-9]{8}; else mask or hide the field."
+                at,
+                "A template needs characters to choose from, such as [a-z0-9]{8}; else mask or "
+                "hide the field.",
             )
         return raw
 
@@ -320,7 +390,10 @@ class _Reading:
 
     def external_acl(self, raw: Any) -> str | None:
         if not isinstance(raw, str) or len(raw) > _LONGEST_URL or not _is_endpoint(raw):
-            text = "Has to be the address of the filter endpoint: https://host/path, or http:// on this machine alone."
+            text = (
+                "Has to be the address of the filter endpoint: https://host/path, or http:// on "
+                "this machine alone."
+            )
             self.fault("/external_acl", text)
             return None
         return raw
@@ -343,7 +416,10 @@ class _Reading:
             return ()
         for number, item in enumerate(given):
             if not isinstance(item, str) or not _is_origin(item):
-                text = "Has to be an origin as browsers send it, such as https://app.example.com: scheme, host, port."
+                text = (
+                    "Has to be an origin as browsers send it, such as https://app.example.com: "
+                    "scheme, host, port."
+                )
                 self.fault(f"/cors/origins/{number}", text)
         return tuple(dict.fromkeys(map(str, given)))
 
@@ -368,11 +444,17 @@ def _is_endpoint(text: str) -> bool:
 
 
 def _is_origin(text: str) -> bool:
-    """Whether a browser sends it like this (RFC 6454, section 6.2): nothing behind the port, and no usual port."""
+    """Whether a browser sends it like this (RFC 6454, section 6.2): nothing behind the port, and no
+    usual port.
+    """
     parts = _parts(text)
     if parts is None:
         return False
-    host, _, port = parts.netloc.partition(":") if not parts.netloc.startswith("[") else _bracketed(parts.netloc)
+    host, _, port = (
+        parts.netloc.partition(":")
+        if not parts.netloc.startswith("[")
+        else _bracketed(parts.netloc)
+    )
     usual = {"http": "80", "https": "443"}[parts.scheme]
     fits = _HOST.fullmatch(host) is not None and port != usual and (not port or port.isdigit())
     return fits and text == f"{parts.scheme}://{host}" + (f":{port}" if port else "")

@@ -1,7 +1,9 @@
-"""Requests of point-of-presence clients, in terms of the schema ``records``: what ``dialect`` reads, and what only they say.
+"""Requests of point-of-presence clients, in terms of the schema ``records``: what ``dialect``
+reads, and what only they say.
 
-- A record may say ``is_encrypted``: whether its sender has sealed it. Then its texts are whatever the sender made of them, hashes of keys
-  and a sealed body, and are kept and compared as they are; ``version`` is the version of the key that it was sealed with.
+- A record may say ``is_encrypted``: whether its sender has sealed it. Then its texts are whatever
+  the sender made of them, hashes of keys and a sealed body, and are kept and compared as they are;
+  ``version`` is the version of the key that it was sealed with.
 - ``$not`` may be asked of integers and of instants, too, alone or beside comparisons.
 """
 
@@ -12,7 +14,13 @@ import msgspec
 
 from proxy.errors import Code
 from proxy.model.filter_language import NOT, field_of
-from proxy.model.legacy_dialect import ALIASES, COUNTRY, parse_legacy_record, read_record_find, read_records
+from proxy.model.legacy_dialect import (
+    ALIASES,
+    COUNTRY,
+    parse_legacy_record,
+    read_record_find,
+    read_records,
+)
 from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, Equals, Query, Test
 from proxy.model.record import RecordDraft, RecordLimits
 from proxy.model.schema import IS_ENCRYPTED, FieldType, Schema
@@ -21,19 +29,28 @@ from proxy.model.values import CHECKS, Unfit, ValueCheck, ValueFaults, boolean, 
 _INSTANTS: Final = (CREATED_AT, UPDATED_AT, EXPIRES_AT)
 
 
-def read_pop_record(schema: Schema, raw: Any, limits: RecordLimits, *, sealed_here: bool) -> RecordDraft:
-    """The record of a write. ``sealed_here``: the sender says that it has sealed nothing. Raises as ``dialect.read_record``."""
+def read_pop_record(
+    schema: Schema, raw: Any, limits: RecordLimits, *, sealed_here: bool
+) -> RecordDraft:
+    """The record of a write. ``sealed_here``: the sender says that it has sealed nothing.
+
+    Raises as ``dialect.read_record``.
+    """
     faults = ValueFaults(limits.faults)
     rest, told = _told(raw, "", sealed_here, faults)
     _refuse(faults)
     return _with(parse_legacy_record(schema, rest, partial=False, limits=limits), told)
 
 
-def read_pop_records(schema: Schema, raw: Any, limits: RecordLimits, *, sealed_here: bool) -> list[RecordDraft]:
+def read_pop_records(
+    schema: Schema, raw: Any, limits: RecordLimits, *, sealed_here: bool
+) -> list[RecordDraft]:
     """The records of a batch, which stand at ``/records``. Raises as ``dialect.read_records``."""
     faults = ValueFaults(limits.faults)
     items = raw if isinstance(raw, list) and len(raw) <= limits.batch else []
-    told = [_told(item, f"/records/{number}", sealed_here, faults) for number, item in enumerate(items)]
+    told = [
+        _told(item, f"/records/{number}", sealed_here, faults) for number, item in enumerate(items)
+    ]
     _refuse(faults)
     records = [rest for rest, _ in told] if items else raw
     drafts = read_records(schema, records, partial=False, limits=limits, pointer="/records")
@@ -53,7 +70,9 @@ def read_pop_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) 
 # ---------------------------------------------------------------------- who has sealed a record
 
 
-def _told(raw: Any, pointer: str, sealed_here: bool, faults: ValueFaults) -> tuple[Any, bool | None]:
+def _told(
+    raw: Any, pointer: str, sealed_here: bool, faults: ValueFaults
+) -> tuple[Any, bool | None]:
     """The record without what it says of its sealing, and that; ``None``: nothing."""
     if not isinstance(raw, dict):
         return raw, None
@@ -76,13 +95,19 @@ def _told(raw: Any, pointer: str, sealed_here: bool, faults: ValueFaults) -> tup
 
 
 def _with(draft: RecordDraft, flag: bool | None) -> RecordDraft:
-    return draft if flag is None else msgspec.structs.replace(draft, fields={**draft.fields, IS_ENCRYPTED: flag})
+    return (
+        draft
+        if flag is None
+        else msgspec.structs.replace(draft, fields={**draft.fields, IS_ENCRYPTED: flag})
+    )
 
 
 # ---------------------------------------------------------------------- $not
 
 
-def _without_not(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -> tuple[dict[str, Any], list[Test]]:
+def _without_not(
+    schema: Schema, raw: Mapping[str, Any], limits: RecordLimits
+) -> tuple[dict[str, Any], list[Test]]:
     """The filter without the ``$not`` of integers and instants, and those as tests."""
     faults = ValueFaults(limits.faults)
     left: dict[str, Any] = {}
@@ -94,7 +119,13 @@ def _without_not(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -
             continue
         values = wanted[NOT]
         place = f"/filter{step(name)}/{NOT}"
-        tests.append(Equals(ALIASES.get(name, name), _values(values, place, check, (limits, faults)), negated=True))
+        tests.append(
+            Equals(
+                ALIASES.get(name, name),
+                _values(values, place, check, (limits, faults)),
+                negated=True,
+            )
+        )
         if rest := {op: value for op, value in wanted.items() if op != NOT}:
             left[name] = rest
     if faults:
@@ -103,14 +134,22 @@ def _without_not(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -
 
 
 def _check(schema: Schema, name: str) -> ValueCheck | None:
-    """What reads the values of an integer or an instant; of others nothing: they have their ``$not`` in ``dialect``."""
+    """What reads the values of an integer or an instant; of others nothing: they have their
+    ``$not`` in ``dialect``.
+    """
     if name in _INSTANTS:
         return instant
     field = field_of(schema, ALIASES.get(name, name))
-    return CHECKS[field.type] if field is not None and field.type in (FieldType.INTEGER, FieldType.DECIMAL) else None
+    return (
+        CHECKS[field.type]
+        if field is not None and field.type in (FieldType.INTEGER, FieldType.DECIMAL)
+        else None
+    )
 
 
-def _values(raw: Any, place: str, check: ValueCheck, told: tuple[RecordLimits, ValueFaults]) -> tuple[Any, ...]:
+def _values(
+    raw: Any, place: str, check: ValueCheck, told: tuple[RecordLimits, ValueFaults]
+) -> tuple[Any, ...]:
     limits, faults = told
     several = isinstance(raw, list)
     items = raw if several else [raw]

@@ -1,7 +1,9 @@
-"""What a caller asks of the records of one schema, in terms of fields: checked, typed, nothing hashed yet.
+"""What a caller asks of the records of one schema, in terms of fields: checked, typed, nothing
+hashed yet.
 
-``model.filter_reader`` makes it of a request; ``vault.records.query`` turns it into a question that an engine understands. Values are
-in the clear and of the types of ``model.record``. Tests are tagged, so that a question can be written down and read again (cursors).
+``model.filter_reader`` makes it of a request; ``vault.records.query`` turns it into a question that
+an engine understands. Values are in the clear and of the types of ``model.record``. Tests are
+tagged, so that a question can be written down and read again (cursors).
 """
 
 import enum
@@ -27,7 +29,10 @@ class Op(enum.StrEnum):
 
 
 class Equals(msgspec.Struct, frozen=True, tag=True):
-    """The field has one of the values; ``None`` among them: or no value. ``negated``: has none of them."""
+    """The field has one of the values; ``None`` among them: or no value.
+
+    ``negated``: has none of them.
+    """
 
     field: str
     values: tuple[Any, ...]
@@ -43,7 +48,8 @@ class Compares(msgspec.Struct, frozen=True, tag=True):
 
 
 class Like(msgspec.Struct, frozen=True, tag=True):
-    """The text occurs in the field, whatever the letter case (Unicode case folding of normal forms).
+    """The text occurs in the field, whatever the letter case (Unicode case folding of normal
+    forms).
 
     Several ``fields``: in one of them at least (``search_keys``). ``negated``: does not occur.
     """
@@ -56,7 +62,8 @@ class Like(msgspec.Struct, frozen=True, tag=True):
 class InJson(msgspec.Struct, frozen=True, tag=True):
     """At ``path`` of a JSON field stands the value, or an array that holds all the values.
 
-    ``path`` has member names and element numbers from the root; the scalars are ``str``, ``int``, ``Decimal``, ``bool``, ``None``.
+    ``path`` has member names and element numbers from the root; the scalars are ``str``, ``int``,
+    ``Decimal``, ``bool``, ``None``.
     """
 
     field: str
@@ -82,7 +89,10 @@ class Sort(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """All tests hold; in this order, ties by age (older first). A missing value sorts before every other."""
+    """All tests hold; in this order, ties by age (older first).
+
+    A missing value sorts before every other.
+    """
 
     tests: tuple[Test, ...] = ()
     sort: tuple[Sort, ...] = ()

@@ -27,8 +27,9 @@ import msgspec
 #: The values of a record by field name.
 Fields = dict[str, Any]
 
-#: By field: a number that is another one whenever the text of the field has changed, and never comes back (several where the
-#: field has several texts). Absent: unchanged since the record was made. Redacted values are made with it.
+#: By field: a number that is another one whenever the text of the field has changed, and never
+#: comes back (several where the field has several texts). Absent: unchanged since the record was
+#: made. Redacted values are made with it.
 Eras = dict[str, int | list[int]]
 
 
@@ -41,7 +42,10 @@ class Action(enum.StrEnum):
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """A file of a record (specification, "Attachment"). ``hash`` is the SHA-256 of the content in hexadecimal."""
+    """A file of a record (specification, "Attachment").
+
+    ``hash`` is the SHA-256 of the content in hexadecimal.
+    """
 
     file_id: str
     filename: str
@@ -55,7 +59,8 @@ class Attachment(msgspec.Struct, frozen=True):
 class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What a rehash has made of one field of a record (``vault.maintenance.rehash``)."""
 
-    of: bytes  #: keyed digest of the value that it was made of, so that it counts for that value alone
+    #: keyed digest of the value that it was made of, so that it counts for that value alone
+    of: bytes
     token: str  #: the newest, as text
     json: bool  #: whether that text is JSON, such as a number
     found: bool  #: whether it is found by itself
@@ -87,19 +92,27 @@ class Record(msgspec.Struct, frozen=True):
 class RecordDraft(msgspec.Struct, frozen=True):
     """What a caller wants a record to be, checked against its schema.
 
-    ``fields`` has what was sent, the primary key included; in an update what is absent stays as it is.
+    ``fields`` has what was sent, the primary key included; in an update what is absent stays as it
+    is.
     """
 
     key: str | None  #: ``None`` only in an update that matches by another field
     fields: Fields
-    expires_at: int | msgspec.UnsetType | None = msgspec.UNSET  #: ``None``: never; unset: nothing was said
-    at: str = ""  #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
-    fresh: frozenset[str] = frozenset()  #: fields whose values count as new even if they equal what is stored
-    whole: bool = False  #: an update after which the record has what was sent and nothing else, but for what the sender is not shown
-    #: Members that the service sets, as they were sent: only what equals the record is taken (``vault.records.sent_back``).
+    #: ``None``: never; unset: nothing was said
+    expires_at: int | msgspec.UnsetType | None = msgspec.UNSET
+    #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
+    at: str = ""
+    #: fields whose values count as new even if they equal what is stored
+    fresh: frozenset[str] = frozenset()
+    #: an update after which the record has what was sent and nothing else, but for what the sender
+    #: is not shown
+    whole: bool = False
+    #: Members that the service sets, as they were sent: only what equals the record is taken
+    #: (``vault.records.sent_back``).
     stated: dict[str, Any] = {}
     kept: frozenset[str] = frozenset()  #: fields that stay as they are whatever else is cleared
-    copied: bool = False  #: the values are those of another record, and what was sent beside them has been checked
+    #: the values are those of another record, and what was sent beside them has been checked
+    copied: bool = False
 
 
 # What an attachment may be called, and of which type it may be said to be.
@@ -119,27 +132,36 @@ _SEPARATORS: Final = "/\\\u2044\u2215\u29f5\u29f8\ufe68\uff0f\uff3c"
 UNKNOWN_TYPE: Final = "application/octet-stream"
 
 _TOKEN: Final = (
-    r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"  # RFC 9110, section 5.6.2; the length is that of RFC 6838, section 4.2
+    # RFC 9110, section 5.6.2; the length is that of RFC 6838, section 4.2
+    r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"
 )
 _PARAMETER: Final = rf"[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|\"[\x20\x21\x23-\x5b\x5d-\x7e]*\")"
 _MIME_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(?:{_PARAMETER})*", re.ASCII)
 
 
 def fault_of_filename(name: str) -> str | None:
-    """What is wrong with a file name, as the rest of "The file name …"; ``None`` when nothing is. Never quotes it."""
+    """What is wrong with a file name, as the rest of "The file name …"; ``None`` when nothing is.
+
+    Never quotes it.
+    """
     if not 1 <= len(name) <= LONGEST_FILE_NAME:
         return f"has 1 to {LONGEST_FILE_NAME} characters."
     if name in (".", "..") or any(separator in name for separator in _SEPARATORS):
         return "is a name alone, without a path."
     if any(_misleads(character) for character in name):
-        return "has no control characters, nothing that turns the direction of text or is not seen, and no halves of characters."
+        return (
+            "has no control characters, nothing that turns the direction of text or is not seen, "
+            "and no halves of characters."
+        )
     if len(name.encode()) > LONGEST_ENCODED:
         return f"has at most {LONGEST_ENCODED} bytes in UTF-8."
     return None
 
 
 def _misleads(character: str) -> bool:
-    """Whether a character makes a name look like another one (Unicode TR 36), or cannot be written to a file system or a header."""
+    """Whether a character makes a name look like another one (Unicode TR 36), or cannot be written
+    to a file system or a header.
+    """
     kind = unicodedata.category(character)
     return kind in ("Cc", "Cs", "Cn", "Zl", "Zp") or (kind == "Cf" and character not in _JOINERS)
 
@@ -147,7 +169,10 @@ def _misleads(character: str) -> bool:
 def fault_of_mime_type(text: str) -> str | None:
     """What is wrong with a MIME type, as the rest of "The type …"; ``None`` when nothing is."""
     if len(text) > LONGEST_FILE_NAME or not _MIME_TYPE.fullmatch(text):
-        return f"is written as in text/plain, in at most {LONGEST_FILE_NAME} characters (RFC 9110, section 8.3.1)."
+        return (
+            f"is written as in text/plain, in at most {LONGEST_FILE_NAME} characters (RFC 9110, "
+            "section 8.3.1)."
+        )
     return None
 
 
@@ -156,10 +181,12 @@ def same_name(name: str) -> bytes:
     return unicodedata.normalize("NFC", name).encode()
 
 
-# Environments: each has keys, schemas, records, files and clients of its own, and none of them reaches another.
+# Environments: each has keys, schemas, records, files and clients of its own, and none of them
+# reaches another.
 
 
-#: The environment that every vault has: the proxy works in it, and its administrators look after all others.
+#: The environment that every vault has: the proxy works in it, and its administrators look after
+#: all others.
 DEFAULT: Final = "default"
 
 #: What an id is: it becomes part of names of tables and notes of the store.
@@ -221,10 +248,12 @@ class Principal(msgspec.Struct, frozen=True):
     client: str  #: its identifier; stands in the history of what it writes
     environment: str
     admin: bool = False  #: may also change schemas, clients and policies
-    policies: tuple[str, ...] = ()  #: the access policies it is under; none: everything in its environment
+    #: the access policies it is under; none: everything in its environment
+    policies: tuple[str, ...] = ()
 
 
-# How much a request to the vault's own interface may ask for; every number is a setting, its default stands here.
+# How much a request to the vault's own interface may ask for; every number is a setting, its
+# default stands here.
 #
 # A number without a remark comes from the decisions beside the interface specification, "Limits".
 
@@ -239,10 +268,13 @@ class RecordLimits:
     batch: int = 100  #: records of one batch
     string: int = 256  #: characters of a string field whose schema does not say more
     key: int = 128  #: characters of a primary key
-    leaves: int = 1000  #: scalars and empty containers of a JSON field; ours: each is an entry of the index
-    depth: int = 32  #: objects and arrays within each other in a JSON field, the field itself counted; ours
+    #: scalars and empty containers of a JSON field; ours: each is an entry of the index
+    leaves: int = 1000
+    #: objects and arrays within each other in a JSON field, the field itself counted; ours
+    depth: int = 32
     search: tuple[int, int] = (3, 200)  #: characters of a text that is searched for in parts
-    like_plain: int = 256  #: characters of ``$like`` on a field whose text stands beside the body; ours
+    #: characters of ``$like`` on a field whose text stands beside the body; ours
+    like_plain: int = 256
     groups: int = 100  #: groups of a page of an aggregation
     group_keys: int = 10  #: fields an aggregation groups by; ours
     metrics: int = 50  #: figures of an aggregation; ours

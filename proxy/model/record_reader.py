@@ -1,4 +1,5 @@
-"""Records as callers send them, read into drafts: all faults at once, each with its place, none with its value.
+"""Records as callers send them, read into drafts: all faults at once, each with its place, none
+with its value.
 
 What reads the records of a schema is compiled once and kept while the schema is in use.
 """
@@ -12,26 +13,41 @@ from proxy.errors import Code
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION_FIELD
 from proxy.model.record import Fields, RecordDraft, RecordLimits
 from proxy.model.schema import Schema
-from proxy.model.values import Unfit, ValueCheck, ValueFaults, check_of, instant, step, unknown_field
+from proxy.model.values import (
+    Unfit,
+    ValueCheck,
+    ValueFaults,
+    check_of,
+    instant,
+    step,
+    unknown_field,
+)
 
 _MESSAGE = "The record does not fit its schema."
 _MANY = "Records of the batch do not fit their schema; nothing of it was stored."
 _BUILT_IN = frozenset((CREATED_AT, UPDATED_AT, VERSION_FIELD, "attachments", "meta"))
 
-#: So many members that the schema does not know are looked at one by one, for what is wrong with each.
+#: So many members that the schema does not know are looked at one by one, for what is wrong with
+#: each.
 _UNKNOWN = 100
 
-#: Reads one record: (the record as decoded, whether absent fields stay as they are, where it stands, faults found).
+#: Reads one record: (the record as decoded, whether absent fields stay as they are, where it
+#: stands, faults found).
 RecordParser = Callable[[Any, bool, str, ValueFaults], RecordDraft]
 
 _compiled: dict[tuple[int, int], tuple[Schema, RecordLimits, RecordParser]] = {}
 _MOST_COMPILED = 1024
 
 
-def read_draft(schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = "") -> RecordDraft:
-    """What a caller wants a record to be. ``partial``: an update, in which an absent field stays as it is.
+def read_draft(
+    schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
+) -> RecordDraft:
+    """What a caller wants a record to be.
 
-    ``VaultError(INVALID_RECORD)`` with one detail for each fault; their JSON Pointers begin with ``pointer``.
+    ``partial``: an update, in which an absent field stays as it is.
+
+    ``VaultError(INVALID_RECORD)`` with one detail for each fault; their JSON Pointers begin with
+    ``pointer``.
     """
     faults = ValueFaults(limits.faults)
     draft = _reader(schema, limits)(raw, partial, pointer, faults)
@@ -43,10 +59,12 @@ def read_draft(schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits,
 def read_drafts(
     schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
 ) -> list[RecordDraft]:
-    """The drafts of a batch, in its order; the pointers of faults begin with ``pointer`` and the number of the record.
+    """The drafts of a batch, in its order; the pointers of faults begin with ``pointer`` and the
+    number of the record.
 
-    Raises ``INVALID_RECORD`` with the faults of all records, ``INVALID_INPUT`` when this is no list or has nothing in it,
-    ``BATCH_TOO_LARGE`` when there are more than the limits allow. A key that occurs twice is a fault of the later record.
+    Raises ``INVALID_RECORD`` with the faults of all records, ``INVALID_INPUT`` when this is no list
+    or has nothing in it, ``BATCH_TOO_LARGE`` when there are more than the limits allow. A key that
+    occurs twice is a fault of the later record.
     """
     records = _batch(raw, limits, pointer)
     read, faults, drafts = _reader(schema, limits), ValueFaults(limits.faults), []
@@ -74,7 +92,9 @@ def _batch(raw: Any, limits: RecordLimits, pointer: str) -> Sequence[Any]:
         raise faults.error(Code.INVALID_INPUT, "The batch cannot be read.")
     if len(raw) > limits.batch:
         faults.add(pointer, f"Must not hold more than {limits.batch} records.")
-        raise faults.error(Code.BATCH_TOO_LARGE, f"A batch has at most {limits.batch} records; send several.")
+        raise faults.error(
+            Code.BATCH_TOO_LARGE, f"A batch has at most {limits.batch} records; send several."
+        )
     return list(raw)
 
 
@@ -83,7 +103,11 @@ def _key_step(schema: Schema) -> str:
 
 
 def _reader(schema: Schema, limits: RecordLimits) -> RecordParser:
-    """The compiled reader. Kept by identity, which costs nothing to compare; both objects are held, so no other can take their ids."""
+    """The compiled reader.
+
+    Kept by identity, which costs nothing to compare; both objects are held, so no other can take
+    their ids.
+    """
     place = (id(schema), id(limits))
     kept = _compiled.get(place)
     if kept is None:
@@ -96,7 +120,9 @@ def _reader(schema: Schema, limits: RecordLimits) -> RecordParser:
 def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
     checks = {field.name: check_of(field, limits) for field in schema.fields}
     primary = schema.primary.name if schema.primary is not None else None
-    required = tuple(field.name for field in schema.fields if field.required or field.name == primary)
+    required = tuple(
+        field.name for field in schema.fields if field.required or field.name == primary
+    )
 
     def read(raw: Any, partial: bool, pointer: str, faults: ValueFaults) -> RecordDraft:
         if not isinstance(raw, dict):
@@ -121,7 +147,8 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
             except Unfit as fault:
                 fields[name] = None
                 faults.add(pointer + step(name) + fault.place, fault.text)
-        for name in required:  # in an update absent ones stay as they are, so only a null is a fault there
+        # in an update absent ones stay as they are, so only a null is a fault there
+        for name in required:
             if raw.get(name, partial or None) is None:
                 text = "Must not be null" if name in raw else "Is missing"
                 faults.add(pointer + step(name), f"{text}: the field is required.")
@@ -135,8 +162,12 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
     return read
 
 
-def _known(raw: dict[str, Any], checks: Mapping[str, ValueCheck], pointer: str, faults: ValueFaults) -> dict[str, Any]:
-    """What the schema knows of a record with very many members; a body may have hundreds of thousands that it does not."""
+def _known(
+    raw: dict[str, Any], checks: Mapping[str, ValueCheck], pointer: str, faults: ValueFaults
+) -> dict[str, Any]:
+    """What the schema knows of a record with very many members; a body may have hundreds of
+    thousands that it does not.
+    """
     unknown = [name for name in raw if name not in checks and name != EXPIRES_AT]
     faults.each(pointer, unknown, "The schema has no field of this name.")
     return {name: raw[name] for name in (*checks, EXPIRES_AT) if name in raw}

@@ -1,12 +1,16 @@
-"""What one caller may do with the records of one schema, and what it sees of them: its access policies, put together.
+"""What one caller may do with the records of one schema, and what it sees of them: its access
+policies, put together.
 
-``Rights`` are made once for each combination of policies and schema (``auth.rights``); a client without policies has
-``FULL``, which costs nothing. Three things make sure that what must not be seen is not:
+``Rights`` are made once for each combination of policies and schema (``auth.rights``); a client
+without policies has ``FULL``, which costs nothing. Three things make sure that what must not be
+seen is not:
 
-- ``view`` is the schema as the caller knows it. Hidden fields are not in it, so they are unknown wherever a request names them;
-  redacted and masked ones are there as fields of which nothing can be asked.
+- ``view`` is the schema as the caller knows it. Hidden fields are not in it, so they are unknown
+  wherever a request names them; redacted and masked ones are there as fields of which nothing can
+  be asked.
 - ``rows`` are tests that every record has to pass that the caller finds, changes, makes or deletes.
-- ``shown`` is the one way from a record of the vault to one that may leave it; what writes answers takes nothing else.
+- ``shown`` is the one way from a record of the vault to one that may leave it; what writes answers
+  takes nothing else.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,19 +26,26 @@ from proxy.model.schema import Schema
 
 
 class VisibleRecord(Record, frozen=True):
-    """A record as it may be shown to the caller whose rights made it; for ``FULL``, to save time, the very record."""
+    """A record as it may be shown to the caller whose rights made it; for ``FULL``, to save time,
+    the very record.
+    """
 
 
 class Redactor(NamedTuple):
     """How the values of one field are redacted or masked."""
 
-    show: Callable[[int, int, str], str]  #: makes of (record id, era of the value, value) what is shown in its place
+    #: makes of (record id, era of the value, value) what is shown in its place
+    show: Callable[[int, int, str], str]
     fits: Callable[[str], bool]  #: whether it could have made this text of some value
-    masks: bool = False  #: the text is made of the value alone; else of the record and the era, whatever the value says
-    distinct: bool = True  #: its texts are so many that one of an earlier era is not written as a value by chance
+    #: the text is made of the value alone; else of the record and the era, whatever the value says
+    masks: bool = False
+    #: its texts are so many that one of an earlier era is not written as a value by chance
+    distinct: bool = True
 
     def made(self, record: Record, name: str, text: str) -> bool:
-        """Whether a redacted text was shown for any of the record's values of the field, now or earlier."""
+        """Whether a redacted text was shown for any of the record's values of the field, now or
+        earlier.
+        """
         if self.masks or not self.fits(text):
             return False
         era = (record.eras or {}).get(name, 0)
@@ -59,16 +70,20 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     view: Schema | None = None  #: ``None``: the whole schema, in the clear
     names: frozenset[str] = frozenset()  #: the fields of ``view`` that are shown at all
     veils: Mapping[str, Redactor] = {}  #: of those, the ones that are not shown as they are
-    rows: tuple[Test, ...] = ()  #: all of them have to hold; they may ask of fields that are not in ``view``
+    #: all of them have to hold; they may ask of fields that are not in ``view``
+    rows: tuple[Test, ...] = ()
     changing: Mapping[
         Act, tuple[Test, ...]
     ] = {}  #: further ones for actions that are allowed in fewer rows than are shown
-    shown_rows: tuple[Test, ...] | None = None  #: those of what is shown, where ``rows`` has such further ones, too
-    creates: bool = True  #: whether records can be made at all: not where a field is hidden that each must have
+    #: those of what is shown, where ``rows`` has such further ones, too
+    shown_rows: tuple[Test, ...] | None = None
+    #: whether records can be made at all: not where a field is hidden that each must have
+    creates: bool = True
     acl: str | None = None  #: the filter endpoint that decides about each record
     firewall: FirewallMode | None = None
     files: bool = True  #: whether attachments are shown
-    mark: str = ""  #: another one as soon as a policy changes; what a caller keeps for us is bound to it
+    #: another one as soon as a policy changes; what a caller keeps for us is bound to it
+    mark: str = ""
     abroad: "Rights | None" = None  #: what is left of these rights outside of the country
 
     def allows(self, act: Act) -> bool:
@@ -81,13 +96,23 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
             raise denied()
 
     def doing(self, acts: Iterable[Act]) -> "Rights":
-        """The same for what takes all of these actions: with those records alone with which each of them is allowed."""
-        more = [test for act in acts for test in self.changing.get(act, ())] if self.changing else []
-        return msgspec.structs.replace(self, rows=(*self.rows, *more), shown_rows=self.rows) if more else self
+        """The same for what takes all of these actions: with those records alone with which each of
+        them is allowed.
+        """
+        more = (
+            [test for act in acts for test in self.changing.get(act, ())] if self.changing else []
+        )
+        return (
+            msgspec.structs.replace(self, rows=(*self.rows, *more), shown_rows=self.rows)
+            if more
+            else self
+        )
 
     @property
     def visible(self) -> tuple[Test, ...]:
-        """What holds for every record that the caller sees, also where fewer of them may be changed."""
+        """What holds for every record that the caller sees, also where fewer of them may be
+        changed.
+        """
         return self.rows if self.shown_rows is None else self.shown_rows
 
     def shown(self, record: Record) -> VisibleRecord:
@@ -115,39 +140,58 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
 
     def unseen(self, fields: Iterable[str]) -> frozenset[str]:
         """Those of the fields whose values the caller does not see as they are."""
-        return frozenset() if self.view is None else frozenset(name for name in fields if not self.tells(name))
+        return (
+            frozenset()
+            if self.view is None
+            else frozenset(name for name in fields if not self.tells(name))
+        )
 
     def beyond(self, fields: Fields) -> Fields:
-        """The fields that the caller is not shown at all, and so cannot have meant to change by leaving them out."""
+        """The fields that the caller is not shown at all, and so cannot have meant to change by
+        leaving them out.
+        """
         if self.view is None:
             return {}
         return {name: value for name, value in fields.items() if name not in self.names}
 
     def unchanged(self, record: Record, fields: Fields, *, seen: bool) -> frozenset[str]:
-        """Those of the submitted fields whose text is what the caller is shown in place of the record's value.
+        """Those of the submitted fields whose text is what the caller is shown in place of the
+        record's value.
 
-        Such a text comes from a record that was read and is written back: it means that the value stays. A redacted text of an
-        earlier value means so, too. ``seen``: the caller may read this record; who may not must not learn by this what its mask is.
+        Such a text comes from a record that was read and is written back: it means that the value
+        stays. A redacted text of an earlier value means so, too. ``seen``: the caller may read this
+        record; who may not must not learn by this what its mask is.
         """
         found: set[str] = set()
         for name, veil in self.veils.items():
             text, stored = fields.get(name), record.fields.get(name)
             if not isinstance(text, str):
                 continue
-            same = seen and veil.masks and isinstance(stored, str) and _veiled(veil, record, name, stored) == text
+            same = (
+                seen
+                and veil.masks
+                and isinstance(stored, str)
+                and _veiled(veil, record, name, stored) == text
+            )
             if same or veil.made(record, name, text):
                 found.add(name)
         return frozenset(found)
 
     def masked(self, fields: Fields) -> list[str]:
-        """Those of the submitted fields whose text is in the form of a mask that the caller is shown, and so no value."""
+        """Those of the submitted fields whose text is in the form of a mask that the caller is
+        shown, and so no value.
+        """
         sent = ((name, veil, fields.get(name)) for name, veil in self.veils.items() if veil.masks)
         return [name for name, veil, text in sent if isinstance(text, str) and veil.fits(text)]
 
     def outside(self) -> "Rights":
-        """The same for a caller outside of the country: every field redacted or masked, or else not shown at all."""
+        """The same for a caller outside of the country: every field redacted or masked, or else not
+        shown at all.
+        """
         if self.abroad is None:
-            raise VaultError(Code.INTERNAL, "Rights to everything say nothing of a schema: ask for those of one.")
+            raise VaultError(
+                Code.INTERNAL, "Rights to everything say nothing of a schema: ask for those of one."
+            )
         return self.abroad
 
 
@@ -157,7 +201,9 @@ FULL: Final = Rights(frozenset(Act))
 
 def denied(details: tuple[Detail, ...] = ()) -> VaultError:
     """The refusal of what access policies do not allow."""
-    return VaultError(Code.ACCESS_DENIED, "The access policies of this client do not allow that.", details)
+    return VaultError(
+        Code.ACCESS_DENIED, "The access policies of this client do not allow that.", details
+    )
 
 
 def _veiled(veil: Redactor, record: Record, name: str, value: Any) -> Any:

@@ -27,8 +27,8 @@ class FieldType(enum.StrEnum):
 class Storage(enum.StrEnum):
     """How a field is stored and therefore what can be asked of it.
 
-    ``INDEXED`` keeps the typed value in the clear beside the sealed body; ``INDEXED_HASHED`` keeps a keyed
-    hash of its normal form; ``ENCRYPTED`` keeps nothing outside the sealed body.
+    ``INDEXED`` keeps the typed value in the clear beside the sealed body; ``INDEXED_HASHED`` keeps
+    a keyed hash of its normal form; ``ENCRYPTED`` keeps nothing outside the sealed body.
     """
 
     INDEXED = "indexed"
@@ -46,13 +46,17 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False  #: a record without a value for it is refused
     max_length: int | None = None  #: characters of a string; ``None``: what the limits say
     partial_match: bool = False  #: parts of the text can be searched for through keyed n-grams
-    #: Which of the fields of this name it is: each change of what stands beside the sealed body begins another life, whose
-    #: column and index entries are its own, so that nothing of an earlier one is ever taken for it.
+    #: Which of the fields of this name it is: each change of what stands beside the sealed body
+    #: begins another life, whose column and index entries are its own, so that nothing of an
+    #: earlier one is ever taken for it.
     life: int = 0
 
     @property
     def has_column(self) -> bool:
-        """Whether it has a column of its own beside the sealed body. The primary key is the row's key; JSON is asked by hashes of its leaves."""
+        """Whether it has a column of its own beside the sealed body.
+
+        The primary key is the row's key; JSON is asked by hashes of its leaves.
+        """
         return self.storage is not Storage.ENCRYPTED and self.type not in _WITHOUT_COLUMN
 
     @property
@@ -62,7 +66,9 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Veiled(Field, frozen=True):
-    """A field as a caller knows it who must not see its value; it is as good as encrypted, so that nothing can be asked of it."""
+    """A field as a caller knows it who must not see its value; it is as good as encrypted, so that
+    nothing can be asked of it.
+    """
 
     how: str = "redacted"
 
@@ -94,17 +100,22 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def primary(self) -> Field | None:
-        """The primary key field; ``None`` where an application's own ids are the keys (entities of rule files)."""
+        """The primary key field; ``None`` where an application's own ids are the keys (entities of
+        rule files).
+        """
         return next((field for field in self.fields if field.type is FieldType.PRIMARY_KEY), None)
 
 
-# The schema of the record-based family: the one that every environment has, and nobody declares (specification, "Record").
+# The schema of the record-based family: the one that every environment has, and nobody declares
+# (specification, "Record").
 #
-# Its fields are fixed; what an operator chooses is which of the keys stand in the clear, and in which hashed ones parts of texts can
-# be searched for. Both may be chosen anew at any time: the records that are there are rewritten in the background.
+# Its fields are fixed; what an operator chooses is which of the keys stand in the clear, and in
+# which hashed ones parts of texts can be searched for. Both may be chosen anew at any time: the
+# records that are there are rewritten in the background.
 
 
-#: The name of the schema, in policies, in ``/api/schemas`` and for the operations that name a schema.
+#: The name of the schema, in policies, in ``/api/schemas`` and for the operations that name a
+#: schema.
 RECORDS_SCHEMA: Final = "records"
 
 #: How many fields there are of each numbered kind.
@@ -119,29 +130,44 @@ PROFILE_KEY: Final = "profile_key"
 PARENT_KEY: Final = "parent_key"
 RECORD_KEY: Final = "record_key"
 
-#: What a caller says of a record that it has sealed itself: with which version of its key, and that it has. Not for questions.
+#: What a caller says of a record that it has sealed itself: with which version of its key, and that
+#: it has. Not for questions.
 STATED_VERSION: Final = "stated_version"
 IS_ENCRYPTED: Final = "is_encrypted"
 
-#: Fields that an entity of a rule file may keep a value in. In those of ``IN_THE_CLEAR`` it can be read in the vault's own table.
+#: Fields that an entity of a rule file may keep a value in. In those of ``IN_THE_CLEAR`` it can be
+#: read in the vault's own table.
 IN_THE_CLEAR: Final = (*RANGE_KEYS, *DECIMAL_KEYS)
-KEPT_AS: Final = (BODY, PRECOMMIT_BODY, PROFILE_KEY, PARENT_KEY, *SERVICE_KEYS, *KEYS, *IN_THE_CLEAR)
+KEPT_AS: Final = (
+    BODY,
+    PRECOMMIT_BODY,
+    PROFILE_KEY,
+    PARENT_KEY,
+    *SERVICE_KEYS,
+    *KEYS,
+    *IN_THE_CLEAR,
+)
 #: Of those, the ones that hold several values of a field, too: as the text of a JSON array.
 SEVERAL: Final = (BODY, PRECOMMIT_BODY)
 
-#: What the keys of records begin with that the proxy collects; callers cannot give such a key to a record.
+#: What the keys of records begin with that the proxy collects; callers cannot give such a key to a
+#: record.
 _COLLECTED: Final = "rules:"
 
 #: Texts in which parts can be searched for, where the operator says so.
 SEARCHABLE: Final = (RECORD_KEY, PROFILE_KEY, PARENT_KEY, *KEYS, *SERVICE_KEYS)
 
-#: Characters of a body: more than any request may have, so that the limit of requests is what counts.
+#: Characters of a body: more than any request may have, so that the limit of requests is what
+#: counts.
 _BODY: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class RecordKeys:
-    """How the keys of records are kept. A key that is not ``plain`` is hashed; ``partial_match`` says nothing about a plain one."""
+    """How the keys of records are kept.
+
+    A key that is not ``plain`` is hashed; ``partial_match`` says nothing about a plain one.
+    """
 
     plain: frozenset[str] = frozenset()  #: of ``KEYS``
     partial_match: frozenset[str] = frozenset()  #: of ``SEARCHABLE``
@@ -191,7 +217,9 @@ def collected_keys(entity: str) -> str:
 
 
 def is_collected(key: str | None) -> bool:
-    """Whether a record of that key is one that the proxy has collected; it has none before the application told its id."""
+    """Whether a record of that key is one that the proxy has collected; it has none before the
+    application told its id.
+    """
     return key is None or key.startswith(_COLLECTED)
 
 
@@ -201,9 +229,10 @@ def is_collected(key: str | None) -> bool:
 class Value(msgspec.Struct, frozen=True, gc=False):
     """Text, or the exact JSON spelling of something that is not a string.
 
-    ``text`` is the decoded text of a JSON string or form member when ``json`` is false. When ``json`` is
-    true it is the raw JSON source of a number, boolean, object or array (``1.0`` stays ``1.0``), and it is
-    written back without quotes. ``null`` is never a value: it means "there is none".
+    ``text`` is the decoded text of a JSON string or form member when ``json`` is false. When
+    ``json`` is true it is the raw JSON source of a number, boolean, object or array (``1.0`` stays
+    ``1.0``), and it is written back without quotes. ``null`` is never a value: it means "there is
+    none".
     """
 
     text: str
@@ -212,15 +241,16 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 # Places in a JSON document, as steps from a root.
 #
-# A ``Path`` is what a JSONPath selector of a rule file compiles to: member names, array elements, wildcards
-# and descent; no filters, no slices, no scripts.
+# A ``Path`` is what a JSONPath selector of a rule file compiles to: member names, array elements,
+# wildcards and descent; no filters, no slices, no scripts.
 
 
 class PathStep(enum.Enum):
     """The steps that are not a plain name or index.
 
-    ``[*]`` and ``.*`` select the same, all elements of an array or members of an object (RFC 9535, 2.3.2); the
-    spelling is kept because it tells which of both a rule expects, and the fast path reckons with that.
+    ``[*]`` and ``.*`` select the same, all elements of an array or members of an object (RFC 9535,
+    2.3.2); the spelling is kept because it tells which of both a rule expects, and the fast path
+    reckons with that.
     """
 
     EACH = "[*]"  #: every element, an array is expected
@@ -228,7 +258,8 @@ class PathStep(enum.Enum):
     DEEP = ".."  #: the node itself and everything below it
 
 
-#: Steps from the root (or from an object): ``str`` a member, ``int`` an element (0 or more), or a ``Step``.
+#: Steps from the root (or from an object): ``str`` a member, ``int`` an element (0 or more), or a
+#: ``Step``.
 Path = tuple[str | int | PathStep, ...]
 
 

@@ -1,4 +1,6 @@
-"""What another definition of a schema means for the records that are there: at once, rewritten in the background, or not at all."""
+"""What another definition of a schema means for the records that are there: at once, rewritten in
+the background, or not at all.
+"""
 
 import enum
 import re
@@ -18,12 +20,15 @@ class Effect(enum.StrEnum):
     """What a step costs."""
 
     AT_ONCE = "at_once"  #: no record is touched
-    REWRITES = "rewrites"  #: every record is read, and what stands beside its body or in it is made anew
+    #: every record is read, and what stands beside its body or in it is made anew
+    REWRITES = "rewrites"
     REFUSED = "refused"  #: it would lose or break what is stored
 
 
 class ChangeStep(NamedTuple):
-    """One difference between two definitions: a JSON Pointer into the definition, what becomes of it, what it costs."""
+    """One difference between two definitions: a JSON Pointer into the definition, what becomes of
+    it, what it costs.
+    """
 
     pointer: str
     text: str
@@ -39,7 +44,9 @@ class SchemaChangePlan(NamedTuple):
     @property
     def refusals(self) -> tuple[Detail, ...]:
         """What cannot be done, each with its place."""
-        return tuple(Detail(step.pointer, step.text) for step in self.steps if step.effect is Effect.REFUSED)
+        return tuple(
+            Detail(step.pointer, step.text) for step in self.steps if step.effect is Effect.REFUSED
+        )
 
     @property
     def rewrites(self) -> bool:
@@ -71,7 +78,10 @@ CONVERTIBLE: Final[Mapping[FieldType, tuple[FieldType, ...]]] = {
 
 
 def planned(before: Schema, after: Schema, lives: Mapping[str, int]) -> SchemaChangePlan:
-    """What leads from one definition to the other. ``lives`` has the last life of each field that there ever was."""
+    """What leads from one definition to the other.
+
+    ``lives`` has the last life of each field that there ever was.
+    """
     steps: list[ChangeStep] = []
     fields: list[Field] = []
     known = {field.name: field for field in before.fields}
@@ -87,7 +97,10 @@ def planned(before: Schema, after: Schema, lives: Mapping[str, int]) -> SchemaCh
     for gone in known.values():
         text, effect = "removed, with its values in all records", Effect.REWRITES
         if gone.type is FieldType.PRIMARY_KEY:
-            text, effect = "The primary key of a schema stays what it is: records are known by it.", Effect.REFUSED
+            text, effect = (
+                "The primary key of a schema stays what it is: records are known by it.",
+                Effect.REFUSED,
+            )
         steps.append(ChangeStep(_at(gone), text, effect))
     return SchemaChangePlan(Schema(after.name, tuple(fields)), tuple(steps))
 
@@ -111,32 +124,51 @@ def _added(field: Field) -> list[ChangeStep]:
     if field.type is FieldType.PRIMARY_KEY:
         text = "The primary key of a schema stays what it is: records are known by it."
         return [ChangeStep(_at(field), text, Effect.REFUSED)]
-    text = "added; records that are there have no value" + (" until they are updated" if field.required else "")
+    text = "added; records that are there have no value" + (
+        " until they are updated" if field.required else ""
+    )
     return [ChangeStep(_at(field), text, Effect.AT_ONCE)]
 
 
 def _changed(before: Field, after: Field) -> list[ChangeStep]:
     if before.type is not after.type:
         return [_retyped(before, after), *_required(before, after)]
-    return [*_stored(before, after), *_searched(before, after), *_length(before, after), *_required(before, after)]
+    return [
+        *_stored(before, after),
+        *_searched(before, after),
+        *_length(before, after),
+        *_required(before, after),
+    ]
 
 
 def _retyped(before: Field, after: Field) -> ChangeStep:
     at = _at(after, "type")
     if FieldType.PRIMARY_KEY in (before.type, after.type):
-        return ChangeStep(at, "The primary key of a schema stays what it is: records are known by it.", Effect.REFUSED)
+        return ChangeStep(
+            at,
+            "The primary key of a schema stays what it is: records are known by it.",
+            Effect.REFUSED,
+        )
     into = CONVERTIBLE[before.type]
     if after.type not in into:
         ways = f"only {' or '.join(into)}" if into else "nothing else"
-        text = f"Values of the type {before.type} can be made {ways}, not {after.type}: add another field and remove this one."
+        text = (
+            f"Values of the type {before.type} can be made {ways}, not {after.type}: add another "
+            "field and remove this one."
+        )
         return ChangeStep(at, text, Effect.REFUSED)
-    return ChangeStep(at, f"{before.type} becomes {after.type}; every value has to fit", Effect.REWRITES)
+    return ChangeStep(
+        at, f"{before.type} becomes {after.type}; every value has to fit", Effect.REWRITES
+    )
 
 
 def _stored(before: Field, after: Field) -> list[ChangeStep]:
     if before.storage is after.storage:
         return []
-    plain = before.type is FieldType.JSON and Storage.ENCRYPTED not in (before.storage, after.storage)
+    plain = before.type is FieldType.JSON and Storage.ENCRYPTED not in (
+        before.storage,
+        after.storage,
+    )
     text = f"{before.storage} becomes {after.storage}"
     return [ChangeStep(_at(after, "storage"), text, Effect.AT_ONCE if plain else Effect.REWRITES)]
 
@@ -146,7 +178,9 @@ def _searched(before: Field, after: Field) -> list[ChangeStep]:
         return []
     hashed = Storage.INDEXED_HASHED in (before.storage, after.storage)
     text = f"partial match is switched {'on' if after.partial_match else 'off'}"
-    return [ChangeStep(_at(after, "partial_match"), text, Effect.REWRITES if hashed else Effect.AT_ONCE)]
+    return [
+        ChangeStep(_at(after, "partial_match"), text, Effect.REWRITES if hashed else Effect.AT_ONCE)
+    ]
 
 
 def _length(before: Field, after: Field) -> list[ChangeStep]:
@@ -154,21 +188,29 @@ def _length(before: Field, after: Field) -> list[ChangeStep]:
         return []
     text = f"at most {length_of(after)} characters instead of {length_of(before)}"
     if narrows(before, after):
-        return [ChangeStep(_at(after, "max_length"), f"{text}; every value has to fit", Effect.REWRITES)]
+        return [
+            ChangeStep(_at(after, "max_length"), f"{text}; every value has to fit", Effect.REWRITES)
+        ]
     return [ChangeStep(_at(after, "max_length"), text, Effect.AT_ONCE)]
 
 
 def _required(before: Field, after: Field) -> list[ChangeStep]:
     if before.required is after.required:
         return []
-    text = "required of new records; those that are there may lack it" if after.required else "no longer required"
+    text = (
+        "required of new records; those that are there may lack it"
+        if after.required
+        else "no longer required"
+    )
     return [ChangeStep(_at(after, "required"), text, Effect.AT_ONCE)]
 
 
-# Values of one definition as values of another: what a change of a schema makes of the records that are there.
+# Values of one definition as values of another: what a change of a schema makes of the records that
+# are there.
 #
-# Every conversion changes nothing of what it has converted already, so that it may meet records of both kinds. A text becomes
-# a number, a date … only when it is spelled exactly as the interface spells them.
+# Every conversion changes nothing of what it has converted already, so that it may meet records of
+# both kinds. A text becomes a number, a date … only when it is spelled exactly as the interface
+# spells them.
 
 
 Convert = Callable[[Any], Any]
@@ -188,7 +230,8 @@ class Conversion:
         self._converts = {
             field.name: convert
             for field in after.fields
-            if (old := known.get(field.name)) is not None and (convert := _between(old, field)) is not None
+            if (old := known.get(field.name)) is not None
+            and (convert := _between(old, field)) is not None
         }
 
     @property
@@ -197,7 +240,10 @@ class Conversion:
         return not self._removed and not self._converts
 
     def __call__(self, fields: Fields) -> Fields:
-        """The values as the other definition has them. Raises ``Unfit`` with the place of the field."""
+        """The values as the other definition has them.
+
+        Raises ``Unfit`` with the place of the field.
+        """
         converted, unfit = self.fitting(fields)
         if unfit is not None:
             raise unfit
@@ -221,7 +267,9 @@ class Conversion:
 
 
 def conformed(schema: Schema, fields: Fields) -> Fields:
-    """What a schema of today shows of values that were stored under another definition, long ago: those that fit."""
+    """What a schema of today shows of values that were stored under another definition, long ago:
+    those that fit.
+    """
     found: Fields = {}
     for field in schema.fields:
         if field.name not in fields:

@@ -1,9 +1,12 @@
-"""The definition of a schema as users write it, over HTTP and in files, and the ``Schema`` that it means.
+"""The definition of a schema as users write it, over HTTP and in files, and the ``Schema`` that it
+means.
 
-``{"fields": {"id": {"type": "primary_key"}, "email": {"type": "string", "storage": "indexed_hashed", "partial_match": true}}}``
+``{"fields": {"id": {"type": "primary_key"}, "email": {"type": "string", "storage":
+"indexed_hashed", "partial_match": true}}}``
 
-What nobody wrote has a default that keeps most: a field is ``indexed_hashed``, so that it is found by its exact value and
-nothing of it is readable beside the sealed body; nothing is required but the primary key; parts of texts are not searched for.
+What nobody wrote has a default that keeps most: a field is ``indexed_hashed``, so that it is found
+by its exact value and nothing of it is readable beside the sealed body; nothing is required but the
+primary key; parts of texts are not searched for.
 """
 
 import re
@@ -41,8 +44,8 @@ _STORAGES: Final = ", ".join(Storage)
 def read_definition(name: str, raw: Any) -> Schema:
     """The schema that a definition means; fields in the order in which they stand there.
 
-    Raises ``VaultError(INVALID_SCHEMA)`` with one detail per fault: a JSON Pointer into the definition, ``name`` for the
-    name of the schema. No text repeats what was sent.
+    Raises ``VaultError(INVALID_SCHEMA)`` with one detail per fault: a JSON Pointer into the
+    definition, ``name`` for the name of the schema. No text repeats what was sent.
     """
     reading = _Reading()
     if not SCHEMA_NAME.fullmatch(name):
@@ -50,13 +53,17 @@ def read_definition(name: str, raw: Any) -> Schema:
     fields = reading.schema(raw)
     if reading.details:
         raise VaultError(
-            Code.INVALID_SCHEMA, "The definition of the schema has faults: mend what is listed.", tuple(reading.details)
+            Code.INVALID_SCHEMA,
+            "The definition of the schema has faults: mend what is listed.",
+            tuple(reading.details),
         )
     return Schema(name, tuple(fields))
 
 
 def write_definition(schema: Schema) -> dict[str, Any]:
-    """The definition of a schema with every default written out; ``read_definition`` reads it back as the same schema."""
+    """The definition of a schema with every default written out; ``read_definition`` reads it back
+    as the same schema.
+    """
     return {"fields": {field.name: _written(field) for field in schema.fields}}
 
 
@@ -94,36 +101,59 @@ class _Reading:
                 self.fault(step(str(member)), "A definition has no such member, only fields.")
         fields = raw.get("fields")
         if not isinstance(fields, Mapping):
-            self.fault("/fields", "An object is needed here: the definition of each field by its name.")
+            self.fault(
+                "/fields", "An object is needed here: the definition of each field by its name."
+            )
             return []
         if len(fields) > MOST_SCHEMA_FIELDS:
             self.fault("/fields", f"A schema has at most {MOST_SCHEMA_FIELDS} fields.")
             return []
-        read = [field for name, value in fields.items() if (field := self.field(str(name), value)) is not None]
+        read = [
+            field
+            for name, value in fields.items()
+            if (field := self.field(str(name), value)) is not None
+        ]
         self.primary(fields)
         return read
 
     def primary(self, fields: Mapping[Any, Any]) -> None:
         """There is exactly one primary key."""
-        kinds = [(name, value.get("type")) for name, value in fields.items() if isinstance(value, Mapping)]
+        kinds = [
+            (name, value.get("type"))
+            for name, value in fields.items()
+            if isinstance(value, Mapping)
+        ]
         found = [str(name) for name, kind in kinds if kind == FieldType.PRIMARY_KEY]
         if not found:
-            self.fault("/fields", "A schema has exactly one field of the type primary_key, and this one has none.")
+            self.fault(
+                "/fields",
+                "A schema has exactly one field of the type primary_key, and this one has none.",
+            )
         for name in found[1:]:
-            self.fault(f"/fields{step(name)}/type", "There is a primary key already: a schema has exactly one.")
+            self.fault(
+                f"/fields{step(name)}/type",
+                "There is a primary key already: a schema has exactly one.",
+            )
 
     def field(self, name: str, raw: Any) -> Field | None:
         at, before = f"/fields{step(name)}", len(self.details)
         if not SCHEMA_NAME.fullmatch(name):
             self.fault(at, f"This cannot be the name of a field. {_NAMING}")
         elif name in RESERVED:
-            self.fault(at, "Records, requests or answers have a member of this name already: choose another one.")
+            self.fault(
+                at,
+                "Records, requests or answers have a member of this name already: choose another "
+                "one.",
+            )
         if not isinstance(raw, Mapping):
             self.fault(at, 'The definition of a field is an object, such as {"type": "string"}.')
             return None
         for member in raw:
             if member not in _MEMBERS:
-                self.fault(at + step(str(member)), f"A field has no such member: there are {', '.join(_MEMBERS)}.")
+                self.fault(
+                    at + step(str(member)),
+                    f"A field has no such member: there are {', '.join(_MEMBERS)}.",
+                )
         kind = self.type(at, raw)
         storage = self.storage(at, raw, kind)
         required = self.flag(at, raw, "required", default=kind is FieldType.PRIMARY_KEY)
@@ -154,7 +184,9 @@ class _Reading:
             return _STORAGE
         given = raw["storage"]
         if not isinstance(given, str) or given not in tuple(Storage):
-            self.fault(f"{at}/storage", f"There is no such storage class: write one of {_STORAGES}.")
+            self.fault(
+                f"{at}/storage", f"There is no such storage class: write one of {_STORAGES}."
+            )
             return _STORAGE
         if kind is FieldType.PRIMARY_KEY and given != Storage.INDEXED_HASHED:
             self.fault(f"{at}/storage", "The primary key is always indexed_hashed.")
@@ -176,19 +208,27 @@ class _Reading:
             return None
         most = LONGEST_KEY if kind is FieldType.PRIMARY_KEY else LONGEST_STRING
         if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= most:
-            self.fault(f"{at}/max_length", f"A length is a whole number of characters from 1 to {most}.")
+            self.fault(
+                f"{at}/max_length", f"A length is a whole number of characters from 1 to {most}."
+            )
             return None
         return given
 
-    def partial_match(self, at: str, raw: Mapping[Any, Any], kind: FieldType | None, storage: Storage) -> bool:
+    def partial_match(
+        self, at: str, raw: Mapping[Any, Any], kind: FieldType | None, storage: Storage
+    ) -> bool:
         wanted = self.flag(at, raw, "partial_match", default=False)
         if not wanted or kind is None:
             return wanted
         if kind not in _TEXTS:
-            self.fault(f"{at}/partial_match", "Only parts of strings and of the primary key can be searched for.")
+            self.fault(
+                f"{at}/partial_match",
+                "Only parts of strings and of the primary key can be searched for.",
+            )
         elif storage is Storage.ENCRYPTED:
             self.fault(
                 f"{at}/partial_match",
-                "Nothing can be asked of an encrypted field: make it indexed_hashed, or leave partial_match out.",
+                "Nothing can be asked of an encrypted field: make it indexed_hashed, or leave "
+                "partial_match out.",
             )
         return wanted

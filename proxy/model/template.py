@@ -1,12 +1,14 @@
 r"""Texts by a template: constant text and groups ``[alphabet]{n}``, e.g. ``PP-[A-Z0-9]{9}``.
 
-Inside brackets stand characters and ranges (``A-Z``); ``-`` is meant itself at either end. Outside, everything is
-constant text. ``\`` before any character takes it as it is.
+Inside brackets stand characters and ranges (``A-Z``); ``-`` is meant itself at either end. Outside,
+everything is constant text. ``\`` before any character takes it as it is.
 
-Two parts of the house speak this language: the token shape ``template``, and access policies that redact.
+Two parts of the house speak this language: the token shape ``template``, and access policies that
+redact.
 
-A template is checked before anything is built of it, and no alphabet is ever spelled out: it stays the ranges that it was written
-in. So the work is that of reading the text, however many characters a range may hold.
+A template is checked before anything is built of it, and no alphabet is ever spelled out: it stays
+the ranges that it was written in. So the work is that of reading the text, however many characters
+a range may hold.
 """
 
 import bisect
@@ -18,17 +20,21 @@ from itertools import accumulate
 
 #: Characters of a text that a template gives.
 LONGEST_TEMPLATE_TEXT = 256
-#: Characters that a template itself may have; with escapes it is longer than the text that it gives.
+#: Characters that a template itself may have; with escapes it is longer than the text that it
+#: gives.
 WRITTEN = 1024
-#: Groups with an alphabet in one template, and ranges and single characters in all of them together.
+#: Groups with an alphabet in one template, and ranges and single characters in all of them
+#: together.
 GROUPS = 32
 TEMPLATE_PARTS = 256
-#: Characters of all its alphabets together: every letter of any one script, and Chinese three times over.
+#: Characters of all its alphabets together: every letter of any one script, and Chinese three times
+#: over.
 CHARACTERS = 65_536
 
 _COUNT = re.compile(r"\{([1-9][0-9]{0,2})\}", re.ASCII)
 
-#: Code points that are no characters: halves of UTF-16 (RFC 3629, section 3). They belong to no alphabet.
+#: Code points that are no characters: halves of UTF-16 (RFC 3629, section 3). They belong to no
+#: alphabet.
 _SURROGATES = (0xD800, 0xDFFF)
 
 #: The first and the last code point of a range.
@@ -37,13 +43,18 @@ _Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Alphabet:
-    """Characters in the order in which they were written, each once; kept as ranges of code points that do not overlap."""
+    """Characters in the order in which they were written, each once; kept as ranges of code points
+    that do not overlap.
+    """
 
     ranges: tuple[_Range, ...]
-    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)  #: characters up to the end of each range
+    #: characters up to the end of each range
+    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_ends", tuple(accumulate(last - first + 1 for first, last in self.ranges)))
+        object.__setattr__(
+            self, "_ends", tuple(accumulate(last - first + 1 for first, last in self.ranges))
+        )
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -53,11 +64,15 @@ class Alphabet:
         return chr(self.ranges[place][1] + 1 - (self._ends[place] - index))
 
     def __contains__(self, character: object) -> bool:
-        return isinstance(character, str) and any(first <= ord(character) <= last for first, last in self.ranges)
+        return isinstance(character, str) and any(
+            first <= ord(character) <= last for first, last in self.ranges
+        )
 
     def isprintable(self) -> bool:
         """Whether every character can be printed."""
-        return all("".join(map(chr, range(first, last + 1))).isprintable() for first, last in self.ranges)
+        return all(
+            "".join(map(chr, range(first, last + 1))).isprintable() for first, last in self.ranges
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +95,10 @@ class TemplateGroup:
 
 
 def read_template(text: str) -> tuple[TemplateGroup, ...]:
-    """The groups of a template. ``ValueError`` with a sentence that says what to write; it never repeats the template."""
+    """The groups of a template.
+
+    ``ValueError`` with a sentence that says what to write; it never repeats the template.
+    """
     if len(text) > WRITTEN:
         raise ValueError(f"a template has at most {WRITTEN} characters itself")
     groups: list[TemplateGroup] = []
@@ -96,10 +114,13 @@ def read_template(text: str) -> tuple[TemplateGroup, ...]:
             raise ValueError(f"a template gives at most {LONGEST_TEMPLATE_TEXT} characters")
         if alphabets > GROUPS or parts > TEMPLATE_PARTS:
             raise ValueError(
-                f"a template has at most {GROUPS} groups in brackets, with {TEMPLATE_PARTS} ranges between them"
+                f"a template has at most {GROUPS} groups in brackets, with {TEMPLATE_PARTS} "
+                "ranges between them"
             )
         if characters > CHARACTERS:
-            raise ValueError(f"the brackets of a template hold at most {CHARACTERS} characters together")
+            raise ValueError(
+                f"the brackets of a template hold at most {CHARACTERS} characters together"
+            )
     return tuple(groups)
 
 
@@ -130,7 +151,11 @@ def could_give(groups: Sequence[TemplateGroup], text: str) -> bool:
         if len(part) != group.length:
             return False
         choices = group.choices
-        fits = part == choices if isinstance(choices, str) else all(character in choices for character in part)
+        fits = (
+            part == choices
+            if isinstance(choices, str)
+            else all(character in choices for character in part)
+        )
         if not fits:
             return False
     return place == len(text)
@@ -149,7 +174,9 @@ def _groups(text: str) -> Iterator[TemplateGroup]:
         choices, place = _alphabet(text, place + 1)
         count = _COUNT.match(text, place)
         if count is None:
-            raise ValueError("in a template, how many characters follows the brackets: [A-Z0-9]{9}, 1 to 999")
+            raise ValueError(
+                "in a template, how many characters follows the brackets: [A-Z0-9]{9}, 1 to 999"
+            )
         yield TemplateGroup(choices, int(count[1]))
         place = count.end()
     if constant:
@@ -175,10 +202,14 @@ def _alphabet(text: str, place: int) -> tuple[Alphabet, int]:
                 chosen.append(new)
         if len(chosen) > TEMPLATE_PARTS:
             raise ValueError(
-                f"in a template, all brackets together hold at most {TEMPLATE_PARTS} ranges and single characters"
+                f"in a template, all brackets together hold at most {TEMPLATE_PARTS} ranges and "
+                "single characters"
             )
     if place >= len(text) or not chosen:
-        raise ValueError("in a template, [ needs characters and a closing ]; a bracket that is meant itself is \\[")
+        raise ValueError(
+            "in a template, [ needs characters and a closing ]; a bracket that is meant itself "
+            "is \\["
+        )
     return Alphabet(tuple(chosen)), place + 1
 
 

@@ -1,7 +1,9 @@
-"""Values of the interface, read once: from decoded JSON to the one Python type that a field has (``model.record``).
+"""Values of the interface, read once: from decoded JSON to the one Python type that a field has
+(``model.record``).
 
-JSON numbers with a point or an exponent come as ``Decimal``, so nothing here ever sees a binary floating point number.
-What does not fit raises ``Unfit`` with a sentence that says what is expected and never repeats the value.
+JSON numbers with a point or an exponent come as ``Decimal``, so nothing here ever sees a binary
+floating point number. What does not fit raises ``Unfit`` with a sentence that says what is expected
+and never repeats the value.
 """
 
 import difflib
@@ -15,7 +17,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import RecordLimits
 from proxy.model.schema import Field, FieldType
 
-# All faults of a request at once: each where it is (JSON Pointer, RFC 6901) and what is wrong, never with the value.
+# All faults of a request at once: each where it is (JSON Pointer, RFC 6901) and what is wrong,
+# never with the value.
 
 
 #: Names longer than this are not repeated: a pointer ends at the object that holds such a member.
@@ -23,7 +26,10 @@ _LONGEST_NAME = 128
 
 
 class Unfit(ValueError):
-    """A value does not fit. ``text`` says what is expected; ``place`` is the pointer from the value to the fault."""
+    """A value does not fit.
+
+    ``text`` says what is expected; ``place`` is the pointer from the value to the fault.
+    """
 
     def __init__(self, text: str, place: str = "") -> None:
         super().__init__(text)
@@ -32,7 +38,9 @@ class Unfit(ValueError):
 
 
 def step(name: str | int) -> str:
-    """One step of a JSON Pointer: ``/`` and the escaped name; nothing for a name too long to be repeated."""
+    """One step of a JSON Pointer: ``/`` and the escaped name; nothing for a name too long to be
+    repeated.
+    """
     if isinstance(name, int):
         return f"/{name}"
     if len(name) > _LONGEST_NAME:
@@ -41,7 +49,9 @@ def step(name: str | int) -> str:
 
 
 def unknown_field(name: str, known: Iterable[str]) -> str:
-    """What is wrong with a field that there is not, with the nearest name that the caller knows; never with what it sent."""
+    """What is wrong with a field that there is not, with the nearest name that the caller knows;
+    never with what it sent.
+    """
     near = difflib.get_close_matches(name, known, n=1) if len(name) <= _LONGEST_NAME else []
     return "The schema has no field of this name" + (f": did you mean {near[0]}?" if near else ".")
 
@@ -70,7 +80,10 @@ class ValueFaults:
             self._untold += 1
 
     def each(self, pointer: str, names: Sequence[str], text: str, code: Code | None = None) -> None:
-        """The same fault of each of these members of the object at ``pointer``. It costs no more than what of it is told."""
+        """The same fault of each of these members of the object at ``pointer``.
+
+        It costs no more than what of it is told.
+        """
         room = max(0, self._most - len(self.details))
         for name in names[:room]:
             self.add(pointer + step(name), text, code)
@@ -166,7 +179,9 @@ def decimal(value: Any) -> Decimal:
     return value.quantize(_ONE) if exponent > 0 else value
 
 
-_DECIMAL = f"Must not have more than {WHOLE_DIGITS} digits before the point and {DECIMAL_DIGITS} after it."
+_DECIMAL = (
+    f"Must not have more than {WHOLE_DIGITS} digits before the point and {DECIMAL_DIGITS} after it."
+)
 
 
 def _in_places(value: Decimal) -> bool:
@@ -194,13 +209,20 @@ def clock_time(value: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """A date with a time in UTC, exactly ``YYYY-MM-DDThh:mm:ss.sssZ``: one spelling, so that texts compare as instants do."""
+    """A date with a time in UTC, exactly ``YYYY-MM-DDThh:mm:ss.sssZ``: one spelling, so that texts
+    compare as instants do.
+    """
     return _calendar(
-        value, _DATETIME, datetime.fromisoformat, "Has to be a date and time in UTC, YYYY-MM-DDThh:mm:ss.sssZ."
+        value,
+        _DATETIME,
+        datetime.fromisoformat,
+        "Has to be a date and time in UTC, YYYY-MM-DDThh:mm:ss.sssZ.",
     )
 
 
-def _calendar(value: Any, pattern: re.Pattern[str], read: Callable[[str], object], text: str) -> str:
+def _calendar(
+    value: Any, pattern: re.Pattern[str], read: Callable[[str], object], text: str
+) -> str:
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
         raise Unfit(text)
     try:
@@ -211,14 +233,17 @@ def _calendar(value: Any, pattern: re.Pattern[str], read: Callable[[str], object
 
 
 def instant(value: Any) -> int:
-    """When a record expires: an RFC 3339 date-time with any offset, as milliseconds since the epoch.
+    """When a record expires: an RFC 3339 date-time with any offset, as milliseconds since the
+    epoch.
 
-    Digits after the third behind the point are cut off. The years are 1970 to 9999 (in UTC). A moment that has passed
-    is one: the record is gone at once.
+    Digits after the third behind the point are cut off. The years are 1970 to 9999 (in UTC). A
+    moment that has passed is one: the record is gone at once.
     """
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise Unfit("Has to be an ISO 8601 date and time with its offset, as in 2030-01-31T12:00:00.000Z.")
+        raise Unfit(
+            "Has to be an ISO 8601 date and time with its offset, as in 2030-01-31T12:00:00.000Z."
+        )
     days, hours, fraction, sign, offset_hours, offset_minutes = match.groups()
     try:
         whole = datetime.fromisoformat(f"{days}T{hours}").replace(tzinfo=UTC)
@@ -236,7 +261,10 @@ _LAST_INSTANT = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) 
 
 
 def document_of(limits: RecordLimits) -> ValueCheck:
-    """JSON objects with so many leaves, so deep. A leaf is a scalar, or an object or array without members."""
+    """JSON objects with so many leaves, so deep.
+
+    A leaf is a scalar, or an object or array without members.
+    """
     too_many = f"Must not hold more than {limits.leaves} values."
 
     def walk(value: Any, depth: int, left: int) -> int:
@@ -252,7 +280,9 @@ def document_of(limits: RecordLimits) -> ValueCheck:
 
     def members(value: dict[str, Any] | list[Any], depth: int, left: int) -> int:
         if depth >= limits.depth and any(isinstance(item, dict | list) for item in _items(value)):
-            raise Unfit(f"Must not have more than {limits.depth} objects and arrays within each other.")
+            raise Unfit(
+                f"Must not have more than {limits.depth} objects and arrays within each other."
+            )
         for name, item in value.items() if isinstance(value, dict) else enumerate(value):
             try:
                 if isinstance(name, str) and "\0" in name:

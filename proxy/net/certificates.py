@@ -1,9 +1,10 @@
-"""TLS of the listeners, kept in step with its files: a whole new set takes effect, or the one before stays in force.
+"""TLS of the listeners, kept in step with its files: a whole new set takes effect, or the one
+before stays in force.
 
-Files are looked at twice a second, as rules are. What has changed is read once it stays as it is for one look, so that a
-certificate is not tried with the key of the one before while both are being replaced. New connections get what is new;
-those that are open go on. Twice a day the same files are taken anew, so that the keys of session tickets change
-(RFC 5077 section 5.5).
+Files are looked at twice a second, as rules are. What has changed is read once it stays as it is
+for one look, so that a certificate is not tried with the key of the one before while both are being
+replaced. New connections get what is new; those that are open go on. Twice a day the same files are
+taken anew, so that the keys of session tickets change (RFC 5077 section 5.5).
 """
 
 import asyncio
@@ -35,9 +36,12 @@ Print = tuple[tuple[int, int, int] | None, ...]
 
 
 class Certificates:
-    """What the listeners speak TLS with. Raises ``VaultError`` (BAD_SETTINGS) when it cannot be made.
+    """What the listeners speak TLS with.
 
-    ``terms`` has those of each listener; ``accept`` may refuse the names of new certificates by raising, and adopts them.
+    Raises ``VaultError`` (BAD_SETTINGS) when it cannot be made.
+
+    ``terms`` has those of each listener; ``accept`` may refuse the names of new certificates by
+    raising, and adopts them.
     """
 
     def __init__(
@@ -53,7 +57,9 @@ class Certificates:
         self._metrics = metrics
         self._clock = clock
         self._accept = accept
-        self._clients = next((one.clients for one in terms.values() if one.clients is not None), None)
+        self._clients = next(
+            (one.clients for one in terms.values() if one.clients is not None), None
+        )
         files = [file for pair in pairs for file in (pair.certificate, pair.key)] + [self._clients]
         self._files = tuple(file for file in files if file is not None)
         self.state = Reload(metrics, "certificates")
@@ -63,7 +69,11 @@ class Certificates:
         self.material = tls.read_certificate(self._pairs, self._clients)
         accept(self.material)
         for fault in self._untimely(self.material):
-            _log.error("a certificate is shown to callers outside its time", source=fault.source, text=fault.text)
+            _log.error(
+                "a certificate is shown to callers outside its time",
+                source=fault.source,
+                text=fault.text,
+            )
         self.listeners = {
             name: TlsListener(tls.context(self.material, one), partial(self._count, name))
             for name, one in terms.items()
@@ -89,7 +99,9 @@ class Certificates:
         self.state.succeeded()
         self._success.value = self._clock() / 1000
         for held in self.material.held:
-            ends = self._metrics.cell("domicile_tls_certificate_end_timestamp_seconds", held.told.names[0])
+            ends = self._metrics.cell(
+                "domicile_tls_certificate_end_timestamp_seconds", held.told.names[0]
+            )
             ends.value = held.told.ends.timestamp()
 
     # ------------------------------------------------ what is read again
@@ -107,12 +119,17 @@ class Certificates:
                 self.reload()
 
     def reload(self) -> bool:
-        """Read everything again; whether it took effect. A fault is logged and counted, and changes nothing else."""
+        """Read everything again; whether it took effect.
+
+        A fault is logged and counted, and changes nothing else.
+        """
         self._tried = self._print()
         try:
             material = tls.read_certificate(self._pairs, self._clients)
             if faults := self._untimely(material):
-                raise VaultError(Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults))
+                raise VaultError(
+                    Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults)
+                )
             contexts = {name: tls.context(material, self._terms[name]) for name in self.listeners}
             self._accept(material)
         except VaultError as error:
@@ -132,7 +149,11 @@ class Certificates:
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
         self.state.failed(error)
-        _log.error("files for TLS were refused, those before stay in force", code=error.code, text=error.message)
+        _log.error(
+            "files for TLS were refused, those before stay in force",
+            code=error.code,
+            text=error.message,
+        )
         for detail in error.details:
             _log.error("a fault in the files for TLS", source=detail.source, text=detail.text)
 

@@ -1,4 +1,6 @@
-"""The real upstream: a pool for each address, the one retry that is safe, and the sweeper of deadlines."""
+"""The real upstream: a pool for each address, the one retry that is safe, and the sweeper of
+deadlines.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,14 +29,15 @@ class Route(NamedTuple):
     """How an application is reached."""
 
     limits: CallLimits = CallLimits()
-    tls: ClientTls | None = None  #: for ``https``; ``None``: what the machine trusts, and no certificate of ours
+    #: for ``https``; ``None``: what the machine trusts, and no certificate of ours
+    tls: ClientTls | None = None
 
 
 class HttpUpstream:
     """HTTP/1.1 to any number of applications. Bound to the event loop it is first used in.
 
-    ``special`` has the ways to addresses that differ, by ``Address.special``; ``told`` learns when an address is suspended
-    (true) and when it answers again (false).
+    ``special`` has the ways to addresses that differ, by ``Address.special``; ``told`` learns when
+    an address is suspended (true) and when it answers again (false).
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class HttpUpstream:
         self._pools: dict[UpstreamAddress, Pool] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         ways = [way.limits for way in (self._way, *self._special.values())]
-        shortest = min(min(limits.head, limits.idle, limits.keep, limits.total or 60.0) for limits in ways)
+        shortest = min(
+            min(limits.head, limits.idle, limits.keep, limits.total or 60.0) for limits in ways
+        )
         self._interval = min(1.0, max(0.02, shortest / 8))
         self._due = 0.0  #: when the sweeper is to come again, in loop time
 
@@ -73,14 +78,20 @@ class HttpUpstream:
     async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
         """See ``Upstream.send``.
 
-        An idle connection that has something to read is never chosen: it has ended, or what is there would be taken for
-        the answer to a request that came after it. An application may also close it in the moment it is chosen. A request
-        that means the same when sent twice then goes out once more, on a fresh connection; any other is never sent twice.
+        An idle connection that has something to read is never chosen: it has ended, or what is
+        there would be taken for the answer to a request that came after it. An application may also
+        close it in the moment it is chosen. A request that means the same when sent twice then goes
+        out once more, on a fresh connection; any other is never sent twice.
         """
         pool = self._pools.get(call.address) or self._pool(call.address)
         breaker = pool.breaker
-        # What was begun was let through then; its end, too, must be told whatever others met meanwhile.
-        tries = breaker.admit(asyncio.get_running_loop().time()) if breaker.engaged and begun is None else False
+        # What was begun was let through then; its end, too, must be told whatever others met
+        # meanwhile.
+        tries = (
+            breaker.admit(asyncio.get_running_loop().time())
+            if breaker.engaged and begun is None
+            else False
+        )
         try:
             reply = await self._exchange(pool, call, begun)
         except UpstreamFault as fault:
@@ -100,7 +111,9 @@ class HttpUpstream:
         if not isinstance(call.body, (bytes, Upload)):
             upload = await pool.uploads.enter(call.body)
             try:
-                return await HttpUpstream._exchange(pool, msgspec.structs.replace(call, body=upload))
+                return await HttpUpstream._exchange(
+                    pool, msgspec.structs.replace(call, body=upload)
+                )
             except BaseException:
                 upload.leave()
                 raise
@@ -136,7 +149,9 @@ class HttpUpstream:
 
     def _pool(self, address: UpstreamAddress) -> Pool:
         limits = self._special.get(address.special, self._way).limits
-        pool = self._pools[address] = Pool(address, limits, self._tls(address), partial(self._told, address))
+        pool = self._pools[address] = Pool(
+            address, limits, self._tls(address), partial(self._told, address)
+        )
         if self._sweeper is None:
             self._due = asyncio.get_running_loop().time()
             self._sweep()
@@ -147,7 +162,9 @@ class HttpUpstream:
         return ClientTls(client_context()) if tls is None and address.scheme == "https" else tls
 
     def renew(self, way: Route, special: Mapping[str, Route]) -> None:
-        """Make connections with the TLS of these ways from now on; those that stand go on, and limits stay as they are."""
+        """Make connections with the TLS of these ways from now on; those that stand go on, and
+        limits stay as they are.
+        """
         self._way, self._special = way, dict(special)
         for address, pool in self._pools.items():
             pool.tls = self._tls(address)
@@ -155,8 +172,9 @@ class HttpUpstream:
     def _sweep(self) -> None:
         """End what is over its deadline, and come again.
 
-        A sweeper that comes much too late means that this process stood still: a machine that was moved, an overloaded
-        core. Answers that came meanwhile wait unread; their silence was ours, not the application's.
+        A sweeper that comes much too late means that this process stood still: a machine that was
+        moved, an overloaded core. Answers that came meanwhile wait unread; their silence was ours,
+        not the application's.
         """
         loop = asyncio.get_running_loop()
         now = loop.time()

@@ -14,7 +14,9 @@ _KEPT: Final = 16_384
 
 
 class ClientAddress(NamedTuple):
-    """The address that requests of a connection come from: the peer's, or the one a trusted proxy told of."""
+    """The address that requests of a connection come from: the peer's, or the one a trusted proxy
+    told of.
+    """
 
     host: str  #: an IP address as text, IPv4 in its own form; empty: unknown
     port: int = 0
@@ -29,11 +31,15 @@ def peer_of(transport: asyncio.BaseTransport | None) -> ClientAddress:
     name = transport.get_extra_info("peername") if transport is not None else None
     if transport is None or not isinstance(name, tuple):
         return UNKNOWN
-    return ClientAddress(canonical_address(name[0]), name[1], transport.get_extra_info("sslcontext") is not None)
+    return ClientAddress(
+        canonical_address(name[0]), name[1], transport.get_extra_info("sslcontext") is not None
+    )
 
 
 def canonical_address(host: str) -> str:
-    """An address without its zone; an IPv4 address that an IPv6 socket shows (``::ffff:192.0.2.1``) in its own form."""
+    """An address without its zone; an IPv4 address that an IPv6 socket shows (``::ffff:192.0.2.1``)
+    in its own form.
+    """
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])
@@ -41,10 +47,11 @@ def canonical_address(host: str) -> str:
 
 
 def caller_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
-    """The address that a request comes from: that of the peer, or, as long as that is trusted, the one it told of.
+    """The address that a request comes from: that of the peer, or, as long as that is trusted, the
+    one it told of.
 
-    ``chain`` is ``X-Forwarded-For``, field by field. It is read from its end, where the nearest proxy writes; what is no
-    address ends it, for then nobody knows what stands before it.
+    ``chain`` is ``X-Forwarded-For``, field by field. It is read from its end, where the nearest
+    proxy writes; what is no address ends it, for then nobody knows what stands before it.
     """
     return _traced(peer, chain, trusted)[0]
 
@@ -96,16 +103,20 @@ class Trusted:
 
 # Addresses that belong to no country, whatever a database says of them.
 #
-# The registries of special-purpose addresses (IANA; RFC 6890, RFC 8190) as far as they are not globally reachable, and
-# addresses that stand for another one: whoever sends from 6to4, Teredo or NAT64 may be anywhere, and the address inside is
-# the sender's own claim. A table of our own, because what ``ipaddress`` calls private has changed between versions of Python.
+# The registries of special-purpose addresses (IANA; RFC 6890, RFC 8190) as far as they are not
+# globally reachable, and addresses that stand for another one: whoever sends from 6to4, Teredo or
+# NAT64 may be anywhere, and the address inside is the sender's own claim. A table of our own,
+# because what ``ipaddress`` calls private has changed between versions of Python.
 
 
 def _networks(text: str) -> tuple[IpNetwork, ...]:
-    return tuple(ipaddress.ip_network(line.split("#")[0].strip()) for line in text.strip().splitlines())
+    return tuple(
+        ipaddress.ip_network(line.split("#")[0].strip()) for line in text.strip().splitlines()
+    )
 
 
-#: IPv4-mapped addresses are not among them: ``peers.plain`` turns these into the IPv4 address that they are.
+#: IPv4-mapped addresses are not among them: ``peers.plain`` turns these into the IPv4 address that
+#: they are.
 SPECIAL: Final[Sequence[IpNetwork]] = _networks("""
     0.0.0.0/8           # this network
     10.0.0.0/8          # private

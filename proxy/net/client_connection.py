@@ -1,8 +1,9 @@
 """One connection to an application: an asyncio protocol that carries one exchange after the other.
 
-It writes the request, reads the answer strictly (``head``, ``chunks``), holds at most ``Limits.buffer_bytes`` for a slow
-reader, stops sending when the application stops reading, and carries its deadline as a plain number which the pool's
-sweeper compares: no timer is made per request.
+It writes the request, reads the answer strictly (``head``, ``chunks``), holds at most
+``Limits.buffer_bytes`` for a slow reader, stops sending when the application stops reading, and
+carries its deadline as a plain number which the pool's sweeper compares: no timer is made per
+request.
 """
 
 import asyncio
@@ -14,19 +15,35 @@ from typing import Final, Protocol, cast
 from proxy.errors import Code
 from proxy.net.framing import ChunkReader, frame
 from proxy.net.http1 import BadAnswerError, begun, framing, parse_response_head, with_line_ends
-from proxy.net.reply import CHUNKED, LENGTH, NONE, TUNNEL, Begun, BufferedReply, Call, CallLimits, Head, UpstreamFault
+from proxy.net.reply import (
+    CHUNKED,
+    LENGTH,
+    NONE,
+    TUNNEL,
+    Begun,
+    BufferedReply,
+    Call,
+    CallLimits,
+    Head,
+    UpstreamFault,
+)
 
 _NEVER = float("inf")
 
-#: In place of the request once its answer has begun: an idle connection keeps nobody's body in memory.
+#: In place of the request once its answer has begun: an idle connection keeps nobody's body in
+#: memory.
 _NOTHING: Final = cast("Call", None)
 
-_REJECTED: Final = "The application ended the TLS connection without an answer: does it ask for a client certificate?"
+_REJECTED: Final = (
+    "The application ended the TLS connection without an answer: does it ask for a client "
+    "certificate?"
+)
 
 #: No head at all.
 _UNSEEN: Final = (b"", Head((1, 200, b""), b""))
 
-# What the next bytes from the application are. Plain numbers: an enumeration's members cost a look-up each time.
+# What the next bytes from the application are. Plain numbers: an enumeration's members cost a
+# look-up each time.
 _IDLE: Final = 0  #: nothing is asked; any byte is a fault
 _HEAD: Final = 1
 _LENGTH: Final = 2
@@ -46,9 +63,13 @@ class ConnectionOwner(Protocol):
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """See the module. One exchange at a time; ``exchange`` raises if the application fails before the final head."""
+    """See the module. One exchange at a time; ``exchange`` raises if the application fails before
+    the final head.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: CallLimits, home: ConnectionOwner) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: CallLimits, home: ConnectionOwner
+    ) -> None:
         self.deadline = _NEVER  #: when the silence has lasted too long, in loop time
         self.expires = _NEVER  #: when the whole exchange has lasted too long
         self.served = 0  #: exchanges begun
@@ -59,7 +80,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._poll: select.poll | None = None
         self._held = b""
-        self._last: tuple[bytes, Head] = _UNSEEN  #: the last head and its bytes: the same one need not be read again
+        #: the last head and its bytes: the same one need not be read again
+        self._last: tuple[bytes, Head] = _UNSEEN
         self._call: Call = _NOTHING
         self._waiter: asyncio.Future[BufferedReply] | Begun | None = None
         self._reply: BufferedReply | None = None
@@ -74,7 +96,8 @@ class UpstreamConnection(asyncio.Protocol):
     # ------------------------------------------------ the exchange
 
     def begin(self, call: Call) -> "asyncio.Future[BufferedReply]":
-        """Write the request; the future gives the final answer as soon as its head is there, or raises what went wrong.
+        """Write the request; the future gives the final answer as soon as its head is there, or
+        raises what went wrong.
 
         Whoever stops waiting for it calls ``leave``.
         """
@@ -130,7 +153,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def write_eof(self) -> None:
-        """Nothing more comes from this side. Over TLS there is no such thing: then the connection ends."""
+        """Nothing more comes from this side.
+
+        Over TLS there is no such thing: then the connection ends.
+        """
         if self._state == _CLOSED:
             return
         if self._transport.can_write_eof():
@@ -145,7 +171,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._touch()
 
     def stale(self) -> bool:
-        """Whether the idle connection has something to read: its end, or an answer that nobody asked for. Asks the kernel."""
+        """Whether the idle connection has something to read: its end, or an answer that nobody
+        asked for. Asks the kernel.
+        """
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -162,7 +190,9 @@ class UpstreamConnection(asyncio.Protocol):
         self.expires = _NEVER
 
     def forgive(self, seconds: float) -> None:
-        """The proxy stood still for so long: an exchange gets that time again, an idle connection is only the older."""
+        """The proxy stood still for so long: an exchange gets that time again, an idle connection
+        is only the older.
+        """
         if self._state != _IDLE:
             self.deadline += seconds
             self.expires += seconds
@@ -182,7 +212,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._fail(None)
 
     def leave(self, turn: int) -> None:
-        """Drop the exchange of that number in ``served``. Nothing happens if it is over: the connection may carry another's."""
+        """Drop the exchange of that number in ``served``.
+
+        Nothing happens if it is over: the connection may carry another's.
+        """
         if self.served == turn and self._state != _IDLE:
             self.abort()
 
@@ -211,10 +244,16 @@ class UpstreamConnection(asyncio.Protocol):
             elif state == _IDLE:
                 self.retire()
         except BadAnswerError as why:
-            self._fail(UpstreamFault(Code.UPSTREAM_BROKEN, f"The application's answer is not HTTP: {why}.", sent=True))
+            self._fail(
+                UpstreamFault(
+                    Code.UPSTREAM_BROKEN, f"The application's answer is not HTTP: {why}.", sent=True
+                )
+            )
 
     def eof_received(self) -> bool:
-        """Part of asyncio.Protocol: a tunnel stays open for the other direction, everything else ends."""
+        """Part of asyncio.Protocol: a tunnel stays open for the other direction, everything else
+        ends.
+        """
         reply = self._reply
         if self._state == _RAW and reply is not None and reply.framing is TUNNEL:
             reply.finish()
@@ -229,11 +268,22 @@ class UpstreamConnection(asyncio.Protocol):
             self._reply.finish()
             self._end(None)
             return
-        text = "closed the connection before it answered" if self._silent else "broke its answer off"
-        fault = UpstreamFault(Code.UPSTREAM_BROKEN, f"The application {text}.", sent=True, silent=self._silent)
-        if self._silent and self.served == 1 and self._transport.get_extra_info("sslcontext") is not None:
-            # With TLS 1.3 the application judges our certificate after the handshake is over for us; its alert may be lost.
-            code = Code.UPSTREAM_UNREACHABLE if isinstance(exc, ssl.SSLError) else Code.UPSTREAM_BROKEN
+        text = (
+            "closed the connection before it answered" if self._silent else "broke its answer off"
+        )
+        fault = UpstreamFault(
+            Code.UPSTREAM_BROKEN, f"The application {text}.", sent=True, silent=self._silent
+        )
+        if (
+            self._silent
+            and self.served == 1
+            and self._transport.get_extra_info("sslcontext") is not None
+        ):
+            # With TLS 1.3 the application judges our certificate after the handshake is over for
+            # us; its alert may be lost.
+            code = (
+                Code.UPSTREAM_UNREACHABLE if isinstance(exc, ssl.SSLError) else Code.UPSTREAM_BROKEN
+            )
             fault = UpstreamFault(code, _REJECTED, sent=True)
         self._end(fault)
 
@@ -264,7 +314,11 @@ class UpstreamConnection(asyncio.Protocol):
                 raw, head = self._last
                 if not raw or len(raw) != end or not data.startswith(raw):
                     head = parse_response_head(data, end)
-                    self._last = (data[:end], head) if head.status >= 200 and b"ookie" not in head.block else _UNSEEN
+                    self._last = (
+                        (data[:end], head)
+                        if head.status >= 200 and b"ookie" not in head.block
+                        else _UNSEEN
+                    )
             except BadAnswerError:
                 whole = with_line_ends(data)
                 if whole is data:
@@ -357,7 +411,10 @@ class UpstreamConnection(asyncio.Protocol):
         self.deadline = self._loop.time() + self._limits.idle
 
     def _finish(self, rest: bytes) -> None:
-        """The answer is complete. Bytes behind it, or a request not fully sent, end the connection's use."""
+        """The answer is complete.
+
+        Bytes behind it, or a request not fully sent, end the connection's use.
+        """
         self._reply.finish()  # type: ignore[union-attr]  # only an answer that began is finished
         self._reply = None
         if rest or self._closing or self._sender is not None:

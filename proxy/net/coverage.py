@@ -1,7 +1,9 @@
-"""What no rule names is told: each shape of a path once, with the kinds of values suspected in it, and counted ever after.
+"""What no rule names is told: each shape of a path once, with the kinds of values suspected in it,
+and counted ever after.
 
-The first exchanges of a shape are looked at while they pass by, a bounded beginning of each body; nothing is held back for
-that. From then on a request of the shape costs one addition. Shapes are bounded in number: beyond, requests are counted together.
+The first exchanges of a shape are looked at while they pass by, a bounded beginning of each body;
+nothing is held back for that. From then on a request of the shape costs one addition. Shapes are
+bounded in number: beyond, requests are counted together.
 """
 
 import asyncio
@@ -15,7 +17,8 @@ from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 
-#: Shapes that are told and counted each by itself, and those among them that the application does not know.
+#: Shapes that are told and counted each by itself, and those among them that the application does
+#: not know.
 _SHAPES: Final = 500
 _MISSING: Final = 100
 #: Paths whose shape is remembered.
@@ -34,9 +37,12 @@ _UNKNOWN: Final = frozenset({404, 405, 410, 501})
 
 #: Content types that are told by name, and those among them that hold no text of anybody.
 _TEXTS: Final = frozenset(
-    "application/json application/problem+json application/hal+json application/ld+json application/vnd.api+json application/scim+json"
-    " application/json-patch+json application/merge-patch+json application/x-ndjson application/xml application/soap+xml"
-    " application/x-www-form-urlencoded application/graphql application/pdf multipart/form-data multipart/mixed text/csv"
+    "application/json application/problem+json application/hal+json application/ld+json "
+    "application/vnd.api+json application/scim+json"
+    " application/json-patch+json application/merge-patch+json application/x-ndjson "
+    "application/xml application/soap+xml"
+    " application/x-www-form-urlencoded application/graphql application/pdf multipart/form-data "
+    "multipart/mixed text/csv"
     " text/event-stream text/html text/plain text/xml".split()
 )
 _SILENT: Final = frozenset(
@@ -44,7 +50,8 @@ _SILENT: Final = frozenset(
 )
 _FAMILIES: Final = ("image/", "font/", "video/", "audio/")
 
-#: Methods that are told by name: any token is one, and what a caller makes up may hold a value of somebody.
+#: Methods that are told by name: any token is one, and what a caller makes up may hold a value of
+#: somebody.
 COUNTED_METHODS: Final = frozenset(
     "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH -".split()
 )
@@ -150,7 +157,11 @@ class Coverage:
         found = self._paths.get(place)
         if found is not None:
             return found
-        key = (endpoint, method if method in COUNTED_METHODS else "other", self._shapes.shape(target))
+        key = (
+            endpoint,
+            method if method in COUNTED_METHODS else "other",
+            self._shapes.shape(target),
+        )
         found = self._told.get(key)
         if found is None:
             if len(self._told) - self._missing < _SHAPES - _MISSING:
@@ -162,7 +173,10 @@ class Coverage:
         return found
 
     def seen(self, unruled: Unruled, status: int, sample: Sample | None) -> None:
-        """A request of that shape is over; 0: without an answer of the application. One that was denied has no sample."""
+        """A request of that shape is over; 0: without an answer of the application.
+
+        One that was denied has no sample.
+        """
         if not status:
             return
         if unruled.cell is None:
@@ -192,23 +206,31 @@ class Coverage:
     async def _find_kinds(self, unruled: Unruled, status: int, sample: Sample) -> None:
         asked = await asyncio.to_thread(_kinds, bytes(sample.request), b"", sample.target)
         answered = (
-            await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding) if _readable(sample.type) else []
+            await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding)
+            if _readable(sample.type)
+            else []
         )
         if 200 <= status < 300 or status == 101:
             unruled.looks -= 1
         self._tell(unruled, status, sample.type, (asked, answered))
 
-    def _tell(self, unruled: Unruled, status: int, media: str, kinds: tuple[list[str], list[str]]) -> None:
+    def _tell(
+        self, unruled: Unruled, status: int, media: str, kinds: tuple[list[str], list[str]]
+    ) -> None:
         """The first exchange of a shape is told, and later ones that show what was not seen before."""
         new = set(kinds[0] + kinds[1]) - unruled.kinds
         if unruled.told and not new:
             return
         endpoint, method, shape = unruled.key
         for kind in new:
-            self._metrics.cell("domicile_unmatched_suspected", endpoint, method, shape, kind).value = 1
+            self._metrics.cell(
+                "domicile_unmatched_suspected", endpoint, method, shape, kind
+            ).value = 1
         unruled.kinds |= new
         (_log.warning if new else _log.info)(
-            "values are suspected in what no rule names" if unruled.told else "no rule names this request",
+            "values are suspected in what no rule names"
+            if unruled.told
+            else "no rule names this request",
             endpoint=endpoint,
             method=method,
             path=shape,
@@ -237,16 +259,23 @@ class Coverage:
         key = (endpoint, "other", "other")
         found = self._told.get(key)
         if found is None:
-            found = self._told[key] = Unruled(key, self._metrics.cell("domicile_unmatched_requests_total", *key))
+            found = self._told[key] = Unruled(
+                key, self._metrics.cell("domicile_unmatched_requests_total", *key)
+            )
             found.told, found.looks = True, 0
         if not self._full:
             self._full = True
-            _log.warning("too many paths without a rule: further shapes are counted together", count=len(self._told))
+            _log.warning(
+                "too many paths without a rule: further shapes are counted together",
+                count=len(self._told),
+            )
         return found
 
 
 def media_type(value: bytes | None) -> str:
-    """A content type by a name that nobody made up; ``other`` for the rest, nothing where there is none."""
+    """A content type by a name that nobody made up; ``other`` for the rest, nothing where there is
+    none.
+    """
     if value is None:
         return ""
     name = value.partition(b";")[0].strip().lower().decode("ascii", "replace")

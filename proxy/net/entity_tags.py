@@ -1,14 +1,17 @@
-"""Entity tags around a restored answer (RFC 9110 section 8.8.3): its bytes are not those that the application gave a tag to.
+"""Entity tags around a restored answer (RFC 9110 section 8.8.3): its bytes are not those that the
+application gave a tag to.
 
-So the caller gets another tag. It holds the application's own, and a keyed hash of the restored body in its coding: what differs
-for two callers, or over time behind one token, has two tags. The hash is keyed because a tag travels: nobody who reads one may
-try out values against it.
+So the caller gets another tag. It holds the application's own, and a keyed hash of the restored
+body in its coding: what differs for two callers, or over time behind one token, has two tags. The
+hash is keyed because a tag travels: nobody who reads one may try out values against it.
 
-``"v1"`` of the application becomes ``"v1-domicile.s0123456789abcdef0123456789abcdef"``; the letter says how the application wrote
-its own: ``s`` strong, ``w`` weak, ``u`` without quotes. So the tag gives back what it was made of, by itself: after a restart, on
-another replica, and where a server in between made it weak. In ``If-Match`` the application gets exactly its own, which protects
-an update from overwriting another. A GET goes without ``If-None-Match``: the application would answer 304 for its tokens, and
-cannot know whether the values behind them are still the same. The proxy answers that question itself.
+``"v1"`` of the application becomes ``"v1-domicile.s0123456789abcdef0123456789abcdef"``; the letter
+says how the application wrote its own: ``s`` strong, ``w`` weak, ``u`` without quotes. So the tag
+gives back what it was made of, by itself: after a restart, on another replica, and where a server
+in between made it weak. In ``If-Match`` the application gets exactly its own, which protects an
+update from overwriting another. A GET goes without ``If-None-Match``: the application would answer
+304 for its tokens, and cannot know whether the values behind them are still the same. The proxy
+answers that question itself.
 """
 
 import re
@@ -23,14 +26,19 @@ _TAG: Final = re.compile(rb'(W/)?"(%b)"' % _OPAQUE)
 _UNQUOTED: Final = re.compile(rb"[\x21\x23-\x2b\x2d-\x7e\x80-\xff]+")
 #: What a tag of ours holds, and hardly any other.
 MARK: Final = b"-domicile."
-#: A tag of ours, also with what servers add that compress an answer on its way (``-gzip``, ``;br``).
-_MARKED: Final = re.compile(rb'(?:W/)?"(%b)%b([swu])(?:[0-9a-f]{32})?(?:[-;:][A-Za-z]+)?"' % (_OPAQUE, re.escape(MARK)))
+#: A tag of ours, also with what servers add that compress an answer on its way (``-gzip``,
+#: ``;br``).
+_MARKED: Final = re.compile(
+    rb'(?:W/)?"(%b)%b([swu])(?:[0-9a-f]{32})?(?:[-;:][A-Za-z]+)?"' % (_OPAQUE, re.escape(MARK))
+)
 
 
 def shown(value: bytes, body: bytes | None, coding: bytes | None, keyed: KeyedTags) -> bytes | None:
-    """The ETag of an answer restored to ``body`` in ``coding``; ``None`` where the application's is no tag at all.
+    """The ETag of an answer restored to ``body`` in ``coding``; ``None`` where the application's is
+    no tag at all.
 
-    Without a body, as to HEAD, nobody knows what a GET would show: the tag then equals none of those.
+    Without a body, as to HEAD, nobody knows what a GET would show: the tag then equals none of
+    those.
     """
     value = value.strip()
     tag = _TAG.fullmatch(value)
@@ -47,7 +55,9 @@ def shown(value: bytes, body: bytes | None, coding: bytes | None, keyed: KeyedTa
 
 
 def own_tag(value: bytes) -> bytes:
-    """The value of a condition with the application's own tags in place of those that were shown for them."""
+    """The value of a condition with the application's own tags in place of those that were shown
+    for them.
+    """
     return _MARKED.sub(_unmarked, value) if MARK in value else value
 
 
@@ -58,6 +68,8 @@ def _unmarked(tag: re.Match[bytes]) -> bytes:
 
 
 def lists(value: bytes, tag: bytes) -> bool:
-    """Whether an If-None-Match lists this tag: compared weakly, as that field is (RFC 9110 section 13.1.2)."""
+    """Whether an If-None-Match lists this tag: compared weakly, as that field is (RFC 9110 section
+    13.1.2).
+    """
     wanted = _TAG.fullmatch(tag)
     return wanted is not None and any(listed[2] == wanted[2] for listed in _TAG.finditer(value))

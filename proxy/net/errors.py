@@ -1,4 +1,6 @@
-"""The one table from error codes to HTTP statuses, and what an endpoint's ``on_error`` changes in it."""
+"""The one table from error codes to HTTP statuses, and what an endpoint's ``on_error`` changes in
+it.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -86,8 +88,12 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
 )
 
 
-def proxy_status(error: VaultError, on_error: OnError | None = None, verb: Verb | None = None) -> int:
-    """The status to answer with; ``on_error`` and ``verb`` are those of the matched operation, if there is one."""
+def proxy_status(
+    error: VaultError, on_error: OnError | None = None, verb: Verb | None = None
+) -> int:
+    """The status to answer with; ``on_error`` and ``verb`` are those of the matched operation, if
+    there is one.
+    """
     if on_error is None:
         return STATUS[error.code]
     if error.code in (Code.VAULT_DOWN, Code.AUDIT_DOWN):
@@ -103,7 +109,9 @@ def proxy_status(error: VaultError, on_error: OnError | None = None, verb: Verb 
 
 
 def _vault_down(on_error: OnError, verb: Verb | None) -> int:
-    """``vault_down_read`` may be the word ``tokens``; an error that still arrives here has the status of the table."""
+    """``vault_down_read`` may be the word ``tokens``; an error that still arrives here has the
+    status of the table.
+    """
     if verb is not Verb.READ:
         return on_error.vault_down_write
     read = on_error.vault_down_read

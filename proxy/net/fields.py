@@ -1,4 +1,6 @@
-"""Field names: what each means to a proxy, looked up once per spelling instead of folded once per request."""
+"""Field names: what each means to a proxy, looked up once per spelling instead of folded once per
+request.
+"""
 
 import enum
 import re
@@ -22,7 +24,9 @@ class HeaderKind(enum.IntEnum):
     OWN = 6  #: our own names: nobody else may set them
     HOST = 7  #: only in ``request_names``
     LENGTH = 8  #: Content-Length; only in ``request_names``
-    NONE = 9  #: not a field name at all (RFC 9110 section 5.6.2): folded lines and a space before the colon end here
+    #: not a field name at all (RFC 9110 section 5.6.2): folded lines and a space before the colon
+    #: end here
+    NONE = 9
 
 
 _KINDS: Final = {
@@ -60,11 +64,15 @@ class _Names(dict[bytes, HeaderKind]):
 #: Spelling of a name -> its kind.
 HEADER_KINDS: Final = _Names(_KINDS)
 #: The same for the heads of requests, where the framing is still to be settled.
-request_names: Final = _Names({**_KINDS, b"host": HeaderKind.HOST, b"content-length": HeaderKind.LENGTH})
+request_names: Final = _Names(
+    {**_KINDS, b"host": HeaderKind.HOST, b"content-length": HeaderKind.LENGTH}
+)
 
 
 def connection_options(values: list[bytes]) -> frozenset[bytes]:
-    """The names that these values of Connection fields list, lower case, without those that only steer keep-alive."""
+    """The names that these values of Connection fields list, lower case, without those that only
+    steer keep-alive.
+    """
     if not values or values in ([b"keep-alive"], [b"close"]):
         return frozenset()
     tokens = {token.strip(b" \t").lower() for value in values for token in value.split(b",")}

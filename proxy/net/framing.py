@@ -1,4 +1,6 @@
-"""The chunked transfer coding (RFC 9112 section 7.1): a strict reader that takes bytes as they come, and the writer."""
+"""The chunked transfer coding (RFC 9112 section 7.1): a strict reader that takes bytes as they
+come, and the writer.
+"""
 
 import re
 from typing import Final
@@ -6,7 +8,8 @@ from typing import Final
 from proxy.net.http1 import BadAnswerError, parse_fields
 from proxy.redactor.message import RawHeaders
 
-#: The size line: up to 15 hexadecimal digits; extensions are read over, as RFC 9112 section 7.1.1 asks.
+#: The size line: up to 15 hexadecimal digits; extensions are read over, as RFC 9112 section 7.1.1
+#: asks.
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 _LINE_MAX: Final = 1024
 
@@ -17,7 +20,10 @@ def frame(piece: bytes) -> bytes:
 
 
 class ChunkReader:
-    """Feed it bytes; it gives the pieces of content in them. ``done`` is set at the end, with trailers and the rest."""
+    """Feed it bytes; it gives the pieces of content in them.
+
+    ``done`` is set at the end, with trailers and the rest.
+    """
 
     __slots__ = ("_held", "_left", "_trailer_max", "_trailing", "done", "rest", "trailers")
 
@@ -26,7 +32,8 @@ class ChunkReader:
         self.rest = b""  #: bytes that came after the end
         self.trailers: RawHeaders = ()
         self._held = b""  #: an incomplete size line, or the trailer so far
-        self._left = 0  #: bytes of the current chunk still to come, its line end included; 0: a size line is next
+        #: bytes of the current chunk still to come, its line end included; 0: a size line is next
+        self._left = 0
         self._trailing = False
         self._trailer_max = trailer_max
 
@@ -101,12 +108,14 @@ class ChunkReader:
 
 # Whether a body comes from its caller as fast as may be expected of anybody.
 #
-# A body that comes too slowly is in the way of others only where there is no room for them; until then nobody minds. What
-# counts is the time in which its caller is waited for, not that in which somebody else does not take what has come. And it is
-# the last seconds that count: who sends a megabyte at once and then nothing more is behind soon, too.
+# A body that comes too slowly is in the way of others only where there is no room for them; until
+# then nobody minds. What counts is the time in which its caller is waited for, not that in which
+# somebody else does not take what has come. And it is the last seconds that count: who sends a
+# megabyte at once and then nothing more is behind soon, too.
 
 
-#: Bytes a second that are expected of a caller, and how many seconds of them it may be ahead at most, and is at first.
+#: Bytes a second that are expected of a caller, and how many seconds of them it may be ahead at
+#: most, and is at first.
 SLOWEST_BODY: Final = 4096
 _AHEAD: Final = 2.0
 _FIRST: Final = 1.0
@@ -132,5 +141,7 @@ class Pace:
         self._since = None
 
     def behind(self, now: float) -> float:
-        """Bytes that should have come and did not; not above zero for a body in time, and for one that waits for somebody else."""
+        """Bytes that should have come and did not; not above zero for a body in time, and for one
+        that waits for somebody else.
+        """
         return 0.0 if self._since is None else (now - self._since) * SLOWEST_BODY - self._ahead

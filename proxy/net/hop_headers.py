@@ -1,4 +1,6 @@
-"""Header rules of both directions (RFC 9110 section 7.6.1): what concerns one connection stays on it, all else passes."""
+"""Header rules of both directions (RFC 9110 section 7.6.1): what concerns one connection stays on
+it, all else passes.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,23 +13,31 @@ from proxy.net.http1 import RequestHead
 from proxy.net.reply import TUNNEL, Framing
 from proxy.redactor.message import RawHeaders
 
-#: Fields that carry meaning end to end: a Connection field that names one of them is not obeyed (RFC 9110 section 7.6.1
-#: forbids naming them; callers who do want to hide something from the application).
+#: Fields that carry meaning end to end: a Connection field that names one of them is not obeyed
+#: (RFC 9110 section 7.6.1 forbids naming them; callers who do want to hide something from the
+#: application).
 _END_TO_END: Final = frozenset(
-    b"accept accept-encoding accept-language authorization cache-control content-encoding content-language content-length"
-    b" content-location content-range content-type cookie date etag expect forwarded host if-match if-modified-since"
-    b" if-none-match if-unmodified-since last-modified location origin range set-cookie vary x-forwarded-for"
+    b"accept accept-encoding accept-language authorization cache-control content-encoding "
+    b"content-language content-length"
+    b" content-location content-range content-type cookie date etag expect forwarded host "
+    b"if-match if-modified-since"
+    b" if-none-match if-unmodified-since last-modified location origin range set-cookie vary "
+    b"x-forwarded-for"
     b" x-forwarded-host x-forwarded-proto x-real-ip".split()
 )
 
-#: Fields that frame, route, authorise or modify a request: behind its body they come too late for whoever decided by them
-#: (RFC 9110 section 6.5.1), and an application that merged them in would be asked something else than the rules saw.
+#: Fields that frame, route, authorise or modify a request: behind its body they come too late for
+#: whoever decided by them (RFC 9110 section 6.5.1), and an application that merged them in would be
+#: asked something else than the rules saw.
 _NEVER_TRAILERS: Final = _END_TO_END - {b"date", b"etag", b"last-modified"} | frozenset(
-    b"content-md5 content-disposition if-range max-forwards pragma prefer proxy-authorization referer trailer user-agent"
+    b"content-md5 content-disposition if-range max-forwards pragma prefer proxy-authorization "
+    b"referer trailer user-agent"
     b" x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url".split()
 )
 
-_AUTHORITY: Final = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+;=]*(?::[0-9]{0,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{0,5})?")
+_AUTHORITY: Final = re.compile(
+    r"[A-Za-z0-9\-._~%!$&'()*+;=]*(?::[0-9]{0,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{0,5})?"
+)
 _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*://([^/?#]*)")
 
 
@@ -70,30 +80,44 @@ def _apart(head: RequestHead) -> RequestFields:
 
 
 def _expecting(headers: RawHeaders) -> RawHeaders:
-    """Fields that may hold an entity tag of ours: in If-Match the application gets its own, whether a rule names the request or not."""
+    """Fields that may hold an entity tag of ours: in If-Match the application gets its own, whether
+    a rule names the request or not.
+    """
     return tuple(
-        [(name, entity_tags.own_tag(value) if name.lower() == b"if-match" else value) for name, value in headers]
+        [
+            (name, entity_tags.own_tag(value) if name.lower() == b"if-match" else value)
+            for name, value in headers
+        ]
     )
 
 
 def trailing(trailers: RawHeaders) -> list[HeaderField]:
-    """What may follow a request's body to the application; names are compared as CGI does, which joins ``-`` and ``_``."""
+    """What may follow a request's body to the application; names are compared as CGI does, which
+    joins ``-`` and ``_``.
+    """
     kinds = HEADER_KINDS
     return [
         field
         for field in trailers
-        if kinds[field[0]] is HeaderKind.PLAIN and field[0].lower().replace(b"_", b"-") not in _NEVER_TRAILERS
+        if kinds[field[0]] is HeaderKind.PLAIN
+        and field[0].lower().replace(b"_", b"-") not in _NEVER_TRAILERS
     ]
 
 
-def answered(headers: RawHeaders, framing: Framing, status: int, minor: int) -> Sequence[HeaderField]:
-    """An answer's fields for a caller of HTTP/1.``minor``, without what concerned the application's connection."""
+def answered(
+    headers: RawHeaders, framing: Framing, status: int, minor: int
+) -> Sequence[HeaderField]:
+    """An answer's fields for a caller of HTTP/1.``minor``, without what concerned the application's
+    connection.
+    """
     kinds = HEADER_KINDS
     special = [field for field in headers if kinds[field[0]]]
     switching = framing is TUNNEL or status == 426
     if not special and not switching:
         return headers
-    named = fields.connection_options([value for name, value in special if kinds[name] is HeaderKind.CONNECTION])
+    named = fields.connection_options(
+        [value for name, value in special if kinds[name] is HeaderKind.CONNECTION]
+    )
     kept: list[HeaderField] = []
     for field in headers:
         kind = kinds[field[0]]
@@ -117,14 +141,17 @@ def _trailers_welcome(special: Sequence[tuple[HeaderKind, bytes, bytes]]) -> boo
 def authority(target: bytes, host: str | None) -> str:
     """The host a request asks for, lower case, with its port if given; ``host`` is its Host field.
 
-    Raises ``VaultError`` (BAD_REQUEST) if it is not one plain name, or if target and field disagree.
+    Raises ``VaultError`` (BAD_REQUEST) if it is not one plain name, or if target and field
+    disagree.
     """
     if target[:1] in (b"/", b"*"):
         return _hosts[host or ""]
     absolute = _ABSOLUTE.match(target)
     asked_for = _hosts[absolute[1].decode("latin-1") if absolute is not None else "?"]
     if host is not None and _hosts[host].removesuffix(":80") != asked_for.removesuffix(":80"):
-        raise VaultError(Code.BAD_REQUEST, "The target of the request and its Host field name different hosts.")
+        raise VaultError(
+            Code.BAD_REQUEST, "The target of the request and its Host field name different hosts."
+        )
     return asked_for
 
 

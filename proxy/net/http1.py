@@ -1,9 +1,10 @@
 """The head of a request: read strictly, kept byte for byte.
 
-The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space before the colon,
-repeated lengths, control bytes), and refuse what harms nobody (methods of one's own, fields that stand twice, bytes beyond
-ASCII). Here whatever is not plainly RFC 9112 is refused, and whatever is passes as it came. How the body is framed is
-settled in this place alone; where two readers could differ, there is no request.
+The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space
+before the colon, repeated lengths, control bytes), and refuse what harms nobody (methods of one's
+own, fields that stand twice, bytes beyond ASCII). Here whatever is not plainly RFC 9112 is refused,
+and whatever is passes as it came. How the body is framed is settled in this place alone; where two
+readers could differ, there is no request.
 """
 
 import re
@@ -16,14 +17,27 @@ from proxy.net.reply import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, Framing, Head
 from proxy.redactor.message import RawHeaders
 
 _VERSIONS: Final = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
-#: An absolute target (RFC 9112 section 3.2.2); what it may hold is for ``forwarding.authority`` to say.
+#: An absolute target (RFC 9112 section 3.2.2); what it may hold is for ``forwarding.authority`` to
+#: say.
 _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*://")
 _VISIBLE: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 
 #: Methods as text, made once. Any other token of RFC 9110 section 9.1 is a method too.
 _METHODS: Final = {
     name.encode(): name
-    for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "REPORT")
+    for name in (
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+        "OPTIONS",
+        "TRACE",
+        "CONNECT",
+        "PROPFIND",
+        "REPORT",
+    )
 }
 
 _HOST: Final = HeaderKind.HOST
@@ -32,20 +46,26 @@ _LENGTH: Final = HeaderKind.LENGTH
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Bounds on the heads of requests, in bytes and fields, and how long a connection may wait for the next one."""
+    """Bounds on the heads of requests, in bytes and fields, and how long a connection may wait for
+    the next one.
+    """
 
     line: int = 16384
     value: int = 16384  #: of one field, its name included
     fields: int = 128
     whole: int = 65536  #: all of it; the trailers of a request in chunks may be a quarter of that
     seconds: float = (
-        10.0  #: until a whole head must have come, from the beginning of its connection or from its own first byte
+        #: until a whole head must have come, from the beginning of its connection or from its own
+        #: first byte
+        10.0
     )
     keep: float = 75.0  #: seconds for which a connection is kept for a next request
 
 
 class BadRequestError(Exception):
-    """The bytes are not a request that all readers of HTTP/1.1 agree on, or its head is over a limit. The text never quotes them."""
+    """The bytes are not a request that all readers of HTTP/1.1 agree on, or its head is over a
+    limit. The text never quotes them.
+    """
 
     def __init__(self, text: str, code: Code = Code.BAD_REQUEST) -> None:
         super().__init__(text)
@@ -88,7 +108,8 @@ class RequestHead:
         self.upgrade = False  #: another protocol is asked for, one that may be relayed
         self.known: Any = None  #: what ``Gateway.begin`` found out about it
         self.apart: Any = None  #: what ``forwarding.asked`` made of it
-        self.wire: bytes | None = None  #: as it was written for an application, where that is nearly what came
+        #: as it was written for an application, where that is nearly what came
+        self.wire: bytes | None = None
 
     def values(self, name: bytes) -> list[str]:
         """Every value of the fields of that lower-case name, in order."""
@@ -96,7 +117,10 @@ class RequestHead:
 
 
 def parse_request_head(data: bytes, end: int, limits: Heads) -> RequestHead:
-    """Read request line and fields; the empty line begins two bytes behind ``end``. Raises ``BadRequestError``."""
+    """Read request line and fields; the empty line begins two bytes behind ``end``.
+
+    Raises ``BadRequestError``.
+    """
     whole = data[:end]
     lines = whole.split(b"\r\n")
     if whole.translate(None, _VISIBLE) != b"\r\n" * (len(lines) - 1):
@@ -104,9 +128,13 @@ def parse_request_head(data: bytes, end: int, limits: Heads) -> RequestHead:
     first = lines.pop(0)
     start = _start(first, limits)
     if len(lines) > limits.fields:
-        raise BadRequestError(f"its head has more than {limits.fields} fields", Code.HEADER_TOO_LARGE)
+        raise BadRequestError(
+            f"its head has more than {limits.fields} fields", Code.HEADER_TOO_LARGE
+        )
     if end > limits.value and max(map(len, lines), default=0) > limits.value:
-        raise BadRequestError(f"a field of its head is longer than {limits.value} bytes", Code.HEADER_TOO_LARGE)
+        raise BadRequestError(
+            f"a field of its head is longer than {limits.value} bytes", Code.HEADER_TOO_LARGE
+        )
     fields: list[HeaderField] = []
     special: list[tuple[HeaderKind, bytes, bytes]] = []
     kinds = request_names
@@ -133,7 +161,9 @@ def _start(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
         method, target, version = line.split(b" ")
         minor = _VERSIONS[version]
     except (ValueError, KeyError):
-        raise BadRequestError("its first line is not method, target and HTTP/1.0 or HTTP/1.1") from None
+        raise BadRequestError(
+            "its first line is not method, target and HTTP/1.0 or HTTP/1.1"
+        ) from None
     name = _METHODS.get(method) or _method(method)
     if b"\t" in target or (target[:1] != b"/" and not _addressed(name, target)):
         raise BadRequestError("its target does not begin with a slash, or holds white space")
@@ -145,8 +175,14 @@ def _long_line(limits: Heads) -> BadRequestError:
 
 
 def _addressed(method: str, target: bytes) -> bool:
-    """Whether a target without a slash in front is one: absolute, the star of OPTIONS, or CONNECT's, which is refused later."""
-    return _ABSOLUTE.match(target) is not None or method == "CONNECT" or (target == b"*" and method == "OPTIONS")
+    """Whether a target without a slash in front is one: absolute, the star of OPTIONS, or
+    CONNECT's, which is refused later.
+    """
+    return (
+        _ABSOLUTE.match(target) is not None
+        or method == "CONNECT"
+        or (target == b"*" and method == "OPTIONS")
+    )
 
 
 def _method(method: bytes) -> str:
@@ -156,20 +192,29 @@ def _method(method: bytes) -> str:
 
 
 def _settle(head: RequestHead, special: list[tuple[HeaderKind, bytes, bytes]]) -> None:
-    """What the fields say about the framing of the request (RFC 9112 section 6.3) and about its connection."""
+    """What the fields say about the framing of the request (RFC 9112 section 6.3) and about its
+    connection.
+    """
     by_kind: dict[HeaderKind, list[bytes]] = {}
     for kind, _, value in special:
         by_kind.setdefault(kind, []).append(value)
     if HeaderKind.NONE in by_kind:
         raise BadRequestError("the name of a field is not a token")
-    _frame(head, by_kind.pop(_HOST, []), by_kind.pop(_LENGTH, []), by_kind.get(HeaderKind.TRANSFER_ENCODING, []))
+    _frame(
+        head,
+        by_kind.pop(_HOST, []),
+        by_kind.pop(_LENGTH, []),
+        by_kind.get(HeaderKind.TRANSFER_ENCODING, []),
+    )
     if by_kind:
         head.special = tuple([one for one in special if one[0] in by_kind])
     if HeaderKind.CONNECTION in by_kind:
         _connect(head, by_kind[HeaderKind.CONNECTION], by_kind.get(HeaderKind.UPGRADE, []))
 
 
-def _frame(head: RequestHead, hosts: list[bytes], lengths: list[bytes], codings: list[bytes]) -> None:
+def _frame(
+    head: RequestHead, hosts: list[bytes], lengths: list[bytes], codings: list[bytes]
+) -> None:
     """Host at most once and always in HTTP/1.1; one way to tell where the body ends, or none."""
     if len(hosts) > 1 or len(lengths) > 1:
         raise BadRequestError("Host or Content-Length is repeated")
@@ -192,35 +237,44 @@ def _frame(head: RequestHead, hosts: list[bytes], lengths: list[bytes], codings:
 def _connect(head: RequestHead, values: list[bytes], protocols: list[bytes]) -> None:
     """What Connection fields ask for: the end, or another protocol.
 
-    An upgrade to HTTP/2 is not relayed, for no rule would see its requests: it is as if it had not been asked for, which
-    every server may do (RFC 9110 section 7.8).
+    An upgrade to HTTP/2 is not relayed, for no rule would see its requests: it is as if it had not
+    been asked for, which every server may do (RFC 9110 section 7.8).
     """
     head.named = connection_options(values)
     tokens = {token.strip() for value in values for token in value.lower().split(b",")}
     head.close = b"close" in tokens or (head.close and b"keep-alive" not in tokens)
     if b"upgrade" in head.named and head.minor:
         asked = [token.strip() for value in protocols for token in value.lower().split(b",")]
-        head.upgrade = bool(asked) and not any(token.startswith((b"h2", b"http")) for token in asked)
+        head.upgrade = bool(asked) and not any(
+            token.startswith((b"h2", b"http")) for token in asked
+        )
 
 
 def check_start(held: bytes | bytearray, limits: Heads) -> None:
-    """Refuse the beginning of a head at once if nothing that follows could make it one. Raises ``BadRequestError``."""
+    """Refuse the beginning of a head at once if nothing that follows could make it one.
+
+    Raises ``BadRequestError``.
+    """
     if request_names[bytes(held[:1])] is HeaderKind.NONE:
         raise BadRequestError("it does not begin with a method")
     first = held.find(b"\n")
     if (first if first >= 0 else len(held)) > limits.line + 1:
         raise _long_line(limits)
     if len(held) > limits.whole:
-        raise BadRequestError(f"its head is larger than {limits.whole} bytes", Code.HEADER_TOO_LARGE)
+        raise BadRequestError(
+            f"its head is larger than {limits.whole} bytes", Code.HEADER_TOO_LARGE
+        )
     if first >= 0 and held.count(b"\n") != held.count(b"\r\n"):
         raise BadRequestError("its head holds a bare line end")
 
 
 # The head of an answer: read strictly, kept byte for byte.
 #
-# The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space before the colon,
-# repeated lengths, control bytes); that is how answers are split and smuggled. Whatever is not plainly RFC 9112 is
-# refused here, but for heads whose lines all end with a bare LF, which every reader takes. Reading by hand costs no more than a lenient parser with a callback for each field.
+# The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a
+# space before the colon, repeated lengths, control bytes); that is how answers are split and
+# smuggled. Whatever is not plainly RFC 9112 is refused here, but for heads whose lines all end with
+# a bare LF, which every reader takes. Reading by hand costs no more than a lenient parser with a
+# callback for each field.
 
 
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?")
@@ -245,7 +299,10 @@ class BadAnswerError(Exception):
 
 
 def parse_response_head(data: bytes, end: int) -> Head:
-    """Read status line and fields; the empty line begins two bytes behind ``end``. Raises ``BadAnswerError``."""
+    """Read status line and fields; the empty line begins two bytes behind ``end``.
+
+    Raises ``BadAnswerError``.
+    """
     at = data.find(b"\r\n")
     line = data[:at]
     head = Head(_starts.get(line) or _status_line(line), data[at + 2 : end + 2])
@@ -258,7 +315,9 @@ def parse_response_head(data: bytes, end: int) -> Head:
 
 
 def begun(data: bytes) -> bytes:
-    """What has come of a head without an end to it. Raises ``BadAnswerError`` at once if it cannot become one.
+    """What has come of a head without an end to it.
+
+    Raises ``BadAnswerError`` at once if it cannot become one.
 
     Gives the same bytes, or ``mended`` ones that are a whole head after all.
     """
@@ -276,7 +335,8 @@ def begun(data: bytes) -> bytes:
 
 
 def with_line_ends(data: bytes) -> bytes:
-    """A whole head all of whose lines end with a bare LF, as old programs write it, with the line ends of HTTP; else the same bytes.
+    """A whole head all of whose lines end with a bare LF, as old programs write it, with the line
+    ends of HTTP; else the same bytes.
 
     One that mixes both is refused: there a bare LF may be part of a value that somebody slipped in.
     """
@@ -315,7 +375,9 @@ def parse_fields(block: bytes) -> RawHeaders:
 
 
 def _check(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Check every line of a block of fields; gives those that matter here, each under its lower-case name."""
+    """Check every line of a block of fields; gives those that matter here, each under its
+    lower-case name.
+    """
     lines = block.split(b"\r\n")
     if block.translate(None, _VISIBLE) != b"\r\n" * (len(lines) - 1):
         raise BadAnswerError("the head or the trailers hold a bare line end or a control byte")
@@ -335,7 +397,10 @@ def _check(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _learn(name: bytes) -> bytes:
-    """Check a field name that was not seen before. Leading white space (folding) and space before the colon end here."""
+    """Check a field name that was not seen before.
+
+    Leading white space (folding) and space before the colon end here.
+    """
     if _NAME.fullmatch(name) is None:
         raise BadAnswerError("a field name is not a token")
     lower = name.lower()
@@ -365,7 +430,9 @@ def _connection(head: Head, special: list[tuple[bytes, bytes]]) -> None:
             drop.append(line)
         elif key == b"transfer-encoding":
             if head.chunked or head.minor == 0 or value.lower() != b"chunked":
-                raise BadAnswerError("Transfer-Encoding is not exactly one chunked, or the answer is HTTP/1.0")
+                raise BadAnswerError(
+                    "Transfer-Encoding is not exactly one chunked, or the answer is HTTP/1.0"
+                )
             head.chunked = True
         else:
             head.plain = False

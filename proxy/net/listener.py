@@ -18,8 +18,14 @@ _log = logs.logger("web")
 
 _REASONS: Final = {
     errno.EADDRINUSE: "another program listens there. Stop it, or set another port with listen.{name}.",
-    errno.EACCES: "this user may not open that port. Take one above 1023 with listen.{name}, or grant the right.",
-    errno.EPERM: "this user may not open that port. Take one above 1023 with listen.{name}, or grant the right.",
+    errno.EACCES: (
+        "this user may not open that port. Take one above 1023 with listen.{name}, or grant the "
+        "right."
+    ),
+    errno.EPERM: (
+        "this user may not open that port. Take one above 1023 with listen.{name}, or grant the "
+        "right."
+    ),
     errno.EADDRNOTAVAIL: "this machine has no such address. Set one that it has with listen.{name}.",
 }
 _OTHERWISE: Final = "the address cannot be opened. Check host and port of listen.{name}."
@@ -32,7 +38,9 @@ Connections = Callable[[web.Server], asyncio.BaseProtocol]
 class First(Protocol):
     """What a new connection passes before the protocol that it is given."""
 
-    backlog: int  #: connections that wait to be accepted; all of them may be accepted before the first one is counted
+    #: connections that wait to be accepted; all of them may be accepted before the first one is
+    #: counted
+    backlog: int
 
     def __call__(self, inner: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
         """What the connection is handed to, in place of ``inner``."""
@@ -52,7 +60,8 @@ async def listen(
 ) -> AsyncIterator[str]:
     """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
 
-    Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to change then.
+    Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to
+    change then.
     """
     if isinstance(served, CallerServer):
         server = await _open(name, address, served.entrance, first)
@@ -79,7 +88,10 @@ async def listen(
 
 
 async def _open(
-    name: str, address: tuple[str, int], factory: Callable[[], asyncio.BaseProtocol] | None, first: First | None
+    name: str,
+    address: tuple[str, int],
+    factory: Callable[[], asyncio.BaseProtocol] | None,
+    first: First | None,
 ) -> asyncio.Server:
     if factory is None:
         raise TypeError("the application was not set up")

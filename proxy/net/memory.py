@@ -1,9 +1,10 @@
 """Freed memory goes back to the operating system, where the C library is glibc.
 
-Two habits of its allocator keep what a large answer took. Every thread that allocates has an arena of its own (eight for each
-processor), and freed blocks stay in each. And each freed block of its own mapping raises the size from which blocks get one, up to
-32 MiB, so that later ones fill the heap and pin it. So there are two arenas, the size stays at 1 MiB, and after large work the
-heap is trimmed. Other C libraries (musl) give memory back by themselves.
+Two habits of its allocator keep what a large answer took. Every thread that allocates has an arena
+of its own (eight for each processor), and freed blocks stay in each. And each freed block of its
+own mapping raises the size from which blocks get one, up to 32 MiB, so that later ones fill the
+heap and pin it. So there are two arenas, the size stays at 1 MiB, and after large work the heap is
+trimmed. Other C libraries (musl) give memory back by themselves.
 """
 
 import ctypes
@@ -24,9 +25,16 @@ _AGAIN: Final = 1.0
 
 
 def bound_arenas() -> bool:
-    """Bound what the allocator keeps; once, at the start of a process. Whether there was something to bound."""
+    """Bound what the allocator keeps; once, at the start of a process.
+
+    Whether there was something to bound.
+    """
     mallopt = _function("mallopt")
-    return mallopt is not None and bool(mallopt(_ARENA_MAX, _ARENAS)) and bool(mallopt(_MMAP_THRESHOLD, _OWN_MAPPING))
+    return (
+        mallopt is not None
+        and bool(mallopt(_ARENA_MAX, _ARENAS))
+        and bool(mallopt(_MMAP_THRESHOLD, _OWN_MAPPING))
+    )
 
 
 class _Trimmer:
@@ -54,7 +62,9 @@ class _Trimmer:
 
 
 def _function(name: str) -> Callable[..., int] | None:
-    """A function of the C library that the process runs with; ``None`` where it has none of that name."""
+    """A function of the C library that the process runs with; ``None`` where it has none of that
+    name.
+    """
     try:
         found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError):

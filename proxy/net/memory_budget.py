@@ -1,17 +1,19 @@
 """Room for bodies that are held whole: their sum is bounded, not only the size of each.
 
-A matched request is read whole before a byte of it leaves, and its answer before a byte of it is passed on. So many
-callers at once could fill the memory with bodies that are each within their limit. Here each of them takes room before
-it is kept; where there is none it waits a while, and is then refused in words.
+A matched request is read whole before a byte of it leaves, and its answer before a byte of it is
+passed on. So many callers at once could fill the memory with bodies that are each within their
+limit. Here each of them takes room before it is kept; where there is none it waits a while, and is
+then refused in words.
 
-Small ones never wait, or a few callers with large bodies that they send slowly could keep everybody else from being
-served; what they take counts all the same.
+Small ones never wait, or a few callers with large bodies that they send slowly could keep everybody
+else from being served; what they take counts all the same.
 
-Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of those that wait may
-therefore go beyond the limit until it is over: there is always one that comes to its end.
+Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of
+those that wait may therefore go beyond the limit until it is over: there is always one that comes
+to its end.
 
-Who sends a body slowly keeps its room for long. Where others wait for room, bodies that come too slowly give way: those that
-hold most first, and no more of them than the first in line needs.
+Who sends a body slowly keeps its room for long. Where others wait for room, bodies that come too
+slowly give way: those that hold most first, and no more of them than the first in line needs.
 """
 
 import asyncio
@@ -53,13 +55,19 @@ class MemoryBudget:
         return self._may_go_beyond(holding)
 
     def _may_go_beyond(self, holding: "Reservation") -> bool:
-        """Whether this is the one that comes to its end whatever the others hold. It must be on its way, or alone."""
+        """Whether this is the one that comes to its end whatever the others hold.
+
+        It must be on its way, or alone.
+        """
         if self._favoured is None and (holding.size or not self.held):
             self._favoured = holding
         return self._favoured is holding
 
     async def wait(self, size: int, holding: "Reservation") -> None:
-        """Return when so many bytes were taken. Raises ``VaultError`` (OVERLOADED) when nobody gave room in time."""
+        """Return when so many bytes were taken.
+
+        Raises ``VaultError`` (OVERLOADED) when nobody gave room in time.
+        """
         waiter = _Waiter(asyncio.get_running_loop().create_future(), size, holding)
         self._waiting.append(waiter)
         if not self._looking:
@@ -71,7 +79,9 @@ class MemoryBudget:
             self._leave(waiter)
             if isinstance(fault, TimeoutError):
                 raise VaultError(
-                    Code.OVERLOADED, "The proxy holds as many bodies as it may at the moment: send this again later."
+                    Code.OVERLOADED,
+                    "The proxy holds as many bodies as it may at the moment: send this again "
+                    "later.",
                 ) from None
             raise
 
@@ -161,7 +171,9 @@ class Reservation:
 
     @contextmanager
     def arriving(self, deadline: asyncio.Timeout) -> Iterator[Pace]:
-        """While its body is on its way; ``deadline`` is brought forward if that has to give way to others."""
+        """While its body is on its way; ``deadline`` is brought forward if that has to give way to
+        others.
+        """
         arrival = self._room.arriving[self] = Arrival(Pace(), deadline)
         try:
             yield arrival.pace

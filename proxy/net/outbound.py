@@ -1,7 +1,10 @@
-"""Requests of our own to services of the customer: filter endpoints, token issuers. One client, with connections that are used again.
+"""Requests of our own to services of the customer: filter endpoints, token issuers.
 
-It goes to the address it was given and nowhere else: no redirect is followed, no proxy of the environment is used, no cookie is kept,
-the certificate is verified, and an answer has a bounded size.
+One client, with connections that are used again.
+
+It goes to the address it was given and nowhere else: no redirect is followed, no proxy of the
+environment is used, no cookie is kept, the certificate is verified, and an answer has a bounded
+size.
 """
 
 import asyncio
@@ -22,15 +25,20 @@ from proxy.auth.external_acl import late, wrong
 from proxy.auth.external_issuer import unreachable
 from proxy.net.client_address import IpNetwork, canonical_address, special, within
 
-# Where filter endpoints may be that others than the operator name: which hosts and addresses may be asked in their name.
+# Where filter endpoints may be that others than the operator name: which hosts and addresses may be
+# asked in their name.
 #
-# Whoever administers an environment of his own could else have this program send requests to whatever it reaches and he does not:
-# services of the private network, the metadata of a cloud, its own administration. A name counts only where the list has it, and what it
-# stands for is looked at again each time a connection is made, for its owner may let it stand for something else by then.
+# Whoever administers an environment of his own could else have this program send requests to
+# whatever it reaches and he does not: services of the private network, the metadata of a cloud, its
+# own administration. A name counts only where the list has it, and what it stands for is looked at
+# again each time a connection is made, for its owner may let it stand for something else by then.
 
 
 class Reach:
-    """The hosts of ``acl.allow``: names, networks and single addresses. A name reaches public addresses, and of others those of the networks."""
+    """The hosts of ``acl.allow``: names, networks and single addresses.
+
+    A name reaches public addresses, and of others those of the networks.
+    """
 
     def __init__(self, allowed: Iterable[str | IpNetwork] = ()) -> None:
         given = tuple(allowed)
@@ -43,7 +51,11 @@ class Reach:
             host = (yarl.URL(url).raw_host or "").lower().removesuffix(".")
         except ValueError:
             return False
-        return within(canonical_address(host), self._networks) if _is_address(host) else host in self._names
+        return (
+            within(canonical_address(host), self._networks)
+            if _is_address(host)
+            else host in self._names
+        )
 
     def leads(self, address: str) -> bool:
         """Whether a name of the list may stand for that IP address."""
@@ -66,11 +78,16 @@ NO_EGRESS: Final = Reach()
 #: Bytes of an answer: the keys of ten thousand records.
 LARGEST_ANSWER: Final = 4 * 2**20
 
-#: Connections in all, and seconds for which one that is idle is kept. Who finds none waits within the time of the exchange.
+#: Connections in all, and seconds for which one that is idle is kept. Who finds none waits within
+#: the time of the exchange.
 _CONNECTIONS: Final = 100
 _KEEP: Final = 15.0
 
-_HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "domicile"}
+_HEADERS: Final = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "domicile",
+}
 
 
 class UnansweredError(Exception):
@@ -78,7 +95,9 @@ class UnansweredError(Exception):
 
 
 class Outbound:
-    """For the event loop it is entered on. ``seconds``: what one exchange may take, connecting included; ``reach``: where it may go,
+    """For the event loop it is entered on.
+
+    ``seconds``: what one exchange may take, connecting included; ``reach``: where it may go,
     ``None``: anywhere.
     """
 
@@ -96,19 +115,25 @@ class Outbound:
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),  # the time of the exchange is measured here, as one
+            # the time of the exchange is measured here, as one
+            timeout=aiohttp.ClientTimeout(total=None),
             trust_env=False,
             auto_decompress=False,
         )
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> bytes:
         """The body of an answer with the status 200. Raises ``TimeoutError``, ``UnansweredError``."""
         if self._reach is not None and not self._reach.names(url):
             raise UnansweredError("its host is not in acl.allow")
@@ -122,7 +147,9 @@ class Outbound:
             except _ClosedError:
                 raise UnansweredError("it closes connections without an answer") from None
 
-    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    async def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> bytes:
         if self._session is None:
             raise RuntimeError("the client was not entered")
         sent = {**_HEADERS, **headers}
@@ -135,7 +162,9 @@ class Outbound:
             raise UnansweredError("its certificate does not hold") from None
         except aiohttp.ClientConnectorDNSError as error:
             told = error.os_error
-            raise UnansweredError(str(told) if isinstance(told, _BeyondError) else "it cannot be reached") from None
+            raise UnansweredError(
+                str(told) if isinstance(told, _BeyondError) else "it cannot be reached"
+            ) from None
         except aiohttp.ClientConnectorError:
             raise UnansweredError("it cannot be reached") from None
         except (aiohttp.ClientConnectionError, ConnectionError):
@@ -152,7 +181,9 @@ class _BeyondError(OSError):
 
 
 class _Bounded(aiohttp.ThreadedResolver):
-    """Looks names up, and gives those of their addresses that may be asked: the very ones that are connected to."""
+    """Looks names up, and gives those of their addresses that may be asked: the very ones that are
+    connected to.
+    """
 
     def __init__(self, reach: Reach) -> None:
         super().__init__()
@@ -220,7 +251,9 @@ class AclClient:
 
 
 class IssuerClient:
-    """``url`` is where keys or introspection are; ``credentials`` are ``client id:secret`` of ours at the issuer."""
+    """``url`` is where keys or introspection are; ``credentials`` are ``client id:secret`` of ours
+    at the issuer.
+    """
 
     def __init__(self, outbound: Outbound, url: str, credentials: str | None = None) -> None:
         self._outbound = outbound

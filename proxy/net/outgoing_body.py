@@ -1,8 +1,10 @@
-"""Request bodies that are still on their way, and how many connections to an application they may occupy.
+"""Request bodies that are still on their way, and how many connections to an application they may
+occupy.
 
-A caller that sends its body one byte at a time keeps a connection to the application for as long as it likes; a few hundred
-such callers would keep all of them, and everybody else would wait. So bodies on their way get half of the connections at
-most, and where that half is full, the slowest of those that wait for their own caller gives way.
+A caller that sends its body one byte at a time keeps a connection to the application for as long as
+it likes; a few hundred such callers would keep all of them, and everybody else would wait. So
+bodies on their way get half of the connections at most, and where that half is full, the slowest of
+those that wait for their own caller gives way.
 """
 
 import asyncio
@@ -43,7 +45,9 @@ class Upload:
         except asyncio.CancelledError:
             if not self._given_up or self._task is None or self._task.uncancel():
                 raise
-            fault = UpstreamFault(Code.UPSTREAM_TIMEOUT, "The body of the request came too slowly.", sent=True)
+            fault = UpstreamFault(
+                Code.UPSTREAM_TIMEOUT, "The body of the request came too slowly.", sent=True
+            )
             fault.starved = True
             raise fault from None
         self._pace.came(len(piece), self._clock())
@@ -66,7 +70,9 @@ class Upload:
 
 
 class Uploads:
-    """The bodies on their way to one application: ``most`` at once, others wait in line for so many ``seconds``."""
+    """The bodies on their way to one application: ``most`` at once, others wait in line for so many
+    ``seconds``.
+    """
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = max(1, most)
@@ -75,7 +81,10 @@ class Uploads:
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     async def enter(self, body: AsyncIterator[bytes]) -> Upload:
-        """Let a body start, at once where there is a place. Raises ``UpstreamFault`` when none became free."""
+        """Let a body start, at once where there is a place.
+
+        Raises ``UpstreamFault`` when none became free.
+        """
         if len(self._under_way) >= self._most or self._waiters:
             await self._wait()
         upload = Upload(body, self)
@@ -92,7 +101,10 @@ class Uploads:
                 self._make_room(loop.time())
                 await asyncio.wait([turn], timeout=max(0.0, min(_AGAIN, until - loop.time())))
                 if not turn.done() and loop.time() >= until:
-                    busy = f"The application has no free connection for a body: {self._most} are on their way."
+                    busy = (
+                        f"The application has no free connection for a body: {self._most} are on "
+                        "their way."
+                    )
                     raise UpstreamFault(Code.UPSTREAM_BUSY, busy, sent=False)
         except BaseException:
             if turn in self._waiters:

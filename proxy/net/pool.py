@@ -1,4 +1,6 @@
-"""The connections to one address: used last in, first out, bounded in number, closed when idle too long."""
+"""The connections to one address: used last in, first out, bounded in number, closed when idle too
+long.
+"""
 
 import asyncio
 import math
@@ -13,39 +15,51 @@ from proxy.net.outgoing_body import Uploads
 from proxy.net.reply import CallLimits, UpstreamAddress, UpstreamFault
 from proxy.net.tls import ClientTls
 
-# The circuit breaker of one address: an application that fails again and again is left alone for a while.
+# The circuit breaker of one address: an application that fails again and again is left alone for a
+# while.
 #
-# Callers then get their refusal at once in place of a time-out, and an application that is on its knees is not asked by all of
-# them. After the pause one request is let through; its answer ends the refusals, its failure begins another pause.
+# Callers then get their refusal at once in place of a time-out, and an application that is on its
+# knees is not asked by all of them. After the pause one request is let through; its answer ends the
+# refusals, its failure begins another pause.
 #
-# What counts is that no answer came: unreachable, or too late. An answer of any status shows that the application lives,
-# so a 500 never opens the breaker; nor does an answer that is broken off, which one odd request may provoke. A request that
-# is too late does not count where others were answered while it waited: only what it asks for hangs, and one caller could
-# keep everybody from the application by asking for that ten times at once.
+# What counts is that no answer came: unreachable, or too late. An answer of any status shows that
+# the application lives, so a 500 never opens the breaker; nor does an answer that is broken off,
+# which one odd request may provoke. A request that is too late does not count where others were
+# answered while it waited: only what it asks for hangs, and one caller could keep everybody from
+# the application by asking for that ten times at once.
 
 
 _COUNTED: Final = frozenset({Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT})
-#: Faults that say nothing about the application, so that a request that tried it has to be repeated by another.
+#: Faults that say nothing about the application, so that a request that tried it has to be repeated
+#: by another.
 _NEUTRAL: Final = frozenset({Code.UPSTREAM_BUSY, Code.UPSTREAM_SUSPENDED})
 
-_SUSPENDED: Final = "The application gave no answer several times in a row: for a moment it is not asked at all."
+_SUSPENDED: Final = (
+    "The application gave no answer several times in a row: for a moment it is not asked at all."
+)
 
 
 class CircuitBreaker:
-    """``failures`` in a row open it (0: never), for ``pause`` seconds; ``told`` learns of each change: open or not."""
+    """``failures`` in a row open it (0: never), for ``pause`` seconds; ``told`` learns of each
+    change: open or not.
+    """
 
     __slots__ = ("_count", "_failures", "_pause", "_told", "_trying", "_until", "engaged", "open")
 
-    def __init__(self, failures: int, pause: float, told: Callable[[bool], None] = lambda _open: None) -> None:
+    def __init__(
+        self, failures: int, pause: float, told: Callable[[bool], None] = lambda _open: None
+    ) -> None:
         self.open = False
-        #: A failure was seen since the last answer; while this is false, nothing else here need be asked.
+        #: A failure was seen since the last answer; while this is false, nothing else here need be
+        #: asked.
         self.engaged = False
         self._failures = failures
         self._pause = pause
         self._told = told
         self._count = 0
         self._until = 0.0  #: in loop time
-        self._trying = False  #: one request is on its way to see whether the application answers again
+        #: one request is on its way to see whether the application answers again
+        self._trying = False
 
     def refusal(self, now: float) -> UpstreamFault | None:
         """What a request would be refused with at this moment, if it would be."""
@@ -56,7 +70,10 @@ class CircuitBreaker:
         return fault
 
     def admit(self, now: float) -> bool:
-        """Let a request through, or raise its refusal. True: it is the one that tries, and its end must be told here."""
+        """Let a request through, or raise its refusal.
+
+        True: it is the one that tries, and its end must be told here.
+        """
         if not self.open:
             return False
         fault = self.refusal(now)
@@ -73,10 +90,13 @@ class CircuitBreaker:
             self.open = False
             self._told(False)
 
-    def failed(self, fault: UpstreamFault, now: float, *, tried: bool, lively: bool = False) -> None:
+    def failed(
+        self, fault: UpstreamFault, now: float, *, tried: bool, lively: bool = False
+    ) -> None:
         """A request ended without an answer.
 
-        ``tried``: it was the one that ``admit`` let through to see. ``lively``: others were answered while it waited for its answer.
+        ``tried``: it was the one that ``admit`` let through to see. ``lively``: others were
+        answered while it waited for its answer.
         """
         if tried:
             self._trying = False
@@ -107,7 +127,10 @@ _SLOW = "The application did not take the connection in time."
 
 
 class Pool:
-    """Gives out a connection for one exchange and takes it back. A place is an open connection or one being opened."""
+    """Gives out a connection for one exchange and takes it back.
+
+    A place is an open connection or one being opened.
+    """
 
     def __init__(
         self,
@@ -138,7 +161,10 @@ class Pool:
         return self._freed > now - min(self._limits.head, self._limits.idle)
 
     async def fresh(self) -> UpstreamConnection:
-        """A new connection; or, where all places are taken, the first that becomes free. Raises ``UpstreamFault``."""
+        """A new connection; or, where all places are taken, the first that becomes free.
+
+        Raises ``UpstreamFault``.
+        """
         if len(self.open) + self._opening >= self._limits.connections:
             until = asyncio.get_running_loop().time() + self._limits.connect
             while len(self.open) + self._opening >= self._limits.connections:
@@ -158,7 +184,9 @@ class Pool:
         """Wait in line until that loop time. ``None``: a place became free."""
         if len(self._waiters) >= self._limits.queue:
             raise _busy(_FULL)
-        waiter: asyncio.Future[UpstreamConnection | None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[UpstreamConnection | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._waiters.append(waiter)
         try:
             async with asyncio.timeout_at(until):
@@ -230,7 +258,10 @@ class Pool:
                 return
 
     def sweep(self, now: float, late: float = 0.0) -> None:
-        """End what is over its deadline. ``late``: so long the proxy itself stood still, and could not have read an answer."""
+        """End what is over its deadline.
+
+        ``late``: so long the proxy itself stood still, and could not have read an answer.
+        """
         if late:
             for connection in self.open:
                 connection.forgive(late)
@@ -251,11 +282,17 @@ def _busy(text: str) -> UpstreamFault:
 def _sentence(error: OSError) -> str:
     """What to tell; the address stays out, for a caller may read it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "The certificate of the application is not trusted: name its CA, or the host name it was issued for."
+        return (
+            "The certificate of the application is not trusted: name its CA, or the host name it "
+            "was issued for."
+        )
     if isinstance(error, ssl.SSLError):
         return "The TLS handshake with the application failed."
     if isinstance(error, ConnectionRefusedError):
-        return "The application refused the connection: is it running, and does it listen at the endpoint's address?"
+        return (
+            "The application refused the connection: is it running, and does it listen at the "
+            "endpoint's address?"
+        )
     if type(error).__name__ == "gaierror":
         return "The host name of the application was not found."
     return "The application cannot be reached."

@@ -1,8 +1,10 @@
-"""The PROXY protocol, versions 1 and 2: what a load balancer says of its caller before the caller's first byte.
+"""The PROXY protocol, versions 1 and 2: what a load balancer says of its caller before the caller's
+first byte.
 
-After HAProxy's specification (proxy-protocol.txt). A strict reader without I/O: whatever is not plainly one preamble of a
-stream connection is refused, and nothing is guessed. The checksum of version 2 (CRC32c) is verified where it is given, of
-its further fields only the one that tells of TLS is used.
+After HAProxy's specification (proxy-protocol.txt). A strict reader without I/O: whatever is not
+plainly one preamble of a stream connection is refused, and nothing is guessed. The checksum of
+version 2 (CRC32c) is verified where it is given, of its further fields only the one that tells of
+TLS is used.
 """
 
 import asyncio
@@ -12,22 +14,32 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
-from proxy.net.client_address import UNKNOWN, ClientAddress, IpNetwork, Trusted, canonical_address, peer_of
+from proxy.net.client_address import (
+    UNKNOWN,
+    ClientAddress,
+    IpNetwork,
+    Trusted,
+    canonical_address,
+    peer_of,
+)
 from proxy.telemetry import logs
 
 _SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _V1: Final = re.compile(
-    rb"PROXY (?:(TCP[46]) ([0-9A-Fa-f.:]{2,39}) ([0-9A-Fa-f.:]{2,39}) (0|[1-9][0-9]{0,4}) (0|[1-9][0-9]{0,4})"
+    rb"PROXY (?:(TCP[46]) ([0-9A-Fa-f.:]{2,39}) ([0-9A-Fa-f.:]{2,39}) (0|[1-9][0-9]{0,4}) "
+    rb"(0|[1-9][0-9]{0,4})"
     rb"|UNKNOWN(?: [\x20-\x7e]*)?)"
 )
 #: The longest line of version 1, its line end included (section 2.1).
 V1_MAX: Final = 107
-#: The most that is read of version 2 behind its first 16 bytes. Load balancers send some hundred bytes at most.
+#: The most that is read of version 2 behind its first 16 bytes. Load balancers send some hundred
+#: bytes at most.
 V2_MAX: Final = 4096
 
 _LOCAL, _PROXY = 0x20, 0x21
 _TCP4, _TCP6 = 0x11, 0x21
-#: Bytes of addresses and ports by family and transport (section 2.2); a datagram is no connection and stands not here.
+#: Bytes of addresses and ports by family and transport (section 2.2); a datagram is no connection
+#: and stands not here.
 _SIZES: Final = {0x00: 0, _TCP4: 12, _TCP6: 36, 0x31: 216}
 _CRC32C, _SSL = 0x03, 0x20
 
@@ -47,7 +59,10 @@ class Preamble(NamedTuple):
 
 
 def parse_preamble(data: bytes) -> Preamble | None:
-    """Read the preamble at the start of these bytes; ``None``: it is not complete. Raises ``BadPreambleError``."""
+    """Read the preamble at the start of these bytes; ``None``: it is not complete.
+
+    Raises ``BadPreambleError``.
+    """
     if data[:12] == _SIGNATURE[: len(data)]:
         return _binary(data) if len(data) >= 16 else None
     if data[:6] == b"PROXY "[: len(data)]:
@@ -132,7 +147,9 @@ def _fields(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
 
 
 def crc32c(data: bytes) -> int:
-    """The Castagnoli checksum (RFC 3309 appendix B), reflected, as iSCSI and the PROXY protocol use it."""
+    """The Castagnoli checksum (RFC 3309 appendix B), reflected, as iSCSI and the PROXY protocol use
+    it.
+    """
     rest = 0xFFFFFFFF
     for byte in data:
         rest ^= byte
@@ -141,16 +158,19 @@ def crc32c(data: bytes) -> int:
     return rest ^ 0xFFFFFFFF
 
 
-# Reads the PROXY protocol before a connection is the HTTP server's, from peers that are trusted to speak it.
+# Reads the PROXY protocol before a connection is the HTTP server's, from peers that are trusted to
+# speak it.
 #
-# The specification forbids to guess whether a preamble is there. Here the peer's address decides: a trusted proxy must
-# send one, within five seconds, and anybody else speaks HTTP at once, so that a preamble of theirs is answered with 400.
-# Where the setting is off, this file has no part in a connection.
+# The specification forbids to guess whether a preamble is there. Here the peer's address decides: a
+# trusted proxy must send one, within five seconds, and anybody else speaks HTTP at once, so that a
+# preamble of theirs is answered with 400. Where the setting is off, this file has no part in a
+# connection.
 
 
 _log = logs.logger("web")
 
-#: How long a preamble may take. It is one segment of a machine nearby; the specification asks for three seconds or more.
+#: How long a preamble may take. It is one segment of a machine nearby; the specification asks for
+#: three seconds or more.
 PREAMBLE_TIMEOUT: Final = 5.0
 
 
@@ -161,13 +181,19 @@ class Greeted(Protocol):
 
 
 class Preambles:
-    """Makes the protocol of new connections: a reader of the preamble, with the connection that follows it.
+    """Makes the protocol of new connections: a reader of the preamble, with the connection that
+    follows it.
 
-    ``secure``: what follows the preamble is TLS, so that callers come over it whatever the preamble says.
+    ``secure``: what follows the preamble is TLS, so that callers come over it whatever the preamble
+    says.
     """
 
     def __init__(
-        self, networks: Sequence[IpNetwork], patience: float = PREAMBLE_TIMEOUT, *, secure: bool = False
+        self,
+        networks: Sequence[IpNetwork],
+        patience: float = PREAMBLE_TIMEOUT,
+        *,
+        secure: bool = False,
     ) -> None:
         self.trusted = Trusted(networks)
         self.patience = patience
@@ -177,7 +203,9 @@ class Preambles:
         self.admit: Callable[[asyncio.BaseTransport, str], bool] = lambda _transport, _host: True
 
     def __call__(self, connection: Greeted, inner: asyncio.Protocol) -> asyncio.Protocol:
-        """What a new connection is handed to; ``inner`` gets it afterwards, ``connection`` is told of the caller."""
+        """What a new connection is handed to; ``inner`` gets it afterwards, ``connection`` is told
+        of the caller.
+        """
         return _Reader(self, connection, inner)
 
     def close(self) -> None:
@@ -215,7 +243,11 @@ class _Reader(asyncio.Protocol):
         if preamble is not None:
             self._forget()
             learned = self._connection.learned = self._learned(preamble)
-            if learned.host and not preamble.local and not self._home.admit(self._transport, learned.host):
+            if (
+                learned.host
+                and not preamble.local
+                and not self._home.admit(self._transport, learned.host)
+            ):
                 self._transport.abort()
                 return
             self._hand_over(self._held[preamble.size :])
@@ -224,7 +256,9 @@ class _Reader(asyncio.Protocol):
         self._forget()
 
     def _learned(self, preamble: Preamble) -> ClientAddress:
-        """Who the caller is. One that the proxy does not tell of is unknown, never the trusted proxy itself."""
+        """Who the caller is. One that the proxy does not tell of is unknown, never the trusted
+        proxy itself.
+        """
         secure = self._home.secure or preamble.secure
         if preamble.local:
             return peer_of(self._transport)._replace(secure=secure)

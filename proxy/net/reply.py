@@ -14,15 +14,17 @@ from proxy.redactor.message import RawHeaders
 
 # The upstream port: what the gateway may ask of the way to the application, and what it gets back.
 #
-# A ``Call`` goes out, a ``Reply`` comes back as soon as the head of the final answer is there; its body is read from
-# the reply piece by piece. Everything that can go wrong is an ``UpstreamFault``, which says whether any byte of the
-# request went out: only then may the application have acted.
+# A ``Call`` goes out, a ``Reply`` comes back as soon as the head of the final answer is there; its
+# body is read from the reply piece by piece. Everything that can go wrong is an ``UpstreamFault``,
+# which says whether any byte of the request went out: only then may the application have acted.
 
 
-#: Told of every interim answer (1xx but 101) with its status, reason and fields, in order, before the reply.
+#: Told of every interim answer (1xx but 101) with its status, reason and fields, in order, before
+#: the reply.
 Interim = Callable[[int, bytes, RawHeaders], None]
 
-#: Methods whose repetition means the same as one (RFC 9110 section 9.2.2): the only ones sent a second time.
+#: Methods whose repetition means the same as one (RFC 9110 section 9.2.2): the only ones sent a
+#: second time.
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 
@@ -43,7 +45,10 @@ class UpstreamAddress(NamedTuple):
         except ValueError:
             parts, port = urlsplit(""), None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise VaultError(Code.BAD_RULES, f"{url!r} is not an address: write http://host:port or https://host:port.")
+            raise VaultError(
+                Code.BAD_RULES,
+                f"{url!r} is not an address: write http://host:port or https://host:port.",
+            )
         return cls(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))
 
     @property
@@ -64,8 +69,10 @@ class Call(msgspec.Struct, frozen=True):
     chunked: bool = False  #: frame the pieces of a streamed body as chunks
     upgrade: bool = False  #: the head asks for another protocol; 101 is a fit answer
     interim: Interim | None = None
-    once: bool = False  #: never send it twice, whatever its method: the answer to the second would tell something else
-    trailers: Callable[[], bytes] | None = None  #: fields that follow a chunked body, asked for when it has ended
+    #: never send it twice, whatever its method: the answer to the second would tell something else
+    once: bool = False
+    #: fields that follow a chunked body, asked for when it has ended
+    trailers: Callable[[], bytes] | None = None
 
     @property
     def last(self) -> bytes:
@@ -95,7 +102,19 @@ NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
 class Head:
     """The head of an answer, checked and kept as bytes, and what it says about the connection."""
 
-    __slots__ = ("_fields", "block", "chunked", "close", "drop", "length", "minor", "plain", "reason", "status", "wire")
+    __slots__ = (
+        "_fields",
+        "block",
+        "chunked",
+        "close",
+        "drop",
+        "length",
+        "minor",
+        "plain",
+        "reason",
+        "status",
+        "wire",
+    )
 
     def __init__(self, start: tuple[int, int, bytes], block: bytes) -> None:
         self.minor, self.status, self.reason = start  #: ``minor``: 0 or 1, of the HTTP version
@@ -105,7 +124,8 @@ class Head:
         self.close = self.minor == 0  #: the connection ends with this answer
         self.plain = True  #: without the lines in ``drop``, all fields may be forwarded as they are
         self.drop: tuple[bytes, ...] = ()  #: lines that only steer keep-alive
-        self.wire: bytes | None = None  #: as it was written for a caller of HTTP/1.1 whose connection goes on
+        #: as it was written for a caller of HTTP/1.1 whose connection goes on
+        self.wire: bytes | None = None
         self._fields: RawHeaders | None = None
 
     @property
@@ -126,7 +146,9 @@ class Head:
 
 
 class UpstreamResponse(Protocol):
-    """The final answer. Its body is consumed once: ``whole`` if it is there, else ``read`` until it gives ``b""``."""
+    """The final answer. Its body is consumed once: ``whole`` if it is there, else ``read`` until it
+    gives ``b""``.
+    """
 
     head: Head
     framing: Framing
@@ -142,11 +164,16 @@ class UpstreamResponse(Protocol):
         """The next bytes as soon as there are any; ``b""`` at the end. Raises ``UpstreamFault``."""
 
     def abort(self) -> None:
-        """Drop the exchange; the application sees its connection end. Does nothing after the end of the body."""
+        """Drop the exchange; the application sees its connection end.
+
+        Does nothing after the end of the body.
+        """
 
 
 class Tunnel(Protocol):
-    """The sending half of an exchange that left HTTP (101); the receiving half is the reply's ``read``."""
+    """The sending half of an exchange that left HTTP (101); the receiving half is the reply's
+    ``read``.
+    """
 
     def write(self, data: bytes) -> None:
         """Send bytes as they are."""
@@ -176,10 +203,12 @@ _UNWATCHED: Final = cast("Watch", None)
 
 
 class Begun:
-    """An exchange that was begun outside of any task; ``came`` is what a subclass does when something comes of it.
+    """An exchange that was begun outside of any task; ``came`` is what a subclass does when
+    something comes of it.
 
-    It takes the place of the future that a connection tells of its answer, so that nothing has to be woken for an answer
-    that comes as a whole. Whatever else comes is for a task to go on with: see ``Upstream.send``.
+    It takes the place of the future that a connection tells of its answer, so that nothing has to
+    be woken for an answer that comes as a whole. Whatever else comes is for a task to go on with:
+    see ``Upstream.send``.
     """
 
     __slots__ = ("call", "carrier", "error", "reply", "watch")
@@ -222,11 +251,14 @@ class Begun:
         return cast("UpstreamResponse", self.reply)
 
     def drop(self) -> None:
-        """Nobody wants the answer any more: the application sees its connection end, unless all of it has come."""
+        """Nobody wants the answer any more: the application sees its connection end, unless all of
+        it has come.
+        """
         if self.reply is not None:
             self.reply.abort()
         elif self.error is None:
-            self.error = ConnectionAbortedError("dropped")  # ``done`` from now on: nobody is told of the abort
+            # ``done`` from now on: nobody is told of the abort
+            self.error = ConnectionAbortedError("dropped")
             self.carrier.abort()
 
 
@@ -234,19 +266,25 @@ class UpstreamPort(Protocol):
     """The way to the application."""
 
     def begin(self, call: Call, begun: Begun) -> bool:
-        """Send a request that is ``replayable`` at once, if a connection waits idle for it and nothing speaks against.
+        """Send a request that is ``replayable`` at once, if a connection waits idle for it and
+        nothing speaks against.
 
-        False: nothing was done. True: ``begun`` is told what came of it, and is handed to ``send`` if that is not the end.
+        False: nothing was done. True: ``begun`` is told what came of it, and is handed to ``send``
+        if that is not the end.
         """
 
     async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
-        """Send the request and wait for the head of the final answer; ``begun`` if that has been done.
+        """Send the request and wait for the head of the final answer; ``begun`` if that has been
+        done.
 
-        Raises ``UpstreamFault``, or whatever iterating over a streamed body raises. Cancelling drops the connection.
+        Raises ``UpstreamFault``, or whatever iterating over a streamed body raises. Cancelling
+        drops the connection.
         """
 
     def refusal(self, address: UpstreamAddress) -> "UpstreamFault | None":
-        """What ``send`` would raise at this moment without trying, because the application failed too often."""
+        """What ``send`` would raise at this moment without trying, because the application failed
+        too often.
+        """
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
         """The sending half that belongs to a reply of status 101."""
@@ -258,7 +296,8 @@ class UpstreamPort(Protocol):
 class UpstreamFault(VaultError):
     """The application, or the way to it, failed: one of the codes UPSTREAM_…."""
 
-    #: The body of the request stopped coming while the application was ready for it: the caller's fault.
+    #: The body of the request stopped coming while the application was ready for it: the caller's
+    #: fault.
     starved = False
 
     def __init__(self, code: Code, message: str, *, sent: bool, silent: bool = False) -> None:
@@ -278,9 +317,21 @@ class Feed(Protocol):
 
 
 class BufferedReply:
-    """The reply of a real connection: a queue of pieces between the connection, which fills it, and one reader."""
+    """The reply of a real connection: a queue of pieces between the connection, which fills it, and
+    one reader.
+    """
 
-    __slots__ = ("_error", "_pieces", "_waiter", "done", "feed", "framing", "head", "held", "trailers")
+    __slots__ = (
+        "_error",
+        "_pieces",
+        "_waiter",
+        "done",
+        "feed",
+        "framing",
+        "head",
+        "held",
+        "trailers",
+    )
 
     def __init__(self, head: Head, framing: Framing, feed: Feed) -> None:
         self.head = head
@@ -364,14 +415,16 @@ class BufferedReply:
 class CallLimits:
     """Times in seconds, sizes in bytes."""
 
-    connect: float = 5.0  #: until the connection stands, the TLS handshake included; and the wait for a free place
+    #: until the connection stands, the TLS handshake included; and the wait for a free place
+    connect: float = 5.0
     head: float = 60.0  #: from the end of the request to the head of the answer
     idle: float = 60.0  #: longest silence within a message, either way, and within a tunnel
     total: float = 0.0  #: the whole exchange; 0: no limit
-    connections: int = 512  #: at most so many at once to one address; more requests wait up to ``connect``
+    #: at most so many at once to one address; more requests wait up to ``connect``
+    connections: int = 512
     queue: int = 1024  #: at most so many requests wait so; more are refused at once
-    #: How long a connection waits for its next request. Shorter than the keep-alive of common application servers
-    #: (5 seconds), so that they seldom close one that was just chosen.
+    #: How long a connection waits for its next request. Shorter than the keep-alive of common
+    #: application servers (5 seconds), so that they seldom close one that was just chosen.
     keep: float = 4.0
     head_bytes: int = 65536  #: the head of an answer, and its trailers
     failures: int = 0  #: so many in a row suspend the address, see ``breaker``; 0: never

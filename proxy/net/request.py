@@ -15,7 +15,8 @@ from proxy.net.reply import Begun
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Endpoint, Match, PassRule
 
-# The body of a request on its way: the reader of the connection fills it, whoever handles the request takes from it.
+# The body of a request on its way: the reader of the connection fills it, whoever handles the
+# request takes from it.
 
 
 #: Bytes held for a slow taker before the caller's connection is read no further.
@@ -37,7 +38,17 @@ class Flow(Protocol):
 class BodyQueue:
     """A queue of pieces between the connection, which fills it, and one taker."""
 
-    __slots__ = ("_eof", "_error", "_flow", "_held", "_paused", "_pieces", "_waiter", "total_bytes", "trailers")
+    __slots__ = (
+        "_eof",
+        "_error",
+        "_flow",
+        "_held",
+        "_paused",
+        "_pieces",
+        "_waiter",
+        "total_bytes",
+        "trailers",
+    )
 
     def __init__(self, flow: Flow | None, whole: bytes | None = None) -> None:
         self._flow = flow
@@ -58,7 +69,11 @@ class BodyQueue:
         self._held += len(data)
         self.total_bytes += len(data)
         self._wake()
-        if (self._held > _HIGH or len(self._pieces) > _MANY) and not self._paused and self._flow is not None:
+        if (
+            (self._held > _HIGH or len(self._pieces) > _MANY)
+            and not self._paused
+            and self._flow is not None
+        ):
             self._paused = True
             self._flow.pause_reading()
 
@@ -68,7 +83,10 @@ class BodyQueue:
         self._wake()
 
     def set_exception(self, error: BaseException) -> None:
-        """It will never be complete; the taker gets what came, then the error. Does nothing to a complete one."""
+        """It will never be complete; the taker gets what came, then the error.
+
+        Does nothing to a complete one.
+        """
         if not self._eof and self._error is None:
             self._error = error
             self._wake()
@@ -98,7 +116,10 @@ class BodyQueue:
         return data
 
     async def readany(self) -> bytes:
-        """The next bytes as soon as there are any; ``b""`` at the end. Raises what went wrong on the connection."""
+        """The next bytes as soon as there are any; ``b""`` at the end.
+
+        Raises what went wrong on the connection.
+        """
         while not self._pieces:
             if self._error is not None:
                 raise self._error
@@ -118,7 +139,8 @@ class BodyQueue:
 EMPTY: Final = BodyQueue(None, b"")
 
 
-#: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a complete answer.
+#: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a
+#: complete answer.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -126,7 +148,8 @@ class CallerPort(Protocol):
     """The caller's connection, as far as whoever handles a request needs it."""
 
     transport: asyncio.Transport | None  #: none: the caller has gone
-    on_eof: Callable[[], bool] | None  #: told of the end of what the caller sends; true: stay half open
+    #: told of the end of what the caller sends; true: stay half open
+    on_eof: Callable[[], bool] | None
 
     @property
     def client(self) -> ClientAddress:
@@ -181,7 +204,8 @@ class RequestContext:
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
         self.passed: PassRule | None = None  #: the rule that lets it pass
-        self.unruled: Unruled | None = None  #: the shape of its path, where no rule names it and that is to be told
+        #: the shape of its path, where no rule names it and that is to be told
+        self.unruled: Unruled | None = None
         self.sample: Sample | None = None  #: what is looked at while it passes by
         self.held: Reservation | None = None  #: room that its body takes while it is held whole
         self.begun: Begun | None = None  #: the exchange that the task is to go on with
@@ -201,7 +225,10 @@ class RequestContext:
         return self.connection.transport is None
 
     def begin(self, status: int) -> None:
-        """The head of the final answer is about to be written. A body still on its way would be read as the next request."""
+        """The head of the final answer is about to be written.
+
+        A body still on its way would be read as the next request.
+        """
         self.began = True
         self.status = status
         if not self.payload.is_eof():
@@ -214,7 +241,10 @@ class RequestContext:
             transport.write(data)
 
     async def drained(self, seconds: float) -> None:
-        """Return when the caller takes bytes again; at once if it does. Raises ``TimeoutError`` after so long."""
+        """Return when the caller takes bytes again; at once if it does.
+
+        Raises ``TimeoutError`` after so long.
+        """
         connection = self.connection
         if connection.writing_paused:
             async with asyncio.timeout(seconds):
@@ -222,7 +252,9 @@ class RequestContext:
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written for the caller and that it did not take yet, as far as the system tells."""
+        """Bytes that were written for the caller and that it did not take yet, as far as the system
+        tells.
+        """
         transport = self.connection.transport
         return transport.get_write_buffer_size() if transport is not None else 0
 

@@ -1,7 +1,9 @@
-"""Requests out of the bytes of one caller's connection: heads, bodies and what is pipelined behind them, in order.
+"""Requests out of the bytes of one caller's connection: heads, bodies and what is pipelined behind
+them, in order.
 
-It stands where aiohttp's parser would stand, and answers to the same names, so that aiohttp's server keeps the connection.
-Nothing is read twice: a head waits until it is whole, a body is handed on as it comes.
+It stands where aiohttp's parser would stand, and answers to the same names, so that aiohttp's
+server keeps the connection. Nothing is read twice: a head waits until it is whole, a body is handed
+on as it comes.
 """
 
 import asyncio
@@ -15,7 +17,14 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from proxy.errors import Code, VaultError
 from proxy.net.errors import STATUS
 from proxy.net.framing import ChunkReader
-from proxy.net.http1 import BadAnswerError, BadRequestError, Heads, RequestHead, check_start, parse_request_head
+from proxy.net.http1 import (
+    BadAnswerError,
+    BadRequestError,
+    Heads,
+    RequestHead,
+    check_start,
+    parse_request_head,
+)
 from proxy.net.request import EMPTY, BodyQueue, Flow
 from proxy.net.response import PROBLEM, document
 
@@ -71,8 +80,9 @@ class RequestReader:
         self._left = 0
         self._chunks: ChunkReader | None = None
         self._upgrading = False
-        #: The last head and its bytes: one that is the same to the byte need not be read again. Not where it is long, or its
-        #: target has a query: nothing that somebody searched for stays in memory for that.
+        #: The last head and its bytes: one that is the same to the byte need not be read again. Not
+        #: where it is long, or its target has a query: nothing that somebody searched for stays in
+        #: memory for that.
         self._last: tuple[bytes, RequestHead] = _UNSEEN
 
     @property
@@ -88,10 +98,13 @@ class RequestReader:
     # ------------------------------------------------ the names that aiohttp's server calls
 
     def feed_data(self, data: bytes) -> tuple[list[Message], bool, bytes]:
-        """The requests that begin in these bytes; whether another protocol may follow; and the bytes of that."""
+        """The requests that begin in these bytes; whether another protocol may follow; and the
+        bytes of that.
+        """
         messages: list[Message] = []
         if self._state == _UPGRADE:
-            self._state = _HEAD  # it did not come to that: aiohttp holds the bytes back until it is known
+            # it did not come to that: aiohttp holds the bytes back until it is known
+            self._state = _HEAD
         while data or self._held:
             if self._state == _HEAD:
                 rest = self._on_head(data, messages)
@@ -126,7 +139,9 @@ class RequestReader:
     # ------------------------------------------------ reading
 
     def _on_head(self, data: bytes, messages: list[Message]) -> bytes | None:
-        """Read a head at the beginning of what is held and ``data``; gives what is behind it, ``None`` if it is not whole."""
+        """Read a head at the beginning of what is held and ``data``; gives what is behind it,
+        ``None`` if it is not whole.
+        """
         held = self._held
         if held or self._ahead >= _AHEAD:
             held += data
@@ -139,7 +154,8 @@ class RequestReader:
         else:
             end = data.find(b"\r\n\r\n")
         try:
-            if data[:1] == b"\r":  # empty lines before a request are read over (RFC 9112 section 2.2)
+            # empty lines before a request are read over (RFC 9112 section 2.2)
+            if data[:1] == b"\r":
                 data = _NOTHING.sub(b"", data, 1)
                 end = data.find(b"\r\n\r\n")
             if end < 0:
@@ -151,7 +167,9 @@ class RequestReader:
             raw, head = self._last
             if not raw or len(raw) != end or not data.startswith(raw):
                 head = parse_request_head(data, end, self._limits)
-                self._last = _UNSEEN if end > _REMEMBERED or b"?" in head.target else (data[:end], head)
+                self._last = (
+                    _UNSEEN if end > _REMEMBERED or b"?" in head.target else (data[:end], head)
+                )
         except BadRequestError as why:
             self._state = _DEAD
             held.clear()
@@ -227,41 +245,59 @@ class RequestReader:
         self._held.clear()
 
 
-# A connection of aiohttp's server that has to ask for something in time, and again for each further request.
+# A connection of aiohttp's server that has to ask for something in time, and again for each further
+# request.
 #
-# The library itself waits for ever for the first head of a connection, and for as long as it keeps an idle one for what follows a
-# head that was begun. Nor does it tell what it cannot read from what is too large, and its answers quote the request.
+# The library itself waits for ever for the first head of a connection, and for as long as it keeps
+# an idle one for what follows a head that was begun. Nor does it tell what it cannot read from what
+# is too large, and its answers quote the request.
 
 
-#: Seconds that the head of a request may take, from the beginning of its connection or from its own first byte.
+#: Seconds that the head of a request may take, from the beginning of its connection or from its own
+#: first byte.
 HEAD_SECONDS: Final = 10.0
 
-#: Seconds for which a connection without a request is kept, and for which a body that nobody wants may go on arriving.
+#: Seconds for which a connection without a request is kept, and for which a body that nobody wants
+#: may go on arriving.
 _KEEP_SECONDS: Final = 75.0
 _LINGER_SECONDS: Final = 5.0
 
-#: Bounds of a head, in bytes and fields. The library has one exception for both lengths; it names the limit, so they differ.
+#: Bounds of a head, in bytes and fields. The library has one exception for both lengths; it names
+#: the limit, so they differ.
 _TARGET: Final = 16384
 _FIELD: Final = 8190
 _FIELDS: Final = 128
 
 FAILED: Final = VaultError(Code.INTERNAL, "The service failed; its log names the place.")
 _UNREAD: Final = VaultError(Code.BAD_REQUEST, "This is not HTTP as it is understood here.")
-_LONG_TARGET: Final = VaultError(Code.URI_TOO_LONG, f"The target of the request is longer than {_TARGET} bytes.")
-_LONG_FIELD: Final = VaultError(Code.HEADER_TOO_LARGE, f"A field of the head is longer than {_FIELD} bytes.")
+_LONG_TARGET: Final = VaultError(
+    Code.URI_TOO_LONG, f"The target of the request is longer than {_TARGET} bytes."
+)
+_LONG_FIELD: Final = VaultError(
+    Code.HEADER_TOO_LARGE, f"A field of the head is longer than {_FIELD} bytes."
+)
 _MANY_FIELDS: Final = VaultError(Code.HEADER_TOO_LARGE, f"The head has more than {_FIELDS} fields.")
 
 
 class PatientConnection(RequestHandler):
-    """``options`` are those of aiohttp's ``RequestHandler``. Requests are not listed: their paths hold keys of people."""
+    """``options`` are those of aiohttp's ``RequestHandler``.
+
+    Requests are not listed: their paths hold keys of people.
+    """
 
     __slots__ = ("_begun_at", "_make", "waiting")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
-        fixed: dict[str, Any] = {"keepalive_timeout": _KEEP_SECONDS, "lingering_time": _LINGER_SECONDS}
+        fixed: dict[str, Any] = {
+            "keepalive_timeout": _KEEP_SECONDS,
+            "lingering_time": _LINGER_SECONDS,
+        }
         fixed |= {"max_line_size": _TARGET, "max_field_size": _FIELD, "max_headers": _FIELDS}
-        super().__init__(server, loop=asyncio.get_running_loop(), access_log=None, **fixed, **options)  # type: ignore[arg-type]  # none is what aiohttp documents
-        self.waiting: asyncio.TimerHandle | None = None  #: ends the connection unless a head is complete by then
+        super().__init__(
+            server, loop=asyncio.get_running_loop(), access_log=None, **fixed, **options
+        )  # type: ignore[arg-type]  # none is what aiohttp documents
+        #: ends the connection unless a head is complete by then
+        self.waiting: asyncio.TimerHandle | None = None
         self._begun_at = asyncio.get_running_loop().time()
         self._make = self._request_factory
         self._request_factory = self.request
@@ -285,7 +321,10 @@ class PatientConnection(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the caller. Where they begin a head and do not end it, the rest has to come in time."""
+        """Bytes of the caller.
+
+        Where they begin a head and do not end it, the rest has to come in time.
+        """
         super().data_received(data)
         idle = self._waiter
         if self.waiting is None and idle is not None and not idle.done():

@@ -1,4 +1,6 @@
-"""Answers written to the caller's transport as bytes: in order, in their own spelling, as soon as they are there."""
+"""Answers written to the caller's transport as bytes: in order, in their own spelling, as soon as
+they are there.
+"""
 
 import base64
 import hashlib
@@ -18,18 +20,24 @@ from proxy.redactor.content_coding import weights
 from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
 
-# Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them for the application's.
+# Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them
+# for the application's.
 #
-# Browsers that ask for a page get the same as one: people who were filling in a form should not be shown JSON. It holds no script,
-# loads nothing, and may do nothing.
+# Browsers that ask for a page get the same as one: people who were filling in a form should not be
+# shown JSON. It holds no script, loads nothing, and may do nothing.
 
 
-#: The field that tells who answered. The application cannot set it: it is dropped from whatever passes through.
+#: The field that tells who answered. The application cannot set it: it is dropped from whatever
+#: passes through.
 ANSWER: Final = b"Domicile-Answer: proxy\r\n"
 
-_VAULT = "The vault cannot be used at the moment, so nothing of this request was kept; send it again later."
+_VAULT = (
+    "The vault cannot be used at the moment, so nothing of this request was kept; send it again "
+    "later."
+)
 
-#: What callers are told in place of sentences for the operator, which may name files of this machine; those are logged.
+#: What callers are told in place of sentences for the operator, which may name files of this
+#: machine; those are logged.
 _TOLD_CALLERS: Final = {
     Code.VAULT_DOWN: _VAULT,
     Code.BAD_STORE: _VAULT,
@@ -53,14 +61,18 @@ def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] =
             "status": status,
             "code": str(code),
             "detail": message,
-            "errors": [{"title": str(code), "source": source, "detail": text} for source, text in details],
+            "errors": [
+                {"title": str(code), "source": source, "detail": text} for source, text in details
+            ],
         },
         ensure_ascii=False,
     ).encode()
 
 
 def document(status: int, error: VaultError) -> bytes:
-    """The JSON document of an error; what only the operator may read is logged, and callers get a sentence of their own."""
+    """The JSON document of an error; what only the operator may read is logged, and callers get a
+    sentence of their own.
+    """
     told = _TOLD_CALLERS.get(error.code)
     if told is None:
         return problem(status, error.code, error.message, error.details)
@@ -69,7 +81,9 @@ def document(status: int, error: VaultError) -> bytes:
 
 
 def wait_of(error: VaultError) -> int | None:
-    """Seconds after which it is worth trying again, for ``Retry-After``; ``None`` where nobody knows."""
+    """Seconds after which it is worth trying again, for ``Retry-After``; ``None`` where nobody
+    knows.
+    """
     return error.retry_after or _RETRY.get(error.code)
 
 
@@ -82,20 +96,24 @@ def reason(status: int) -> str:
 
 
 _STYLE: Final = (
-    ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
+    ":root{color-scheme:light dark}body{font:1rem/1.5 "
+    "system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
     "h1{font-size:1.4rem}footer{margin-top:2rem;font-size:.85rem;opacity:.75}"
 )
 _PAGE: Final = (
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f"<title>{{status}} {{title}}</title>\n<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
+    "<title>{status} "
+    f"{{title}}</title>\n<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
     "<h1>{title}</h1>\n<p>{detail}</p>\n{errors}</main>\n"
-    "<footer>{status} <code>{code}</code>. The proxy in front of the application answered this.</footer>\n"
+    "<footer>{status} <code>{code}</code>. The proxy in front of the application answered "
+    "this.</footer>\n"
     "</body>\n</html>\n"
 )
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 PROBLEM: Final = "application/problem+json"
 _JSON: Final = f"Content-Type: {PROBLEM}\r\n".encode()
@@ -109,13 +127,18 @@ def refusal_page(problem: bytes) -> bytes:
     """The page that shows a JSON document of ``problem``."""
     told = json.loads(problem)
     texts = {name: escape(str(told[name])) for name in ("status", "title", "detail", "code")}
-    items = [f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n" for one in told["errors"]]
+    items = [
+        f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n"
+        for one in told["errors"]
+    ]
     return _PAGE.format(**texts, errors=f"<ul>\n{''.join(items)}</ul>\n" if items else "").encode()
 
 
 @lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value
 def prefers_page(accept: bytes) -> bool:
-    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section 12.5.1)."""
+    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section
+    12.5.1).
+    """
     liked = weights(accept)
     page = max(liked.get("text/html", 0.0), liked.get("application/xhtml+xml", 0.0))
     document = max(liked.get("application/json", 0.0), liked.get("application/problem+json", 0.0))
@@ -123,9 +146,16 @@ def prefers_page(accept: bytes) -> bool:
 
 
 def own_answer(
-    status: int, error: VaultError, *, head: bool = False, close: bool = False, accept: bytes | None = None
+    status: int,
+    error: VaultError,
+    *,
+    head: bool = False,
+    close: bool = False,
+    accept: bytes | None = None,
 ) -> bytes:
-    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away. ``close``: the connection ends.
+    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away.
+
+    ``close``: the connection ends.
 
     ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
     """
@@ -138,14 +168,17 @@ def own_answer(
         b"%bContent-Length: %d\r\nCache-Control: no-store\r\n" % (kind, len(body)),
         ANSWER,
         b"" if wait is None else b"Retry-After: %d\r\n" % wait,
-        b"".join(f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()),
+        b"".join(
+            f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()
+        ),
         b"Connection: close\r\n\r\n" if close else b"\r\n",
         b"" if head else body,
     ]
     return b"".join(lines)
 
 
-#: What a caller may leave untaken without being waited for, and the slowest that one is waited for, in bytes a second.
+#: What a caller may leave untaken without being waited for, and the slowest that one is waited for,
+#: in bytes a second.
 WRITE_BUFFER: Final = 64 * 1024
 _SLOWEST: Final = 8 * 1024
 
@@ -166,13 +199,17 @@ def refuse_request(incoming: RequestContext, status: int, error: VaultError) -> 
     """Answer in the proxy's own name."""
     incoming.begin(status)
     accept = content_coding.field(incoming.raw, b"accept")
-    whole = own_answer(status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept)
+    whole = own_answer(
+        status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept
+    )
     incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
     incoming.write(whole)
 
 
 def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
-    """The head of the application's answer, for this caller; decides whether the connection goes on."""
+    """The head of the application's answer, for this caller; decides whether the connection goes
+    on.
+    """
     minor = incoming.minor
     framing = reply.framing
     head = reply.head
@@ -201,8 +238,8 @@ def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
 async def stream(incoming: RequestContext, reply: UpstreamResponse, patience: float) -> None:
     """Pass the answer on as it arrives, no faster than the caller takes it.
 
-    Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes nothing for ``patience``
-    seconds.
+    Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes
+    nothing for ``patience`` seconds.
     """
     incoming.write(begin_response(incoming, reply))
     chunked = reply.framing is CHUNKED and incoming.minor == 1
@@ -236,10 +273,12 @@ def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: byte
 
 
 async def wait_taken(incoming: RequestContext, patience: float) -> None:
-    """Return when the caller has taken what was written for it, but for a rest. Raises ``TimeoutError`` if it is too slow.
+    """Return when the caller has taken what was written for it, but for a rest.
 
-    Nearly always nothing but a rest is unsent, and this need not be called. ``patience`` is the time in which a caller
-    takes a part worth waiting for.
+    Raises ``TimeoutError`` if it is too slow.
+
+    Nearly always nothing but a rest is unsent, and this need not be called. ``patience`` is the
+    time in which a caller takes a part worth waiting for.
     """
     least = int(_SLOWEST * patience)
     while (before := incoming.unsent) > WRITE_BUFFER:
@@ -251,7 +290,9 @@ async def wait_taken(incoming: RequestContext, patience: float) -> None:
                 raise
 
 
-def restored(incoming: RequestContext, start: tuple[int, bytes], lines: list[bytes], body: bytes) -> None:
+def restored(
+    incoming: RequestContext, start: tuple[int, bytes], lines: list[bytes], body: bytes
+) -> None:
     """A rewritten answer, with its own fields and length; it starts with a status and its reason."""
     incoming.begin(start[0])
     if incoming.close:

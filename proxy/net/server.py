@@ -1,13 +1,15 @@
 """aiohttp's server, told to read requests by our reader and to write nothing itself.
 
-aiohttp keeps connections alive, registers them and holds back what comes too fast. Its parser would lose trailers and refuse
-what harms nobody; its request and response objects, and the task it makes for each request, would cost more than the rest
-of the gateway, and its answers would change header bytes. So ``request_reader`` reads, requests are handled one after the
-other in the task of their connection (but for those that need none: ``quick``), ``incoming`` records what came, and all
-bytes to the caller are written to the transport as they are.
+aiohttp keeps connections alive, registers them and holds back what comes too fast. Its parser would
+lose trailers and refuse what harms nobody; its request and response objects, and the task it makes
+for each request, would cost more than the rest of the gateway, and its answers would change header
+bytes. So ``request_reader`` reads, requests are handled one after the other in the task of their
+connection (but for those that need none: ``quick``), ``incoming`` records what came, and all bytes
+to the caller are written to the transport as they are.
 
-``CallerConnection.start`` replaces aiohttp's own loop over the requests of a connection and leans on its inner names;
-``tests/unit/net/test_server.py`` holds what we rely on, and the version of aiohttp is locked.
+``CallerConnection.start`` replaces aiohttp's own loop over the requests of a connection and leans
+on its inner names; ``tests/unit/net/test_server.py`` holds what we rely on, and the version of
+aiohttp is locked.
 """
 
 import asyncio
@@ -29,26 +31,31 @@ from proxy.telemetry import logs
 
 _log = logs.logger("web")
 
-#: Seconds and bytes that a caller may go on sending what nobody reads any more, so that it gets to see its answer: closing at once
-#: would reset the connection under it. Many callers read nothing before they have sent everything.
+#: Seconds and bytes that a caller may go on sending what nobody reads any more, so that it gets to
+#: see its answer: closing at once would reset the connection under it. Many callers read nothing
+#: before they have sent everything.
 _LINGER_SECONDS: Final = 10.0
 _LINGER_BYTES: Final = 256 * 1024 * 1024
 #: Seconds for which nothing may come of it.
 _LINGER_IDLE: Final = 3.0
 
-#: A caller that ends its side later than so many seconds after its last byte has gone away; earlier, it may only have said
-#: that nothing more comes, and waits for its answer (RFC 9112 section 9.6).
+#: A caller that ends its side later than so many seconds after its last byte has gone away;
+#: earlier, it may only have said that nothing more comes, and waits for its answer (RFC 9112
+#: section 9.6).
 _HALF_CLOSE_SECONDS: Final = 1.0
 
 #: What handles a request: writes the whole answer, or raises.
 ContextHandler = Callable[[RequestContext], Awaitable[None]]
-#: What may send a request without a body on in the moment it came. It does not raise. The exchange then ends with a call of
-#: ``answered``, or with one of ``resume``; without one, the request is handled as any other.
+#: What may send a request without a body on in the moment it came. It does not raise. The exchange
+#: then ends with a call of ``answered``, or with one of ``resume``; without one, the request is
+#: handled as any other.
 Beginner = Callable[[RequestContext], "Begun | None"]
 
 
 class CallerConnection(RequestHandler):
-    """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open tunnels."""
+    """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open
+    tunnels.
+    """
 
     __slots__ = (
         "_begin",
@@ -78,16 +85,20 @@ class CallerConnection(RequestHandler):
         self._handler = server.handler
         self._unreadable = server.unreadable
         self._begin = server.begin
-        self._begun: Begun | None = None  #: what was sent on while the task of this connection waits for requests
+        #: what was sent on while the task of this connection waits for requests
+        self._begun: Begun | None = None
         self._serving: RequestContext | None = None
         self._runner: asyncio.Task[None] | None = None
         self._heard = 0.0  #: when bytes came last, in loop time
         self._made = self._loop.time()
         self._head_seconds = server.heads.seconds
-        self._head_timer: asyncio.TimerHandle | None = None  #: ends the connection unless a head is complete by then
+        #: ends the connection unless a head is complete by then
+        self._head_timer: asyncio.TimerHandle | None = None
         self._ended = False  #: the caller sends nothing more
-        self.learned: ClientAddress | None = None  #: who the caller is, once somebody asked or a trusted proxy told
-        self.on_eof: Callable[[], bool] | None = None  #: told of the end of what the caller sends; true: stay half open
+        #: who the caller is, once somebody asked or a trusted proxy told
+        self.learned: ClientAddress | None = None
+        #: told of the end of what the caller sends; true: stay half open
+        self.on_eof: Callable[[], bool] | None = None
 
     @property
     def busy(self) -> bool:
@@ -96,7 +107,9 @@ class CallerConnection(RequestHandler):
 
     @property
     def idle_since(self) -> float | None:
-        """In loop time, since when no request is under way and none is complete; ``None``: one is, or another protocol is spoken."""
+        """In loop time, since when no request is under way and none is complete; ``None``: one is,
+        or another protocol is spoken.
+        """
         waiter = self._waiter
         if waiter is None or waiter.done() or self._begun is not None or self.busy:
             return None
@@ -116,7 +129,10 @@ class CallerConnection(RequestHandler):
         self._await_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The caller has gone. What passes through ends with it; what a rule names is brought to its end all the same."""
+        """The caller has gone.
+
+        What passes through ends with it; what a rule names is brought to its end all the same.
+        """
         super().connection_lost(exc)
         self._head_complete()
         self._drop()
@@ -149,8 +165,11 @@ class CallerConnection(RequestHandler):
                 self._waiter = self._loop.create_future()
                 await self._waiter
                 self._waiter = None
-            head, payload = cast("Message | tuple[RequestContext, BodyQueue]", self._messages.popleft())
-            if self._parser is not None and self._begun is None:  # else it was told when that was begun
+            head, payload = cast(
+                "Message | tuple[RequestContext, BodyQueue]", self._messages.popleft()
+            )
+            # else it was told when that was begun
+            if self._parser is not None and self._begun is None:
                 self._parser.message_consumed()
             if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
                 self._resume_reading_if_drained()
@@ -175,11 +194,19 @@ class CallerConnection(RequestHandler):
                 self.transport.close()
 
     async def _misread(self, fault: BadRequestError, rest: BodyQueue) -> None:
-        """Answer what is no request, and what comes behind it. Where that ends nobody knows: the caller is to close."""
-        what = "This is not a request of HTTP/1.1" if fault.code is Code.BAD_REQUEST else "The request is too large"
+        """Answer what is no request, and what comes behind it.
+
+        Where that ends nobody knows: the caller is to close.
+        """
+        what = (
+            "This is not a request of HTTP/1.1"
+            if fault.code is Code.BAD_REQUEST
+            else "The request is too large"
+        )
         self._answer(STATUS[fault.code], VaultError(fault.code, f"{what}: {fault}."))
         self._unreadable(fault.code)
-        if self.transport is not None and self.transport.can_write_eof():  # over TLS it would end the other way as well
+        # over TLS it would end the other way as well
+        if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
             await self._linger(rest)
 
@@ -187,7 +214,9 @@ class CallerConnection(RequestHandler):
         """Wait for the next request from now on, for so long."""
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if self._keepalive_handle is None:
-            self._keepalive_handle = self._loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
+            self._keepalive_handle = self._loop.call_at(
+                self._next_keepalive_close_time, self._process_keepalive
+            )
 
     def _process_keepalive(self) -> None:
         """Called by aiohttp's timer, which takes a connection for idle whose task waits."""
@@ -209,7 +238,8 @@ class CallerConnection(RequestHandler):
             return False
         self._serving = incoming
         self._begun = begun
-        self._reader.message_consumed()  # now: it must not take the place of one that could be read behind it
+        # now: it must not take the place of one that could be read behind it
+        self._reader.message_consumed()
         return True
 
     def answered(self, incoming: RequestContext) -> None:
@@ -241,7 +271,11 @@ class CallerConnection(RequestHandler):
             begun.drop()
 
     async def _serve(self, incoming: RequestContext) -> None:
-        """Handle one request. Whatever goes wrong inside ends here: logged by class and place, answered without a word of it."""
+        """Handle one request.
+
+        Whatever goes wrong inside ends here: logged by class and place, answered without a word of
+        it.
+        """
         self._serving = incoming
         self._current_request = incoming  # type: ignore[assignment]  # aiohttp asks it for _cancel alone
         try:
@@ -255,7 +289,9 @@ class CallerConnection(RequestHandler):
             if incoming.began:
                 incoming.cut()
             else:
-                self._answer(500, VaultError(Code.INTERNAL, "The proxy failed; its log names the place."))
+                self._answer(
+                    500, VaultError(Code.INTERNAL, "The proxy failed; its log names the place.")
+                )
         finally:
             self._serving = self._current_request = None
 
@@ -268,7 +304,10 @@ class CallerConnection(RequestHandler):
             self._resume_reading_if_drained()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the caller. Requests take the short way here; aiohttp holds back another protocol, or hands it on."""
+        """Bytes of the caller.
+
+        Requests take the short way here; aiohttp holds back another protocol, or hands it on.
+        """
         self._heard = self._loop.time()
         if self._payload_parser is not None or self._upgraded:
             RequestHandler.data_received(self, data)
@@ -287,7 +326,12 @@ class CallerConnection(RequestHandler):
         waiter = self._waiter
         if waiter is not None and not waiter.done() and self._begun is None:
             head, payload = messages[0]
-            if payload is EMPTY and len(messages) == 1 and isinstance(head, RequestHead) and not self._messages:
+            if (
+                payload is EMPTY
+                and len(messages) == 1
+                and isinstance(head, RequestHead)
+                and not self._messages
+            ):
                 if self._hurry(head, payload):
                     return
             else:
@@ -307,7 +351,10 @@ class CallerConnection(RequestHandler):
             self._head_timer = None
 
     def _head_late(self) -> None:
-        """The head did not come in time. While the request before it is under way, its answer is waited for."""
+        """The head did not come in time.
+
+        While the request before it is under way, its answer is waited for.
+        """
         self._head_timer = None
         if self.busy or self._begun is not None:
             self._await_head()
@@ -323,20 +370,28 @@ class CallerConnection(RequestHandler):
         limit = payload.total_bytes + _LINGER_BYTES
         until = self._loop.time() + _LINGER_SECONDS
         try:
-            while not payload.is_eof() and payload.total_bytes < limit and self.transport is not None:
+            while (
+                not payload.is_eof() and payload.total_bytes < limit and self.transport is not None
+            ):
                 async with asyncio.timeout_at(min(until, self._loop.time() + _LINGER_IDLE)):
                     await payload.readany()
         except (TimeoutError, OSError, web.RequestPayloadError):
             return
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # the base always closes; here it may stay half open
-        """The caller sends nothing more; true keeps the connection open for answers it still waits for."""
+        """The caller sends nothing more; true keeps the connection open for answers it still waits
+        for.
+        """
         if self.on_eof is not None:
             return self.on_eof()
         self._ended = True
         serving = self._serving
         late = self._loop.time() - self._heard > _HALF_CLOSE_SECONDS
-        if not self.busy or late or (serving is not None and (serving.began or not serving.payload.is_eof())):
+        if (
+            not self.busy
+            or late
+            or (serving is not None and (serving.began or not serving.payload.is_eof()))
+        ):
             return None  # gone, or idle: whoever still takes an answer has not begun to get it
         self._reader.feed_eof()
         return self.transport is not None
@@ -345,8 +400,8 @@ class CallerConnection(RequestHandler):
 class CallerServer(web.Server):
     """Makes a ``CallerConnection`` for each connection and knows them all.
 
-    ``unreadable`` is called after each refusal of what is not a request, ``begin`` with each request that has no body and
-    finds its connection idle.
+    ``unreadable`` is called after each refusal of what is not a request, ``begin`` with each
+    request that has no body and finds its connection idle.
     """
 
     def __init__(
@@ -361,9 +416,11 @@ class CallerServer(web.Server):
         self.heads = heads
         self.handler = handler
         self.unreadable = unreadable
-        #: Makes what a new connection is handed to; whatever reads something before HTTP is put here.
+        #: Makes what a new connection is handed to; whatever reads something before HTTP is put
+        #: here.
         self.entrance: Callable[[], asyncio.BaseProtocol] = self
-        self.listeners: list[asyncio.Server] = []  #: where it is listened for callers; ``listening`` fills it
+        #: where it is listened for callers; ``listening`` fills it
+        self.listeners: list[asyncio.Server] = []
 
     async def _never(self, request: web.BaseRequest) -> web.StreamResponse:
         raise RuntimeError(f"{request!r} was not handled by its CallerConnection")
@@ -375,4 +432,8 @@ class CallerServer(web.Server):
     @property
     def callers(self) -> list[CallerConnection]:
         """The open connections."""
-        return [connection for connection in self.connections if isinstance(connection, CallerConnection)]
+        return [
+            connection
+            for connection in self.connections
+            if isinstance(connection, CallerConnection)
+        ]

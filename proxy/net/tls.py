@@ -1,8 +1,9 @@
-"""TLS contexts for one listener from PEM files: a certificate for each name, and what is asked of callers.
+"""TLS contexts for one listener from PEM files: a certificate for each name, and what is asked of
+callers.
 
-TLS 1.2 and 1.3, forward secrecy and authenticated ciphers alone, HTTP/1.1 by ALPN, no compression and no renegotiation.
-Which certificate is shown is for the name that is asked for (SNI, RFC 6066): an exact name before a wildcard, the first
-certificate where none is asked for.
+TLS 1.2 and 1.3, forward secrecy and authenticated ciphers alone, HTTP/1.1 by ALPN, no compression
+and no renegotiation. Which certificate is shown is for the name that is asked for (SNI, RFC 6066):
+an exact name before a wildcard, the first certificate where none is asked for.
 """
 
 import ssl
@@ -18,17 +19,20 @@ from proxy.errors import Code, Detail, VaultError
 #: For TLS 1.2. What 1.3 has is good without exception.
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-#: The one group for key exchange, which every client has (RFC 8446 section 9.1). Python lets the TLS library have one, or all that
-#: it knows: finite fields of 8192 bits among them, which cost a server far more than a caller (CVE-2002-20001).
+#: The one group for key exchange, which every client has (RFC 8446 section 9.1). Python lets the
+#: TLS library have one, or all that it knows: finite fields of 8192 bits among them, which cost a
+#: server far more than a caller (CVE-2002-20001).
 DH_GROUP: Final = "prime256v1"
 
-#: Alerts of the TLS library that are not among Python's names: no name was sent (RFC 8446 section 9.2; TLS 1.2, which knows
-#: no such alert, gets ``handshake_failure`` in its place).
+#: Alerts of the TLS library that are not among Python's names: no name was sent (RFC 8446 section
+#: 9.2; TLS 1.2, which knows no such alert, gets ``handshake_failure`` in its place).
 _MISSING_EXTENSION: Final = 109
 
 
 class Pair(NamedTuple):
-    """Files of a certificate, with its chain, and of its key; ``None``: the key stands in the same file."""
+    """Files of a certificate, with its chain, and of its key; ``None``: the key stands in the same
+    file.
+    """
 
     certificate: Path
     key: Path | None
@@ -38,7 +42,8 @@ class Terms(NamedTuple):
     """What is asked of callers."""
 
     strict: bool  #: a handshake must name (SNI) a host that a certificate stands for
-    clients: Path | None = None  #: authorities that vouch for callers; ``None``: nobody is asked for a certificate
+    #: authorities that vouch for callers; ``None``: nobody is asked for a certificate
+    clients: Path | None = None
     required: bool = True  #: who shows no certificate is refused
 
 
@@ -57,7 +62,9 @@ class Handshake(ssl.SSLObject):
 
 
 class Material(NamedTuple):
-    """The files of a listener, all read at one time: certificates with their keys, checked against each other."""
+    """The files of a listener, all read at one time: certificates with their keys, checked against
+    each other.
+    """
 
     held: tuple[LoadedCertificate, ...]
     pairs: tuple[Pair, ...]
@@ -79,26 +86,39 @@ def untimely(material: Material, now: datetime) -> list[Detail]:
 
 
 def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Material:
-    """Read and try the files. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each that cannot be used."""
+    """Read and try the files.
+
+    Raises ``VaultError`` (BAD_SETTINGS) with a detail for each that cannot be used.
+    """
     faults: list[Detail] = []
     held: list[LoadedCertificate] = []
     for number, pair in enumerate(pairs, 1):
-        source = "listen.tls.certificate" if len(pairs) == 1 else f"listen.tls.certificate, item {number}"
+        source = (
+            "listen.tls.certificate"
+            if len(pairs) == 1
+            else f"listen.tls.certificate, item {number}"
+        )
         one = _described(source, pair, faults)
         if one is not None and (fault := _attempt(pair.certificate, partial(_load, _bare(), pair))):
             faults.append(Detail(source, fault))
         elif one is not None:
             held.append(one)
-    if clients is not None and (fault := _attempt(clients, lambda: _bare().load_verify_locations(clients), ca=True)):
+    if clients is not None and (
+        fault := _attempt(clients, lambda: _bare().load_verify_locations(clients), ca=True)
+    ):
         faults.append(Detail("listen.tls.clients", fault))
     faults += _idle(held)
     if faults:
-        raise VaultError(Code.BAD_SETTINGS, "The files for TLS towards callers cannot be used.", tuple(faults))
+        raise VaultError(
+            Code.BAD_SETTINGS, "The files for TLS towards callers cannot be used.", tuple(faults)
+        )
     return Material(tuple(held), tuple(pairs))
 
 
 def context(material: Material, terms: Terms) -> ssl.SSLContext:
-    """What connections of a listener begin with; it chooses the certificate by the name that is asked for."""
+    """What connections of a listener begin with; it chooses the certificate by the name that is
+    asked for.
+    """
     made = [_complete(pair, terms) for pair in material.pairs]
     exact: dict[str, ssl.SSLContext] = {}
     for one, found in zip(material.held, made, strict=True):
@@ -143,7 +163,9 @@ def _complete(pair: Pair, terms: Terms) -> ssl.SSLContext:
     made.set_ciphers(CIPHERS)
     made.set_ecdh_curve(DH_GROUP)
     made.set_alpn_protocols(["http/1.1"])
-    made.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    made.options |= (
+        ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    )
     _load(made, pair)
     if terms.clients is not None:
         made.load_verify_locations(terms.clients)
@@ -173,7 +195,10 @@ def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertifica
     else:
         if told.names:
             return LoadedCertificate(source, pair.certificate, told)
-        text = f"{pair.certificate} names no host: callers need a certificate with DNS names (subjectAltName)"
+        text = (
+            f"{pair.certificate} names no host: callers need a certificate with DNS names "
+            "(subjectAltName)"
+        )
         faults.append(Detail(source, text))
     return None
 
@@ -193,7 +218,10 @@ def _attempt(path: Path, use: Callable[[], object], *, ca: bool = False) -> str 
     except OSError as error:
         return f"{path} or the file of its key {_unreadable(error)}"
     except _EncryptedError:
-        return f"{path} has an encrypted key: store the key without a password, readable by this user alone"
+        return (
+            f"{path} has an encrypted key: store the key without a password, readable by this "
+            "user alone"
+        )
     return None
 
 
@@ -202,12 +230,19 @@ def _unreadable(error: OSError) -> str:
 
 
 def _idle(held: Sequence[LoadedCertificate]) -> list[Detail]:
-    """A fault for each certificate that would never be shown, because those before it stand for all its names."""
+    """A fault for each certificate that would never be shown, because those before it stand for all
+    its names.
+    """
     seen: set[str] = set()
     faults = []
     for one in held:
         if seen.issuperset(one.told.names):
-            faults.append(Detail(one.source, f"{one.path} is never shown: those before it stand for all its names"))
+            faults.append(
+                Detail(
+                    one.source,
+                    f"{one.path} is never shown: those before it stand for all its names",
+                )
+            )
         seen.update(one.told.names)
     return faults
 
@@ -219,7 +254,8 @@ class ClientTls(NamedTuple):
     """What connections to an application at ``https://`` are made with."""
 
     context: ssl.SSLContext
-    server_name: str | None = None  #: asked for (SNI) and verified; ``None``: the host of the address
+    #: asked for (SNI) and verified; ``None``: the host of the address
+    server_name: str | None = None
 
 
 def client_context(
@@ -232,9 +268,9 @@ def client_context(
 ) -> ssl.SSLContext:
     """A context for connections to an application: TLS 1.2 or newer, SNI, host name checked.
 
-    ``ca`` is trusted in place of the machine's authorities; ``certificate`` and ``key`` are shown to an application that
-    asks for one. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each file that cannot be used;
-    ``section`` is where the settings stand.
+    ``ca`` is trusted in place of the machine's authorities; ``certificate`` and ``key`` are shown
+    to an application that asks for one. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each
+    file that cannot be used; ``section`` is where the settings stand.
     """
     named = {"ca": ca, "certificate": certificate, "key": key}
     faults = [
@@ -252,7 +288,9 @@ def client_context(
         faults.append(fault)
     if certificate is not None:
         fault = _client_attempt(
-            "certificate", certificate, lambda: context.load_cert_chain(certificate, key, _no_password)
+            "certificate",
+            certificate,
+            lambda: context.load_cert_chain(certificate, key, _no_password),
         )
         faults += [fault] if fault else []
     if faults:
@@ -273,11 +311,16 @@ def _client_attempt(name: str, path: Path, use: Callable[[], object]) -> Detail 
         elif name == "ca":
             reason = "holds no certificate in the PEM format"
         else:
-            reason = "or the file of its key is not in the PEM format, or one of the two holds no certificate or no key"
+            reason = (
+                "or the file of its key is not in the PEM format, or one of the two holds no "
+                "certificate or no key"
+            )
     except OSError as error:
         reason = f"cannot be read ({error.strerror}): name a PEM file that this user may read"
     except _EncryptedError:
-        reason = "has an encrypted key: store the key without a password, readable by this user alone"
+        reason = (
+            "has an encrypted key: store the key without a password, readable by this user alone"
+        )
     else:
         return None
     return Detail(name, f"{path} {reason}")
@@ -285,4 +328,6 @@ def _client_attempt(name: str, path: Path, use: Callable[[], object]) -> Detail 
 
 def _client_refused(faults: list[Detail], section: str) -> VaultError:
     details = tuple(Detail(f"{section}.{source}", text) for source, text in faults)
-    return VaultError(Code.BAD_SETTINGS, "The files for TLS towards the application cannot be used.", details)
+    return VaultError(
+        Code.BAD_SETTINGS, "The files for TLS towards the application cannot be used.", details
+    )

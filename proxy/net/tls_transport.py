@@ -1,10 +1,12 @@
-"""TLS of one connection, as a transport for its HTTP connection and a protocol of the plain transport below.
+"""TLS of one connection, as a transport for its HTTP connection and a protocol of the plain
+transport below.
 
-The TLS library works on two buffers in memory (``ssl.MemoryBIO``), so everything here is synchronous: bytes come, bytes go.
-What holds of a plain transport holds of this one: writing never blocks, ``pause_reading`` stops what comes, the buffer that
-counts is that of the plain transport, ``abort`` sends nothing more (so that nobody takes a broken answer for a whole one). A
-caller that says it sends nothing more (``close_notify``, RFC 8446 section 6.1) may still be written to, if the user stays; one
-that ends its side without a word has gone. Our own end is that of the connection.
+The TLS library works on two buffers in memory (``ssl.MemoryBIO``), so everything here is
+synchronous: bytes come, bytes go. What holds of a plain transport holds of this one: writing never
+blocks, ``pause_reading`` stops what comes, the buffer that counts is that of the plain transport,
+``abort`` sends nothing more (so that nobody takes a broken answer for a whole one). A caller that
+says it sends nothing more (``close_notify``, RFC 8446 section 6.1) may still be written to, if the
+user stays; one that ends its side without a word has gone. Our own end is that of the connection.
 """
 
 import asyncio
@@ -15,7 +17,8 @@ from typing import Any, Final, Protocol, cast
 #: The largest plain text of one record (RFC 8446 section 5.1).
 _RECORD: Final = 16 * 1024
 
-#: Bytes that the TLS library may have to say without being asked to write (answers to key updates) and that nobody takes.
+#: Bytes that the TLS library may have to say without being asked to write (answers to key updates)
+#: and that nobody takes.
 _CHATTER: Final = 1024 * 1024
 
 #: Seconds in which a caller that was refused gets to read why, before the connection ends.
@@ -41,7 +44,10 @@ class ListenerPort(Protocol):
 
 
 class TlsConnection(asyncio.Transport, asyncio.Protocol):
-    """The server's side of TLS on one connection. ``user`` gets it as its transport once the handshake is complete."""
+    """The server's side of TLS on one connection.
+
+    ``user`` gets it as its transport once the handshake is complete.
+    """
 
     def __init__(self, home: ListenerPort, user: asyncio.Protocol) -> None:
         super().__init__()
@@ -82,7 +88,10 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             self._shake()
 
     def eof_received(self) -> bool:
-        """The caller's side of the plain connection has ended; true keeps ours open. Without a farewell it has gone."""
+        """The caller's side of the plain connection has ended; true keeps ours open.
+
+        Without a farewell it has gone.
+        """
         return self._half and not self._closing
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -122,7 +131,9 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             self._deliver()
 
     def _refuse(self, outcome: str) -> None:
-        """Send the alert, and wait a moment for the caller's end: a reset would take the alert away from it."""
+        """Send the alert, and wait a moment for the caller's end: a reset would take the alert away
+        from it.
+        """
         self._finish(outcome)
         self._closing = True
         self._flush()
@@ -244,7 +255,9 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         return False
 
     def write_eof(self) -> None:
-        """What asyncio says of a transport that cannot be closed by half, as ``can_write_eof`` tells."""
+        """What asyncio says of a transport that cannot be closed by half, as ``can_write_eof``
+        tells.
+        """
         raise NotImplementedError
 
     def get_write_buffer_size(self) -> int:
@@ -292,20 +305,36 @@ HANDSHAKE_TIMEOUT: Final = 10.0
 Observer = Callable[[str], None]
 
 #: ``late``: not complete in time. ``left``: the caller went away. ``failed``: anything else.
-OUTCOMES: Final = ("done", "no_name", "foreign_name", "no_certificate", "bad_certificate", "late", "left", "failed")
+OUTCOMES: Final = (
+    "done",
+    "no_name",
+    "foreign_name",
+    "no_certificate",
+    "bad_certificate",
+    "late",
+    "left",
+    "failed",
+)
 
 
 class TlsListener:
-    """Puts TLS before the connections of a listener. ``context`` may be replaced at any time; new connections get it."""
+    """Puts TLS before the connections of a listener.
 
-    def __init__(self, context: ssl.SSLContext, observe: Observer, patience: float = HANDSHAKE_TIMEOUT) -> None:
+    ``context`` may be replaced at any time; new connections get it.
+    """
+
+    def __init__(
+        self, context: ssl.SSLContext, observe: Observer, patience: float = HANDSHAKE_TIMEOUT
+    ) -> None:
         self.context = context
         self.patience = patience
         self.shaking: set[TlsConnection] = set()  #: connections whose handshake is not complete
         self._observe = observe
 
     def __call__(self, connection: asyncio.Protocol) -> TlsConnection:
-        """What a new connection is handed to; ``connection`` gets it once the handshake is complete."""
+        """What a new connection is handed to; ``connection`` gets it once the handshake is
+        complete.
+        """
         return TlsConnection(self, connection)
 
     def began(self, connection: TlsConnection) -> None:

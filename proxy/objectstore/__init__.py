@@ -1,8 +1,9 @@
 """Sealed attachments in and out: object stores behind the port ``base.ObjectStore``.
 
-An object is visible whole or not at all, and durable before a write returns. A backend is not trusted with content: it gets what
-was sealed above, under random names. It may touch its own folder or connection, and answers with ``VaultError`` and ``NoObject``.
-A further backend is a file here and a line in ``BACKENDS``; the conformance suite then runs over it.
+An object is visible whole or not at all, and durable before a write returns. A backend is not
+trusted with content: it gets what was sealed above, under random names. It may touch its own folder
+or connection, and answers with ``VaultError`` and ``NoObject``. A further backend is a file here
+and a line in ``BACKENDS``; the conformance suite then runs over it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,15 +22,18 @@ BACKENDS: dict[str, Callable[[str], Awaitable[ObjectStore]]] = {
 
 
 async def open_objects(uri: str) -> ObjectStore:
-    """Open the place of that address: ``file:///folder/files``; the folder is made where it is missing.
+    """Open the place of that address: ``file:///folder/files``; the folder is made where it is
+    missing.
 
-    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the backend says.
+    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the
+    backend says.
     """
     scheme, _, place = uri.partition(":")
     backend = BACKENDS.get(scheme)
     if backend is None:
         raise VaultError(
             Code.BAD_SETTINGS,
-            f"The setting files begins with {scheme!r}, which no backend has; there are: {', '.join(BACKENDS)}.",
+            f"The setting files begins with {scheme!r}, which no backend has; there are: "
+            f"{', '.join(BACKENDS)}.",
         )
     return await backend(place.removeprefix("//"))

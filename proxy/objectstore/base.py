@@ -1,6 +1,8 @@
-"""The port of what keeps the content of attachments: objects under random names, each written once and never changed.
+"""The port of what keeps the content of attachments: objects under random names, each written once
+and never changed.
 
-A backend is untrusted, as an engine of ``storage`` is. It knows no record and no key, and what it holds is sealed.
+A backend is untrusted, as an engine of ``storage`` is. It knows no record and no key, and what it
+holds is sealed.
 """
 
 import re
@@ -10,7 +12,8 @@ from typing import NamedTuple, Protocol
 #: What a name is: 24 random bytes in hexadecimal, so that it tells nothing and fits any backend.
 OBJECT_NAME = re.compile(r"[0-9a-f]{48}", re.ASCII)
 
-#: The first two digits of names; lists are asked for by them, so that no list has to hold everything at once.
+#: The first two digits of names; lists are asked for by them, so that no list has to hold
+#: everything at once.
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 
 
@@ -27,7 +30,9 @@ class StoredObject(NamedTuple):
 
 
 class OpenObject(Protocol):
-    """An object that is being read; it stays readable when somebody deletes it meanwhile, where the backend can."""
+    """An object that is being read; it stays readable when somebody deletes it meanwhile, where the
+    backend can.
+    """
 
     @property
     def size(self) -> int:
@@ -41,17 +46,22 @@ class OpenObject(Protocol):
 
 
 class ObjectStore(Protocol):
-    """One open place. Every verb may raise ``VaultError(FILES_UNAVAILABLE)`` for what may pass: disk full, not mounted."""
+    """One open place. Every verb may raise ``VaultError(FILES_UNAVAILABLE)`` for what may pass:
+    disk full, not mounted.
+    """
 
     async def close(self) -> None:
         """Finish what was begun, then close. Idempotent."""
 
     async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
-        """Keep everything that ``pieces`` gives under a new name; the bytes kept. Durable, and visible, when it returns.
+        """Keep everything that ``pieces`` gives under a new name; the bytes kept.
 
-        Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is used once. Each piece is gone
-        through once, perhaps on a thread, so that making its bytes need not hold up the event loop; the next piece is asked
-        for after that. The bytes of a view are used before the next one is asked for.
+        Durable, and visible, when it returns.
+
+        Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is
+        used once. Each piece is gone through once, perhaps on a thread, so that making its bytes
+        need not hold up the event loop; the next piece is asked for after that. The bytes of a view
+        are used before the next one is asked for.
         """
 
     async def open(self, name: str) -> OpenObject:
@@ -64,7 +74,9 @@ class ObjectStore(Protocol):
         """The objects whose name begins with these two digits, by name."""
 
     async def clear(self, before: int) -> int:
-        """Remove what writing left behind that never came to its end and began before that instant; how many."""
+        """Remove what writing left behind that never came to its end and began before that instant;
+        how many.
+        """
 
     async def owner(self) -> str | None:
         """The mark of the vault that the place belongs to; ``None`` while it is nobody's."""

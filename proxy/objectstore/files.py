@@ -1,8 +1,9 @@
 """Objects as files in a folder of a local disk.
 
-Under the folder: ``ab/`` with the objects whose names begin so, ``incoming/`` with those being written, ``owner`` with the
-mark of the vault, and ``.lock``, held by the process that uses the folder. An object is written to ``incoming``, flushed,
-renamed into its place, and the place flushed: whoever sees the name sees all of the content, also after a power cut.
+Under the folder: ``ab/`` with the objects whose names begin so, ``incoming/`` with those being
+written, ``owner`` with the mark of the vault, and ``.lock``, held by the process that uses the
+folder. An object is written to ``incoming``, flushed, renamed into its place, and the place
+flushed: whoever sees the name sees all of the content, also after a power cut.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from typing import Any, ParamSpec, TypeVar
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import OBJECT_NAME, NoObject, ObjectStore, StoredObject
 
-# Work on files beside the event loop: a few threads, and nobody leaves while his thread still works.
+# Work on files beside the event loop: a few threads, and nobody leaves while his thread still
+# works.
 
 
 P = ParamSpec("P")
@@ -34,10 +36,14 @@ class Threads:
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What the work answers or raises.
 
-        A thread cannot be stopped. So who is cancelled waits for it: else a descriptor would be closed under it, and
-        its number given to another file.
+        A thread cannot be stopped. So who is cancelled waits for it: else a descriptor would be
+        closed under it, and its number given to another file.
         """
-        return await _ended(asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*arguments, **named)))
+        return await _ended(
+            asyncio.get_running_loop().run_in_executor(
+                self._pool, lambda: work(*arguments, **named)
+            )
+        )
 
     def close(self) -> None:
         """Finish what was begun. Idempotent."""
@@ -67,7 +73,8 @@ async def _settled(future: asyncio.Future[Any]) -> asyncio.CancelledError | None
 #: Files that are written or read at the same moment; a disk gains nothing from more.
 _THREADS = 8
 
-#: Bytes after which the system is told to begin bringing them to the disk, so that the flush at the end has little to wait for.
+#: Bytes after which the system is told to begin bringing them to the disk, so that the flush at the
+#: end has little to wait for.
 _EARLY = 8 << 20
 
 _INCOMING = "incoming"
@@ -127,7 +134,8 @@ class FolderObjects:
             descriptor = await self._run(_create, draft)
             try:
                 written = _Written(descriptor)
-                # What ``pieces`` raises, such as a connection that breaks, is not ours to translate.
+                # What ``pieces`` raises, such as a connection that breaks, is not ours to
+                # translate.
                 async for piece in pieces:
                     await self._threads.run(written.add, piece)
                 await self._run(os.fsync, descriptor)
@@ -164,7 +172,9 @@ class FolderObjects:
 
     async def clear(self, before: int) -> int:
         drafts = await self._run(_listed, self._incoming, "")
-        left = [draft.name for draft in drafts if draft.at < before and draft.name not in self._writing]
+        left = [
+            draft.name for draft in drafts if draft.at < before and draft.name not in self._writing
+        ]
         for name in left:
             await self._run(_forget, self._incoming / name)
         return len(left)
@@ -185,15 +195,20 @@ class FolderObjects:
         return self._folder / name[:2] / name[2:]
 
     async def _refuse_all_but_absence(self, error: VaultError) -> None:
-        """Tell a missing object from a missing folder: of a disk that is not mounted nothing may be called gone."""
-        if not isinstance(error.__cause__, FileNotFoundError) or not await self._run(self._incoming.exists):
+        """Tell a missing object from a missing folder: of a disk that is not mounted nothing may be
+        called gone.
+        """
+        if not isinstance(error.__cause__, FileNotFoundError) or not await self._run(
+            self._incoming.exists
+        ):
             raise error
 
 
 async def open_folder(place: str) -> ObjectStore:
     """Open the folder of that path, which is made where it is missing.
 
-    Raises ``VaultError``: NOT_WRITABLE where it cannot be made or written, STORE_BUSY where another process has it.
+    Raises ``VaultError``: NOT_WRITABLE where it cannot be made or written, STORE_BUSY where another
+    process has it.
     """
     return FolderObjects(Path(place))
 
@@ -212,7 +227,8 @@ def _claim(folder: Path) -> int:
     except OSError as error:
         raise VaultError(
             Code.NOT_WRITABLE,
-            f"{folder} cannot be written: give its owner the right to, or name another folder with the setting files.",
+            f"{folder} cannot be written: give its owner the right to, or name another folder "
+            "with the setting files.",
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -220,7 +236,8 @@ def _claim(folder: Path) -> int:
         os.close(lock)
         raise VaultError(
             Code.STORE_BUSY,
-            f"Another process uses the files in {folder}: end it, or give this one a folder of its own.",
+            f"Another process uses the files in {folder}: end it, or give this one a folder of "
+            "its own.",
         ) from error
     return lock
 
@@ -233,7 +250,8 @@ def _translated() -> Iterator[None]:
         text = _TEXTS.get(error.errno or 0)
         name = errno.errorcode.get(error.errno or 0, type(error).__name__)
         raise VaultError(
-            Code.FILES_UNAVAILABLE, text or f"The files cannot be read or written ({name}): look at their disk."
+            Code.FILES_UNAVAILABLE,
+            text or f"The files cannot be read or written ({name}): look at their disk.",
         ) from error
 
 
@@ -253,7 +271,9 @@ class _Written:
         self._begun = 0  # bytes that the disk was told of
 
     def add(self, piece: Iterable[bytes | memoryview]) -> None:
-        """Write a piece behind what is there; each part of it is made only now, so that it is still in the processor's cache."""
+        """Write a piece behind what is there; each part of it is made only now, so that it is still
+        in the processor's cache.
+        """
         for part in piece:
             with _translated():
                 _write(self._descriptor, part)
@@ -270,9 +290,12 @@ def _write(descriptor: int, content: bytes | memoryview) -> None:
 
 
 def _begin_flush(descriptor: int, at: int, length: int) -> None:
-    """Have these bytes brought to the disk without waiting for it (posix_fadvise(2); not every system has it)."""
+    """Have these bytes brought to the disk without waiting for it (posix_fadvise(2); not every
+    system has it).
+    """
     if hasattr(os, "posix_fadvise"):
-        with suppress(OSError):  # no more than advice; what is wrong with the disk, the flush at the end tells
+        # no more than advice; what is wrong with the disk, the flush at the end tells
+        with suppress(OSError):
             os.posix_fadvise(descriptor, at, length, os.POSIX_FADV_DONTNEED)
 
 
@@ -292,7 +315,8 @@ def _settle(draft: Path, place: Path) -> None:
         os.rename(draft, place)  # noqa: PTH104  # beside the other calls of this file
     except FileNotFoundError:
         try:
-            place.parent.mkdir(mode=0o700)  # the first object of this shard; never the folder itself
+            # the first object of this shard; never the folder itself
+            place.parent.mkdir(mode=0o700)
         except FileExistsError:
             pass
         _flush(place.parent.parent)
@@ -332,7 +356,11 @@ def _listed(folder: Path, shard: str) -> list[StoredObject]:
             except FileNotFoundError:
                 continue  # deleted while the list was made
             if OBJECT_NAME.fullmatch(shard + entry.name):
-                found.append(StoredObject(shard + entry.name, status.st_size, status.st_mtime_ns // 1_000_000))
+                found.append(
+                    StoredObject(
+                        shard + entry.name, status.st_size, status.st_mtime_ns // 1_000_000
+                    )
+                )
     return found
 
 

@@ -1,4 +1,7 @@
-"""The reference backend: objects in a dictionary, gone with the process. For tests and for trials of rule files."""
+"""The reference backend: objects in a dictionary, gone with the process.
+
+For tests and for trials of rule files.
+"""
 
 import time
 from collections.abc import AsyncIterable, Iterable
@@ -43,7 +46,9 @@ class MemoryObjects:
 
     async def listed(self, shard: str) -> list[StoredObject]:
         found = sorted(name for name in self.objects if name.startswith(shard))
-        return [StoredObject(name, len(self.objects[name][0]), self.objects[name][1]) for name in found]
+        return [
+            StoredObject(name, len(self.objects[name][0]), self.objects[name][1]) for name in found
+        ]
 
     async def clear(self, before: int) -> int:  # noqa: ARG002  # the port's; nothing is left behind in memory
         return 0

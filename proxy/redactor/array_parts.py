@@ -1,4 +1,6 @@
-"""The elements of a long JSON array, decoded part by part: while the decoder runs nobody else gets the interpreter's lock."""
+"""The elements of a long JSON array, decoded part by part: while the decoder runs nobody else gets
+the interpreter's lock.
+"""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +18,8 @@ _from_buffer = _FFI.from_buffer
 
 _WHITE: Final = b" \t\n\r"
 
-#: Bytes of an array that is decoded part by part, of a part, and of a stretch in which the end of one is looked for.
+#: Bytes of an array that is decoded part by part, of a part, and of a stretch in which the end of
+#: one is looked for.
 LONG_ARRAY: Final = 2 * 1024 * 1024
 _PART: Final = 1024 * 1024
 _NEAR: Final = 64 * 1024
@@ -30,8 +33,9 @@ _COMMA = re.compile(rb"(,)")
 def in_parts(body: bytes, start: int, end: int) -> list[memoryview] | None:
     """The elements of the array that stands there, as views of the body.
 
-    A part ends at a comma that seems to stand between two elements. Where it stands inside one, or in a string, what comes before
-    it is no list of values. ``None``: no such comma was found, or this is no array.
+    A part ends at a comma that seems to stand between two elements. Where it stands inside one, or
+    in a string, what comes before it is no list of values. ``None``: no such comma was found, or
+    this is no array.
     """
     while start < end and body[end - 1] in _WHITE:
         end -= 1

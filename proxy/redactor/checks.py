@@ -1,9 +1,10 @@
 """The containers on the way to a rule's places, and whether a request keeps to them.
 
-A rule that names ``$.address.street`` finds nothing in ``{"address": "Main Street 1"}``, and an application that
-forgives may well take it. So where a path goes on and the document does not, or goes on with another kind of
-container, a request holds something that nobody understood. What holds nothing (null, an empty text, array or object)
-and what holds a bare true or false may stand anywhere.
+A rule that names ``$.address.street`` finds nothing in ``{"address": "Main Street 1"}``, and an
+application that forgives may well take it. So where a path goes on and the document does not, or
+goes on with another kind of container, a request holds something that nobody understood. What holds
+nothing (null, an empty text, array or object) and what holds a bare true or false may stand
+anywhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,10 +37,13 @@ class _Node:
         self.names: dict[str, _Node] = {}
         self.indexes: dict[int, _Node] = {}
         self.each: _Node | None = None
-        self.item: _Node | None = None  #: objects are selected here, alone or in arrays, and this is the way on in each
+        #: objects are selected here, alone or in arrays, and this is the way on in each
+        self.item: _Node | None = None
 
     def lay(self, path: Path) -> "_Node | None":
-        """The node at the end of a path; ``None`` behind a descent, which expects nothing of what it passes."""
+        """The node at the end of a path; ``None`` behind a descent, which expects nothing of what
+        it passes.
+        """
         node = self
         for step in path:
             if step is PathStep.DEEP:
@@ -65,7 +69,9 @@ class _Node:
 class Outline:
     """Made when rules load; asked for every request."""
 
-    def __init__(self, objects: Path | None, leaves: Iterable[Path], anchored: Iterable[Path]) -> None:
+    def __init__(
+        self, objects: Path | None, leaves: Iterable[Path], anchored: Iterable[Path]
+    ) -> None:
         self._root = _Node()
         for path in anchored:
             _end(self._root, path)
@@ -75,11 +81,14 @@ class Outline:
             for path in leaves:
                 _end(selected.item, path)
         item = self._root.item
-        #: A document that is an object is a selected one, and its members are the places themselves: none can lie behind another.
+        #: A document that is an object is a selected one, and its members are the places
+        #: themselves: none can lie behind another.
         self._flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
 
     def strayed(self, body: bytes) -> bool:
-        """Whether a valid JSON document holds something else where a path to a protected place goes on."""
+        """Whether a valid JSON document holds something else where a path to a protected place goes
+        on.
+        """
         if self._flat and body.startswith(b"{"):
             return False
         try:
@@ -113,15 +122,28 @@ def _object(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
     members = _MEMBERS.decode(raw)
     if not leads:
         return bool(members)
-    further = {name for node in nodes for name, child in node.names.items() if not child.end and name in members}
+    further = {
+        name
+        for node in nodes
+        for name, child in node.names.items()
+        if not child.end and name in members
+    }
     names = members if every else further
     return any(
-        _strayed([*every, *(node.names[name] for node in nodes if name in node.names)], members[name]) for name in names
+        _strayed(
+            [*every, *(node.names[name] for node in nodes if name in node.names)], members[name]
+        )
+        for name in names
     )
 
 
 def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
-    every = [following for node in nodes for following in (node.each, node if node.item else None) if following]
+    every = [
+        following
+        for node in nodes
+        for following in (node.each, node if node.item else None)
+        if following
+    ]
     if any(following.end for following in every):
         return False
     elements = _ELEMENTS.decode(raw)
@@ -134,10 +156,12 @@ def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
     )
 
 
-# A body on a matched request whose rule names no body: a DELETE or a search that carries one all the same.
+# A body on a matched request whose rule names no body: a DELETE or a search that carries one all
+# the same.
 #
-# The rule says nothing about it, yet the entity says what is personal. So a body without any of the entity's fields passes,
-# and one that carries a field, wherever it stands, is refused: nobody said that it may leave, and nobody swapped it.
+# The rule says nothing about it, yet the entity says what is personal. So a body without any of the
+# entity's fields passes, and one that carries a field, wherever it stands, is refused: nobody said
+# that it may leave, and nobody swapped it.
 
 
 #: What holds no value of anyone.
@@ -145,20 +169,27 @@ _NO_FIELDS: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
 
 
 class Unnamed:
-    """Looks for an entity's fields in bodies that its operation says nothing about. Made when rules load."""
+    """Looks for an entity's fields in bodies that its operation says nothing about.
+
+    Made when rules load.
+    """
 
     __slots__ = ("_anywhere", "_names", "_operation")
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
         places = [field.at for field in operation.entity.fields.values()]
-        self._anywhere = Selection(None, (), [(PathStep.DEEP, *place) for place in places], nested=True)
+        self._anywhere = Selection(
+            None, (), [(PathStep.DEEP, *place) for place in places], nested=True
+        )
         self._names = {form.loosely(name) for name in _last_names(places)}
 
     def refuse(self, headers: RawHeaders, body: bytes) -> None:
-        """Raise ``VaultError`` unless the body is JSON or a form that carries no field of the entity.
+        """Raise ``VaultError`` unless the body is JSON or a form that carries no field of the
+        entity.
 
-        UNREADABLE_BODY where it does or is of another kind; MALFORMED_JSON, AMBIGUOUS_JSON and TOO_LARGE as for a body that is named.
+        UNREADABLE_BODY where it does or is of another kind; MALFORMED_JSON, AMBIGUOUS_JSON and
+        TOO_LARGE as for a body that is named.
         """
         media = self.refuse_kind(headers, body)
         if media is Media.NONE:
@@ -169,12 +200,17 @@ class Unnamed:
             carries = any(body[leaf.start : leaf.end] not in _NO_FIELDS for leaf in found)
         else:
             members = form.form_members(body, limits.form_fields)
-            carries = body.lstrip()[:1] in form.OTHER_KINDS or any(self._is_field(member.name) for member in members)
+            carries = body.lstrip()[:1] in form.OTHER_KINDS or any(
+                self._is_field(member.name) for member in members
+            )
         if carries:
             raise self._refusal(f"carries a field of {self._operation.entity.name} in its body")
 
     def refuse_kind(self, headers: RawHeaders, body: bytes) -> Media:
-        """The kind of a body. Raises ``VaultError`` (UNREADABLE_BODY) where it can be looked for in none of that kind."""
+        """The kind of a body.
+
+        Raises ``VaultError`` (UNREADABLE_BODY) where it can be looked for in none of that kind.
+        """
         media = classify(headers, body)
         if media is Media.OTHER:
             raise self._refusal("carries a body that is neither JSON nor a form")

@@ -1,6 +1,8 @@
-"""Content codings: undone so that a body can be read, done again in one that the caller accepts (RFC 9110, 8.4).
+"""Content codings: undone so that a body can be read, done again in one that the caller accepts
+(RFC 9110, 8.4).
 
-Never inflates further than allowed, and accepts nothing but whole bodies: a cut or continued stream is unreadable.
+Never inflates further than allowed, and accepts nothing but whole bodies: a cut or continued stream
+is unreadable.
 """
 
 import zlib
@@ -44,11 +46,14 @@ class Coding(NamedTuple):
     deflate: Callable[[bytes], bytes]
 
 
-def inflate(body: bytes, content_encoding: bytes | None, limit: int, ratio: int = 200) -> tuple[bytes, tuple[str, ...]]:
+def inflate(
+    body: bytes, content_encoding: bytes | None, limit: int, ratio: int = 200
+) -> tuple[bytes, tuple[str, ...]]:
     """The body without its content codings, and their names in the order they were applied.
 
-    ``limit`` bounds the inflated size in bytes, ``ratio`` how many times the body may grow once it is over a
-    mebibyte. Raises ``VaultError``: UNREADABLE_BODY (unknown coding, too many, damaged stream), TOO_LARGE.
+    ``limit`` bounds the inflated size in bytes, ``ratio`` how many times the body may grow once it
+    is over a mebibyte. Raises ``VaultError``: UNREADABLE_BODY (unknown coding, too many, damaged
+    stream), TOO_LARGE.
     """
     if content_encoding is None:
         return body, ()
@@ -61,7 +66,9 @@ def inflate(body: bytes, content_encoding: bytes | None, limit: int, ratio: int 
 
 
 def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
-    """At most so many bytes of a body, which may be cut off, without its content coding; nothing where it cannot be read."""
+    """At most so many bytes of a body, which may be cut off, without its content coding; nothing
+    where it cannot be read.
+    """
     name = content_encoding.strip().lower().decode("latin-1")
     name = _ALIASES.get(name, name)
     try:
@@ -72,7 +79,9 @@ def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
         if name == "br":
             return bytes(brotli.Decompressor().process(body, output_buffer_limit=most))[:most]
         if name == "zstd":
-            with zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(body) as reader:
+            with zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(
+                body
+            ) as reader:
                 return reader.read(most)
     except (zlib.error, brotli.error, zstandard.ZstdError):
         return b""
@@ -91,7 +100,8 @@ def deflate(body: bytes, coding: str) -> bytes:
 
 
 def acceptable(accept_encoding: bytes | None, preferred: Sequence[str]) -> str:
-    """The content coding to answer in: of ``preferred``, best first, the one that the caller likes most.
+    """The content coding to answer in: of ``preferred``, best first, the one that the caller likes
+    most.
 
     ``identity`` when the caller names none of them, or likes it better (RFC 9110, 12.5.3).
     """
@@ -117,10 +127,14 @@ def _applied(content_encoding: bytes) -> tuple[str, ...]:
     names = tuple(_ALIASES.get(part, part) for part in parts if part and part != IDENTITY)
     if len(names) > MOST_CODINGS:
         raise VaultError(
-            Code.UNREADABLE_BODY, f"The body has more than {MOST_CODINGS} content codings: send it with one."
+            Code.UNREADABLE_BODY,
+            f"The body has more than {MOST_CODINGS} content codings: send it with one.",
         )
     if any(name not in CODINGS for name in names):
-        raise VaultError(Code.UNREADABLE_BODY, f"The content coding is unknown: send {', '.join(CODINGS)} or none.")
+        raise VaultError(
+            Code.UNREADABLE_BODY,
+            f"The content coding is unknown: send {', '.join(CODINGS)} or none.",
+        )
     return names
 
 
@@ -130,7 +144,8 @@ def _undo(body: bytes, name: str, most: int) -> bytes:
     except _TooLong:
         fault = VaultError(
             Code.TOO_LARGE,
-            f"The {name} body inflates too far, beyond {most} bytes or {_PARTS} parts: send less, or raise limits.inflated.",
+            f"The {name} body inflates too far, beyond {most} bytes or {_PARTS} parts: send "
+            "less, or raise limits.inflated.",
         )
     except (_Broken, zlib.error, brotli.error, zstandard.ZstdError):
         fault = VaultError(Code.UNREADABLE_BODY, f"The body is not one whole {name} stream.")
@@ -138,7 +153,9 @@ def _undo(body: bytes, name: str, most: int) -> bytes:
 
 
 def weights(accepted: bytes) -> dict[str, float]:
-    """Weight by coding, or by whatever else an Accept field lists; an item that is malformed counts as not named."""
+    """Weight by coding, or by whatever else an Accept field lists; an item that is malformed counts
+    as not named.
+    """
     found: dict[str, float] = {}
     for item in accepted.decode("latin-1").lower().split(","):
         name, *parameters = (part.strip() for part in item.split(";"))
@@ -155,7 +172,11 @@ def weights(accepted: bytes) -> dict[str, float]:
 def _weight(text: str) -> float:
     """A weight from 0 to 1 (RFC 9110, 12.4.2)."""
     whole, _, digits = text.partition(".")
-    if whole in ("0", "1") and len(digits) <= 3 and (not digits or (digits.isascii() and digits.isdigit())):
+    if (
+        whole in ("0", "1")
+        and len(digits) <= 3
+        and (not digits or (digits.isascii() and digits.isdigit()))
+    ):
         return min(1.0, float(f"{whole}.{digits or 0}"))
     return 0.0
 
@@ -212,7 +233,9 @@ def _inflate_brotli(body: bytes, most: int) -> bytes:
 
 
 def _inflate_zstd(body: bytes, most: int) -> bytes:
-    """Measured first and inflated then: the reader keeps to a size, the other tells how a stream ends."""
+    """Measured first and inflated then: the reader keeps to a size, the other tells how a stream
+    ends.
+    """
     codec = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     size = 0
     with codec.stream_reader(body, read_across_frames=True) as reader:

@@ -1,8 +1,10 @@
-"""What may be told of a request that no rule names: the shape of its path, and the kinds of values suspected in it.
+"""What may be told of a request that no rule names: the shape of its path, and the kinds of values
+suspected in it.
 
-Both go to logs and metrics, so neither holds a value. A segment of a path is shown where it is a word of a rule file's paths, or one
-of a list of words that many interfaces have. Nothing else tells a word from somebody's name: another word is shown as ``{word}``,
-and whatever looks like no word (digits, an address, a long token, anything escaped) as ``{id}``. Kinds are found on word borders,
+Both go to logs and metrics, so neither holds a value. A segment of a path is shown where it is a
+word of a rule file's paths, or one of a list of words that many interfaces have. Nothing else tells
+a word from somebody's name: another word is shown as ``{word}``, and whatever looks like no word
+(digits, an address, a long token, anything escaped) as ``{id}``. Kinds are found on word borders,
 with checksums where a kind has one.
 """
 
@@ -21,38 +23,68 @@ _SEGMENTS: Final = 8
 #: Spellings of segments whose meaning is remembered.
 _REMEMBERED: Final = 4096
 
-#: Words of many interfaces, without those that are names of people as well (``hook``, ``keys``, ``post``).
+#: Words of many interfaces, without those that are names of people as well (``hook``, ``keys``,
+#: ``post``).
 _ROUTES: Final = frozenset(
     (
-        ".well-known about access account active activities activity add address addresses admin ajax all analytics answer answers api app"
-        " apps archive archives article articles asset assets attachment attachments audit auth authorize autocomplete avatar avatars backup"
-        " badge basket batch billing blog board boards bookings browse build bulk cache calendar callback campaign campaigns cancel"
-        " captcha card cards cart cases catalog categories category certificates change channel channels chat check checkout choose chunk"
-        " clear client clients close cms collections comment comments common companies company complete component components config confirm"
-        " contact contacts content contents convert copy count countries country create css csv current customer customers dashboard data"
-        " deals debug delete demo department departments detail details device devices dist docs document documents done download downloads"
-        " draft drafts duplicate edit email emails employee employees entries entry error errors event events excel execute export exports"
-        " external family favicon.ico feed feedback feeds file files filter filters find folder folders font fonts forgot form"
-        " forms forum generate get graphql group groups guests health healthcheck healthz help helpdesk history home hooks"
-        " html icon icons id image images img import imports inactive inbox index index.html info init internal invitations invite invites"
-        " invoice invoices issue issues item items job jobs js json kpi label labels languages lead leads legal lib library license"
-        " licenses like likes link links list lists live livez local locale locales locations log login logout logs lookup mail mails"
-        " manage manifest.json map maps media meeting meetings member members memberships menu merge message messages meta metadata metrics"
-        " migrate mobile model models modules move my net new news newsletter next note notes notification notifications oauth oauth2 object"
-        " objects offers oidc open openapi openapi.json opportunities option options order orders organization organizations overview owner"
-        " owners package packages partial partials partner partners password path patient patients payment payments pdf people"
-        " permission permissions persons phone photo photos picture pictures ping pipeline plan plans plugin plugins policies policy"
-        " poll popup portal posts preferences preview print privacy private product products profile profiles project projects"
-        " public publish query question questions queue quick quote quotes rate ready readyz recent record records redirect refresh register"
-        " registration remove rename reply report reports request requests reset resource resources rest restore results resume reviews"
-        " revoke robots.txt role roles route rpc rss rules run save schedule schema schemas scim script scripts search section sections"
-        " security select send service services session sessions set settings setup share shared shipments shop signin signout signup"
-        " sitemap.xml sites sms social socket.io sort sources spa src sso staff state static stats status steps stop storage store"
-        " stores stream streams student students style styles submit subscribe subscription subscriptions suggest suggestions summary support"
-        " survey surveys swagger sync system table tables tag tags task tasks team teams template templates tenant tenants terms test tests"
-        " theme themes thumbnail thumbnails ticket tickets timeline timezones toggle token tokens tool tools top track tracking transactions"
-        " transfer translations tree type types unread unsubscribe update updates upgrade upload uploads url user users util utils validate"
-        " validation values vendor vendors verify version versions video videos view views vote watch web webhook webhooks website well-known"
+        ".well-known about access account active activities activity add address addresses admin "
+        "ajax all analytics answer answers api app"
+        " apps archive archives article articles asset assets attachment attachments audit auth "
+        "authorize autocomplete avatar avatars backup"
+        " badge basket batch billing blog board boards bookings browse build bulk cache calendar "
+        "callback campaign campaigns cancel"
+        " captcha card cards cart cases catalog categories category certificates change channel "
+        "channels chat check checkout choose chunk"
+        " clear client clients close cms collections comment comments common companies company "
+        "complete component components config confirm"
+        " contact contacts content contents convert copy count countries country create css csv "
+        "current customer customers dashboard data"
+        " deals debug delete demo department departments detail details device devices dist docs "
+        "document documents done download downloads"
+        " draft drafts duplicate edit email emails employee employees entries entry error errors "
+        "event events excel execute export exports"
+        " external family favicon.ico feed feedback feeds file files filter filters find folder "
+        "folders font fonts forgot form"
+        " forms forum generate get graphql group groups guests health healthcheck healthz help "
+        "helpdesk history home hooks"
+        " html icon icons id image images img import imports inactive inbox index index.html "
+        "info init internal invitations invite invites"
+        " invoice invoices issue issues item items job jobs js json kpi label labels languages "
+        "lead leads legal lib library license"
+        " licenses like likes link links list lists live livez local locale locales locations "
+        "log login logout logs lookup mail mails"
+        " manage manifest.json map maps media meeting meetings member members memberships menu "
+        "merge message messages meta metadata metrics"
+        " migrate mobile model models modules move my net new news newsletter next note notes "
+        "notification notifications oauth oauth2 object"
+        " objects offers oidc open openapi openapi.json opportunities option options order "
+        "orders organization organizations overview owner"
+        " owners package packages partial partials partner partners password path patient "
+        "patients payment payments pdf people"
+        " permission permissions persons phone photo photos picture pictures ping pipeline plan "
+        "plans plugin plugins policies policy"
+        " poll popup portal posts preferences preview print privacy private product products "
+        "profile profiles project projects"
+        " public publish query question questions queue quick quote quotes rate ready readyz "
+        "recent record records redirect refresh register"
+        " registration remove rename reply report reports request requests reset resource "
+        "resources rest restore results resume reviews"
+        " revoke robots.txt role roles route rpc rss rules run save schedule schema schemas scim "
+        "script scripts search section sections"
+        " security select send service services session sessions set settings setup share shared "
+        "shipments shop signin signout signup"
+        " sitemap.xml sites sms social socket.io sort sources spa src sso staff state static "
+        "stats status steps stop storage store"
+        " stores stream streams student students style styles submit subscribe subscription "
+        "subscriptions suggest suggestions summary support"
+        " survey surveys swagger sync system table tables tag tags task tasks team teams "
+        "template templates tenant tenants terms test tests"
+        " theme themes thumbnail thumbnails ticket tickets timeline timezones toggle token "
+        "tokens tool tools top track tracking transactions"
+        " transfer translations tree type types unread unsubscribe update updates upgrade upload "
+        "uploads url user users util utils validate"
+        " validation values vendor vendors verify version versions video videos view views vote "
+        "watch web webhook webhooks website well-known"
         " widget widgets wiki wizard workflow workflows workspaces ws www xlsx xml zip"
     ).split()
 )
@@ -75,7 +107,9 @@ class PathShapes:
         self._known: dict[bytes, tuple[str, str]] = {}
 
     def shape(self, target: bytes) -> str:
-        """The shape of a request target's path, such as ``/api/people/{id}/photo``; no part of its query."""
+        """The shape of a request target's path, such as ``/api/people/{id}/photo``; no part of its
+        query.
+        """
         path = target.partition(b"?")[0] if target[:1] == b"/" else split_target(target).path
         shown, counts = "", dict[str, int]()
         for number, part in enumerate(filter(None, path.split(b"/"))):
@@ -89,7 +123,9 @@ class PathShapes:
         return shown or "/"
 
     def _segment(self, part: bytes) -> tuple[str, str]:
-        """What a segment is hidden as, nothing for a word of ours; and what is shown: that word, or the ending of a file."""
+        """What a segment is hidden as, nothing for a word of ours; and what is shown: that word, or
+        the ending of a file.
+        """
         if part.isdigit():
             return "id", ""
         found = self._known.get(part)
@@ -116,12 +152,16 @@ def _words_of(templates: Iterable[str]) -> set[str]:
 
 # ---------------------------------------------------------------------- kinds of values
 
-_EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,5}[A-Za-z]{2,24}(?![\w-])")
+_EMAIL: Final = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,5}[A-Za-z]{2,24}(?![\w-])"
+)
 _PHONE: Final = re.compile(
-    r"(?<![\w.+-])(?<!\d )(?:\+[1-9]\d{0,2}[ -]?(?:\(0?\d{1,4}\)[ -]?)?\d(?:[ -]?\d){6,11}|0\d{1,3}[-/ ]\d{2,4}(?:[ -]?\d{2,4}){1,3})(?![\w-]| \d)"
+    r"(?<![\w.+-])(?<!\d )(?:\+[1-9]\d{0,2}[ -]?(?:\(0?\d{1,4}\)[ -]?)?\d(?:[ "
+    r"-]?\d){6,11}|0\d{1,3}[-/ ]\d{2,4}(?:[ -]?\d{2,4}){1,3})(?![\w-]| \d)"
 )
 _CARD: Final = re.compile(
-    r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{3,4}(?![\w.-])|(?<![\w.-])3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?![\w.-])"
+    r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{3,4}(?![\w.-])|(?<![\w.-])3[47]\d{2}[ "
+    r"-]?\d{6}[ -]?\d{5}(?![\w.-])"
 )
 _IBAN: Final = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)")
 _DATE: Final = re.compile(
@@ -140,7 +180,8 @@ _BORN: Final = re.compile(
     re.IGNORECASE,
 )
 
-#: A date so many years ago is suspected to be one of birth; younger ones are of orders and meetings.
+#: A date so many years ago is suspected to be one of birth; younger ones are of orders and
+#: meetings.
 _AGE: Final = 10
 
 #: Every kind that is looked for, as logs and metrics name it.
@@ -172,4 +213,7 @@ def _digits(text: str) -> str:
 def _iban_holds(text: str) -> bool:
     """Whether the check digits of an account number hold (ISO 13616, ISO 7064 mod 97-10)."""
     plain = text.replace(" ", "")
-    return 15 <= len(plain) <= 34 and int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1
+    return (
+        15 <= len(plain) <= 34
+        and int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1
+    )

@@ -1,4 +1,6 @@
-"""The effective rule of a request, with every default filled in, for ``domicile rules explain METHOD PATH``."""
+"""The effective rule of a request, with every default filled in, for ``domicile rules explain
+METHOD PATH``.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -32,27 +34,42 @@ class Found(NamedTuple):
 
 
 def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Found:
-    """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes it.
+    """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes
+    it.
 
-    Without a host, endpoints that are told apart by it are tried in the order of their files. Raises
-    ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
+    Without a host, endpoints that are told apart by it are tried in the order of their files.
+    Raises ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
     """
     for rule in rules.rules:
-        if path == rule.template and method.upper() in rule.methods and host in ("", *rule.endpoint.hosts):
+        if (
+            path == rule.template
+            and method.upper() in rule.methods
+            and host in ("", *rule.endpoint.hosts)
+        ):
             return Found(rule.endpoint, rule)
     router = Router(rules.rules, rules.endpoints)
-    hosts = [host] if host else ["", *sorted({name for endpoint in rules.endpoints for name in endpoint.hosts})]
+    hosts = (
+        [host]
+        if host
+        else ["", *sorted({name for endpoint in rules.endpoints for name in endpoint.hosts})]
+    )
     target = path.encode()
     for name in hosts:
         if match := router.match(method, name, target):
             rule = match.operation if isinstance(match, Match) else match
             return Found(rule.endpoint, rule)
-    endpoint, at = next(((found, name) for name in hosts if (found := router.endpoint(name, target))), (None, ""))
+    endpoint, at = next(
+        ((found, name) for name in hosts if (found := router.endpoint(name, target))), (None, "")
+    )
     return Found(endpoint, None, endpoint is not None and router.ruled(at, target))
 
 
-def as_data(endpoint: Endpoint | None, operation: Rule | None, ruled: bool = False) -> dict[str, Any]:
-    """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the request."""
+def as_data(
+    endpoint: Endpoint | None, operation: Rule | None, ruled: bool = False
+) -> dict[str, Any]:
+    """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the
+    request.
+    """
     out: dict[str, Any] = {"endpoint": _endpoint(endpoint) if endpoint else None, "operation": None}
     if operation is None or endpoint is None:
         out["ruled"] = ruled
@@ -85,13 +102,20 @@ def explanation_text(data: Mapping[str, Any]) -> str:
             "report": "it passes unchanged and is counted, and the shape of its path is told once",
             "deny": "it is refused",
         }
-        unseen = " A PATCH, an upload (multipart), a patch document and another protocol (WebSocket) are refused there: rules name the path."
+        unseen = (
+            " A PATCH, an upload (multipart), a patch document and another protocol (WebSocket) "
+            "are refused there: rules name the path."
+        )
         return (
-            f"No rule names this request: {fate[data['endpoint']['unmatched']]} (endpoint {data['endpoint']['name']})."
+            f"No rule names this request: {fate[data['endpoint']['unmatched']]} (endpoint "
+            f"{data['endpoint']['name']})."
             f"{unseen if data['ruled'] else ''}"
         )
     if data["operation"].get("pass"):
-        return f"{data['operation']['match']} passes unchanged: 'pass: true' at {data['operation']['at']}."
+        return (
+            f"{data['operation']['match']} passes unchanged: 'pass: true' at "
+            f"{data['operation']['at']}."
+        )
     return "\n".join(_lines({"operation": data["operation"], "endpoint": data["endpoint"]}, 0))
 
 
@@ -99,7 +123,9 @@ def _lines(data: Mapping[str, Any], depth: int) -> Iterable[str]:
     pad = "  " * depth
     for key, value in data.items():
         if isinstance(value, Mapping) and "kind" in value:
-            yield f"{pad}{key}: " + ", ".join(f"{name} {_word(part)}" for name, part in value.items() if part != [])
+            yield f"{pad}{key}: " + ", ".join(
+                f"{name} {_word(part)}" for name, part in value.items() if part != []
+            )
         elif isinstance(value, Mapping) and value:
             yield f"{pad}{key}:"
             yield from _lines(value, depth + 1)
@@ -142,7 +168,10 @@ def _field(field: FieldRule) -> dict[str, Any]:
 
 def _request(operation: Operation) -> dict[str, Any]:
     rule = operation.request
-    words = {word: str(getattr(rule, word)) for word in ("absent", "nulls", "empty", "own_token", "other_kinds")}
+    words = {
+        word: str(getattr(rule, word))
+        for word in ("absent", "nulls", "empty", "own_token", "other_kinds")
+    }
     return {"body": _body(rule.body)} | (
         words if rule.body is not None and operation.verb in ("create", "update") else {}
     )
@@ -181,7 +210,11 @@ def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
 
 def _condition(condition: RedirectSuccess) -> str:
     """One condition in words: ``302 to /contacts/{id}``, ``200 with a text``."""
-    to = [f"to {' or '.join(template.text for template in condition.locations)}"] if condition.locations else []
+    to = (
+        [f"to {' or '.join(template.text for template in condition.locations)}"]
+        if condition.locations
+        else []
+    )
     text = [f'with the text "{condition.text}"'] if condition.text else []
     return " ".join([" or ".join(map(str, sorted(condition.statuses))), *to, *text])
 

@@ -1,4 +1,6 @@
-"""Forms and query strings: ``application/x-www-form-urlencoded`` as the WHATWG URL standard reads and writes it."""
+"""Forms and query strings: ``application/x-www-form-urlencoded`` as the WHATWG URL standard reads
+and writes it.
+"""
 
 import re
 from functools import lru_cache
@@ -13,16 +15,16 @@ from proxy.redactor.json.nested import is_nested, pieces
 
 # Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
 #
-# Only ``*`` is special and stands for any characters, none included; brackets are ordinary characters, because
-# frameworks write nested names with them.
+# Only ``*`` is special and stands for any characters, none included; brackets are ordinary
+# characters, because frameworks write nested names with them.
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression for ``fullmatch``; at most 1024 patterns are kept.
 
-    Each part is taken where it stands first, for good (an atomic group): what a later place would match, the first one does. So the
-    time grows with the name, however many ``*`` there are.
+    Each part is taken where it stands first, for good (an atomic group): what a later place would
+    match, the first one does. So the time grows with the name, however many ``*`` there are.
     """
     first, *others = (re.escape(part) for part in pattern.split("*"))
     between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
@@ -30,7 +32,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def pattern_weight(pattern: str) -> tuple[bool, int]:
-    """How specific a name or pattern is: a plain name beats every pattern, the longer pattern a shorter."""
+    """How specific a name or pattern is: a plain name beats every pattern, the longer pattern a
+    shorter.
+    """
     return ("*" not in pattern, len(pattern) if "*" in pattern else 0)
 
 
@@ -40,7 +44,8 @@ def patterns_overlap(one: str, other: str) -> bool:
         return compiled(other).fullmatch(one) is not None
     if "*" not in other:
         return compiled(one).fullmatch(other) is not None
-    # What stands between the first and the last * of each fits behind one another, so the ends alone decide.
+    # What stands between the first and the last * of each fits behind one another, so the ends
+    # alone decide.
     heads = one.partition("*")[0], other.partition("*")[0]
     tails = one.rpartition("*")[2], other.rpartition("*")[2]
     begins = heads[0].startswith(heads[1]) or heads[1].startswith(heads[0])
@@ -50,7 +55,8 @@ def patterns_overlap(one: str, other: str) -> bool:
 _BROKEN_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _WIDE_PERCENT = re.compile("%u([0-9A-Fa-f]{4})")
 
-#: Member in which a browser tells the charset of the form (HTML standard, "constructing the entry list").
+#: Member in which a browser tells the charset of the form (HTML standard, "constructing the entry
+#: list").
 _CHARSET_MEMBER = "_charset_"
 
 #: How JSON and XML begin, and no form: some applications look at the body and not at its type.
@@ -60,13 +66,17 @@ OTHER_KINDS = (b"{", b"[", b'"', b"<")
 _KNOWN = 1000
 _KNOWN_LENGTH = 64
 
-#: Pieces behind a declared name that are looked behind, and what stands between pieces where names are compared.
+#: Pieces behind a declared name that are looked behind, and what stands between pieces where names
+#: are compared.
 _NESTED = 4
 _JOINT = "\x1f"
 
 
 class Member(NamedTuple):
-    """One member: its decoded name, and where its raw value stands. ``bare``: there is no ``=``, and no value."""
+    """One member: its decoded name, and where its raw value stands.
+
+    ``bare``: there is no ``=``, and no value.
+    """
 
     name: str
     start: int
@@ -81,16 +91,18 @@ class Member(NamedTuple):
 def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> list[Member]:
     """Every member in order, repeated names included; offsets count from the start of ``body``.
 
-    ``declared`` names and patterns are those that a rule looks for. With them the form must be one that every
-    application reads alike as far as they are concerned. Raises ``VaultError``: TOO_LARGE for more than ``limit``
-    members; with ``declared``, UNREADABLE_BODY for a name that is not UTF-8 or another charset, and AMBIGUOUS_JSON
-    for a name that only some applications take for a declared one.
+    ``declared`` names and patterns are those that a rule looks for. With them the form must be one
+    that every application reads alike as far as they are concerned. Raises ``VaultError``:
+    TOO_LARGE for more than ``limit`` members; with ``declared``, UNREADABLE_BODY for a name that is
+    not UTF-8 or another charset, and AMBIGUOUS_JSON for a name that only some applications take for
+    a declared one.
     """
     if not body:
         return []
     if body.count(b"&") >= limit:
         raise VaultError(
-            Code.TOO_LARGE, f"The form has more than {limit} members: send fewer, or raise limits.form_fields."
+            Code.TOO_LARGE,
+            f"The form has more than {limit} members: send fewer, or raise limits.form_fields.",
         )
     watch = _watch(declared) if declared else None
     found: list[Member] = []
@@ -110,21 +122,30 @@ def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> lis
 
 
 def read_form_value(raw: bytes | memoryview) -> str:
-    """The text of a raw value; ``VaultError(UNREADABLE_BODY)`` for a broken ``%`` or bytes that are not UTF-8."""
+    """The text of a raw value; ``VaultError(UNREADABLE_BODY)`` for a broken ``%`` or bytes that are
+    not UTF-8.
+    """
     data = bytes(raw)
     text = None if _BROKEN_PERCENT.search(data) else _text(_unquoted(data))
     if text is None:
-        raise VaultError(Code.UNREADABLE_BODY, "A form value is not percent-encoded UTF-8: encode it in UTF-8.")
+        raise VaultError(
+            Code.UNREADABLE_BODY, "A form value is not percent-encoded UTF-8: encode it in UTF-8."
+        )
     return text
 
 
 def write_form_value(text: str) -> bytes:
-    """The text as a raw value; ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a surrogate pair)."""
+    """The text as a raw value; ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a
+    surrogate pair).
+    """
     try:
         return quote_plus(text, safe="*-._").encode()
     except UnicodeEncodeError:
         pass  # The error holds the text; it must not become the context of ours.
-    raise VaultError(Code.VALUE_UNFIT, "A value holds half of a surrogate pair and cannot be written into a form.")
+    raise VaultError(
+        Code.VALUE_UNFIT,
+        "A value holds half of a surrogate pair and cannot be written into a form.",
+    )
 
 
 def read_value(raw: bytes | memoryview) -> Value:
@@ -179,8 +200,11 @@ class _Watch:
                 return True
         if not is_nested(name):
             return False
-        # The place that the name writes out, and what it is nested in: ``a[b][]`` and ``a.b.c`` fill ``a[b]`` and ``a``.
-        holders = list(accumulate(map(loosely, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format))
+        # The place that the name writes out, and what it is nested in: ``a[b][]`` and ``a.b.c``
+        # fill ``a[b]`` and ``a``.
+        holders = list(
+            accumulate(map(loosely, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format)
+        )
         return any(pattern.fullmatch(holder) for holder in holders for pattern in self._ways)
 
 
@@ -192,8 +216,8 @@ def _watch(declared: tuple[str, ...]) -> _Watch:
 def loosely(name: str) -> str:
     """A name as the most forgiving applications read it.
 
-    ASP.NET decodes ``%u0065``, C strings end at NUL, PHP drops white space round a name and turns dots and spaces
-    into underscores, and many ignore letter case.
+    ASP.NET decodes ``%u0065``, C strings end at NUL, PHP drops white space round a name and turns
+    dots and spaces into underscores, and many ignore letter case.
     """
     wide = _WIDE_PERCENT.sub(lambda match: chr(int(match[1], 16)), name)
     return fold_name(wide.partition("\0")[0].strip().replace(".", "_").replace(" ", "_"))
@@ -203,13 +227,15 @@ def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
     if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
         raise VaultError(
             Code.AMBIGUOUS_JSON,
-            "The form or query is ambiguous: a member's name differs from an expected one only in letter case, spacing, brackets, dots or separators.",
+            "The form or query is ambiguous: a member's name differs from an expected one only "
+            "in letter case, spacing, brackets, dots or separators.",
         )
     if member.name == _CHARSET_MEMBER:
         charset = segment[len(segment) - (member.end - member.start) :].lower()
         if charset not in (b"", b"utf-8", b"utf8", b"us-ascii"):
             raise VaultError(
-                Code.UNREADABLE_BODY, "The form says that it is in another charset than UTF-8: send UTF-8."
+                Code.UNREADABLE_BODY,
+                "The form says that it is in another charset than UTF-8: send UTF-8.",
             )
 
 
@@ -220,12 +246,17 @@ def _hidden(watch: _Watch, segment: bytes) -> bool:
 
 
 def _name(raw: bytes, *, strict: bool) -> str:
-    """A decoded name. A broken ``%`` stays as it is, as in the standard; with ``strict`` it must be UTF-8."""
+    """A decoded name. A broken ``%`` stays as it is, as in the standard; with ``strict`` it must be
+    UTF-8.
+    """
     data = _unquoted(raw)
     text = _text(data)
     if text is None:
         if strict:
-            raise VaultError(Code.UNREADABLE_BODY, "A form name is not percent-encoded UTF-8: encode it in UTF-8.")
+            raise VaultError(
+                Code.UNREADABLE_BODY,
+                "A form name is not percent-encoded UTF-8: encode it in UTF-8.",
+            )
         return data.decode(errors="ignore")
     return text
 

@@ -45,7 +45,9 @@ def header(headers: RawHeaders, name: bytes) -> bytes | None:
 
 
 class Spellings(dict[bytes, int]):
-    """What field names mean to somebody, by their spelling: a look-up instead of a case fold for each request. Bounded."""
+    """What field names mean to somebody, by their spelling: a look-up instead of a case fold for
+    each request. Bounded.
+    """
 
     MOST: Final = 4096
     LONGEST: Final = 64  #: bytes of a name that is kept
@@ -78,7 +80,9 @@ class Media(enum.Enum):
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TYPE = re.compile(rb"[ \t]*(" + _TOKEN + rb"/" + _TOKEN + rb")[ \t]*")
-_PARAMETER = re.compile(rb"[ \t]*;[ \t]*(?:(" + _TOKEN + rb")=(" + _TOKEN + rb"|" + _QUOTED + rb"))?[ \t]*", re.DOTALL)
+_PARAMETER = re.compile(
+    rb"[ \t]*;[ \t]*(?:(" + _TOKEN + rb")=(" + _TOKEN + rb"|" + _QUOTED + rb"))?[ \t]*", re.DOTALL
+)
 
 #: Charsets in which a body is read; both are UTF-8 as far as they go.
 _CHARSETS = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
@@ -87,16 +91,20 @@ _CHARSETS = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 def classify(headers: RawHeaders, body: bytes) -> Media:
     """The kind of the body, by its type; an empty body is ``NONE`` whatever the type says.
 
-    ``VaultError(UNREADABLE_BODY)`` when there are several types, or when a JSON or form type has parameters that
-    are malformed or name another charset than UTF-8.
+    ``VaultError(UNREADABLE_BODY)`` when there are several types, or when a JSON or form type has
+    parameters that are malformed or name another charset than UTF-8.
     """
     if not body:
         return Media.NONE
-    types = [value for name, value in headers if len(name) == 12 and name.lower() == b"content-type"]
+    types = [
+        value for name, value in headers if len(name) == 12 and name.lower() == b"content-type"
+    ]
     if not types:
         return Media.OTHER
     if len(types) > 1:
-        raise VaultError(Code.UNREADABLE_BODY, "The message has several Content-Type fields: send one.")
+        raise VaultError(
+            Code.UNREADABLE_BODY, "The message has several Content-Type fields: send one."
+        )
     return _kind(types[0])
 
 
@@ -114,14 +122,23 @@ def _kind(value: bytes) -> Media:
         media = Media.OTHER
     parameters, rest = _parameters(value[match.end() :])
     if rest.startswith(b",") or (rest and media is not Media.OTHER):
-        raise VaultError(Code.UNREADABLE_BODY, "The Content-Type is malformed: send one media type as RFC 9110 has it.")
-    if media is not Media.OTHER and any(name == b"charset" and text not in _CHARSETS for name, text in parameters):
-        raise VaultError(Code.UNREADABLE_BODY, "The body is in another charset than UTF-8: send it in UTF-8.")
+        raise VaultError(
+            Code.UNREADABLE_BODY,
+            "The Content-Type is malformed: send one media type as RFC 9110 has it.",
+        )
+    if media is not Media.OTHER and any(
+        name == b"charset" and text not in _CHARSETS for name, text in parameters
+    ):
+        raise VaultError(
+            Code.UNREADABLE_BODY, "The body is in another charset than UTF-8: send it in UTF-8."
+        )
     return media
 
 
 def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Names and values of parameters in lower case, without quotes, and the rest that is none of them."""
+    """Names and values of parameters in lower case, without quotes, and the rest that is none of
+    them.
+    """
     found = []
     at = 0
     while match := _PARAMETER.match(text, at):
@@ -133,10 +150,12 @@ def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
     return found, text[at:]
 
 
-# Bodies of a kind that no rule can follow, such as a multipart upload, where a rule says that they may pass.
+# Bodies of a kind that no rule can follow, such as a multipart upload, where a rule says that they
+# may pass.
 #
-# ``other_kinds: pass`` opens a door on purpose, and it must stay as narrow as it looks: a body that any application could take
-# for JSON, XML, text or a form in spite of its type is no upload, and is refused like any other that was not understood.
+# ``other_kinds: pass`` opens a door on purpose, and it must stay as narrow as it looks: a body that
+# any application could take for JSON, XML, text or a form in spite of its type is no upload, and is
+# refused like any other that was not understood.
 
 
 #: In the names of types that some application may read as JSON or as a form.
@@ -147,7 +166,10 @@ _BEFORE: Final = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
 
 
 def is_foreign(headers: RawHeaders, body: bytes) -> bool:
-    """Whether type and first bytes agree that a body is nothing that rules could follow. A missing type tells nothing."""
+    """Whether type and first bytes agree that a body is nothing that rules could follow.
+
+    A missing type tells nothing.
+    """
     declared = (header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
     kind, slash, subtype = declared.partition(b"/")
     if not slash or kind in (b"", b"text") or any(word in subtype for word in _READABLE):
@@ -157,9 +179,10 @@ def is_foreign(headers: RawHeaders, body: bytes) -> bool:
 
 # How values are spelled in bodies, and bodies in messages.
 #
-# Why it exists: the redactor speaks of places and values; what they look like in JSON, in a form, under gzip, is
-# settled here, once, and to the letter of the standards. What it may touch: bytes. To add a kind of body, write its
-# file, give ``media.Media`` a member, and add a line to ``CODECS``; a content coding is a line in ``coding.CODINGS``.
+# Why it exists: the redactor speaks of places and values; what they look like in JSON, in a form,
+# under gzip, is settled here, once, and to the letter of the standards. What it may touch: bytes.
+# To add a kind of body, write its file, give ``media.Media`` a member, and add a line to
+# ``CODECS``; a content coding is a line in ``coding.CODINGS``.
 
 
 class Codec(NamedTuple):
@@ -175,10 +198,12 @@ CODECS: Mapping[Media, Codec] = {
 }
 
 
-# Ids of records as the vault compares them: one spelling where the spelling means nothing. What is forwarded stays as it came.
+# Ids of records as the vault compares them: one spelling where the spelling means nothing. What is
+# forwarded stays as it came.
 
 
-#: UUIDs and other long ids of hexadecimal digits. Nobody has two of them that differ in the case of a letter alone.
+#: UUIDs and other long ids of hexadecimal digits. Nobody has two of them that differ in the case of
+#: a letter alone.
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f-]{24,}")
 _LONGEST_NUMBER: Final = 20  # 64 bits
 
@@ -191,7 +216,9 @@ def canonical_uuid(text: str) -> str:
 
 
 def numeric_id(text: str) -> str | None:
-    """How an application that reads ids as numbers writes this one: ``1`` for ``01``; ``None`` where it is written so, or is none."""
+    """How an application that reads ids as numbers writes this one: ``1`` for ``01``; ``None``
+    where it is written so, or is none.
+    """
     if text[:1].isalpha() or (text.isdecimal() and text[0] != "0" and text.isascii()):
         return None
     try:

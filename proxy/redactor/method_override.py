@@ -1,8 +1,9 @@
 """The method that the body of a POST names, for applications that take it in place of the real one.
 
-Browsers send forms by GET and POST alone, so frameworks read a member ``_method``: Rails and Rack out of forms, also
-where no type is declared, Laravel out of JSON too, Slim in capitals, ASP.NET by the name of the header. This reads all
-of them at once. What cannot be read but may name a method is refused: nothing of a body passes that a rule may cover.
+Browsers send forms by GET and POST alone, so frameworks read a member ``_method``: Rails and Rack
+out of forms, also where no type is declared, Laravel out of JSON too, Slim in capitals, ASP.NET by
+the name of the header. This reads all of them at once. What cannot be read but may name a method is
+refused: nothing of a body passes that a rule may cover.
 """
 
 import json
@@ -28,18 +29,26 @@ _LEGIBLE = re.compile(r"utf-?8|(?:us-)?ascii|latin1|iso-8859-\d+|windows-125\d",
 
 
 def _spelt(word: str) -> str:
-    """A pattern for a word whose characters may be escaped as forms, JSON and the heads of parts do."""
-    codes = ((re.escape(char), f"{ord(char.lower()):02x}", f"{ord(char.upper()):02x}") for char in word)
-    return "".join(rf"(?:\\?{char}|(?:%(?:u00)?|\\u00)(?:{lower}|{upper}))" for char, lower, upper in codes)
+    """A pattern for a word whose characters may be escaped as forms, JSON and the heads of parts
+    do.
+    """
+    codes = (
+        (re.escape(char), f"{ord(char.lower()):02x}", f"{ord(char.upper()):02x}") for char in word
+    )
+    return "".join(
+        rf"(?:\\?{char}|(?:%(?:u00)?|\\u00)(?:{lower}|{upper}))" for char, lower, upper in codes
+    )
 
 
 _SPELT = re.compile(_spelt("method").encode(), re.IGNORECASE)
-#: A name of ours, as one of its own or behind something that is no word; for long bodies, which are not read.
+#: A name of ours, as one of its own or behind something that is no word; for long bodies, which are
+#: not read.
 _NAMED = re.compile(
     f"(?<![A-Za-z]{{3}})(?:(?:{_spelt('_')}|{_spelt('.')}|{_spelt(' ')}|{_spelt('[')}|\\+){_spelt('method')}|{_spelt('http-method-override')})".encode(),
     re.IGNORECASE,
 )
-#: A name of ours on its own, a name in several pieces (RFC 2231), or an encoded word (RFC 2047) in a name.
+#: A name of ours on its own, a name in several pieces (RFC 2231), or an encoded word (RFC 2047) in
+#: a name.
 _PART = re.compile(
     f"(?<![0-9A-Za-z_-])(?:(?:{_spelt('_')}|{_spelt('.')}){_spelt('method')}|{_spelt('x-http-method-override')})"
     r"(?![0-9A-Za-z_-])"
@@ -49,7 +58,8 @@ _PART = re.compile(
 
 #: Bytes that are no UTF-8, perhaps: any that is no ASCII, escaped or not.
 _FOREIGN = re.compile(rb"%[89a-f]|[\x80-\xff]", re.IGNORECASE)
-#: How much of a body is looked at in one go, which keeps the interpreter's lock; and what two such stretches share, more than any name takes.
+#: How much of a body is looked at in one go, which keeps the interpreter's lock; and what two such
+#: stretches share, more than any name takes.
 _STRETCH = 64 * 1024
 _SHARED = 2048
 #: How a body begins that may be a JSON object.
@@ -57,7 +67,9 @@ _OBJECT = (b"{", b"\0", b"\xff\xfe", b"\xfe\xff")
 
 
 def possible(types: Sequence[str]) -> bool:
-    """Whether a body of these declared types may name one: forms, JSON, text, and what has no clear type."""
+    """Whether a body of these declared types may name one: forms, JSON, text, and what has no clear
+    type.
+    """
     return not types or any(_holds_parameters(declared) for declared in types)
 
 
@@ -67,18 +79,22 @@ def _holds_parameters(declared: str) -> bool:
 
 
 def refuse_types(types: Sequence[str], content_encoding: bytes | None) -> None:
-    """Raise ``VaultError`` (UNREADABLE_BODY) where no body of these types in that coding could be read."""
+    """Raise ``VaultError`` (UNREADABLE_BODY) where no body of these types in that coding could be
+    read.
+    """
     content_coding.refuse_unknown(content_encoding)
     for declared in types:
         _refuse_charset(declared.lower())
 
 
 def override_method(types: Sequence[str], body: bytes, limit: int) -> str | None:
-    """The method that a body free of content codings names, in upper case, or ``None``; ``limit`` bounds form members.
+    """The method that a body free of content codings names, in upper case, or ``None``; ``limit``
+    bounds form members.
 
-    Raises ``VaultError``: BAD_REQUEST for two different methods, UNREADABLE_BODY for what may name one and cannot be
-    read, TOO_LARGE for a form of too many members, or a body of more than a mebibyte, that may name one.
-    Slow for long bodies, and for another thread then: it keeps the interpreter's lock for short stretches only.
+    Raises ``VaultError``: BAD_REQUEST for two different methods, UNREADABLE_BODY for what may name
+    one and cannot be read, TOO_LARGE for a form of too many members, or a body of more than a
+    mebibyte, that may name one. Slow for long bodies, and for another thread then: it keeps the
+    interpreter's lock for short stretches only.
     """
     if not body:
         return None
@@ -87,18 +103,27 @@ def override_method(types: Sequence[str], body: bytes, limit: int) -> str | None
         found.update(dict.fromkeys(_by_type(declared.lower(), body, limit)))
     found.pop("", None)
     if len(found) > 1:
-        raise VaultError(Code.BAD_REQUEST, "The body names several methods to override that of the request: send one.")
+        raise VaultError(
+            Code.BAD_REQUEST,
+            "The body names several methods to override that of the request: send one.",
+        )
     return next(iter(found), None)
 
 
 def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
-    """What applications find that go by this declared type; of an unclear one, whatever anybody may find."""
+    """What applications find that go by this declared type; of an unclear one, whatever anybody may
+    find.
+    """
     _refuse_charset(declared)
     kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
     if "multipart" in kinds and _found(_PART, body):
         raise _unreadable("is multipart")
     if len(body) > LARGE:
-        _refuse_long(body, as_json=not kinds or "json" in kinds, as_form=not kinds or "form-urlencoded" in kinds)
+        _refuse_long(
+            body,
+            as_json=not kinds or "json" in kinds,
+            as_form=not kinds or "form-urlencoded" in kinds,
+        )
         return
     if not kinds or "form-urlencoded" in kinds:
         yield from _of_form(body, limit)
@@ -107,26 +132,37 @@ def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
 
 
 def _refuse_long(body: bytes, *, as_json: bool, as_form: bool) -> None:
-    """Raise ``VaultError`` (TOO_LARGE) for a body that may name a method and would take long to read."""
+    """Raise ``VaultError`` (TOO_LARGE) for a body that may name a method and would take long to
+    read.
+    """
     is_object = as_json and body[:_STRETCH].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(_OBJECT)
     blank = as_json and not body[:_STRETCH].strip(b" \t\r\n\xef\xbb\xbf")
     if not (as_form or is_object or blank):
         return
-    if _found(_NAMED, body) or ((is_object or blank) and b"\0" in body) or _named_between_foreign(body):
+    if (
+        _found(_NAMED, body)
+        or ((is_object or blank) and b"\0" in body)
+        or _named_between_foreign(body)
+    ):
         raise VaultError(
             Code.TOO_LARGE,
-            "The body is long and may name another method, for which there are rules: send less than a mebibyte, or by that method.",
+            "The body is long and may name another method, for which there are rules: send less "
+            "than a mebibyte, or by that method.",
         )
 
 
 def _found(pattern: re.Pattern[bytes], body: bytes) -> bool:
     """Whether the pattern, which matches nothing long, is found."""
     starts = range(0, len(body), _STRETCH)
-    return any(pattern.search(body, start, start + _STRETCH + _SHARED) is not None for start in starts)
+    return any(
+        pattern.search(body, start, start + _STRETCH + _SHARED) is not None for start in starts
+    )
 
 
 def _named_between_foreign(body: bytes) -> bool:
-    """Whether a name of ours stands there once bytes that are no UTF-8 are dropped, escaped ones too."""
+    """Whether a name of ours stands there once bytes that are no UTF-8 are dropped, escaped ones
+    too.
+    """
     if not _found(_FOREIGN, body):
         return False
     left = bytearray()
@@ -146,7 +182,9 @@ def _refuse_charset(declared: str) -> None:
 
 
 def _of_form(body: bytes, limit: int) -> Iterator[str]:
-    """Values of the member in a form whose members ``&`` separates, and ``;`` too for older applications."""
+    """Values of the member in a form whose members ``&`` separates, and ``;`` too for older
+    applications.
+    """
     if body.count(b"&") + body.count(b";") >= limit and not _hinted(body):
         return
     for text in dict.fromkeys((body, body.replace(b";", b"&"))):
@@ -156,7 +194,10 @@ def _of_form(body: bytes, limit: int) -> Iterator[str]:
 
 
 def in_query(query: bytes) -> Iterator[str]:
-    """Values of the parameter in a query; Salesforce has a name of its own for it. Older applications separate by ``;``, too."""
+    """Values of the parameter in a query; Salesforce has a name of its own for it.
+
+    Older applications separate by ``;``, too.
+    """
     text = query.replace(b";", b"&")
     for member in form.form_members(text, len(text) + 1):
         if is_name(member.name) or form.loosely(member.name) == "_httpmethod":
@@ -167,14 +208,21 @@ def maybe_in_query(query: bytes) -> bool:
     """Whether a query may hold the parameter; cheap, and wrong only towards yes."""
     if b"method" in query.lower():
         return True
-    return (b"%" in query or not query.isascii()) and b"method" in without_foreign(unquote_to_bytes(query)).lower()
+    return (b"%" in query or not query.isascii()) and b"method" in without_foreign(
+        unquote_to_bytes(query)
+    ).lower()
 
 
 def is_name(name: str) -> bool:
-    """Whether a form member is the one, or an element of it: ``_METHOD``, ``.method``, ``_method[]``, ``[_method]``."""
+    """Whether a form member is the one, or an element of it: ``_METHOD``, ``.method``,
+    ``_method[]``, ``[_method]``.
+    """
     loose = form.loosely(name)
     # PHP takes a bracket that nothing closes for an underscore: ``[method``.
-    return loose == "[method" or next((piece for piece in re.split(r"[\[\]]+", loose) if piece), "") in _NAMES
+    return (
+        loose == "[method"
+        or next((piece for piece in re.split(r"[\[\]]+", loose) if piece), "") in _NAMES
+    )
 
 
 def _of_json(body: bytes) -> Iterator[str]:
@@ -199,7 +247,9 @@ class _Members(list[tuple[str, object]]):
 def _hinted(body: bytes) -> bool:
     """Whether the word that all names have may stand anywhere; cheap, and wrong only towards yes."""
     plain = body.lower()
-    if b"method" in plain or ((b"%" in plain or b"\\" in plain) and _SPELT.search(body) is not None):
+    if b"method" in plain or (
+        (b"%" in plain or b"\\" in plain) and _SPELT.search(body) is not None
+    ):
         return True
     decoded = unquote_to_bytes(plain) if b"%" in plain else plain
     return not is_text(decoded) and b"method" in without_foreign(decoded).lower()
@@ -217,5 +267,6 @@ def _method(value: str) -> str:
 def _unreadable(why: str) -> VaultError:
     return VaultError(
         Code.UNREADABLE_BODY,
-        f"The body {why} and may name another method, for which there are rules: send a plain form or JSON in UTF-8.",
+        f"The body {why} and may name another method, for which there are rules: send a plain "
+        "form or JSON in UTF-8.",
     )

@@ -1,11 +1,11 @@
 """Every usual reading of a request path, so that no spelling of it leads past a rule.
 
-Servers and frameworks disagree on what a path means: some decode escapes twice, some take ``%2f`` or a backslash for
-a slash, some drop ``;x`` parameters before they resolve dot segments and some after, some take the first name behind two
-slashes for a host, and some stop at NUL. Bytes that are no UTF-8 are dropped by some, replaced by others, and taken for Latin-1
-by older ones. A reading is the list of
-segments that one such order of steps gives. The target itself is never changed: rules are matched against
-readings, and what is forwarded is what came.
+Servers and frameworks disagree on what a path means: some decode escapes twice, some take ``%2f``
+or a backslash for a slash, some drop ``;x`` parameters before they resolve dot segments and some
+after, some take the first name behind two slashes for a host, and some stop at NUL. Bytes that are
+no UTF-8 are dropped by some, replaced by others, and taken for Latin-1 by older ones. A reading is
+the list of segments that one such order of steps gives. The target itself is never changed: rules
+are matched against readings, and what is forwarded is what came.
 """
 
 import re
@@ -20,9 +20,11 @@ PathReading = tuple[bytes, ...]
 
 _BLANK = b" \t\r\n\v\f\0"
 
-#: Distinct intermediate spellings looked at before a path counts as unreadable; honest paths need fewer than ten.
+#: Distinct intermediate spellings looked at before a path counts as unreadable; honest paths need
+#: fewer than ten.
 MOST_READINGS = 256
-#: Bytes of all of them, for each is gone through whole; of a path of any length so many spellings are looked at.
+#: Bytes of all of them, for each is gone through whole; of a path of any length so many spellings
+#: are looked at.
 MOST_BYTES = 16 * 1024
 LEAST = 6
 
@@ -31,7 +33,8 @@ _SLASHES = re.compile(rb"/{2,}")
 _PARAMETERS = re.compile(rb";[^/]*")
 _SEPARATOR_ESCAPES = re.compile(rb"%(2f|5c)", re.IGNORECASE)
 _WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
-#: ASCII written in two or three bytes, as no UTF-8 may (RFC 3629 section 3) and lenient decoders take it all the same.
+#: ASCII written in two or three bytes, as no UTF-8 may (RFC 3629 section 3) and lenient decoders
+#: take it all the same.
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80\x81][\x80-\xbf]")
 _FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
 _ASKED = re.compile(rb"[?#]")
@@ -47,7 +50,10 @@ class Target(NamedTuple):
 
 
 def split_target(target: bytes) -> Target:
-    """Origin form, absolute form or ``*`` (read as ``/``) in parts. A fragment, which should not be there, is dropped."""
+    """Origin form, absolute form or ``*`` (read as ``/``) in parts.
+
+    A fragment, which should not be there, is dropped.
+    """
     authority = None
     if not target.startswith(b"/"):
         if absolute := _ABSOLUTE.match(target):
@@ -87,13 +93,16 @@ def path_segments(path: bytes) -> PathReading:
 
 
 def readings(path: bytes) -> tuple[PathReading, ...]:
-    """Every usual reading, without repetition, the standard one first (RFC 3986: split, decode once, resolve dots).
+    """Every usual reading, without repetition, the standard one first (RFC 3986: split, decode
+    once, resolve dots).
 
-    Raises ``VaultError(BAD_REQUEST)`` for a path that is made to have more than ``MOST`` spellings, or more than ``MOST_BYTES`` of them.
+    Raises ``VaultError(BAD_REQUEST)`` for a path that is made to have more than ``MOST`` spellings,
+    or more than ``MOST_BYTES`` of them.
     """
     decoded = unquote_to_bytes(path)
     if is_plain(decoded) and decoded.count(b"/") == path.count(b"/") and b"\0" not in decoded:
-        return path_segments(decoded), path_segments(path)  # nothing but harmless escapes, such as %20
+        # nothing but harmless escapes, such as %20
+        return path_segments(decoded), path_segments(path)
     most = max(LEAST, min(MOST_READINGS, MOST_BYTES // len(path)))
     found: dict[PathReading, None] = {_standard(path): None}
     seen = {(path, 2)}
@@ -108,7 +117,8 @@ def readings(path: bytes) -> tuple[PathReading, ...]:
                 waiting.append(state)
         if len(seen) > most:
             raise VaultError(
-                Code.BAD_REQUEST, "The request path can be read in too many ways; write it without escapes."
+                Code.BAD_REQUEST,
+                "The request path can be read in too many ways; write it without escapes.",
             )
     for reading in tuple(found):
         if not is_text(b"".join(reading)):
@@ -136,15 +146,18 @@ def _from_latin(data: bytes) -> bytes:
 
 
 def _shortened(data: bytes) -> bytes:
-    return without_foreign(_OVERLONG.sub(lambda found: bytes([(found[0][-2] & 3) << 6 | found[0][-1] & 63]), data))
+    return without_foreign(
+        _OVERLONG.sub(lambda found: bytes([(found[0][-2] & 3) << 6 | found[0][-1] & 63]), data)
+    )
 
 
 def looser(reading: PathReading) -> Iterator[PathReading]:
     """The same path for applications that see less in it than is there; none for most paths.
 
-    IIS and Windows drop dots and white space at the end of a segment; Rails, Spring and ASP.NET take ``.json`` and any
-    other ending of the last segment for a wish, not for a part of the name. A server that decodes a path and hands it on
-    undoes ``%3f`` and ``%23`` as well, and the next one sees a query or a fragment begin there.
+    IIS and Windows drop dots and white space at the end of a segment; Rails, Spring and ASP.NET
+    take ``.json`` and any other ending of the last segment for a wish, not for a part of the name.
+    A server that decodes a path and hands it on undoes ``%3f`` and ``%23`` as well, and the next
+    one sees a query or a fragment begin there.
     """
     trimmed = tuple(kept for part in reading if (kept := part.strip(_BLANK).rstrip(_BLANK + b".")))
     if trimmed != reading:
@@ -174,7 +187,9 @@ def _segmentwise(text: bytes, decodes: int) -> list[PathReading]:
     out = [current]
     if _ESCAPE.search(text):
         for _ in range(decodes):
-            current = tuple([unquote_to_bytes(segment) if b"%" in segment else segment for segment in current])
+            current = tuple(
+                [unquote_to_bytes(segment) if b"%" in segment else segment for segment in current]
+            )
             out.append(current)
     return out
 
@@ -194,7 +209,8 @@ def _steps(text: bytes, decodes: int) -> list[tuple[bytes, int]]:
     if b"//" in text:
         steps.append((_SLASHES.sub(b"/", text), decodes))
     if text.startswith(b"//"):
-        steps.append((b"/" + text.lstrip(b"/").partition(b"/")[2], decodes))  # what WHATWG's parser takes for a host
+        # what WHATWG's parser takes for a host
+        steps.append((b"/" + text.lstrip(b"/").partition(b"/")[2], decodes))
     if b"\0" in text:
         steps.append((text.partition(b"\0")[0], decodes))  # where text in C ends
     if b"/." in text:

@@ -1,7 +1,7 @@
 """Path templates of rules: ``/contacts/{id}``, ``/files/{path*}``, ``/contacts/{id}.json``.
 
-A template is a sequence of segments. How specific one is against another is decided by what they can match:
-a template is more specific when every path it matches is matched by the other as well.
+A template is a sequence of segments. How specific one is against another is decided by what they
+can match: a template is more specific when every path it matches is matched by the other as well.
 """
 
 import enum
@@ -27,16 +27,20 @@ class SegmentKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateSegment:
-    """One segment: its literal text (LITERAL) or glob with ``*`` for the placeholders (MIXED), and the names in it."""
+    """One segment: its literal text (LITERAL) or glob with ``*`` for the placeholders (MIXED), and
+    the names in it.
+    """
 
     kind: SegmentKind
     text: str
     names: tuple[str, ...] = ()
 
     def regex(self, flags: int = 0) -> re.Pattern[bytes]:
-        """A MIXED segment as an expression over the bytes of a path segment, one group a placeholder.
+        """A MIXED segment as an expression over the bytes of a path segment, one group a
+        placeholder.
 
-        A placeholder takes as little as it can, for good (an atomic group): the time grows with the path, not with a power of it.
+        A placeholder takes as little as it can, for good (an atomic group): the time grows with the
+        path, not with a power of it.
         """
         first, *others = (re.escape(part) for part in self.text.split("*"))
         source = (
@@ -93,15 +97,21 @@ _COLON = re.compile(r"/:([A-Za-z_][A-Za-z0-9_]*)[?*+]?(?:\([^/]*\))?(?=[/.-]|$)"
 _ANGLE = re.compile(r"<(?:[A-Za-z_]+:)?([A-Za-z_][A-Za-z0-9_]*)>")
 _TYPED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*):[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _NAMED_GROUP = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>(?:[^()]|\([^()]*\))*\)")
-_GROUP = re.compile(r"\((?:[^()]|\([^()]*\))*\)[*+?]?|\[[^\[\]/]*\][*+?]?(?:\{[0-9,]+\})?|\\[dwsDWS][*+?]?|\.[*+]|[*+]")
+_GROUP = re.compile(
+    r"\((?:[^()]|\([^()]*\))*\)[*+?]?|\[[^\[\]/]*\][*+?]?(?:\{[0-9,]+\})?|\\[dwsDWS][*+?]?|\.[*+]|[*+]"
+)
 _EXPRESSION = re.compile(r"^\^|\$$|\\[dwsDWS.]|\.[*+]|\[[^\[\]/]*\]|\((?:\?|[^()]*[|\\*+])")
 _STAR = re.compile(r"/\*\*?$")
 
 
 def _other_language(text: str) -> str | None:
-    """What to write in place of a placeholder of another framework or of an expression; ``None`` where there is none of them."""
+    """What to write in place of a placeholder of another framework or of an expression; ``None``
+    where there is none of them.
+    """
     written = _NAMED_GROUP.sub(r"{\1}", text)
-    written = _TYPED.sub(r"{\1}", _ANGLE.sub(r"{\1}", _COLON.sub(r"/{\1}", _STAR.sub("/{rest*}", written))))
+    written = _TYPED.sub(
+        r"{\1}", _ANGLE.sub(r"{\1}", _COLON.sub(r"/{\1}", _STAR.sub("/{rest*}", written)))
+    )
     bare = _PLACEHOLDER.sub("", written)
     if _EXPRESSION.search(bare):
         numbers = count(2)
@@ -109,13 +119,24 @@ def _other_language(text: str) -> str | None:
         written = written.removeprefix("^").removesuffix("$")
 
         def name(_: re.Match[str]) -> str:
-            fresh = "id" if "id" not in names else next(f"id{n}" for n in numbers if f"id{n}" not in names)
+            fresh = (
+                "id"
+                if "id" not in names
+                else next(f"id{n}" for n in numbers if f"id{n}" not in names)
+            )
             names.add(fresh)
             return f"{{{fresh}}}"
 
-        parts = [part if _PLACEHOLDER.fullmatch(part) else _GROUP.sub(name, part) for part in written.split("/")]
+        parts = [
+            part if _PLACEHOLDER.fullmatch(part) else _GROUP.sub(name, part)
+            for part in written.split("/")
+        ]
         return f"a path is a template and no regular expression; write {'/'.join(parts)}"
-    return None if written == text else f"a placeholder is written in braces, by its name alone; write {written}"
+    return (
+        None
+        if written == text
+        else f"a placeholder is written in braces, by its name alone; write {written}"
+    )
 
 
 def _forbidden(character: str) -> str:
@@ -145,7 +166,9 @@ def _segment(part: str) -> TemplateSegment:
 
 def _typed(part: str, text: str, names: tuple[str, ...]) -> TemplateSegment:
     if "**" in text or text.count("*") != len(names):
-        raise ValueError(f"'{part}': put text between two placeholders, and no '*' outside of braces")
+        raise ValueError(
+            f"'{part}': put text between two placeholders, and no '*' outside of braces"
+        )
     if not names:
         return TemplateSegment(SegmentKind.LITERAL, text)
     if text != "*":
@@ -176,7 +199,9 @@ def overlaps(one: PathTemplate, other: PathTemplate) -> bool:
 
 
 def meet(one: PathTemplate, other: PathTemplate) -> tuple[tuple[SegmentKind, str], ...] | None:
-    """The shape of a template for exactly the paths that both match; ``None`` when no template can say that."""
+    """The shape of a template for exactly the paths that both match; ``None`` when no template can
+    say that.
+    """
     longer, shorter = (one, other) if len(one.segments) >= len(other.segments) else (other, one)
     shape = []
     for index, segment in enumerate(longer.segments):
@@ -195,7 +220,9 @@ def _holds(wide: TemplateSegment, narrow: TemplateSegment) -> bool:
         return False
     if wide.kind is SegmentKind.ONE:
         return True
-    if narrow.kind is SegmentKind.ONE or (narrow.kind is SegmentKind.MIXED and wide.kind is SegmentKind.LITERAL):
+    if narrow.kind is SegmentKind.ONE or (
+        narrow.kind is SegmentKind.MIXED and wide.kind is SegmentKind.LITERAL
+    ):
         return False
     if wide.kind is SegmentKind.LITERAL:
         return wide.text == narrow.text

@@ -1,4 +1,7 @@
-"""An operation made ready to run: its selectors compiled, its ids' places known. One per operation, made on first use."""
+"""An operation made ready to run: its selectors compiled, its ids' places known.
+
+One per operation, made on first use.
+"""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,16 @@ from proxy.redactor.checks import Outline, Unnamed
 from proxy.redactor.form import pattern_matches
 from proxy.redactor.message import Media, RawHeaders
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
-from proxy.redactor.rules import Absent, BodyPlace, IdPlace, IdSource, Operation, RedirectSuccess, ResponseRule, Verb
+from proxy.redactor.rules import (
+    Absent,
+    BodyPlace,
+    IdPlace,
+    IdSource,
+    Operation,
+    RedirectSuccess,
+    ResponseRule,
+    Verb,
+)
 from proxy.redactor.select import Emptied, Selection
 
 
@@ -25,17 +37,24 @@ class BodyPlan:
     id_anchored: int  #: anchored leaf that holds ids; -1: none
     form: Mapping[str, str]
     id_member: str  #: form member that holds the id, or ``""``
-    named: frozenset[Media]  #: kinds of body in which the rule names what it protects; a request of another is refused
-    outline: Outline  #: the containers on the way to the places; a request with others there is refused
-    emptied: Emptied | None = None  #: of the selected objects, where it matters what they hold no longer
+    #: kinds of body in which the rule names what it protects; a request of another is refused
+    named: frozenset[Media]
+    #: the containers on the way to the places; a request with others there is refused
+    outline: Outline
+    #: of the selected objects, where it matters what they hold no longer
+    emptied: Emptied | None = None
     emptied_anchored: Emptied | None = None  #: the same, counted from the root
 
     def form_field(self, member: str) -> str | None:
-        """The field that a form member carries; an exact name wins over a pattern, a longer pattern over a shorter."""
+        """The field that a form member carries; an exact name wins over a pattern, a longer pattern
+        over a shorter.
+        """
         exact = self.form.get(member)
         if exact is not None:
             return exact
-        fits = [pattern for pattern in self.form if "*" in pattern and pattern_matches(pattern, member)]
+        fits = [
+            pattern for pattern in self.form if "*" in pattern and pattern_matches(pattern, member)
+        ]
         return self.form[max(fits, key=len)] if fits else None
 
 
@@ -46,14 +65,19 @@ class OperationPlan:
     operation: Operation
     request: BodyPlan | None
     response: BodyPlan | None
-    unnamed: Unnamed | None  #: for a body that the rule says nothing about; ``None`` where it names one
+    #: for a body that the rule says nothing about; ``None`` where it names one
+    unnamed: Unnamed | None
 
 
 def make_plan(operation: Operation) -> OperationPlan:
     """Compile an operation; the selectors were checked when the rules were loaded."""
     answer_id = operation.response.id if operation.response.id is not None else None
     request = body_plan(operation.request.body, operation.id, request=True)
-    if request is not None and operation.verb is Verb.UPDATE and operation.request.absent is Absent.KEEP:
+    if (
+        request is not None
+        and operation.verb is Verb.UPDATE
+        and operation.request.absent is Absent.KEEP
+    ):
         request = _with_emptied(request, operation.request.body)
     return OperationPlan(
         operation,
@@ -63,7 +87,9 @@ def make_plan(operation: Operation) -> OperationPlan:
     )
 
 
-def body_plan(place: BodyPlace | None, ident: IdPlace | None, *, request: bool = False) -> BodyPlan | None:
+def body_plan(
+    place: BodyPlace | None, ident: IdPlace | None, *, request: bool = False
+) -> BodyPlan | None:
     """The plan of one direction; ``None`` when neither a field nor an id is in the body."""
     in_body = ident is not None and ident.source is IdSource.BODY
     in_form = ident is not None and ident.source is IdSource.FORM
@@ -122,7 +148,9 @@ def _member(ident: IdPlace | None) -> str:
 
 
 def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
-    """An id alone does not make a kind of body one that the rule knows its way about, where it names fields in another."""
+    """An id alone does not make a kind of body one that the rule knows its way about, where it
+    names fields in another.
+    """
     if place is None:
         json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))
     else:
@@ -137,8 +165,9 @@ def writes(operation: Operation) -> bool:
 
 # What the status of an answer means for its request: taken, refused, or nobody knows.
 #
-# An expired session is answered by a redirect like a saved form is, and a pop-up by a page like a form with mistakes is.
-# So a rule may say where a redirect must lead, and what a page must hold, to count. Pure functions.
+# An expired session is answered by a redirect like a saved form is, and a pop-up by a page like a
+# form with mistakes is. So a rule may say where a redirect must lead, and what a page must hold, to
+# count. Pure functions.
 
 
 class Outcome(enum.Enum):
@@ -150,7 +179,9 @@ class Outcome(enum.Enum):
     UNREAD = enum.auto()  #: the body tells, and it was not read (yet)
 
 
-def outcome(rule: ResponseRule, target: bytes, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
+def outcome(
+    rule: ResponseRule, target: bytes, status: int, headers: RawHeaders, body: bytes | None
+) -> Outcome:
     """What an answer to a request for ``target`` says; ``body`` is ``None`` where it was not read."""
     if status in rule.success:
         return Outcome.TAKEN
@@ -164,7 +195,9 @@ def outcome(rule: ResponseRule, target: bytes, status: int, headers: RawHeaders,
 
 
 def _leads(condition: RedirectSuccess, headers: RawHeaders, target: bytes) -> bool:
-    """Whether the one ``Location`` leads to a path that the condition names (RFC 9110, section 10.2.2)."""
+    """Whether the one ``Location`` leads to a path that the condition names (RFC 9110, section
+    10.2.2).
+    """
     if not condition.locations:
         return True
     places = [value for name, value in headers if name.lower() == b"location"]

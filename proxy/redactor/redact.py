@@ -1,4 +1,7 @@
-"""Reading a request: which values a rule names, where they stand, whose they are. Pure functions on bytes."""
+"""Reading a request: which values a rule names, where they stand, whose they are.
+
+Pure functions on bytes.
+"""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +18,24 @@ from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.grammar import standard
 from proxy.redactor.json.tree import Leaf, TreeSelection
-from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, classify, header, is_foreign
+from proxy.redactor.message import (
+    Media,
+    RawHeaders,
+    Request,
+    canonical_uuid,
+    classify,
+    header,
+    is_foreign,
+)
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
 
-# Bodies that tell changes instead of values: JSON Patch (RFC 6902) and SCIM PATCH (RFC 7644, section 3.5.2).
+# Bodies that tell changes instead of values: JSON Patch (RFC 6902) and SCIM PATCH (RFC 7644,
+# section 3.5.2).
 #
-# The path beside a value says which field it is, so the selectors of an object find nothing in them and every value would
-# pass. Until the rule language can say ``patch:``, such a body of a write is refused.
+# The path beside a value says which field it is, so the selectors of an object find nothing in them
+# and every value would pass. Until the rule language can say ``patch:``, such a body of a write is
+# refused.
 
 
 _TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
@@ -35,18 +48,23 @@ def _is_patch(declared: bytes | None) -> bool:
     return declared is not None and _TYPES.match(declared) is not None
 
 
-def refuse_patch(operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool) -> None:
-    """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch document.
+def refuse_patch(
+    operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool
+) -> None:
+    """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch
+    document.
 
-    By its type it always is. ``understood``: the rule found protected places in it; where it found none, a body that
-    looks like a list of operations is taken for one as well, because applications accept it as plain JSON.
+    By its type it always is. ``understood``: the rule found protected places in it; where it found
+    none, a body that looks like a list of operations is taken for one as well, because applications
+    accept it as plain JSON.
     """
     if _is_patch(header(headers, b"content-type")) or (
         not understood and _OPERATION.search(body) and _PLACE.search(body)
     ):
         raise VaultError(
             Code.UNREADABLE_BODY,
-            f"The request matches {operation.label} and carries a patch document (a list of operations), which rules cannot "
+            f"The request matches {operation.label} and carries a patch document (a list of "
+            "operations), which rules cannot "
             "follow yet: send the changed members themselves.",
         )
 
@@ -58,7 +76,8 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
     start: int
     end: int
     value: Value | None
-    bare: bool = False  #: a form member without ``=``: it holds nothing, and a value needs the sign before it
+    #: a form member without ``=``: it holds nothing, and a value needs the sign before it
+    bare: bool = False
 
 
 @dataclass(slots=True)
@@ -67,7 +86,8 @@ class BodyObject:
 
     spots: list[Spot] = field(default_factory=list)
     id: str | None = None
-    emptied: Mapping[str, Value | None] = field(default_factory=dict)  #: fields without a place that hold nothing now
+    #: fields without a place that hold nothing now
+    emptied: Mapping[str, Value | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -77,26 +97,32 @@ class ParsedBody:
     media: Media
     items: list[BodyObject] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    hiding: bool = False  #: an object or array stands where an id belongs, and what it holds was not looked at
+    #: an object or array stands where an id belongs, and what it holds was not looked at
+    hiding: bool = False
 
 
 def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
     """The objects and places of a JSON or form body.
 
-    Raises ``VaultError``: UNREADABLE_BODY, MALFORMED_JSON, AMBIGUOUS_JSON or TOO_LARGE; never with content in its text.
+    Raises ``VaultError``: UNREADABLE_BODY, MALFORMED_JSON, AMBIGUOUS_JSON or TOO_LARGE; never with
+    content in its text.
     """
     limits = operation.endpoint.limits
     if media is Media.JSON and plan.selection is not None:
-        return _from_found(plan, plan.selection.find(body, limits.json_depth), body, limits.json_depth)
+        return _from_found(
+            plan, plan.selection.find(body, limits.json_depth), body, limits.json_depth
+        )
     if media is Media.FORM and (plan.form or plan.id_member):
         return _from_form(plan, body, limits.form_fields)
     raise _other_kind(plan, operation)
 
 
 def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
-    """As ``read_body``, also where a byte order mark stands before JSON, or NaN and Infinity in it, as many applications write them.
+    """As ``read_body``, also where a byte order mark stands before JSON, or NaN and Infinity in it,
+    as many applications write them.
 
-    Callers who read such answers have to be shown values, too. Places are those of the body as it came.
+    Callers who read such answers have to be shown values, too. Places are those of the body as it
+    came.
     """
     try:
         return read_body(plan, media, body, operation)
@@ -117,7 +143,8 @@ def unreadable_answer() -> VaultError:
     """The error in place of an answer that a rule does not let pass unread."""
     return VaultError(
         Code.UNREADABLE_ANSWER,
-        "The application took the request, but its answer cannot be read as the JSON or form that it should be.",
+        "The application took the request, but its answer cannot be read as the JSON or form "
+        "that it should be.",
     )
 
 
@@ -158,7 +185,9 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     media = classify(request.headers, request.body)
     if media is Media.NONE:
         return None
-    if media not in plan.request.named or (media is Media.FORM and request.body.lstrip()[:1] in form_codec.OTHER_KINDS):
+    if media not in plan.request.named or (
+        media is Media.FORM and request.body.lstrip()[:1] in form_codec.OTHER_KINDS
+    ):
         if _passes(plan, media, request.headers, request.body):
             return None
         raise _other_kind(plan.request, plan.operation)
@@ -169,13 +198,16 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     if body.hiding:
         raise VaultError(
             Code.BAD_REQUEST,
-            f"The request matches {plan.operation.label}, and an object or array stands where its id belongs.",
+            f"The request matches {plan.operation.label}, and an object or array stands where "
+            "its id belongs.",
         )
     if media is Media.JSON and plan.request.outline.strayed(request.body):
         raise VaultError(
             Code.VALUE_UNFIT,
-            f"The request matches {plan.operation.label}, but something else stands where its rule goes on to a protected "
-            "place, such as a text in place of an array: send it as the rule has it, or name that place as a field.",
+            f"The request matches {plan.operation.label}, but something else stands where its "
+            "rule goes on to a protected "
+            "place, such as a text in place of an array: send it as the rule has it, or name "
+            "that place as a field.",
         )
     if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
         plan.unnamed.refuse(request.headers, request.body)
@@ -183,20 +215,30 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     return body
 
 
-#: Objects or ids, and values, that one request may carry: each of them costs a hundred times its bytes.
+#: Objects or ids, and values, that one request may carry: each of them costs a hundred times its
+#: bytes.
 MOST_OBJECTS = 10_000
 MOST_VALUES = 100_000
 
 
 def _bound(body: ParsedBody) -> None:
     if len(body.items) > MOST_OBJECTS or len(body.ids) > MOST_OBJECTS:
-        raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_OBJECTS} objects: send it in parts.")
+        raise VaultError(
+            Code.TOO_LARGE,
+            f"The request carries more than {MOST_OBJECTS} objects: send it in parts.",
+        )
     if sum([len(item.spots) for item in body.items]) > MOST_VALUES:
-        raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts.")
+        raise VaultError(
+            Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts."
+        )
 
 
-def request_ids(place: IdPlace | None, match: Match, request: Request, body: ParsedBody | None) -> list[str]:
-    """Ids that the request names outside its objects: in the path, the query, a form member or at an absolute place."""
+def request_ids(
+    place: IdPlace | None, match: Match, request: Request, body: ParsedBody | None
+) -> list[str]:
+    """Ids that the request names outside its objects: in the path, the query, a form member or at
+    an absolute place.
+    """
     if place is None:
         return []
     if place.source is IdSource.PATH:
@@ -209,7 +251,9 @@ def request_ids(place: IdPlace | None, match: Match, request: Request, body: Par
 def _path_id(text: str) -> str:
     if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
         return canonical_uuid(text)
-    raise VaultError(Code.BAD_REQUEST, "The id in the path is not percent-encoded UTF-8: encode it in UTF-8.")
+    raise VaultError(
+        Code.BAD_REQUEST, "The id in the path is not percent-encoded UTF-8: encode it in UTF-8."
+    )
 
 
 def query_span(target: bytes) -> tuple[int, int]:
@@ -235,7 +279,8 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
     """The protected parameters of a target; spans count from the target's start."""
     if b"#" in target:
         raise VaultError(
-            Code.BAD_REQUEST, "The target of the request holds a '#', behind which only some look: escape it."
+            Code.BAD_REQUEST,
+            "The target of the request holds a '#', behind which only some look: escape it.",
         )
     start, end = query_span(target)
     query = target[start:end]
@@ -256,7 +301,9 @@ def _named(names: Mapping[str, str], name: str) -> str | None:
     exact = names.get(name)
     if exact is not None:
         return exact
-    fits = [pattern for pattern in names if "*" in pattern and form_codec.pattern_matches(pattern, name)]
+    fits = [
+        pattern for pattern in names if "*" in pattern and form_codec.pattern_matches(pattern, name)
+    ]
     return names[max(fits, key=len)] if fits else None
 
 
@@ -265,7 +312,8 @@ def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
     read = json_codec.reader(body)
     found.objects.reverse()
-    while found.objects:  # each is freed when it was read: all of them at once would take as long as to find them
+    # each is freed when it was read: all of them at once would take as long as to find them
+    while found.objects:
         located = found.objects.pop()
         item = BodyObject()
         add = item.spots.append
@@ -277,15 +325,21 @@ def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -
             else:
                 add(Spot(fields[name], start, end, read(body[start:end])))
         if emptied is not None:
-            item.emptied = emptied.among({spot.field for spot in item.spots}, body[located.start : located.end], depth)
+            item.emptied = emptied.among(
+                {spot.field for spot in item.spots}, body[located.start : located.end], depth
+            )
         result.items.append(item)
     if found.anchored or plan.emptied_anchored is not None:
         _add_anchored(result, plan, found, body, depth)
     return result
 
 
-def _add_anchored(result: ParsedBody, plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> None:
-    """Ids and places that count from the root: they belong to the one object there is, or are one of their own."""
+def _add_anchored(
+    result: ParsedBody, plan: BodyPlan, found: TreeSelection, body: bytes, depth: int
+) -> None:
+    """Ids and places that count from the root: they belong to the one object there is, or are one
+    of their own.
+    """
     item = BodyObject()
     read = json_codec.reader(body)
     for leaf in found.anchored:
@@ -339,5 +393,6 @@ def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
     expected = " or ".join(kind.value for kind in (Media.JSON, Media.FORM) if kind in plan.named)
     return VaultError(
         Code.UNREADABLE_BODY,
-        f"The rule of {operation.label} names a body of kind {expected}, and the message carries another kind.",
+        f"The rule of {operation.label} names a body of kind {expected}, and the message carries "
+        "another kind.",
     )

@@ -27,8 +27,8 @@ _by_start = itemgetter(0)
 def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
     """The body with each ``body[start:end]`` replaced by its bytes.
 
-    Edits may come in any order; an empty stretch is an insertion, and insertions at one place keep their order.
-    ``ValueError`` when two overlap or one lies outside of the body.
+    Edits may come in any order; an empty stretch is an insertion, and insertions at one place keep
+    their order. ``ValueError`` when two overlap or one lies outside of the body.
     """
     joined: list[bytes] = []
     pieces: list[bytes] = []
@@ -38,7 +38,10 @@ def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
     ordered = edits if in_order else sorted(edits, key=_by_start)
     for start, end, content in ordered:
         if not reached <= start <= end <= size:
-            raise ValueError(f"the edit of bytes {start} to {end} overlaps another one or lies outside of the body")
+            raise ValueError(
+                f"the edit of bytes {start} to {end} overlaps another one or lies outside of the "
+                "body"
+            )
         pieces += (body[reached:start], content)
         reached = end
         if len(pieces) > FEW:  # no call joins, or frees, more than so many
@@ -48,11 +51,13 @@ def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
     return b"".join([*joined, *pieces])
 
 
-# Pages: where a value may stand in one, and how it is written there so that it can never become markup.
+# Pages: where a value may stand in one, and how it is written there so that it can never become
+# markup.
 #
-# A value is written only where a browser shows it: in text, and in the few attributes that are text. What acts (an
-# address, a style, an event handler, a script) keeps its token: there no escaping of a value would be safe, because the
-# browser undoes it before it acts. Tags are read as the HTML standard reads them, "Tokenization".
+# A value is written only where a browser shows it: in text, and in the few attributes that are
+# text. What acts (an address, a style, an event handler, a script) keeps its token: there no
+# escaping of a value would be safe, because the browser undoes it before it acts. Tags are read as
+# the HTML standard reads them, "Tokenization".
 
 
 #: Attributes that are only ever shown.
@@ -65,9 +70,11 @@ _ATTRIBUTE = re.compile(
 )
 _COMMENT_END = re.compile(rb"--!?>")
 
-#: Elements whose content is text to the browser, up to their end tag; ``True``: text that it shows, escapes undone.
+#: Elements whose content is text to the browser, up to their end tag; ``True``: text that it shows,
+#: escapes undone.
 _TEXT = {b"textarea": True, b"title": True} | dict.fromkeys(
-    (b"script", b"style", b"xmp", b"iframe", b"noembed", b"noframes", b"noscript", b"plaintext"), False
+    (b"script", b"style", b"xmp", b"iframe", b"noembed", b"noframes", b"noscript", b"plaintext"),
+    False,
 )
 
 
@@ -76,7 +83,9 @@ def text(value: str) -> bytes:
 
     Safe in text and in attributes, quoted or not, and whatever the page's charset is.
     """
-    return "".join(char if char.isascii() and char.isalnum() else f"&#{ord(char)};" for char in value).encode()
+    return "".join(
+        char if char.isascii() and char.isalnum() else f"&#{ord(char)};" for char in value
+    ).encode()
 
 
 def acting(page: bytes) -> Iterator[tuple[int, int]]:
@@ -104,7 +113,9 @@ def acting(page: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _shown(page: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Where the values of attributes stand that are only shown; the last pair, an empty one, is where the tag ends."""
+    """Where the values of attributes stand that are only shown; the last pair, an empty one, is
+    where the tag ends.
+    """
     while (attribute := _ATTRIBUTE.match(page, at)) is not None:
         at = attribute.end()
         if attribute[2] and attribute[1].lower() in _SHOWN:
@@ -117,7 +128,8 @@ def _end_of_text(page: bytes, name: bytes, at: int) -> int:
     return end.start() if end and name != b"plaintext" else len(page)
 
 
-#: A JSON string literal, or a bare number, in an ``evened`` text: the places of it where a token can stand.
+#: A JSON string literal, or a bare number, in an ``evened`` text: the places of it where a token
+#: can stand.
 _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
 _JSON_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)")
 _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
@@ -132,11 +144,17 @@ Edit = tuple[int, int, bytes]
 
 def encode_value(media: Media, value: Value) -> bytes:
     """A value as it is written into a body of that kind."""
-    return form_codec.write_form_value(value.text) if media is Media.FORM else json_codec.write_json_value(value)
+    return (
+        form_codec.write_form_value(value.text)
+        if media is Media.FORM
+        else json_codec.write_json_value(value)
+    )
 
 
 def edits(body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
-    """The edits that put these values into the places of the body's objects; ``None`` leaves a place alone."""
+    """The edits that put these values into the places of the body's objects; ``None`` leaves a
+    place alone.
+    """
     made: list[Edit] = []
     for item, found in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, found, strict=True):
@@ -154,7 +172,9 @@ class Written(NamedTuple):
     counts: dict[str, int]
 
 
-def rewritten(content: bytes, body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> Written:
+def rewritten(
+    content: bytes, body: ParsedBody, values: Sequence[Sequence[Value | None]]
+) -> Written:
     """The bytes of a body with these values in their places."""
     counts: dict[str, int] = {}
     for item, row in zip(body.items, values, strict=True):
@@ -219,7 +239,9 @@ _SURROUNDINGS = {
 
 
 class Candidate(NamedTuple):
-    """A stretch of text that may be a token; ``whole`` when it is a value of its own, ``quoted`` inside a JSON string."""
+    """A stretch of text that may be a token; ``whole`` when it is a value of its own, ``quoted``
+    inside a JSON string.
+    """
 
     text: str
     start: int
@@ -229,7 +251,9 @@ class Candidate(NamedTuple):
 
 
 def surroundings(headers: RawHeaders) -> EscapingKinds | None:
-    """What kind of text the answer is by its declared type; ``None`` for what is not text that can be restored."""
+    """What kind of text the answer is by its declared type; ``None`` for what is not text that can
+    be restored.
+    """
     declared = (header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
     if declared.endswith(b"+json"):
         return EscapingKinds.JSON
@@ -237,16 +261,23 @@ def surroundings(headers: RawHeaders) -> EscapingKinds | None:
 
 
 def candidates(
-    kind: EscapingKinds, body: bytes, patterns: Sequence[re.Pattern[str]], known: Mapping[str, Value]
+    kind: EscapingKinds,
+    body: bytes,
+    patterns: Sequence[re.Pattern[str]],
+    known: Mapping[str, Value],
 ) -> list[Candidate]:
-    """Everything in the body that may be one of our tokens: by the shapes' patterns, or because it is known."""
+    """Everything in the body that may be one of our tokens: by the shapes' patterns, or because it
+    is known.
+    """
     found: list[Candidate] = []
     for start, end, quoted in _stretches(kind, body):
         raw = body[start:end]
         if not raw:
             continue  # no token is empty
         text = _read(kind, raw)
-        if text is not None and (text in known or any(pattern.fullmatch(text) for pattern in patterns)):
+        if text is not None and (
+            text in known or any(pattern.fullmatch(text) for pattern in patterns)
+        ):
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
             found.append(Candidate(text, start, end, not names, quoted))
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
@@ -268,7 +299,10 @@ def _read(kind: EscapingKinds, raw: bytes) -> str | None:
 
 
 def _as_seen(kind: EscapingKinds, raw: bytes) -> str:
-    """Running text, a byte for each character. The letters and digits of an escape in JSON are none beside a token."""
+    """Running text, a byte for each character.
+
+    The letters and digits of an escape in JSON are none beside a token.
+    """
     if kind is EscapingKinds.JSON and b"\\" in raw:
         raw = _JSON_ESCAPE.sub(lambda escape: b" " * len(escape[0]), raw)
     return raw.decode("latin-1")
@@ -287,8 +321,12 @@ def _restored_text(page: bytes, found: Sequence[Candidate]) -> list[Candidate]:
     return kept
 
 
-def rewrite(kind: EscapingKinds, found: Iterable[Candidate], values: Mapping[str, Value]) -> list[Edit]:
-    """The edits that put the values of resolved candidates into the body, escaped for their surroundings."""
+def rewrite(
+    kind: EscapingKinds, found: Iterable[Candidate], values: Mapping[str, Value]
+) -> list[Edit]:
+    """The edits that put the values of resolved candidates into the body, escaped for their
+    surroundings.
+    """
     made: list[Edit] = []
     for item in found:
         value = values.get(item.text)
@@ -301,7 +339,9 @@ def rewrite(kind: EscapingKinds, found: Iterable[Candidate], values: Mapping[str
     return made
 
 
-def replaced(kind: EscapingKinds, body: bytes, found: Sequence[Candidate], values: Mapping[str, Value]) -> bytes:
+def replaced(
+    kind: EscapingKinds, body: bytes, found: Sequence[Candidate], values: Mapping[str, Value]
+) -> bytes:
     """A body with the values of those candidates that have one."""
     edits = rewrite(kind, found, values)
     return splice(body, edits) if edits else body
@@ -326,7 +366,11 @@ def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, boo
     if kind is EscapingKinds.JSON:
         for match in _JSON_LITERAL.finditer(evened(body)):
             quoted = body[match.start()] == 0x22
-            yield (match.start() + 1, match.end() - 1, True) if quoted else (match.start(), match.end(), False)
+            yield (
+                (match.start() + 1, match.end() - 1, True)
+                if quoted
+                else (match.start(), match.end(), False)
+            )
     elif kind is EscapingKinds.FORM:
         for member in form_codec.form_members(body, len(body) + 1):
             yield member.start, member.end, False
@@ -335,7 +379,8 @@ def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, boo
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """All matches in a text; in a long one piece by piece, since nobody else gets the interpreter's lock during one search.
+    """All matches in a text; in a long one piece by piece, since nobody else gets the interpreter's
+    lock during one search.
 
     A piece is looked at so far beyond its end that no token lies across it unseen.
     """
@@ -351,19 +396,25 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
             reached = match.end()
 
 
-def _inside(text: str, offset: int, quoted: bool, patterns: Sequence[re.Pattern[str]]) -> Iterator[Candidate]:
+def _inside(
+    text: str, offset: int, quoted: bool, patterns: Sequence[re.Pattern[str]]
+) -> Iterator[Candidate]:
     last = -1
-    spans = sorted((m.start(), -m.end(), m[0]) for pattern in patterns for m in _matches(pattern, text))
+    spans = sorted(
+        (m.start(), -m.end(), m[0]) for pattern in patterns for m in _matches(pattern, text)
+    )
     for start, negative_end, token in spans:
         if start >= last:
             last = -negative_end
             yield Candidate(token, offset + start, offset + last, False, quoted)
 
 
-# The caller's own words: what a request holds in the clear, as an application may repeat it in a page.
+# The caller's own words: what a request holds in the clear, as an application may repeat it in a
+# page.
 #
-# Only for pages in which a rule has every token restored (``restore: anywhere``). A token that the caller wrote into the request
-# in one of the usual forms comes back as the text it is. Forms cannot be completed, so errors go by another rule (``error_answers``).
+# Only for pages in which a rule has every token restored (``restore: anywhere``). A token that the
+# caller wrote into the request in one of the usual forms comes back as the text it is. Forms cannot
+# be completed, so errors go by another rule (``error_answers``).
 
 
 #: Tokens looked for in one request, and bytes gone through for that.
@@ -384,12 +435,17 @@ class Words:
         self._forms = (raw, plain, unquote_to_bytes(plain), unquote_to_bytes(spaced))
 
     def without(self, tokens: Iterable[str]) -> list[str]:
-        """The tokens that the request does not hold, neither as they are nor with JSON's escapes or percent-encoded.
+        """The tokens that the request does not hold, neither as they are nor with JSON's escapes or
+        percent-encoded.
 
         At most so many as can be looked for in a tenth of a second; what is left counts as held.
         """
         most = min(_MOST, _BYTES // (1 + sum(map(len, self._forms))))
-        return [token for token in islice(tokens, most) if not self._hold(token.encode("utf-8", "surrogatepass"))]
+        return [
+            token
+            for token in islice(tokens, most)
+            if not self._hold(token.encode("utf-8", "surrogatepass"))
+        ]
 
     def _hold(self, token: bytes) -> bool:
         return any(token in form for form in self._forms)

@@ -1,17 +1,20 @@
 """Which operation a request is, if any: match wide, forward exact.
 
-A plain path costs one look-up in a trie, whatever the number of rules. Only unusual paths (escapes, ``//``, ``;``,
-backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts as the same request:
+A plain path costs one look-up in a trie, whatever the number of rules. Only unusual paths (escapes,
+``//``, ``;``, backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts as
+the same request:
 
-* the path in any usual reading, and in either case of its ASCII letters when no rule has it exactly so
-  (frameworks that ignore case would serve it);
-* the method in any case; GET rules match HEAD; the method named by ``X-HTTP-Method-Override`` (``override``) and, for a
-  POST, by the query parameter ``_method`` (in any spelling) counts beside the real one. A ``_method`` in a body is for the caller
-  of ``match`` to pass as ``override``: a router sees no bodies, ``overridable`` says when it is worth looking;
-* the host in any case, with or without port and trailing dot; an absolute target's authority counts beside ``Host``.
+* the path in any usual reading, and in either case of its ASCII letters when no rule has it exactly
+  so (frameworks that ignore case would serve it);
+* the method in any case; GET rules match HEAD; the method named by ``X-HTTP-Method-Override``
+  (``override``) and, for a POST, by the query parameter ``_method`` (in any spelling) counts beside
+  the real one. A ``_method`` in a body is for the caller of ``match`` to pass as ``override``: a
+  router sees no bodies, ``overridable`` says when it is worth looking;
+* the host in any case, with or without port and trailing dot; an absolute target's authority counts
+  beside ``Host``.
 
-Readings that hit two different operations are refused (``BAD_REQUEST``). A hit and a miss is the hit; a rule with
-``pass: true`` counts as a miss where another reading hits an operation.
+Readings that hit two different operations are refused (``BAD_REQUEST``). A hit and a miss is the
+hit; a rule with ``pass: true`` counts as a miss where another reading hits an operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +23,15 @@ from types import MappingProxyType
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.method_override import in_query, maybe_in_query
-from proxy.redactor.path import PathReading, Target, is_plain, looser, path_segments, readings, split_target
+from proxy.redactor.path import (
+    PathReading,
+    Target,
+    is_plain,
+    looser,
+    path_segments,
+    readings,
+    split_target,
+)
 from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule
 from proxy.redactor.trie import RouteMatch, Trie
@@ -31,7 +42,9 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class _Site:
-    """One endpoint with its rules, a trie a method, and tries of all that a POST may turn out to be and of all paths."""
+    """One endpoint with its rules, a trie a method, and tries of all that a POST may turn out to be
+    and of all paths.
+    """
 
     __slots__ = ("capital", "endpoint", "exact", "folded", "others", "paths", "prefix", "rivals")
 
@@ -61,7 +74,9 @@ class _Site:
             self.rivals.append((template, operation))
 
     def find(self, method: str, path: Sequence[bytes]) -> RouteMatch[Rule] | None:
-        """The rule of a path; one that has it in other letters only where no operation has it exactly so."""
+        """The rule of a path; one that has it in other letters only where no operation has it
+        exactly so.
+        """
         trie = self.exact.get(method)
         if trie is None:
             return None
@@ -80,30 +95,48 @@ class Router:
         self._sites = {endpoint.name: _Site(endpoint) for endpoint in endpoints}
         for operation in operations:
             self._sites[operation.endpoint.name].add(operation)
-        self._anywhere = _longest_prefix_first(site for site in self._sites.values() if not site.endpoint.hosts)
+        self._anywhere = _longest_prefix_first(
+            site for site in self._sites.values() if not site.endpoint.hosts
+        )
         hosts = {host for site in self._sites.values() for host in site.endpoint.hosts}
         self._by_host = {
-            host: _longest_prefix_first(site for site in self._sites.values() if host in site.endpoint.hosts)
+            host: _longest_prefix_first(
+                site for site in self._sites.values() if host in site.endpoint.hosts
+            )
             + self._anywhere
             for host in hosts
         }
         everywhere = self._anywhere[0] if len(self._sites) == 1 and self._anywhere else None
         self._contested: dict[int, tuple[bool, bool]] = {}  #: by identity of the operation
-        #: The one endpoint without host and prefix, which is how most proxies run: nothing to choose from.
+        #: The one endpoint without host and prefix, which is how most proxies run: nothing to
+        #: choose from.
         self._alone = everywhere if everywhere and not everywhere.prefix else None
 
-    def match(self, method: str, host: str, target: bytes, override: str | None = None) -> Match | PassRule | None:
-        """The operation of a request, the rule that lets it pass, or ``None`` when no rule names it.
+    def match(
+        self, method: str, host: str, target: bytes, override: str | None = None
+    ) -> Match | PassRule | None:
+        """The operation of a request, the rule that lets it pass, or ``None`` when no rule names
+        it.
 
-        ``host`` is the ``Host`` field as it came, ``target`` the raw request target, ``override`` the method that a
-        header of the method-override family names. Raises ``VaultError(BAD_REQUEST)``, see the module.
+        ``host`` is the ``Host`` field as it came, ``target`` the raw request target, ``override``
+        the method that a header of the method-override family names. Raises
+        ``VaultError(BAD_REQUEST)``, see the module.
         """
         path, _, query = target.partition(b"?")
-        if self._alone is None or override or (query and maybe_in_query(query)) or not is_plain(path):
+        if (
+            self._alone is None
+            or override
+            or (query and maybe_in_query(query))
+            or not is_plain(path)
+        ):
             return self._match_any(method, host, split_target(target), override)
         trie = self._alone.exact.get(method)
         if trie is None:
-            return self._match_any(method, host, Target(path, b"", None), None) if method not in _SPELT else None
+            return (
+                self._match_any(method, host, Target(path, b"", None), None)
+                if method not in _SPELT
+                else None
+            )
         parts = path.split(b"/")[1:]
         found = trie.find(parts)
         if (found is None or isinstance(found[0], PassRule)) and (
@@ -114,7 +147,9 @@ class Router:
             found = _agreed_loosely(found, (self._alone,), [method], (tuple(parts),))
         return _as_match(found) if found else None
 
-    def _match_any(self, method: str, host: str, parts: Target, override: str | None) -> Match | PassRule | None:
+    def _match_any(
+        self, method: str, host: str, parts: Target, override: str | None
+    ) -> Match | PassRule | None:
         """The same for any spelling: every host, method and path that the request can be read as."""
         paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
         choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
@@ -126,37 +161,55 @@ class Router:
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path in any reading."""
         return any(
-            site.paths.find(reading) for site, path in self._placed(host, target) for reading in (path, *looser(path))
+            site.paths.find(reading)
+            for site, path in self._placed(host, target)
+            for reading in (path, *looser(path))
         )
 
     def endpoint(self, host: str, target: bytes) -> Endpoint | None:
-        """The endpoint that a request belongs to, or ``None``; two readings with two endpoints raise ``BAD_REQUEST``."""
+        """The endpoint that a request belongs to, or ``None``; two readings with two endpoints
+        raise ``BAD_REQUEST``.
+        """
         if self._alone is not None:
             return self._alone.endpoint
         found = {site.endpoint.name: site.endpoint for site, _ in self._placed(host, target)}
         if len(found) > 1:
             raise VaultError(
-                Code.BAD_REQUEST, "The request can be read as one for two applications; write its path plainly."
+                Code.BAD_REQUEST,
+                "The request can be read as one for two applications; write its path plainly.",
             )
         return next(iter(found.values()), None)
 
     def overridable(self, host: str, target: bytes) -> bool:
-        """Whether rules of other methods than POST name this path, so that a ``_method`` in the body of one matters."""
+        """Whether rules of other methods than POST name this path, so that a ``_method`` in the
+        body of one matters.
+        """
         return any(
-            site.others.find(reading) for site, path in self._placed(host, target) for reading in (path, *looser(path))
+            site.others.find(reading)
+            for site, path in self._placed(host, target)
+            for reading in (path, *looser(path))
         )
 
     def contested(self, operation: Operation, target: bytes) -> bool:
-        """Whether a ``_method`` in the body of a POST for this operation may lead to another one. Looked up once for each.
+        """Whether a ``_method`` in the body of a POST for this operation may lead to another one.
+
+        Looked up once for each.
 
         A GET that names nothing but parameters matters only where the target has some.
         """
         known = self._contested.get(id(operation))
         if known is None:
             template = parse_template(operation.template)
-            others = [one for path, one in self._sites[operation.endpoint.name].rivals if overlaps(template, path)]
+            others = [
+                one
+                for path, one in self._sites[operation.endpoint.name].rivals
+                if overlaps(template, path)
+            ]
             rivals = [one for one in others if one is not operation]
-            known = (any(set(one.methods) != {"GET"} or one.request.body for one in rivals), bool(rivals))
+            known = (
+                any(set(one.methods) != {"GET"} or one.request.body for one in rivals),
+                bool(rivals),
+            )
             self._contested[id(operation)] = known
         return known[b"?" in target]
 
@@ -165,7 +218,12 @@ class Router:
         path = target.partition(b"?")[0]
         if is_plain(path):
             plain = path_segments(path)
-            site = _site(self._by_host.get(bare_host(host), self._anywhere) if self._by_host else self._anywhere, plain)
+            site = _site(
+                self._by_host.get(bare_host(host), self._anywhere)
+                if self._by_host
+                else self._anywhere,
+                plain,
+            )
             if site is not None:
                 yield site, plain
             return
@@ -188,7 +246,10 @@ class Router:
 
 
 def _matters_to_post(operation: Operation) -> bool:
-    """Whether values would go by in the clear if an application took a POST for this operation. A GET rule rarely has any."""
+    """Whether values would go by in the clear if an application took a POST for this operation.
+
+    A GET rule rarely has any.
+    """
     if set(operation.methods) - {"POST", "GET"}:
         return True
     return "GET" in operation.methods and bool(operation.request.query or operation.request.body)
@@ -238,8 +299,13 @@ def _agreed(
     return agreed
 
 
-def _first(known: RouteMatch[Rule] | None, found: RouteMatch[Rule] | None) -> RouteMatch[Rule] | None:
-    """What two readings hit together: an operation before a rule that passes. Two operations are refused."""
+def _first(
+    known: RouteMatch[Rule] | None, found: RouteMatch[Rule] | None
+) -> RouteMatch[Rule] | None:
+    """What two readings hit together: an operation before a rule that passes.
+
+    Two operations are refused.
+    """
     if known is None or found is None:
         return known or found
     if isinstance(found[0], PassRule):
@@ -252,9 +318,15 @@ def _first(known: RouteMatch[Rule] | None, found: RouteMatch[Rule] | None) -> Ro
 
 
 def _agreed_loosely(
-    found: RouteMatch[Rule] | None, sites: Sequence[_Site], methods: Sequence[str], paths: Iterable[PathReading]
+    found: RouteMatch[Rule] | None,
+    sites: Sequence[_Site],
+    methods: Sequence[str],
+    paths: Iterable[PathReading],
 ) -> RouteMatch[Rule] | None:
-    """What was found, or what a looser reading of a path hits. A rule that names the ending itself is beyond doubt."""
+    """What was found, or what a looser reading of a path hits.
+
+    A rule that names the ending itself is beyond doubt.
+    """
     if found is not None and not _ends_openly(found[0]):
         return found
     loose = tuple(reading for path in paths for reading in looser(path))
@@ -272,7 +344,8 @@ def _ends_openly(operation: Rule) -> bool:
 def _two_ways() -> VaultError:
     return VaultError(
         Code.BAD_REQUEST,
-        "The request can be read in two ways that different rules name; write its path and method plainly.",
+        "The request can be read in two ways that different rules name; write its path and "
+        "method plainly.",
     )
 
 
@@ -292,8 +365,13 @@ def _as_match(found: RouteMatch[Rule]) -> Match | PassRule:
         return operation
     if not names:
         return Match(operation, _NOTHING)
-    if len(names) == 1:  # as nearly always: making a generator of pairs would take longer than the rest
+    # as nearly always: making a generator of pairs would take longer than the rest
+    if len(names) == 1:
         return Match(operation, {names[0]: str(values[0], "utf-8", "surrogateescape")})
     return Match(
-        operation, {name: str(value, "utf-8", "surrogateescape") for name, value in zip(names, values, strict=True)}
+        operation,
+        {
+            name: str(value, "utf-8", "surrogateescape")
+            for name, value in zip(names, values, strict=True)
+        },
     )

@@ -1,7 +1,7 @@
 """Compiled rules: frozen data that the loader makes and every request reads.
 
-A ``RuleSet`` is swapped as a whole by one reference when rule files change. Nothing here does I/O. What the
-words mean stands in ``docs/rules.md``.
+A ``RuleSet`` is swapped as a whole by one reference when rule files change. Nothing here does I/O.
+What the words mean stands in ``docs/rules.md``.
 """
 
 import enum
@@ -41,28 +41,36 @@ class Absent(enum.StrEnum):
 
 
 class Nulls(enum.StrEnum):
-    """A declared field that is ``null``: erase the stored value (null goes on), or keep it (its token goes on)."""
+    """A declared field that is ``null``: erase the stored value (null goes on), or keep it (its
+    token goes on).
+    """
 
     ERASE = "erase"
     KEEP = "keep"
 
 
 class Empty(enum.StrEnum):
-    """A declared field that is the empty text: the value becomes empty (it goes on as it is), or is kept (its token goes on)."""
+    """A declared field that is the empty text: the value becomes empty (it goes on as it is), or is
+    kept (its token goes on).
+    """
 
     STORE = "store"
     KEEP = "keep"
 
 
 class OwnToken(enum.StrEnum):
-    """A value that already is the record's own token for that field: keep what it stands for, or refuse the request."""
+    """A value that already is the record's own token for that field: keep what it stands for, or
+    refuse the request.
+    """
 
     KEEP = "keep"
     REFUSE = "refuse"
 
 
 class OtherKinds(enum.StrEnum):
-    """A request body of a kind that no rule can follow, such as a multipart upload: refuse it, or pass it as it came."""
+    """A request body of a kind that no rule can follow, such as a multipart upload: refuse it, or
+    pass it as it came.
+    """
 
     REFUSE = "refuse"
     PASS = "pass"
@@ -100,9 +108,11 @@ class Entity:
     schema: Schema
     fields: Mapping[str, FieldRule]  #: by name
     expires: int | None  #: milliseconds after creation or update
-    addressed: bool  #: every answer that restores this entity carries its id (then small shapes can resolve)
-    #: Where the records stand among those of the record-based family: the names that the rule file gives to fields, and the fields
-    #: of that family that the values are kept in. By these go ``fields`` and ``schema``, and the operations.
+    #: every answer that restores this entity carries its id (then small shapes can resolve)
+    addressed: bool
+    #: Where the records stand among those of the record-based family: the names that the rule file
+    #: gives to fields, and the fields of that family that the values are kept in. By these go
+    #: ``fields`` and ``schema``, and the operations.
     kept_as: Mapping[str, str] | None = None
 
 
@@ -120,8 +130,9 @@ class IdSource(enum.StrEnum):
 class IdPlace:
     """Where the application's id of a record stands.
 
-    BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY: ``name``. HEADER:
-    ``name`` (lower case) and ``template``, the address pattern whose one placeholder is the id, e.g. ``/contacts/{id}``.
+    BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY:
+    ``name``. HEADER: ``name`` (lower case) and ``template``, the address pattern whose one
+    placeholder is the id, e.g. ``/contacts/{id}``.
     """
 
     source: IdSource
@@ -133,12 +144,16 @@ class IdPlace:
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """Where objects of an entity and their fields sit in a body. JSON by ``objects``, forms by ``form``; the content type decides."""
+    """Where objects of an entity and their fields sit in a body.
+
+    JSON by ``objects``, forms by ``form``; the content type decides.
+    """
 
     objects: Path | None  #: selects the object(s); an array there means each of its elements
     each: bool  #: the rule said ``each``: several objects, whatever the count
     fields: Mapping[str, Path]  #: field name -> place relative to the object
-    anchored: Mapping[str, Path]  #: field name -> place from the document root (this operation's own ``$.``-places)
+    #: field name -> place from the document root (this operation's own ``$.``-places)
+    anchored: Mapping[str, Path]
     form: Mapping[str, str]  #: form member name (or pattern with ``*``) -> field name
 
 
@@ -147,7 +162,8 @@ class RequestRule:
     """The request side of an operation; ``body`` is ``None`` where the rule names nothing in it."""
 
     body: BodyPlace | None
-    query: Mapping[str, str]  #: parameter name (or pattern with ``*``) -> field whose same-value token replaces it
+    #: parameter name (or pattern with ``*``) -> field whose same-value token replaces it
+    query: Mapping[str, str]
     absent: Absent = Absent.KEEP
     nulls: Nulls = Nulls.ERASE
     empty: Empty = Empty.STORE
@@ -157,7 +173,9 @@ class RequestRule:
 
 @dataclass(frozen=True, slots=True)
 class RedirectSuccess:
-    """Statuses that mean "the application took it" when ``Location`` leads to such a path and the body holds this text."""
+    """Statuses that mean "the application took it" when ``Location`` leads to such a path and the
+    body holds this text.
+    """
 
     statuses: frozenset[int]
     locations: tuple[PathTemplate, ...] = ()  #: empty: wherever it leads
@@ -172,7 +190,8 @@ class ResponseRule:
     id: IdPlace | None
     success: frozenset[int]  #: statuses that mean "the application took it"
     conditions: tuple[RedirectSuccess, ...] = ()  #: and those that mean it on a condition
-    anywhere: bool = False  #: in an answer of success that is no named object, tokens are restored wherever they stand
+    #: in an answer of success that is no named object, tokens are restored wherever they stand
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +200,8 @@ class OnError:
 
     vault_down_write: int = 503
     vault_down_read: str = (
-        "tokens"  #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
+        #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
+        "tokens"
     )
     unreadable_body: int = 415
     ambiguous_json: int = 400
@@ -189,7 +209,8 @@ class OnError:
     field_absent: str = "count"  #: ``count`` | ``refuse``
     unknown_token: str = "leave"  # the word of the rule language, not a credential
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
-    unreadable_answer: str = "tokens"  #: ``tokens``: it passes as it came; or a status as text, e.g. ``"502"``
+    #: ``tokens``: it passes as it came; or a status as text, e.g. ``"502"``
+    unreadable_answer: str = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +230,8 @@ class Endpoint:
     name: str
     upstream: str  #: ``http://host:port`` or ``https://host:port``, no path
     hosts: frozenset[str]  #: lower case, without port; empty: any
-    prefix: str  #: path prefix that selects the endpoint, or ``""``; the prefix is forwarded as it came
+    #: path prefix that selects the endpoint, or ``""``; the prefix is forwarded as it came
+    prefix: str
     unmatched: Unmatched
     limits: BodyLimits
     on_error: OnError
@@ -218,9 +240,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request of the application that carries personal data: method, path and what happens to both directions."""
+    """One request of the application that carries personal data: method, path and what happens to
+    both directions.
+    """
 
-    label: str  #: e.g. ``POST /api/contacts``; method(s) and template as written, for metrics, logs and explain
+    #: e.g. ``POST /api/contacts``; method(s) and template as written, for metrics, logs and explain
+    label: str
     endpoint: Endpoint
     verb: Verb
     methods: tuple[str, ...]
@@ -234,7 +259,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """A request that holds nobody's data, as its operator says by ``pass: true``: it passes unchanged."""
+    """A request that holds nobody's data, as its operator says by ``pass: true``: it passes
+    unchanged.
+    """
 
     label: str  #: as ``Operation.label``
     endpoint: Endpoint
@@ -248,11 +275,14 @@ Rule = Operation | PassRule
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
-    """A request matched to an operation; ``params`` are the percent-decoded placeholders of the template."""
+    """A request matched to an operation; ``params`` are the percent-decoded placeholders of the
+    template.
+    """
 
     operation: Operation
     params: Mapping[str, str]
-    scope: object = None  #: what found it, so that its exchange belongs to the rules that matched, also after a reload
+    #: what found it, so that its exchange belongs to the rules that matched, also after a reload
+    scope: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Compiled selectors: where the objects of a body are, and the values in them.
 
-A selection is made when rules load and used for every message. It compiles on first use, and equal selections
-share what was compiled.
+A selection is made when rules load and used for every message. It compiles on first use, and equal
+selections share what was compiled.
 """
 
 import re
@@ -23,18 +23,25 @@ _COMPILED = 4096
 class Selection:
     """Objects of a document, leaves in each of them, and leaves that count from the root.
 
-    ``objects`` selects objects from the root; an array there means each of its elements, however nested, and
-    anything else there selects nothing. ``leaves`` start at each object, ``anchored`` at the root. A leaf may be any
-    JSON value, ``null`` and containers included, and one selector may choose several. Of leaves that lie inside each
-    other only the outermost is found.
+    ``objects`` selects objects from the root; an array there means each of its elements, however
+    nested, and anything else there selects nothing. ``leaves`` start at each object, ``anchored``
+    at the root. A leaf may be any JSON value, ``null`` and containers included, and one selector
+    may choose several. Of leaves that lie inside each other only the outermost is found.
     """
 
     __slots__ = ("_anchored", "_compiled", "_leaves", "_levels", "_nested", "_objects")
 
     def __init__(
-        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path] = (), *, nested: bool = False
+        self,
+        objects: Path | None,
+        leaves: Sequence[Path],
+        anchored: Sequence[Path] = (),
+        *,
+        nested: bool = False,
     ) -> None:
-        """``nested``: member names such as ``address.street`` are other spellings of a place, as for requests."""
+        """``nested``: member names such as ``address.street`` are other spellings of a place, as
+        for requests.
+        """
         self._objects = objects
         self._leaves = tuple(leaves)
         self._anchored = tuple(anchored)
@@ -45,10 +52,11 @@ class Selection:
     def find(self, body: bytes, depth: int = 64) -> TreeSelection:
         """Every selected object and leaf, as byte spans, in order of the document.
 
-        The whole document is validated, whatever it holds. Raises ``VaultError``, never with content in its text:
-        MALFORMED_JSON, UNREADABLE_BODY (not UTF-8), TOO_LARGE (nests deeper than ``depth``), AMBIGUOUS_JSON (a name on a
-        selected path twice, or different only in letter case; with ``nested``, one that writes out the way to a place; half of
-        a surrogate pair in a selected value or beside a selected name; data behind the document).
+        The whole document is validated, whatever it holds. Raises ``VaultError``, never with
+        content in its text: MALFORMED_JSON, UNREADABLE_BODY (not UTF-8), TOO_LARGE (nests deeper
+        than ``depth``), AMBIGUOUS_JSON (a name on a selected path twice, or different only in
+        letter case; with ``nested``, one that writes out the way to a place; half of a surrogate
+        pair in a selected value or beside a selected name; data behind the document).
         """
         if not self._compiled:
             self._levels = _compile(self._objects, self._leaves, self._anchored, self._nested)
@@ -58,7 +66,8 @@ class Selection:
                 return self._levels.find(body, depth)
             except Undecided:
                 pass
-            # Most bodies that come here are no JSON, and this pass tells so at a fraction of the other's time.
+            # Most bodies that come here are no JSON, and this pass tells so at a fraction of the
+            # other's time.
             walk(None, (), (), body, depth)
         find = walk_nested if self._nested else walk
         return find(self._objects, self._leaves, self._anchored, body, depth)
@@ -75,11 +84,14 @@ def _compile(
         return None
 
 
-# Fields of which a request says that they hold nothing any more, by what stands on the way to their places.
+# Fields of which a request says that they hold nothing any more, by what stands on the way to their
+# places.
 #
-# ``$.tags[*]`` selects nothing in ``{"tags": []}``, and ``$.address.street`` nothing in ``{"address": null}``. An update that
-# says so is another one than an update that does not speak of them: the application holds no such value from then on, and the vault
-# would keep what nobody sees any more. An object without members says nothing (RFC 7396), nor does a list that ends before its index.
+# ``$.tags[*]`` selects nothing in ``{"tags": []}``, and ``$.address.street`` nothing in
+# ``{"address": null}``. An update that says so is another one than an update that does not speak of
+# them: the application holds no such value from then on, and the vault would keep what nobody sees
+# any more. An object without members says nothing (RFC 7396), nor does a list that ends before its
+# index.
 
 
 _NOTHING: Final = re.compile(rb"\[[ \t\n\r]*\]\Z")
@@ -97,14 +109,19 @@ class Emptied:
             first = path[0]
             if way:
                 self._ways.append(
-                    (name, first.encode("utf-8", "surrogatepass") if isinstance(first, str) else b"", way)
+                    (
+                        name,
+                        first.encode("utf-8", "surrogatepass") if isinstance(first, str) else b"",
+                        way,
+                    )
                 )
 
     def __bool__(self) -> bool:
         return bool(self._ways)
 
     def among(self, given: Collection[str], body: bytes, depth: int) -> Mapping[str, Value | None]:
-        """The fields that are not ``given`` and hold nothing: ``None`` by a null, an empty value by an empty array or text.
+        """The fields that are not ``given`` and hold nothing: ``None`` by a null, an empty value by
+        an empty array or text.
 
         ``body`` is a valid document. Raises ``VaultError`` as ``Selection.find``.
         """
@@ -122,6 +139,11 @@ class Emptied:
 
 
 def _way(path: Path) -> list[tuple[Path, bool]]:
-    """The places before the last one, as far as they can be told, and whether an array is expected there."""
+    """The places before the last one, as far as they can be told, and whether an array is expected
+    there.
+    """
     told = path.index(PathStep.DEEP) if PathStep.DEEP in path else len(path) - 1
-    return [(path[:at], path[at] is PathStep.EACH or path[at] is PathStep.DEEP) for at in range(1, told + 1)]
+    return [
+        (path[:at], path[at] is PathStep.EACH or path[at] is PathStep.DEEP)
+        for at in range(1, told + 1)
+    ]

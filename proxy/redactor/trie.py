@@ -1,7 +1,8 @@
 """A trie over path segments: which of many templates matches a path most specifically.
 
-Looking up costs the depth of the path, not the number of templates. At each segment the most specific child is tried
-first; that this finds the most specific template is what ``load/rivals.py`` checks when rules load.
+Looking up costs the depth of the path, not the number of templates. At each segment the most
+specific child is tried first; that this finds the most specific template is what ``load/rivals.py``
+checks when rules load.
 """
 
 import re
@@ -30,7 +31,10 @@ class _Node(Generic[_T]):
 
 
 class Trie(Generic[_T]):
-    """Templates to values. ``fold`` takes ASCII letters of either case; what placeholders take stays as it came."""
+    """Templates to values.
+
+    ``fold`` takes ASCII letters of either case; what placeholders take stays as it came.
+    """
 
     def __init__(self, *, fold: bool = False) -> None:
         self._root: _Node[_T] = _Node()
@@ -67,7 +71,8 @@ class Trie(Generic[_T]):
         keys = [segment.lower() for segment in path] if self._fold else path
         node = self._root
         values: list[bytes] = []
-        passed = False  # a less specific child was passed by, so that a dead end is not the last word
+        # a less specific child was passed by, so that a dead end is not the last word
+        passed = False
         for index, key in enumerate(keys):
             child = node.literals.get(key)
             if child is None:
@@ -85,7 +90,11 @@ class Trie(Generic[_T]):
 
 
 def _walk(
-    node: _Node[_T], keys: Sequence[bytes], path: Sequence[bytes], values: tuple[bytes, ...], index: int = 0
+    node: _Node[_T],
+    keys: Sequence[bytes],
+    path: Sequence[bytes],
+    values: tuple[bytes, ...],
+    index: int = 0,
 ) -> RouteMatch[_T] | None:
     """Depth first, the most specific child first; ``index`` is the segment to match next."""
     if index == len(keys):
@@ -97,7 +106,9 @@ def _walk(
         hit = regex.fullmatch(path[index])
         if hit and (found := _walk(child, keys, path, values + hit.groups(), index + 1)):
             return found
-    if node.one is not None and (found := _walk(node.one, keys, path, (*values, path[index]), index + 1)):
+    if node.one is not None and (
+        found := _walk(node.one, keys, path, (*values, path[index]), index + 1)
+    ):
         return found
     if node.rest is not None and node.rest.found:
         return (*node.rest.found, (*values, b"/".join(path[index:])))

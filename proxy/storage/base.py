@@ -1,10 +1,12 @@
 """The storage port: sealed rows in, sealed rows out.
 
-An engine is treated as untrusted: nothing that reaches it tells a personal value, save columns that a schema
-declares ``indexed``. It knows tables, rows and versions; not fields' meaning, keys or HTTP.
+An engine is treated as untrusted: nothing that reaches it tells a personal value, save columns that
+a schema declares ``indexed``. It knows tables, rows and versions; not fields' meaning, keys or
+HTTP.
 
-Every write goes through ``commit``: one call is one atomic, durable transaction. Engines group many calls into
-one disk flush. Reads see everything whose ``commit`` has returned (read-your-writes within the process).
+Every write goes through ``commit``: one call is one atomic, durable transaction. Engines group many
+calls into one disk flush. Reads see everything whose ``commit`` has returned (read-your-writes
+within the process).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +21,9 @@ CommitGuard = Callable[[Sequence[Change]], None]
 
 
 class Store(Protocol):
-    """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may pass."""
+    """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may
+    pass.
+    """
 
     guard: CommitGuard | None
 
@@ -32,7 +36,8 @@ class Store(Protocol):
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         """Apply all changes in order, or none; durable when it returns.
 
-        Raises ``Conflict`` when a precondition fails, ``VaultError(VAULT_DOWN)`` when the store cannot write.
+        Raises ``Conflict`` when a precondition fails, ``VaultError(VAULT_DOWN)`` when the store
+        cannot write.
         """
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
@@ -42,13 +47,19 @@ class Store(Protocol):
         """The LIVE rows with these key hashes; absent ones are left out."""
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Record ids by token hash, ascending (several where equal tokens are allowed, at most 32 each)."""
+        """Record ids by token hash, ascending (several where equal tokens are allowed, at most 32
+        each).
+        """
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         """The staged changes beside these rows, oldest first; rows without any are left out."""
 
-    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
-        """PENDING rows last updated, and staged changes made, before that instant: oldest first, at most ``limit`` of each."""
+    async def unsettled(
+        self, table: str, before: int, limit: int
+    ) -> tuple[list[Row], list[Staged]]:
+        """PENDING rows last updated, and staged changes made, before that instant: oldest first, at
+        most ``limit`` of each.
+        """
 
     async def expired(self, table: str, now: int, limit: int) -> list[int]:
         """Ids of rows whose ``expires_at`` is at or before ``now``, at most ``limit``."""
@@ -68,16 +79,21 @@ class Store(Protocol):
     async def past(
         self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
     ) -> tuple[list[Past], int]:
-        """Past versions under a key, newest first (by ``at``, then version); and how many there are in all.
+        """Past versions under a key, newest first (by ``at``, then version); and how many there are
+        in all.
 
         With ``room`` no more than have so many bytes of bodies together, and one in any case.
         """
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        """Past versions of all rows behind that pair of row id and version, ascending; at most ``limit``."""
+        """Past versions of all rows behind that pair of row id and version, ascending; at most
+        ``limit``.
+        """
 
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
-        """The files of these rows, oldest first (by ``created_at``, then id); rows without any are left out."""
+        """The files of these rows, oldest first (by ``created_at``, then id); rows without any are
+        left out.
+        """
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         """Files with a larger id than ``after``, ascending; at most ``limit``."""
@@ -89,7 +105,9 @@ class Store(Protocol):
         """Replies with a larger key than ``after``, ascending, expired or not; at most ``limit``."""
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
-        """Remove past versions made before ``before`` and replies expired at ``now``, at most ``limit`` of each; how many in all."""
+        """Remove past versions made before ``before`` and replies expired at ``now``, at most
+        ``limit`` of each; how many in all.
+        """
 
     async def doomed(self, limit: int) -> list[str]:
         """Objects that no row names any more and that are still to be removed, oldest first."""
@@ -98,22 +116,30 @@ class Store(Protocol):
         """Forget doomed objects that have been removed."""
 
     async def drop(self, table: str) -> None:
-        """Remove a table with everything in it; the objects of its files are doomed. Gone already: no effect."""
+        """Remove a table with everything in it; the objects of its files are doomed.
+
+        Gone already: no effect.
+        """
 
     async def note(self, name: str) -> bytes | None:
         """A named note of the store itself (wrapped keyset, schema registry), or ``None``."""
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
-        """Write a note durably if it still is ``expected`` (``None``: absent); else ``VaultError(CONFLICT)``."""
+        """Write a note durably if it still is ``expected`` (``None``: absent); else
+        ``VaultError(CONFLICT)``.
+        """
 
     async def notes(self, ending: str) -> list[str]:
         """The names of all notes that end with that text, in order."""
 
     async def drop_notes(self, ending: str) -> None:
-        """Remove every note whose name ends with that text, all at once and durably; none: no effect."""
+        """Remove every note whose name ends with that text, all at once and durably; none: no
+        effect.
+        """
 
 
-# What an engine tells of its writer, as plain callables: no engine knows the metrics of the program.
+# What an engine tells of its writer, as plain callables: no engine knows the metrics of the
+# program.
 
 
 def _ignore(size: int, seconds: float) -> None:
@@ -127,9 +153,10 @@ def _nothing() -> int:
 class Hooks:
     """Given to an engine when it opens; one object per store.
 
-    ``on_batch(size, seconds)`` is called on the event loop for each durable group of commits: how many commits it
-    held, and the seconds from handing over the oldest of them until all were durable. ``waiting()`` tells how many
-    commits wait for the writer at this moment; the engine sets it.
+    ``on_batch(size, seconds)`` is called on the event loop for each durable group of commits: how
+    many commits it held, and the seconds from handing over the oldest of them until all were
+    durable. ``waiting()`` tells how many commits wait for the writer at this moment; the engine
+    sets it.
     """
 
     __slots__ = ("on_batch", "waiting")

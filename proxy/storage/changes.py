@@ -1,4 +1,6 @@
-"""The changes of which a commit is made, each with its precondition and what it does when that does not hold."""
+"""The changes of which a commit is made, each with its precondition and what it does when that does
+not hold.
+"""
 
 import enum
 from typing import NamedTuple
@@ -7,7 +9,9 @@ from proxy.storage.rows import File, Past, Row, Staged, StoredReply
 
 
 class Insert(NamedTuple):
-    """Insert a row. ``hashes`` go into the token index; those in ``unique`` must be new there (``Conflict``)."""
+    """Insert a row. ``hashes`` go into the token index; those in ``unique`` must be new there
+    (``Conflict``).
+    """
 
     row: Row
     hashes: tuple[bytes, ...] = ()
@@ -15,7 +19,10 @@ class Insert(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Take the key away from whichever row but ``rid`` holds it: that row becomes PENDING. No row: no effect."""
+    """Take the key away from whichever row but ``rid`` holds it: that row becomes PENDING.
+
+    No row: no effect.
+    """
 
     key: bytes
     rid: int
@@ -23,14 +30,19 @@ class Release(NamedTuple):
 
 
 class Accept(NamedTuple):
-    """Make a PENDING row LIVE although it has no key yet: it was taken, and its name will be told later. Else no effect."""
+    """Make a PENDING row LIVE although it has no key yet: it was taken, and its name will be told
+    later. Else no effect.
+    """
 
     rid: int
     at: int
 
 
 class Bind(NamedTuple):
-    """Give a row without a key its key and make it LIVE. ``Conflict`` when the row is gone, has another key, or the key is taken."""
+    """Give a row without a key its key and make it LIVE.
+
+    ``Conflict`` when the row is gone, has another key, or the key is taken.
+    """
 
     rid: int
     key: bytes
@@ -39,7 +51,8 @@ class Bind(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Overwrite version, times, salt, body and cells of the row ``row.rid``; key and state stay as they are.
+    """Overwrite version, times, salt, body and cells of the row ``row.rid``; key and state stay as
+    they are.
 
     ``Conflict`` when the stored version is not ``expected``.
     """
@@ -49,7 +62,10 @@ class Replace(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """Put a staged change beside its row. ``Conflict`` when the row is gone, or a ``unique`` hash is not new."""
+    """Put a staged change beside its row.
+
+    ``Conflict`` when the row is gone, or a ``unique`` hash is not new.
+    """
 
     staged: Staged
     hashes: tuple[bytes, ...] = ()
@@ -81,9 +97,11 @@ class Reindex(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove a row with everything beside it: staged changes, token index entries, past versions, files, the sealed bytes of replies.
+    """Remove a row with everything beside it: staged changes, token index entries, past versions,
+    files, the sealed bytes of replies.
 
-    Gone already: no effect. The objects of its files are doomed: no row names them any more, and the sweeper removes them.
+    Gone already: no effect. The objects of its files are doomed: no row names them any more, and
+    the sweeper removes them.
     """
 
     rid: int
@@ -97,16 +115,20 @@ class AddVersion(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """Give a row a file. ``Conflict`` when the row is gone, or the file id or (in this row) the name is taken."""
+    """Give a row a file. ``Conflict`` when the row is gone, or the file id or (in this row) the
+    name is taken.
+    """
 
     file: File
 
 
 class UpdateFile(NamedTuple):
-    """Overwrite everything of a file but ``file_id`` and ``created_at``; another ``rid`` moves it there, another ``object`` dooms the one before.
+    """Overwrite everything of a file but ``file_id`` and ``created_at``; another ``rid`` moves it
+    there, another ``object`` dooms the one before.
 
-    ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, the name is taken there, or ``was`` is given and the
-    file has another object by now: whoever wants the content to stay says so, since somebody may have sealed it anew meanwhile.
+    ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, the name is taken
+    there, or ``was`` is given and the file has another object by now: whoever wants the content to
+    stay says so, since somebody may have sealed it anew meanwhile.
     """
 
     file: File
@@ -124,8 +146,9 @@ class Detach(NamedTuple):
 class Remember(NamedTuple):
     """Keep an answer. ``Conflict`` when there is one under its key that has not expired at ``now``.
 
-    ``rids`` are the rows whose data it shows (``ANY_ROW``: nobody knows which). With the first of them that goes, its sealed
-    bytes go; that there was an answer is still known. ``files``: it shows files, and goes with any file of these rows as well.
+    ``rids`` are the rows whose data it shows (``ANY_ROW``: nobody knows which). With the first of
+    them that goes, its sealed bytes go; that there was an answer is still known. ``files``: it
+    shows files, and goes with any file of these rows as well.
     """
 
     reply: StoredReply
@@ -148,9 +171,12 @@ class SealedPart(enum.IntEnum):
 
 
 class ReplaceCiphertext(NamedTuple):
-    """Put sealed bytes in place of others that say the same. No effect when those others are not there (any more).
+    """Put sealed bytes in place of others that say the same.
 
-    Nothing else changes: no version, no time, no index. So nobody has to be kept from writing meanwhile.
+    No effect when those others are not there (any more).
+
+    Nothing else changes: no version, no time, no index. So nobody has to be kept from writing
+    meanwhile.
     """
 
     part: SealedPart
@@ -166,7 +192,10 @@ Change = (
 
 
 class Conflict(Exception):
-    """A change's precondition does not hold; nothing of its transaction is stored. ``change`` says which one."""
+    """A change's precondition does not hold; nothing of its transaction is stored.
+
+    ``change`` says which one.
+    """
 
     def __init__(self, change: Change, hashes: tuple[bytes, ...] = ()) -> None:
         super().__init__(type(change).__name__)

@@ -1,8 +1,10 @@
-"""The reference engine: the storage port as plainly as it can be said. Nothing lasts, nothing is fast.
+"""The reference engine: the storage port as plainly as it can be said.
 
-What these files do is what every other engine has to do; the conformance suite and the property tests compare them.
-A commit works on a copy of the table (``memory_table``) and takes its place only when nothing stood against it.
-Questions look at every row (``memory_query``).
+Nothing lasts, nothing is fast.
+
+What these files do is what every other engine has to do; the conformance suite and the property
+tests compare them. A commit works on a copy of the table (``memory_table``) and takes its place
+only when nothing stood against it. Questions look at every row (``memory_query``).
 """
 
 import asyncio
@@ -31,7 +33,17 @@ from proxy.storage.query import (
     holds,
     unknown,
 )
-from proxy.storage.rows import TOKEN_RIDS, ColumnValue, File, Past, Row, RowState, Staged, StoredReply, TableLayout
+from proxy.storage.rows import (
+    TOKEN_RIDS,
+    ColumnValue,
+    File,
+    Past,
+    Row,
+    RowState,
+    Staged,
+    StoredReply,
+    TableLayout,
+)
 
 # Questions to a table of the reference engine: every row is looked at, in plain Python.
 
@@ -69,10 +81,14 @@ def memory_aggregate(table: Table, query: Grouping) -> list[AggregateGroup]:
     for rid in _found(table, asked.where(query.where), query.now):
         groups.setdefault(tuple(_cell(table, rid, column) for column in query.keys), []).append(rid)
     after = None if query.after is None else _places(query.after)
-    wanted = (keys for keys in sorted(groups, key=_places) if after is None or _places(keys) > after)
+    wanted = (
+        keys for keys in sorted(groups, key=_places) if after is None or _places(keys) > after
+    )
     return [
         AggregateGroup(
-            keys, tuple(_figure(table, groups[keys], metric) for metric in query.metrics), min(groups[keys], default=0)
+            keys,
+            tuple(_figure(table, groups[keys], metric) for metric in query.metrics),
+            min(groups[keys], default=0),
         )
         for keys in islice(wanted, query.limit)
     ]
@@ -83,12 +99,18 @@ def _found(table: Table, where: Where, now: int) -> list[int]:
     return [
         rid
         for rid, row in sorted(table.rows.items())
-        if row.state is RowState.LIVE and (row.expires_at is None or row.expires_at > now) and _holds(table, rid, where)
+        if row.state is RowState.LIVE
+        and (row.expires_at is None or row.expires_at > now)
+        and _holds(table, rid, where)
     ]
 
 
 def _holds(table: Table, rid: int, where: Where) -> bool:
-    return holds(where, lambda column: _cell(table, rid, column), lambda token: rid in table.tokens.get(token, ()))
+    return holds(
+        where,
+        lambda column: _cell(table, rid, column),
+        lambda token: rid in table.tokens.get(token, ()),
+    )
 
 
 def _cell(table: Table, rid: int, column: str) -> ColumnValue:
@@ -110,7 +132,9 @@ def _places(cells: Sequence[ColumnValue]) -> tuple[tuple[bool, Anything], ...]:
 def _figure(table: Table, rids: Sequence[int], metric: AggregateMetric) -> int | None:
     if metric.column is None:
         return len(rids)
-    cells: list[Anything] = [cell for rid in rids if (cell := _cell(table, rid, metric.column)) is not None]
+    cells: list[Anything] = [
+        cell for rid in rids if (cell := _cell(table, rid, metric.column)) is not None
+    ]
     if metric.func is AggregateFunction.COUNT:
         return len(cells)
     if metric.func is AggregateFunction.SUM:
@@ -157,28 +181,46 @@ class MemoryStore:
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         held = self._table(table)
         wanted = set(keys)
-        live = [rid for rid, row in held.rows.items() if row.state is RowState.LIVE and row.key in wanted]
+        live = [
+            rid
+            for rid, row in held.rows.items()
+            if row.state is RowState.LIVE and row.key in wanted
+        ]
         return {key: row for row in map(held.row, live) if (key := row.key) is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         tokens = self._table(table).tokens
-        return {token: tuple(sorted(tokens[token])[:TOKEN_RIDS]) for token in hashes if token in tokens}
+        return {
+            token: tuple(sorted(tokens[token])[:TOKEN_RIDS]) for token in hashes if token in tokens
+        }
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         waiting = sorted(self._table(table).staged.values())
         found = {rid: tuple(staged for staged in waiting if staged.rid == rid) for rid in rids}
         return {rid: changes for rid, changes in found.items() if changes}
 
-    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
+    async def unsettled(
+        self, table: str, before: int, limit: int
+    ) -> tuple[list[Row], list[Staged]]:
         held = self._table(table)
-        pending = [row for row in held.rows.values() if row.state is RowState.PENDING and row.updated_at < before]
+        pending = [
+            row
+            for row in held.rows.values()
+            if row.state is RowState.PENDING and row.updated_at < before
+        ]
         waiting = [staged for staged in held.staged.values() if staged.at < before]
         rows = sorted(pending, key=lambda row: (row.updated_at, row.rid))[:limit]
-        return [held.row(row.rid) for row in rows], sorted(waiting, key=lambda one: (one.at, one.sid))[:limit]
+        return [held.row(row.rid) for row in rows], sorted(
+            waiting, key=lambda one: (one.at, one.sid)
+        )[:limit]
 
     async def expired(self, table: str, now: int, limit: int) -> list[int]:
         rows = self._table(table).rows.values()
-        due = sorted((row.expires_at, row.rid) for row in rows if row.expires_at is not None and row.expires_at <= now)
+        due = sorted(
+            (row.expires_at, row.rid)
+            for row in rows
+            if row.expires_at is not None and row.expires_at <= now
+        )
         return [rid for _, rid in due[:limit]]
 
     async def count(self, table: str) -> tuple[int, int, int]:
@@ -226,8 +268,14 @@ class MemoryStore:
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         held = self._table(table)
-        old = sorted((past.at, place) for place, past in held.past.items() if past.at < before)[:limit]
-        due = sorted((reply.expires_at, key) for key, reply in held.replies.items() if reply.expires_at <= now)[:limit]
+        old = sorted((past.at, place) for place, past in held.past.items() if past.at < before)[
+            :limit
+        ]
+        due = sorted(
+            (reply.expires_at, key)
+            for key, reply in held.replies.items()
+            if reply.expires_at <= now
+        )[:limit]
         for _, place in old:
             del held.past[place]
         for _, key in due:
@@ -249,7 +297,9 @@ class MemoryStore:
         check_names(TableLayout(table, ()))
         gone = self._tables.pop(table, None)
         if gone is not None:
-            self._doomed.update(dict.fromkeys(gone.files[name].object for name in sorted(gone.files)))
+            self._doomed.update(
+                dict.fromkeys(gone.files[name].object for name in sorted(gone.files))
+            )
 
     async def note(self, name: str) -> bytes | None:
         self._refuse_closed()
@@ -267,7 +317,9 @@ class MemoryStore:
 
     async def drop_notes(self, ending: str) -> None:
         self._refuse_closed()
-        self._notes = {name: content for name, content in self._notes.items() if not name.endswith(ending)}
+        self._notes = {
+            name: content for name, content in self._notes.items() if not name.endswith(ending)
+        }
 
     def _table(self, table: str) -> Table:
         self._refuse_closed()

@@ -1,6 +1,7 @@
 """One table of the reference engine, and what each change does to it.
 
-Every value in its dictionaries is immutable, so that a copy of them is a snapshot; a commit works on a copy.
+Every value in its dictionaries is immutable, so that a copy of them is a snapshot; a commit works
+on a copy.
 """
 
 from collections.abc import Sequence
@@ -29,11 +30,24 @@ from proxy.storage.changes import (
     Unstage,
     UpdateFile,
 )
-from proxy.storage.rows import Cells, ColumnValue, File, Past, Row, RowState, Staged, StoredReply, TableLayout
+from proxy.storage.rows import (
+    Cells,
+    ColumnValue,
+    File,
+    Past,
+    Row,
+    RowState,
+    Staged,
+    StoredReply,
+    TableLayout,
+)
 
 
 class Table:
-    """Rows and what stands beside them. ``doomed`` are the objects that changes let go since the copy was made."""
+    """Rows and what stands beside them.
+
+    ``doomed`` are the objects that changes let go since the copy was made.
+    """
 
     def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
@@ -56,7 +70,11 @@ class Table:
         other.types = self.types
         other.rows, other.cells = dict(self.rows), dict(self.cells)
         other.staged, other.tokens = dict(self.staged), dict(self.tokens)
-        other.past, other.files, other.replies = dict(self.past), dict(self.files), dict(self.replies)
+        other.past, other.files, other.replies = (
+            dict(self.past),
+            dict(self.files),
+            dict(self.replies),
+        )
         other.shows = dict(self.shows)
         return other
 
@@ -66,7 +84,8 @@ class Table:
             if self.types.setdefault(column.name, column.type) is not column.type:
                 raise VaultError(
                     Code.BAD_STORE,
-                    f"Column {column.name} of the vault's table {layout.table} holds another type than {column.type}.",
+                    f"Column {column.name} of the vault's table {layout.table} holds another "
+                    f"type than {column.type}.",
                 )
         self.layout = layout
 
@@ -84,7 +103,9 @@ class Table:
         self.rows[row.rid] = row._replace(cells=(), staged=0)
         self.cells[row.rid] = dict(zip(names, stored, strict=True))
 
-    def index(self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...], change: Change) -> None:
+    def index(
+        self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...], change: Change
+    ) -> None:
         """Add token index entries; ``Conflict`` when one that must be new is not."""
         taken = tuple(token for token in dict.fromkeys(unique) if token in self.tokens)
         if taken:
@@ -108,7 +129,8 @@ class Table:
     def files_of(self, rid: int) -> list[File]:
         """The files of a row, oldest first."""
         return sorted(
-            (file for file in self.files.values() if file.rid == rid), key=lambda file: (file.created_at, file.file_id)
+            (file for file in self.files.values() if file.rid == rid),
+            key=lambda file: (file.created_at, file.file_id),
         )
 
     @singledispatchmethod
@@ -154,7 +176,9 @@ class Table:
         before = self.rows.get(change.row.rid)
         if before is None or before.version != change.expected:
             raise Conflict(change)
-        self.put(change.row._replace(key=before.key, key_sealed=before.key_sealed, state=before.state))
+        self.put(
+            change.row._replace(key=before.key, key_sealed=before.key_sealed, state=before.state)
+        )
 
     @apply.register
     def _(self, change: StageRow) -> None:
@@ -185,7 +209,9 @@ class Table:
         if self.rows.pop(change.rid, None) is None:
             return
         del self.cells[change.rid]
-        self.staged = {sid: staged for sid, staged in self.staged.items() if staged.rid != change.rid}
+        self.staged = {
+            sid: staged for sid, staged in self.staged.items() if staged.rid != change.rid
+        }
         self.unindex(change.rid, list(self.tokens))
         if not change.keep_past:
             self.past = {at: past for at, past in self.past.items() if past.rid != change.rid}
@@ -211,7 +237,12 @@ class Table:
     def _(self, change: UpdateFile) -> None:
         file = change.file
         before = self.files.get(file.file_id)
-        if before is None or before.rid != change.holder or file.rid not in self.rows or self._named(file):
+        if (
+            before is None
+            or before.rid != change.holder
+            or file.rid not in self.rows
+            or self._named(file)
+        ):
             raise Conflict(change)
         if change.was not in {None, before.object}:
             raise Conflict(change)
@@ -252,7 +283,9 @@ class Table:
     def _recast_row(self, change: ReplaceCiphertext) -> None:
         for rid, row in self.rows.items():
             if (rid,) == change.place and (row.body, row.key_sealed) == change.before:
-                self.rows[rid] = row._replace(body=change.after[0] or b"", key_sealed=change.after[1])
+                self.rows[rid] = row._replace(
+                    body=change.after[0] or b"", key_sealed=change.after[1]
+                )
 
     def _recast_past(self, change: ReplaceCiphertext) -> None:
         for place, past in self.past.items():

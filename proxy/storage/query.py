@@ -1,10 +1,12 @@
-"""Questions that every engine answers about the live rows of one table: by columns, keys, and the token index.
+"""Questions that every engine answers about the live rows of one table: by columns, keys, and the
+token index.
 
-A column is named as in the layout; those that every table has are ``@rid``, ``@key``, ``@version``, ``@created_at``,
-``@updated_at`` and ``@expires_at``. Engines never show rows that are PENDING or whose ``expires_at`` has come.
+A column is named as in the layout; those that every table has are ``@rid``, ``@key``, ``@version``,
+``@created_at``, ``@updated_at`` and ``@expires_at``. Engines never show rows that are PENDING or
+whose ``expires_at`` has come.
 
-The order of texts is that of their code points, of numbers that of numbers; a missing value comes before every other
-(and so last where the order descends).
+The order of texts is that of their code points, of numbers that of numbers; a missing value comes
+before every other (and so last where the order descends).
 """
 
 import enum
@@ -28,7 +30,10 @@ class Compare(enum.StrEnum):
 
 
 class Is(NamedTuple):
-    """The column has one of the values (``None`` among them: or none). ``negated``: the opposite, rows without a value included."""
+    """The column has one of the values (``None`` among them: or none).
+
+    ``negated``: the opposite, rows without a value included.
+    """
 
     column: str
     values: tuple[ColumnValue, ...]
@@ -49,7 +54,10 @@ def fold(text: str) -> str:
 
 
 class Holds(NamedTuple):
-    """The text of the column, case-folded (``fold``), holds this folded text. ``negated``: the opposite, rows without a value included."""
+    """The text of the column, case-folded (``fold``), holds this folded text.
+
+    ``negated``: the opposite, rows without a value included.
+    """
 
     column: str
     text: str
@@ -97,13 +105,17 @@ class Select(NamedTuple):
     limit: int | None = None
     offset: int = 0
     counted: bool = True
-    #: Where the page before ended: of its last row the cells of ``order`` as rows show them, and the id.
+    #: Where the page before ended: of its last row the cells of ``order`` as rows show them, and
+    #: the id.
     after: tuple[ColumnValue, ...] | None = None
-    room: int | None = None  #: bytes of sealed bodies that the page may hold; its first row it always holds
+    #: bytes of sealed bodies that the page may hold; its first row it always holds
+    room: int | None = None
 
 
 class RowPage(NamedTuple):
-    """Rows in order, how many the whole answer has (0 where nobody asked), and whether there are further ones behind these."""
+    """Rows in order, how many the whole answer has (0 where nobody asked), and whether there are
+    further ones behind these.
+    """
 
     rows: list[Row]
     total: int
@@ -121,7 +133,10 @@ def fitting(sizes: Sequence[int], room: int | None) -> int:
 
 
 class AggregateFunction(enum.StrEnum):
-    """Aggregation functions; rows without a value do not count. ``COUNT`` with no column counts rows."""
+    """Aggregation functions; rows without a value do not count.
+
+    ``COUNT`` with no column counts rows.
+    """
 
     COUNT = "count"
     SUM = "sum"
@@ -137,7 +152,10 @@ class AggregateMetric(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """A page of groups, ascending by their keys. ``after``: the keys of the last group of the page before, as it told them."""
+    """A page of groups, ascending by their keys.
+
+    ``after``: the keys of the last group of the page before, as it told them.
+    """
 
     where: Where
     now: int
@@ -148,10 +166,11 @@ class Grouping(NamedTuple):
 
 
 class AggregateGroup(NamedTuple):
-    """Keys and figures of a group, exact; those of decimal columns are integers that count ten-thousandths (``cells.PLACES``).
+    """Keys and figures of a group, exact; those of decimal columns are integers that count
+    ten-thousandths (``cells.PLACES``).
 
-    ``None`` where no row has a value (and 0 for ``COUNT``, ``SUM``). ``rid`` is the oldest row of the group. Without keys there is
-    always one group, and its ``rid`` is 0 if it is empty.
+    ``None`` where no row has a value (and 0 for ``COUNT``, ``SUM``). ``rid`` is the oldest row of
+    the group. Without keys there is always one group, and its ``rid`` is 0 if it is empty.
     """
 
     keys: tuple[ColumnValue, ...]
@@ -159,10 +178,12 @@ class AggregateGroup(NamedTuple):
     rid: int
 
 
-# Questions checked against a layout, with their values as they are kept: what every engine does before it answers.
+# Questions checked against a layout, with their values as they are kept: what every engine does
+# before it answers.
 #
-# A column that nobody has, a value of another type than its column's, a sum of texts: mistakes of this program, told as
-# ``VaultError(INTERNAL)`` without the value. What a caller may get wrong is refused long before (``model.filter_reader``).
+# A column that nobody has, a value of another type than its column's, a sum of texts: mistakes of
+# this program, told as ``VaultError(INTERNAL)`` without the value. What a caller may get wrong is
+# refused long before (``model.filter_reader``).
 
 
 #: The columns that every table has, as questions name them.
@@ -187,9 +208,16 @@ class ValidatedQuery:
         self._types = {**FIXED_COLUMNS, **{column.name: column.type for column in layout.columns}}
 
     def where(self, where: Where) -> Where:
-        """The same condition: decimals as ten-thousandths, comparisons with nothing as what never holds."""
+        """The same condition: decimals as ten-thousandths, comparisons with nothing as what never
+        holds.
+        """
         if isinstance(where, Is):
-            kept = tuple([None if value is None else self._kept(where.column, value) for value in where.values])
+            kept = tuple(
+                [
+                    None if value is None else self._kept(where.column, value)
+                    for value in where.values
+                ]
+            )
             self._type(where.column)
             return where._replace(values=kept)
         if isinstance(where, Compared):
@@ -198,7 +226,10 @@ class ValidatedQuery:
             return where._replace(value=self._kept(where.column, where.value))
         if isinstance(where, Holds):
             if self._type(where.column) is not ColumnType.TEXT:
-                raise VaultError(Code.INTERNAL, f"The column {where.column} of the store holds no text to look into.")
+                raise VaultError(
+                    Code.INTERNAL,
+                    f"The column {where.column} of the store holds no text to look into.",
+                )
             return where
         if isinstance(where, Indexed):
             return where
@@ -228,14 +259,23 @@ class ValidatedQuery:
         for metric in query.metrics:
             if metric.column is None:
                 if metric.func is not AggregateFunction.COUNT:
-                    raise VaultError(Code.INTERNAL, f"The figure {metric.func} of the store needs a column.")
-            elif self._type(metric.column) not in _NUMBERS and metric.func is not AggregateFunction.COUNT:
-                raise VaultError(Code.INTERNAL, f"The column {metric.column} of the store holds no numbers.")
+                    raise VaultError(
+                        Code.INTERNAL, f"The figure {metric.func} of the store needs a column."
+                    )
+            elif (
+                self._type(metric.column) not in _NUMBERS
+                and metric.func is not AggregateFunction.COUNT
+            ):
+                raise VaultError(
+                    Code.INTERNAL, f"The column {metric.column} of the store holds no numbers."
+                )
 
     def _type(self, column: str) -> ColumnType:
         kind = self._types.get(column)
         if kind is None:
-            raise VaultError(Code.INTERNAL, f"The store was asked for a column {column!r} that the layout lacks.")
+            raise VaultError(
+                Code.INTERNAL, f"The store was asked for a column {column!r} that the layout lacks."
+            )
         return kind
 
     def _kept(self, column: str, value: ColumnValue) -> ColumnValue:
@@ -248,7 +288,10 @@ class ValidatedQuery:
             ColumnType.INTEGER: isinstance(value, int) and -_BEYOND <= value < _BEYOND,
         }
         if not fits[kind]:
-            raise VaultError(Code.INTERNAL, f"The store was asked for a value that its column {column} cannot hold.")
+            raise VaultError(
+                Code.INTERNAL,
+                f"The store was asked for a value that its column {column} cannot hold.",
+            )
         return value
 
 
@@ -266,18 +309,24 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
 def check_names(layout: TableLayout) -> None:
-    """``VaultError(INTERNAL)`` when a name of the layout is not ``[a-z][a-z0-9_]{0,47}`` or a column comes twice."""
+    """``VaultError(INTERNAL)`` when a name of the layout is not ``[a-z][a-z0-9_]{0,47}`` or a
+    column comes twice.
+    """
     names = [column.name for column in layout.columns]
     for name in (layout.table, *names):
         if not _NAME.fullmatch(name):
-            raise VaultError(Code.INTERNAL, f"{name!r} cannot name a table or a column of the store.")
+            raise VaultError(
+                Code.INTERNAL, f"{name!r} cannot name a table or a column of the store."
+            )
     if len(set(names)) != len(names):
         raise VaultError(Code.INTERNAL, f"The layout of {layout.table} names a column twice.")
 
 
 def unknown(table: str) -> VaultError:
     """The error of a table that nobody has ensured since the store was opened."""
-    return VaultError(Code.INTERNAL, f"The table {table} is not known: ensure its layout before it is used.")
+    return VaultError(
+        Code.INTERNAL, f"The table {table} is not known: ensure its layout before it is used."
+    )
 
 
 def closed() -> VaultError:
@@ -287,10 +336,14 @@ def closed() -> VaultError:
 
 def changed_meanwhile(note: str) -> VaultError:
     """The error of a note that somebody else has written since it was read."""
-    return VaultError(Code.CONFLICT, f"The note {note} of the store was changed by another process: read it again.")
+    return VaultError(
+        Code.CONFLICT,
+        f"The note {note} of the store was changed by another process: read it again.",
+    )
 
 
-# Whether a condition holds, in plain Python: what the reference engine answers with, and what is asked of a row before it is stored.
+# Whether a condition holds, in plain Python: what the reference engine answers with, and what is
+# asked of a row before it is stored.
 
 
 _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
@@ -301,8 +354,12 @@ _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
 }
 
 
-def holds(where: Where, cell: Callable[[str], ColumnValue], indexed: Callable[[bytes], bool]) -> bool:
-    """Whether a condition of ``asked.Asked`` holds for a row: its columns as they are kept, and what the token index has of it."""
+def holds(
+    where: Where, cell: Callable[[str], ColumnValue], indexed: Callable[[bytes], bool]
+) -> bool:
+    """Whether a condition of ``asked.Asked`` holds for a row: its columns as they are kept, and
+    what the token index has of it.
+    """
     match where:
         case Is(column, values, negated):
             return (cell(column) in values) is not negated

@@ -1,4 +1,7 @@
-"""What engines keep: layouts of tables, rows, and what stands beside them. Nothing here tells a personal value but ``indexed`` columns."""
+"""What engines keep: layouts of tables, rows, and what stands beside them.
+
+Nothing here tells a personal value but ``indexed`` columns.
+"""
 
 import enum
 from collections.abc import Callable
@@ -31,7 +34,10 @@ class Column(NamedTuple):
 
 
 class TableLayout(NamedTuple):
-    """The table of one schema of one environment. ``table`` is ``[a-z][a-z0-9_]{0,47}``, so are column names."""
+    """The table of one schema of one environment.
+
+    ``table`` is ``[a-z][a-z0-9_]{0,47}``, so are column names.
+    """
 
     table: str
     columns: tuple[Column, ...]
@@ -41,14 +47,18 @@ class RowState(enum.IntEnum):
     """Whether a row is bound to a record of the application."""
 
     LIVE = 0  #: the application took it; has a key as soon as the application tells one
-    PENDING = 1  #: written before the application answered; has no key yet (or lost it to a newer record)
+    #: written before the application answered; has no key yet (or lost it to a newer record)
+    PENDING = 1
 
 
 class Row(NamedTuple):
-    """One sealed row. ``rid`` is 1..2^63-1, time-ordered; instants are milliseconds since the epoch."""
+    """One sealed row. ``rid`` is 1..2^63-1, time-ordered; instants are milliseconds since the
+    epoch.
+    """
 
     rid: int
-    key: bytes | None  #: 16-byte keyed hash of the record key; unique in the table; ``None`` while unbound
+    #: 16-byte keyed hash of the record key; unique in the table; ``None`` while unbound
+    key: bytes | None
     key_sealed: bytes | None
     state: RowState
     version: int
@@ -81,7 +91,10 @@ class Staged(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A version that a row once had, or the note of its end. Found by the record's key, also when the row is gone."""
+    """A version that a row once had, or the note of its end.
+
+    Found by the record's key, also when the row is gone.
+    """
 
     rid: int
     version: int  #: unique among the past versions of a row
@@ -92,9 +105,11 @@ class Past(NamedTuple):
 
 
 class File(NamedTuple):
-    """An attachment of a row: what is known of it, sealed, and the name of the object that holds its content.
+    """An attachment of a row: what is known of it, sealed, and the name of the object that holds
+    its content.
 
-    An object never has two files and never comes back once it is let go: its name is drawn anew for each content.
+    An object never has two files and never comes back once it is let go: its name is drawn anew for
+    each content.
     """
 
     file_id: bytes  #: 16 random bytes, unique in the table
@@ -118,9 +133,10 @@ class StoredReply(NamedTuple):
 
 # Decimals beside the sealed body, exact: a whole number of ten-thousandths.
 #
-# The interface allows decimals of 16 digits, 4 of them after the point, "never through binary floating point". As a
-# whole number of ten-thousandths each fits 64 bits, sorts and adds up exactly in every engine, and costs an index
-# entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it reads the shortest spelling, ``"12.5"`` or ``"12"``.
+# The interface allows decimals of 16 digits, 4 of them after the point, "never through binary
+# floating point". As a whole number of ten-thousandths each fits 64 bits, sorts and adds up exactly
+# in every engine, and costs an index entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it
+# reads the shortest spelling, ``"12.5"`` or ``"12"``.
 
 
 #: Digits after the point; the digits before it follow from the 16 that the interface allows.
@@ -130,7 +146,9 @@ _LARGEST = 10**16
 
 
 def scaled(cell: ColumnValue) -> int | None:
-    """A decimal as ten-thousandths; ``VaultError(INTERNAL)`` when it is none or does not fit, without its value."""
+    """A decimal as ten-thousandths; ``VaultError(INTERNAL)`` when it is none or does not fit,
+    without its value.
+    """
     if cell is None:
         return None
     try:
@@ -165,12 +183,15 @@ class Cells:
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._width = len(columns)
-        self._decimals = [index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL]
+        self._decimals = [
+            index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL
+        ]
 
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """As they are kept; ``VaultError(INTERNAL)`` when they are more than the columns.
 
-        Fewer are those of the first columns: a layout grew while somebody made a row for what it was before.
+        Fewer are those of the first columns: a layout grew while somebody made a row for what it
+        was before.
         """
         if len(cells) != self._width:
             if len(cells) > self._width:
@@ -199,6 +220,7 @@ class Cells:
 def _unfit() -> VaultError:
     return VaultError(
         Code.INTERNAL,
-        f"A cell of a decimal column is not a decimal of at most 16 digits with {DECIMAL_PLACES} of them after the point: "
+        f"A cell of a decimal column is not a decimal of at most 16 digits with {DECIMAL_PLACES} "
+        "of them after the point: "
         "the caller has to refuse such a value before it is stored.",
     )

@@ -1,9 +1,10 @@
 """Log lines on standard error, JSON or text, whose field names all stand in one table.
 
-A line is an event (a constant text in the code) and fields of ``FIELDS``. A name outside the table raises while
-developing and testing; in service it is left out of the line and named in ``unlisted``, so that nothing personal slips in
-and no line is lost. Exceptions are logged by class and place, never by their text, because the text of a library's
-exception may quote what it was given. Lines of libraries are reduced to logger, level and place for the same reason.
+A line is an event (a constant text in the code) and fields of ``FIELDS``. A name outside the table
+raises while developing and testing; in service it is left out of the line and named in
+``unlisted``, so that nothing personal slips in and no line is lost. Exceptions are logged by class
+and place, never by their text, because the text of a library's exception may quote what it was
+given. Lines of libraries are reduced to logger, level and place for the same reason.
 """
 
 import json
@@ -19,7 +20,8 @@ from typing import Any, Final, TextIO, cast
 
 import structlog
 
-#: Every field a log line may carry, and what it holds. None ever holds content of a request, an answer or a record.
+#: Every field a log line may carry, and what it holds. None ever holds content of a request, an
+#: answer or a record.
 FIELDS: Final[Mapping[str, str]] = {
     "time": "the instant, UTC, ISO 8601 with milliseconds",
     "level": "debug, info, warning, error",
@@ -51,7 +53,10 @@ FIELDS: Final[Mapping[str, str]] = {
     "request_kinds": "kinds of personal values suspected in a request that no rule names",
     "sink": "a place that the audit log is shipped to",
     "signal": "the signal that arrived",
-    "source": "where in a file of the operator or in a document a fault is: file:line:column or a JSON Pointer",
+    "source": (
+        "where in a file of the operator or in a document a fault is: file:line:column or a JSON "
+        "Pointer"
+    ),
     "size": "bytes of body sent to the caller",
     "status": "the status of an answer",
     "template": "the path template of a rule, never a path",
@@ -63,7 +68,12 @@ FIELDS: Final[Mapping[str, str]] = {
     "where": "file and line of the innermost frames of an exception or of a library's line",
 }
 
-LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 
 #: How many frames of an exception a line names, innermost first.
 _FRAMES: Final = 8
@@ -74,7 +84,9 @@ Processor = Callable[[Any, str, LogEvent], LogEvent]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How lines are written: from which level on, as ``json`` or ``text``, and whether an unlisted field raises."""
+    """How lines are written: from which level on, as ``json`` or ``text``, and whether an unlisted
+    field raises.
+    """
 
     level: str = "info"
     format: str = "json"
@@ -82,7 +94,10 @@ class Style:
 
 
 def configure(style: Style, stream: TextIO | None = None) -> None:
-    """Set the style for the whole process, our lines and those of libraries alike. May be called again."""
+    """Set the style for the whole process, our lines and those of libraries alike.
+
+    May be called again.
+    """
     _ours(style, stream)
     root = logging.getLogger()
     root.handlers = [_Libraries()]
@@ -90,10 +105,11 @@ def configure(style: Style, stream: TextIO | None = None) -> None:
 
 
 class _Losing:
-    """A stream that loses what it cannot take: a full disk or a closed pipe under the log must not fail a request.
+    """A stream that loses what it cannot take: a full disk or a closed pipe under the log must not
+    fail a request.
 
-    Without a stream of its own it asks for standard error at each line, so that one replaced meanwhile (by a test, by a
-    supervisor) is the one used.
+    Without a stream of its own it asks for standard error at each line, so that one replaced
+    meanwhile (by a test, by a supervisor) is the one used.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -125,13 +141,17 @@ def _ours(style: Style, stream: TextIO | None) -> None:
 
 
 def logger(room: str) -> structlog.typing.FilteringBoundLogger:
-    """The logger of one room: ``log.info("rules loaded", version=…, count=…)`` with fields of ``FIELDS`` only."""
+    """The logger of one room: ``log.info("rules loaded", version=…, count=…)`` with fields of
+    ``FIELDS`` only.
+    """
     bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(room=room)
     return bound
 
 
 def traceback_place(trace: TracebackType | None) -> str:
-    """The innermost frames of a traceback as ``file:line, file:line``, innermost first; no text of any line."""
+    """The innermost frames of a traceback as ``file:line, file:line``, innermost first; no text of
+    any line.
+    """
     frames: list[str] = []
     while trace is not None:
         frames.append(f"{_short(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")
@@ -143,7 +163,10 @@ class _Libraries(logging.Handler):
     """Takes what libraries log through the standard module: says who spoke and where, never what."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields: dict[str, Any] = {"logger": record.name, "where": f"{_short(record.pathname)}:{record.lineno}"}
+        fields: dict[str, Any] = {
+            "logger": record.name,
+            "where": f"{_short(record.pathname)}:{record.lineno}",
+        }
         if record.exc_info and record.exc_info[1] is not None:
             fields["exc_info"] = record.exc_info[1]
         level = "error" if record.levelno >= logging.ERROR else "warning"
@@ -156,10 +179,15 @@ def render_json(_logger: object, _method: str, event: LogEvent) -> str:
 
 
 def render_text(_logger: object, _method: str, event: LogEvent) -> str:
-    """One line for people: time, level, room, event, then name=value; line breaks inside a value are escaped."""
+    """One line for people: time, level, room, event, then name=value; line breaks inside a value
+    are escaped.
+    """
     rest = _ordered(event)
     head = [str(rest.pop(name, "")) for name in ("time", "level", "room", "event")]
-    tail = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in rest.items()]
+    tail = [
+        f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
+        for name, value in rest.items()
+    ]
     return f"{head[0]} {head[1]:<7} {head[2]:<8} {head[3]}" + "".join(f" {pair}" for pair in tail)
 
 
@@ -191,7 +219,9 @@ def _unlisted(event: LogEvent) -> list[str]:
 
 def _refuse_unlisted(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     if names := _unlisted(event):
-        raise ValueError(f"{', '.join(names)} may not stand in a log line: add it to proxy.telemetry.logs.FIELDS")
+        raise ValueError(
+            f"{', '.join(names)} may not stand in a log line: add it to proxy.telemetry.logs.FIELDS"
+        )
     return event
 
 
@@ -204,10 +234,13 @@ def _drop_unlisted(_logger: object, _method: str, event: LogEvent) -> LogEvent:
 
 
 def _short(path: str) -> str:
-    """The end of a path that says enough: ``proxy/vault/seal.py``; the machine's folders are nobody's business."""
+    """The end of a path that says enough: ``proxy/vault/seal.py``; the machine's folders are
+    nobody's business.
+    """
     return "/".join(PurePath(path).parts[-3:])
 
 
-# Until somebody configures: strict text on standard error, so that a test or a script sees a wrong name at once.
-# The standard library's logging is left alone: importing this file must not change what the program around it does.
+# Until somebody configures: strict text on standard error, so that a test or a script sees a wrong
+# name at once. The standard library's logging is left alone: importing this file must not change
+# what the program around it does.
 _ours(Style(format="text"), None)

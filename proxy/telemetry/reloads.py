@@ -1,7 +1,9 @@
-"""What could not be loaded again: the version before stays in force, requests go on, and somebody has to be told.
+"""What could not be loaded again: the version before stays in force, requests go on, and somebody
+has to be told.
 
-A failed reload never makes an instance unready: that would turn a typo into an outage. ``/readyz`` names what is stale, the gauge
-``domicile_reload_failed`` carries it to an alert, and a good version clears both.
+A failed reload never makes an instance unready: that would turn a typo into an outage. ``/readyz``
+names what is stale, the gauge ``domicile_reload_failed`` carries it to an alert, and a good version
+clears both.
 """
 
 from typing import Final
@@ -10,11 +12,21 @@ from proxy.errors import VaultError
 from proxy.telemetry.metrics import Metrics
 
 #: What can be loaded again, as ``/readyz`` and the gauge name it.
-RELOADED: Final = ("rules", "policies", "schemas", "certificates", "upstream_certificates", "countries")
+RELOADED: Final = (
+    "rules",
+    "policies",
+    "schemas",
+    "certificates",
+    "upstream_certificates",
+    "countries",
+)
 
 
 class Reload:
-    """The state of one of them. ``told``: what callers of ``/readyz`` are told in place of the fault, which may name files."""
+    """The state of one of them.
+
+    ``told``: what callers of ``/readyz`` are told in place of the fault, which may name files.
+    """
 
     def __init__(self, metrics: Metrics, what: str, told: str | None = None) -> None:
         if what not in RELOADED:

@@ -1,8 +1,10 @@
-"""What takes a value's place: one file a family of token shapes, plain functions of value, keys and options.
+"""What takes a value's place: one file a family of token shapes, plain functions of value, keys and
+options.
 
-``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one field; keys come from ``crypto`` as
-functions, never as bytes. Same-value tokens and look-up hashes are computed of normal forms (``normalize``).
-A further shape is a file and a line in ``SHAPES``; ``tests/conformance/test_shapes.py`` then holds it to the contract.
+``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one
+field; keys come from ``crypto`` as functions, never as bytes. Same-value tokens and look-up hashes
+are computed of normal forms (``normalize``). A further shape is a file and a line in ``SHAPES``;
+``tests/conformance/test_shapes.py`` then holds it to the contract.
 """
 
 from collections.abc import Mapping
@@ -69,7 +71,8 @@ DEFAULT_SHAPE: dict[str, str] = {
 def make_shape(name: str, options: Mapping[str, object]) -> Shape:
     """The shape of that name, one of ours or of the service specification.
 
-    ``ValueError`` with a sentence that says what to write, for an unknown name or options that do not fit.
+    ``ValueError`` with a sentence that says what to write, for an unknown name or options that do
+    not fit.
     """
     if name in PERSISTENT:
         return SHAPES[PERSISTENT[name]]({"same": True, **options})

@@ -1,8 +1,8 @@
 """The port between a rule's token shape and the keys that mint with it.
 
-A ``Shape`` is parsed once from a rule file: options checked, no keys, no state. ``bind`` joins it to the keys
-of one field and gives the ``Tokenizer`` that the vault calls. "Two ways to restore" of the rule language is
-``Resolution``.
+A ``Shape`` is parsed once from a rule file: options checked, no keys, no state. ``bind`` joins it
+to the keys of one field and gives the ``Tokenizer`` that the vault calls. "Two ways to restore" of
+the rule language is ``Resolution``.
 """
 
 import enum
@@ -17,7 +17,8 @@ from proxy.model.schema import Value
 class Resolution(enum.Enum):
     """How a token finds its way back to the value."""
 
-    SEALED = "sealed"  #: the token carries the sealed id of its record: no index, one primary-key read
+    #: the token carries the sealed id of its record: no index, one primary-key read
+    SEALED = "sealed"
     INDEXED = "indexed"  #: by an index of keyed hashes of tokens; unique unless ``same``
     BY_RECORD = "by_record"  #: too small to be unique: by the record's id and the field
     CLEAR = "clear"  #: no token at all: the value itself goes on (shape ``plain``)
@@ -27,10 +28,14 @@ class TokenKeys(Protocol):
     """The keyed functions of one field, handed out by the keyset; key bytes never leave it."""
 
     def block(self, rid: int, number: int) -> bytes:
-        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check part."""
+        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check
+        part.
+        """
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
-        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a look-alike)."""
+        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a
+        look-alike).
+        """
 
     def narrow_block(self, rid: int, number: int) -> int:
         """The same pair in 122 bits, for a UUID, with a shorter check part."""
@@ -42,9 +47,11 @@ class TokenKeys(Protocol):
         """``length`` bytes, a keyed pseudorandom function of the field and ``text``."""
 
     def permute(self, digits: str, tweak: bytes) -> str:
-        """A keyed permutation of decimal digit strings of one length (2 to 56), made of FF1 (NIST SP 800-38G).
+        """A keyed permutation of decimal digit strings of one length (2 to 56), made of FF1 (NIST
+        SP 800-38G).
 
-        The answer is never the string itself. Fewer than 6 digits are a permutation too, but hide little.
+        The answer is never the string itself. Fewer than 6 digits are a permutation too, but hide
+        little.
         """
 
     def random(self, length: int) -> bytes:
@@ -67,21 +74,26 @@ class Tokenizer(Protocol):
         """Finds candidates inside running text; a hit is then checked by ``identify`` or a look-up."""
 
     def mint(self, value: Value, rid: int, number: int) -> Value:
-        """A token for the value: new and random, or, with ``same``, the keyed function of its normal form.
+        """A token for the value: new and random, or, with ``same``, the keyed function of its
+        normal form.
 
-        ``rid`` and ``number`` are what a SEALED token carries. The token never equals the value (other than
-        for ``plain``). Raises ``VaultError(VALUE_UNFIT)``, whose text never shows the value, when the value
-        cannot be given a token of this shape.
+        ``rid`` and ``number`` are what a SEALED token carries. The token never equals the value
+        (other than for ``plain``). Raises ``VaultError(VALUE_UNFIT)``, whose text never shows the
+        value, when the value cannot be given a token of this shape.
         """
 
     def identify(self, text: str) -> tuple[int, int] | None:
         """The (record id, value number) that a SEALED token carries; ``None`` for anything else."""
 
     def resembles(self, text: str) -> bool:
-        """Whether the text has the syntax of this shape's tokens; a cheap prefilter before a look-up."""
+        """Whether the text has the syntax of this shape's tokens; a cheap prefilter before a
+        look-up.
+        """
 
     def indexed(self, token: Value) -> bool:
-        """Whether this very token is big enough to be found through the index (short numerics are not)."""
+        """Whether this very token is big enough to be found through the index (short numerics are
+        not).
+        """
 
 
 class Shape(Protocol):
@@ -100,10 +112,14 @@ class Shape(Protocol):
         """Whether equal values get equal tokens."""
 
     def capacity(self) -> float:
-        """Distinct tokens the shape holds for a typical value of its kind; ``inf`` where it never runs out."""
+        """Distinct tokens the shape holds for a typical value of its kind; ``inf`` where it never
+        runs out.
+        """
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        """The tokenizer of one field of that ``kind``; kind and region choose the normal form (``normal``)."""
+        """The tokenizer of one field of that ``kind``; kind and region choose the normal form
+        (``normal``).
+        """
 
 
 class ShapeParser(Protocol):
@@ -114,14 +130,19 @@ class ShapeParser(Protocol):
         """Option name -> one-line description, for errors, explain and the JSON Schema."""
 
     def __call__(self, options: Mapping[str, object]) -> Shape:
-        """Check the options and build the shape; ``ValueError`` with a sentence that says what to write."""
+        """Check the options and build the shape; ``ValueError`` with a sentence that says what to
+        write.
+        """
 
 
-# Reading the options of a shape: checked by name and type, each fault a sentence for the rule file's author.
+# Reading the options of a shape: checked by name and type, each fault a sentence for the rule
+# file's author.
 
 
 #: The option of every shape that can answer equal values with equal tokens.
-SAME = {"same": "true: equal values get equal tokens (a keyed function of field and value); default false"}
+SAME = {
+    "same": "true: equal values get equal tokens (a keyed function of field and value); default false"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +185,8 @@ class Parser:
     def __call__(self, options: Mapping[str, object]) -> Shape:
         for name in options:
             if name not in self.options:
-                takes = f"it takes {', '.join(self.options)}" if self.options else "it takes no options"
+                takes = (
+                    f"it takes {', '.join(self.options)}" if self.options else "it takes no options"
+                )
                 raise ValueError(f"token shape {self.name} has no option {name!r}; {takes}")
         return self.build(ShapeOptions(self.name, options))

@@ -30,7 +30,9 @@ def bordered(body: str) -> re.Pattern[str]:
 
 
 def unfit_value(shape: str, reason: str) -> VaultError:
-    """The error of a value that cannot have a token of this shape; ``reason`` never shows the value."""
+    """The error of a value that cannot have a token of this shape; ``reason`` never shows the
+    value.
+    """
     return VaultError(Code.VALUE_UNFIT, f"A value does not fit the token shape {shape}: {reason}.")
 
 
@@ -52,7 +54,9 @@ class Binding(NamedTuple):
 
 
 class BoundTokenizer:
-    """The answers that most shapes give alike: nothing sealed, and found by the index or not at all."""
+    """The answers that most shapes give alike: nothing sealed, and found by the index or not at
+    all.
+    """
 
     __slots__ = ("_binding", "pattern", "resolution", "same")
 
@@ -86,7 +90,9 @@ class ValueTokenizer(BoundTokenizer, ABC):
 
 
 class SealedTokenizer(BoundTokenizer):
-    """Tokens that carry the sealed id of their record: ``seal`` spells a pair, ``unseal`` reads it back."""
+    """Tokens that carry the sealed id of their record: ``seal`` spells a pair, ``unseal`` reads it
+    back.
+    """
 
     __slots__ = ("_seal", "_takes_json", "_unseal")
 
@@ -116,10 +122,12 @@ class SealedTokenizer(BoundTokenizer):
 
 
 class DrawnTokenizer(ValueTokenizer):
-    """Tokens numbered 0 to ``space`` - 1: a number is drawn, or computed of the normal form, and spelled as a token.
+    """Tokens numbered 0 to ``space`` - 1: a number is drawn, or computed of the normal form, and
+    spelled as a token.
 
-    ``space`` says how many tokens there are for a value (and refuses values that do not fit); ``spell`` gives the
-    token of a number, or ``None`` where that number has none and the next is to be tried.
+    ``space`` says how many tokens there are for a value (and refuses values that do not fit);
+    ``spell`` gives the token of a number, or ``None`` where that number has none and the next is to
+    be tried.
     """
 
     __slots__ = ("_space", "_spell")
@@ -137,15 +145,21 @@ class DrawnTokenizer(ValueTokenizer):
 
     def _token(self, value: Value) -> Value:
         size = self._space(value)
-        length = (size.bit_length() + 7) // 8 + 8  # 64 bits more than needed: the remainder favours none
+        # 64 bits more than needed: the remainder favours none
+        length = (size.bit_length() + 7) // 8 + 8
         binding = self._binding
         normal = binding.normal(value.text) if self.same else ""
         for attempt in range(MOST_DRAWS):
-            drawn = binding.keys.prf(f"{attempt}:{normal}", length) if self.same else binding.keys.random(length)
+            drawn = (
+                binding.keys.prf(f"{attempt}:{normal}", length)
+                if self.same
+                else binding.keys.random(length)
+            )
             token = self._spell(value, int.from_bytes(drawn, "big") % size)
             if token is None or token.text == value.text:
                 continue
-            # Other spellings of the value must come to the same attempt, so for them all its own normal form is out.
+            # Other spellings of the value must come to the same attempt, so for them all its own
+            # normal form is out.
             if not self.same or binding.normal(token.text) != normal:
                 return token
         raise binding.unfit("no token of the shape differs from it")
@@ -159,11 +173,12 @@ def text_only(binding: Binding, value: Value) -> None:
 
 # Blocks of 16 bytes as words of letters and digits, and back.
 #
-# Both spellings begin with a letter, so that a token also serves where a name is expected, and both have spare room that
-# a look-alike rarely fits: only what was written here reads back.
+# Both spellings begin with a letter, so that a token also serves where a name is expected, and both
+# have spare room that a look-alike rarely fits: only what was written here reads back.
 
 
-#: 22 characters, two halves of 8 bytes each: 62^11 is a little more than 2^64, so a half begins with one of 22 letters.
+#: 22 characters, two halves of 8 bytes each: 62^11 is a little more than 2^64, so a half begins
+#: with one of 22 letters.
 WORD62 = "[A-V][0-9A-Za-z]{10}[A-V][0-9A-Za-z]{10}"
 #: 26 characters of five bits each, the first of them with two spare bits: one of g to n.
 WORD32 = "[g-n][0-9a-v]{25}"
@@ -180,7 +195,8 @@ _IS_WORD32 = re.compile(WORD32).fullmatch
 
 def write62(block: bytes) -> str:
     """16 bytes as a ``WORD62``."""
-    # Spelled out: a loop, or a function for each half, takes half as long again, and a request writes several words.
+    # Spelled out: a loop, or a function for each half, takes half as long again, and a request
+    # writes several words.
     left, right = _halves(block)
     left, e = divmod(left, 3844)
     left, d = divmod(left, 3844)

@@ -22,14 +22,18 @@ class ConstantTokenizer(ValueTokenizer):
 
     __slots__ = ("_choose",)
 
-    def __init__(self, binding: Binding, pattern: re.Pattern[str], choose: Callable[[Value], Value | None]) -> None:
+    def __init__(
+        self, binding: Binding, pattern: re.Pattern[str], choose: Callable[[Value], Value | None]
+    ) -> None:
         super().__init__(binding, pattern)
         self._choose = choose
 
     def _token(self, value: Value) -> Value:
         token = self._choose(value)
         if token is None:
-            raise self._binding.unfit("it takes text and JSON numbers, and this is another JSON type")
+            raise self._binding.unfit(
+                "it takes text and JSON numbers, and this is another JSON type"
+            )
         if token.text == value.text:
             raise self._binding.unfit("it already is the token that it would get")
         return token
@@ -83,7 +87,9 @@ def _fixed(given: ShapeOptions) -> Fixed:
         return Fixed(Value(value))
     if isinstance(value, (int, float)):
         return Fixed(Value(json.dumps(value, allow_nan=False), json=True))
-    raise ValueError("token shape fixed needs value: the text, number, true or false that stands for every value")
+    raise ValueError(
+        "token shape fixed needs value: the text, number, true or false that stands for every value"
+    )
 
 
 FIXED_SHAPE = Parser("fixed", {"value": "the text or number that stands for every value"}, _fixed)

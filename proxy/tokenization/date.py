@@ -1,4 +1,6 @@
-"""Dates: another day that was, written as the value is written. There are few days, so a date resolves by its record.
+"""Dates: another day that was, written as the value is written.
+
+There are few days, so a date resolves by its record.
 
 The time of day behind a date is swapped too, unless it is midnight; the offset from UTC stays.
 """
@@ -37,7 +39,9 @@ class Date:
             text_only(binding, value)
             found = read_date(value.text.strip())
             if found is None:
-                raise binding.unfit("it takes calendar dates such as 1980-02-28, 28.02.1980 or 02/28/1980")
+                raise binding.unfit(
+                    "it takes calendar dates such as 1980-02-28, 28.02.1980 or 02/28/1980"
+                )
             return found
 
         def space(value: Value) -> int:
@@ -49,7 +53,8 @@ class Date:
             rest, days = divmod(index, self._days())
             day = self.first + dt.timedelta(days)
             if written.either and day.day > 12:
-                return None  # a day that is one whichever of the two numbers is meant to be the month
+                # a day that is one whichever of the two numbers is meant to be the month
+                return None
             return Value(written.spell(day) + _other_time(written.time, rest) + written.zone)
 
         return DrawnTokenizer(binding, DATE_IN_TEXT, space, spell)
@@ -87,6 +92,10 @@ def _day(given: ShapeOptions, name: str, default: str) -> dt.date:
 
 DATE = Parser(
     "date",
-    {**SAME, "from": "first day of tokens; default 1940-01-01", "to": "last day of tokens; default 1999-12-31"},
+    {
+        **SAME,
+        "from": "first day of tokens; default 1940-01-01",
+        "to": "last day of tokens; default 1999-12-31",
+    },
     _date,
 )

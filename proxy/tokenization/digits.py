@@ -1,8 +1,8 @@
 """Swapping the digits of a written number: signs, spaces and separators stay where they are.
 
-Some digits may be kept at either end. A zero that leads the swapped digits stays a zero (the trunk zero of a
-telephone number, the zero before a decimal point), and any other leading digit is never swapped for a zero; so no
-token loses a digit, and a JSON number stays one.
+Some digits may be kept at either end. A zero that leads the swapped digits stays a zero (the trunk
+zero of a telephone number, the zero before a decimal point), and any other leading digit is never
+swapped for a zero; so no token loses a digit, and a JSON number stays one.
 """
 
 import re
@@ -23,17 +23,21 @@ MOST_DIGITS = 56
 
 _ALLOWED = r"[\d\s+\-./(),:;#*'_\u00ad\u200b-\u200f\u2010-\u2015\u2019\u202a-\u202e\u2060-\u2069\u2212\ufeff]*"
 _WRITTEN = re.compile(_ALLOWED)
-#: Nearly every number is ASCII digits once these are left out; to see that takes a fraction of the time.
+#: Nearly every number is ASCII digits once these are left out; to see that takes a fraction of the
+#: time.
 _SEPARATORS = b" +-./(),:;#*'_"
 _RESEMBLES = re.compile(r"(?=[^0-9]*[0-9])" + _ALLOWED)
 _RUNS = re.compile(r"(\d+)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-#: Finds numbers inside running text: digits with the separators of telephone numbers, not those of lists.
+#: Finds numbers inside running text: digits with the separators of telephone numbers, not those of
+#: lists.
 NUMBER_IN_TEXT = re.compile(
-    r"(?<![0-9A-Za-z])[+(\-]?\(?[0-9](?:[0-9 \u00a0\u202f().'/\u2010-\u2015\-]{0,80}[0-9])?(?![0-9A-Za-z])"
+    r"(?<![0-9A-Za-z])[+(\-]?\(?[0-9](?:[0-9 "
+    r"\u00a0\u202f().'/\u2010-\u2015\-]{0,80}[0-9])?(?![0-9A-Za-z])"
 )
 
-#: Changes the digits of a token in place so that a check digit holds; the number is the place it may change.
+#: Changes the digits of a token in place so that a check digit holds; the number is the place it
+#: may change.
 Mend = Callable[[list[str], int], None]
 
 
@@ -44,7 +48,8 @@ class DigitRule:
     first: int  #: digits kept at the beginning
     last: int  #: digits kept at the end
     checked: Callable[[str], bool] | None = None  #: a check that digits must pass, e.g. Luhn's
-    mend: Mend | None = None  #: with ``checked``: spends the last swapped digit to make the check hold
+    #: with ``checked``: spends the last swapped digit to make the check hold
+    mend: Mend | None = None
 
 
 class Swapped(msgspec.Struct, frozen=True, gc=False):
@@ -80,8 +85,8 @@ class Swapped(msgspec.Struct, frozen=True, gc=False):
 class DigitTokenizer(ValueTokenizer):
     """Random digits, or with ``same`` a keyed permutation (FF1) of the digits of the normal form.
 
-    With ``same`` the token is written as the normal form is, so that equal values get equal texts; different normal
-    forms never share a token.
+    With ``same`` the token is written as the normal form is, so that equal values get equal texts;
+    different normal forms never share a token.
     """
 
     __slots__ = ("_rule",)
@@ -91,7 +96,8 @@ class DigitTokenizer(ValueTokenizer):
         self._rule = rule
 
     def _token(self, value: Value) -> Value:
-        swapped = self._read(value)  # the value as sent must fit, whatever its normal form makes of it
+        # the value as sent must fit, whatever its normal form makes of it
+        swapped = self._read(value)
         if self.same:
             if not value.json:
                 swapped = self._read(Value(self._binding.normal(value.text)))
@@ -110,7 +116,10 @@ class DigitTokenizer(ValueTokenizer):
 
     def indexed(self, token: Value) -> bool:
         try:
-            return self.resolution is Resolution.INDEXED and self._read(token).freedom >= INDEXED_DIGITS
+            return (
+                self.resolution is Resolution.INDEXED
+                and self._read(token).freedom >= INDEXED_DIGITS
+            )
         except VaultError:
             return False
 
@@ -136,9 +145,12 @@ class DigitTokenizer(ValueTokenizer):
     def _digits(self, value: Value) -> str:
         written = _JSON_NUMBER if value.json else _WRITTEN
         if written.fullmatch(value.text) is None:
-            raise self._binding.unfit("it takes digits with spaces and separators, or a JSON number without exponent")
+            raise self._binding.unfit(
+                "it takes digits with spaces and separators, or a JSON number without exponent"
+            )
         digits = "".join(_RUNS.findall(value.text))
-        return digits if digits.isascii() else "".join([str(int(digit)) for digit in digits])  # of every script
+        # of every script
+        return digits if digits.isascii() else "".join([str(int(digit)) for digit in digits])
 
     def _random(self, swapped: Swapped) -> str:
         count = swapped.freedom
@@ -152,19 +164,22 @@ class DigitTokenizer(ValueTokenizer):
         digits = swapped.digits[swapped.start : swapped.end]
         if swapped.freedom == 1:
             return self._turned(digits, swapped.leads)
-        # Kept digits choose the permutation. A digit that is mended is not kept: it follows from the others, and
-        # with it two numbers could come to one token.
+        # Kept digits choose the permutation. A digit that is mended is not kept: it follows from
+        # the others, and with it two numbers could come to one token.
         behind = len(swapped.digits) - self._rule.last
         tweak = f"{swapped.digits[: swapped.start]}.{swapped.digits[behind:]}".encode()
         permute = self._binding.keys.permute
         digits = permute(digits, tweak)
-        # One cycle runs through all strings, so walking on to the next that fits is a permutation of those that fit.
+        # One cycle runs through all strings, so walking on to the next that fits is a permutation
+        # of those that fit.
         while swapped.leads and digits[0] == "0":
             digits = permute(digits, tweak)
         return digits
 
     def _turned(self, digit: str, leads: bool) -> str:
-        """One digit alone, moved on by a keyed number of steps: a permutation of ten, or of nine without zero."""
+        """One digit alone, moved on by a keyed number of steps: a permutation of ten, or of nine
+        without zero.
+        """
         step = int.from_bytes(self._binding.keys.prf("one digit", 8), "big")
         if leads:
             return str((int(digit) + step % 8) % 9 + 1)
@@ -185,7 +200,10 @@ _TYPICAL = 10  # digits of a telephone number without its country
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """Tokens with the digits of the value swapped. Short ones resolve by record (``DigitTokenizer.indexed``)."""
+    """Tokens with the digits of the value swapped.
+
+    Short ones resolve by record (``DigitTokenizer.indexed``).
+    """
 
     same: bool
     keep_first: int
@@ -198,7 +216,9 @@ class Numeric:
         return 0.9 * 10.0**free if free > 0 else 1.0
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        return DigitTokenizer(Binding(self, keys, kind, region), DigitRule(self.keep_first, self.keep_last))
+        return DigitTokenizer(
+            Binding(self, keys, kind, region), DigitRule(self.keep_first, self.keep_last)
+        )
 
 
 def _numeric(given: ShapeOptions) -> Numeric:
@@ -234,7 +254,10 @@ def _sum(numbers: list[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Luhn:
-    """Tokens that pass the Luhn check. One digit of those swapped is spent on it: the last that is not kept."""
+    """Tokens that pass the Luhn check.
+
+    One digit of those swapped is spent on it: the last that is not kept.
+    """
 
     same: bool
     keep_first: int

@@ -1,4 +1,6 @@
-"""Mail addresses: a lower-case word before the ``@``, a domain that nobody can own behind it (RFC 2606)."""
+"""Mail addresses: a lower-case word before the ``@``, a domain that nobody can own behind it (RFC
+2606).
+"""
 
 import math
 import re
@@ -6,7 +8,15 @@ from dataclasses import dataclass
 
 from proxy.model.schema import Value
 from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
-from proxy.tokenization.common import WORD32, Binding, DrawnTokenizer, SealedTokenizer, read32, text_only, write32
+from proxy.tokenization.common import (
+    WORD32,
+    Binding,
+    DrawnTokenizer,
+    SealedTokenizer,
+    read32,
+    text_only,
+    write32,
+)
 
 _LOCAL = 26
 _BLOCKS = 2**128
@@ -31,7 +41,9 @@ class Email:
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
         binding = Binding(self, keys, kind, region)
         behind = "@" + self.domain
-        pattern = re.compile(rf"(?<![0-9A-Za-z._+-]){WORD32}{re.escape(behind)}(?![0-9A-Za-z-]|\.[0-9A-Za-z])")
+        pattern = re.compile(
+            rf"(?<![0-9A-Za-z._+-]){WORD32}{re.escape(behind)}(?![0-9A-Za-z-]|\.[0-9A-Za-z])"
+        )
         if self.same:
 
             def space(value: Value) -> int:
@@ -39,7 +51,10 @@ class Email:
                 return _BLOCKS
 
             return DrawnTokenizer(
-                binding, pattern, space, lambda _, index: Value(write32(index.to_bytes(16, "big")) + behind)
+                binding,
+                pattern,
+                space,
+                lambda _, index: Value(write32(index.to_bytes(16, "big")) + behind),
             )
 
         def seal(rid: int, number: int) -> str:
@@ -55,7 +70,9 @@ class Email:
 def _email(given: ShapeOptions) -> Email:
     domain = given.text("domain", "example.org")
     if _DOMAIN.fullmatch(domain) is None or len(domain) > 253:
-        raise ValueError("domain of token shape email is a host name in lower case, such as example.org")
+        raise ValueError(
+            "domain of token shape email is a host name in lower case, such as example.org"
+        )
     return Email(given.flag("same"), domain)
 
 

@@ -1,7 +1,8 @@
 """A second format for values that do not fit the first: ``{shape: numeric, else: opaque}``.
 
-A telephone number becomes digits, ``ext 3`` a word. The second format takes every value, so that no write is refused for its
-format. Which of the two a value has is decided by its normal form where equal values get equal tokens, so that they still do.
+A telephone number becomes digits, ``ext 3`` a word. The second format takes every value, so that no
+write is refused for its format. Which of the two a value has is decided by its normal form where
+equal values get equal tokens, so that they still do.
 """
 
 import re
@@ -19,7 +20,10 @@ TOTAL: Final = ("opaque", "lower", "prepended")
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """``first`` for values that fit it, ``other`` for the rest. How tokens are found is as ``first`` says."""
+    """``first`` for values that fit it, ``other`` for the rest.
+
+    How tokens are found is as ``first`` says.
+    """
 
     first: Shape
     other: Shape
@@ -44,7 +48,10 @@ class Fallback:
 
 
 class FallbackTokenizer:
-    """Mints with ``first``, and with ``other`` where that refuses the value. Tokens of the second kind are in the index, too."""
+    """Mints with ``first``, and with ``other`` where that refuses the value.
+
+    Tokens of the second kind are in the index, too.
+    """
 
     __slots__ = ("_kind", "_region", "first", "other", "pattern", "resolution", "same")
 
@@ -53,7 +60,9 @@ class FallbackTokenizer:
         self.other = shape.other.bind(keys, kind, region)
         self.resolution: Resolution = shape.resolution
         self.same: bool = shape.same
-        self.pattern = re.compile(f"(?:{self.first.pattern.pattern})|(?:{self.other.pattern.pattern})")
+        self.pattern = re.compile(
+            f"(?:{self.first.pattern.pattern})|(?:{self.other.pattern.pattern})"
+        )
         self._kind = kind
         self._region = region
 
@@ -64,10 +73,15 @@ class FallbackTokenizer:
         except VaultError as error:
             if error.code is not Code.VALUE_UNFIT:
                 raise
-        normal = normalize(self._kind, value.text, self._region) if self.same and not value.json else value.text
+        normal = (
+            normalize(self._kind, value.text, self._region)
+            if self.same and not value.json
+            else value.text
+        )
         if normal != value.text:
             try:
-                return self.first.mint(Value(normal), rid, number)  # the token of its other spellings
+                # the token of its other spellings
+                return self.first.mint(Value(normal), rid, number)
             except VaultError as error:
                 if error.code is not Code.VALUE_UNFIT:
                     raise
@@ -82,16 +96,23 @@ class FallbackTokenizer:
         return self.first.resembles(text) or self.other.resembles(text)
 
     def indexed(self, token: Value) -> bool:
-        """Whether this very token is found through the index: every one of the second format is, where the first has one."""
+        """Whether this very token is found through the index: every one of the second format is,
+        where the first has one.
+        """
         if self.resolution is not Resolution.INDEXED:
             return False
         return self.first.indexed(token) or self.other.resembles(token.text)
 
 
 def with_fallback(first: Shape, other: Shape) -> Shape:
-    """The format with another one for what does not fit it; ``ValueError`` with a sentence that says what to write."""
+    """The format with another one for what does not fit it; ``ValueError`` with a sentence that
+    says what to write.
+    """
     if first.name in TOTAL or first.resolution is Resolution.CLEAR:
-        raise ValueError(f"every value fits the token shape {first.name}, so else does nothing there; leave it out")
+        raise ValueError(
+            f"every value fits the token shape {first.name}, so else does nothing there; leave "
+            "it out"
+        )
     if other.name not in TOTAL:
         raise ValueError(f"else is for values of any form; write one of {', '.join(TOTAL)}")
     return Fallback(first, other)

@@ -1,7 +1,9 @@
-"""Masks: a few characters stay readable, every other letter and digit (or what ``type`` names) becomes the mask character.
+"""Masks: a few characters stay readable, every other letter and digit (or what ``type`` names)
+becomes the mask character.
 
-White space and ASCII punctuation stay, so that a masked telephone number still looks like one. At least one character
-is masked: where everything would stay readable, nothing does. Masks collide, so they resolve by their record.
+White space and ASCII punctuation stay, so that a masked telephone number still looks like one. At
+least one character is masked: where everything would stay readable, nothing does. Masks collide, so
+they resolve by their record.
 """
 
 import re
@@ -49,7 +51,8 @@ def _letter_or_digit(character: str) -> bool:
     return not (character.isspace() or character in string.punctuation)
 
 
-#: What kinds of characters a mask takes the place of: the option ``type`` (service specification, "Rehash").
+#: What kinds of characters a mask takes the place of: the option ``type`` (service specification,
+#: "Rehash").
 TYPES: Mapping[str, Callable[[str], bool]] = {
     "alphanumeric": _letter_or_digit,
     "alphabetic": lambda character: _letter_or_digit(character) and not character.isnumeric(),
@@ -59,7 +62,9 @@ TYPES: Mapping[str, Callable[[str], bool]] = {
 
 
 class _Signs(dict[int, str]):
-    """What stands for each character by its number: one text for those that are masked, one for others; ``None``: they stay."""
+    """What stands for each character by its number: one text for those that are masked, one for
+    others; ``None``: they stay.
+    """
 
     def __init__(self, kind: str, masked: str, other: str | None = None) -> None:
         super().__init__()
@@ -67,7 +72,9 @@ class _Signs(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         one = chr(code)
-        self[code] = found = self._masked if self._is_masked(one) else one if self._other is None else self._other
+        self[code] = found = (
+            self._masked if self._is_masked(one) else one if self._other is None else self._other
+        )
         return found
 
 
@@ -120,7 +127,9 @@ class MaskShape:
         return 1.0
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        return MaskTokenizer(Binding(self, keys, kind, region), self, self.visible or DEFAULT_MASK[kind])
+        return MaskTokenizer(
+            Binding(self, keys, kind, region), self, self.visible or DEFAULT_MASK[kind]
+        )
 
 
 class MaskTokenizer(ValueTokenizer):
@@ -156,7 +165,9 @@ def _mask(given: ShapeOptions) -> MaskShape:
         raise ValueError(f"type of token shape mask is one of {', '.join(TYPES)}")
     if not given.options.keys() - {"char", "type"}:
         return MaskShape(None, character, kind)
-    visible = Visible(given.count("first"), given.count("last"), given.flag("domain"), given.flag("year"))
+    visible = Visible(
+        given.count("first"), given.count("last"), given.flag("domain"), given.flag("year")
+    )
     return MaskShape(visible, character, kind)
 
 
@@ -165,7 +176,10 @@ MASK = Parser(
     {
         "first": "how many letters and digits at the beginning stay readable",
         "last": "how many letters and digits at the end stay readable",
-        "type": "which characters are masked: alphanumeric (letters and digits, the default), alphabetic, numeric, or all but white space",
+        "type": (
+            "which characters are masked: alphanumeric (letters and digits, the default), "
+            "alphabetic, numeric, or all but white space"
+        ),
         "char": "the character that takes the place of the others; default *",
         "domain": "true: what stands behind the @ stays readable",
         "year": "true: the year of a date stays readable",

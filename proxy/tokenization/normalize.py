@@ -1,8 +1,8 @@
 """Normal forms: what of two spellings of one value is equal.
 
-Look-up hashes and same-value tokens are computed of the normal form; the vault keeps the value as it was sent. A
-normal form never changes for a value once stored (hashes of it are on disk), and the normal form of a normal form is
-itself.
+Look-up hashes and same-value tokens are computed of the normal form; the vault keeps the value as
+it was sent. A normal form never changes for a value once stored (hashes of it are on disk), and the
+normal form of a normal form is itself.
 """
 
 import datetime as dt
@@ -13,20 +13,29 @@ from typing import NamedTuple
 
 # Calendar dates as people and programs write them: read, and written again in the same manner.
 #
-# Understood are year-month-day (``1980-02-28``, also with ``/`` or ``.``, or ``19800228``), day.month.year and
-# day/month/year or month/day/year (``28.2.1980``, ``02/28/1980``), each alone or with a time of day behind it as
-# ISO 8601 writes it (``T10:20``, ``T10:20:30.123Z``, `` 10:20:30+02:00``). Years have four digits.
+# Understood are year-month-day (``1980-02-28``, also with ``/`` or ``.``, or ``19800228``),
+# day.month.year and day/month/year or month/day/year (``28.2.1980``, ``02/28/1980``), each alone or
+# with a time of day behind it as ISO 8601 writes it (``T10:20``, ``T10:20:30.123Z``, ``
+# 10:20:30+02:00``). Years have four digits.
 
 
-_TIME = r"(?P<time>[T ](?P<h>[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,9})?)?)?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
-_YEAR_FIRST = re.compile(rf"(?P<y>[0-9]{{4}})(?P<s>[-/.])(?P<a>[0-9]{{1,2}})(?P=s)(?P<b>[0-9]{{1,2}}){_TIME}")
+_TIME = (
+    r"(?P<time>[T "
+    r"](?P<h>[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,9})?)?)?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_YEAR_FIRST = re.compile(
+    rf"(?P<y>[0-9]{{4}})(?P<s>[-/.])(?P<a>[0-9]{{1,2}})(?P=s)(?P<b>[0-9]{{1,2}}){_TIME}"
+)
 _COMPACT = re.compile(rf"(?P<y>[0-9]{{4}})(?P<s>)(?P<a>[0-9]{{2}})(?P<b>[0-9]{{2}}){_TIME}")
-_YEAR_LAST = re.compile(rf"(?P<a>[0-9]{{1,2}})(?P<s>[-/.])(?P<b>[0-9]{{1,2}})(?P=s)(?P<y>[0-9]{{4}}){_TIME}")
+_YEAR_LAST = re.compile(
+    rf"(?P<a>[0-9]{{1,2}})(?P<s>[-/.])(?P<b>[0-9]{{1,2}})(?P=s)(?P<y>[0-9]{{4}}){_TIME}"
+)
 
 #: Finds what looks like a date inside running text.
 DATE_IN_TEXT = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}|[0-9]{8})"
-    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9A-Za-z])"
+    r"(?:[T "
+    r"][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9A-Za-z])"
 )
 
 
@@ -43,7 +52,10 @@ class WrittenDate(NamedTuple):
 
     @property
     def normal(self) -> str:
-        """One spelling for all manners: ISO 8601. Where day and month are in doubt they stay as written, padded."""
+        """One spelling for all manners: ISO 8601.
+
+        Where day and month are in doubt they stay as written, padded.
+        """
         if self.either:
             return self._replace(padded=True).spell(self.day) + self._clock()
         return self.day.isoformat() + self._clock()
@@ -59,7 +71,9 @@ class WrittenDate(NamedTuple):
 
 
 def read_date(text: str) -> WrittenDate | None:
-    """The date of a text that is nothing but a date; ``None`` for anything else, and for days that never were."""
+    """The date of a text that is nothing but a date; ``None`` for anything else, and for days that
+    never were.
+    """
     found = _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text) or _COMPACT.fullmatch(text)
     if found is None or (found["zone"] and not found["time"]):
         return None
@@ -77,10 +91,14 @@ def read_date(text: str) -> WrittenDate | None:
     except ValueError:
         return None
     padded = len(found["a"]) == len(found["b"]) == 2
-    return WrittenDate(date, order, found["s"], padded, either, found["time"] or "", found["zone"] or "")
+    return WrittenDate(
+        date, order, found["s"], padded, either, found["time"] or "", found["zone"] or ""
+    )
 
 
-_NOT_DIALLED = re.compile(r"[\s\-./()\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060-\u2069\u2212\ufeff]")
+_NOT_DIALLED = re.compile(
+    r"[\s\-./()\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060-\u2069\u2212\ufeff]"
+)
 _CARD = re.compile(r"[0-9][0-9 \-]{6,40}[0-9]")
 
 
@@ -96,13 +114,20 @@ def plain_text(text: str) -> str:
 
 
 def _email(text: str) -> str:
-    """As text, in one letter case. The local part is folded too: no mail system in use tells such people apart."""
+    """As text, in one letter case.
+
+    The local part is folded too: no mail system in use tells such people apart.
+    """
     return plain_text(plain_text(text).casefold())
 
 
 def _phone(text: str, region: str) -> str:
-    """E.164, with ``#`` before an extension. What is no telephone number: as text, without separators."""
-    import phonenumbers  # loads 20 ms and 3 MB that a vault without telephone numbers need not spend
+    """E.164, with ``#`` before an extension.
+
+    What is no telephone number: as text, without separators.
+    """
+    # loads 20 ms and 3 MB that a vault without telephone numbers need not spend
+    import phonenumbers
 
     base = plain_text(_NOT_DIALLED.sub("", plain_text(text)))
     try:
@@ -132,7 +157,10 @@ def _uuid(text: str) -> str:
 
 #: Kind of a field -> what it holds and what of two spellings counts as equal.
 FIELD_KINDS: dict[str, str] = {
-    "text": "any text; equal after Unicode compatibility composition and without white space at the ends",
+    "text": (
+        "any text; equal after Unicode compatibility composition and without white space at the "
+        "ends"
+    ),
     "name": "a name of a person; equal as text is",
     "email": "a mail address; equal whatever the letter case",
     "phone": "a telephone number; equal when both are the same number in E.164",
@@ -156,7 +184,7 @@ _FORMS: dict[str, Callable[[str], str]] = {
 def normalize(kind: str, text: str, region: str = "") -> str:
     """The normal form of a value of that kind (``KeyError`` for an unknown kind).
 
-    ``region`` is the ISO 3166 code of the country whose national telephone numbers are understood (``se``: 070… is
-    +4670…); empty: only numbers with their country code become E.164.
+    ``region`` is the ISO 3166 code of the country whose national telephone numbers are understood
+    (``se``: 070… is +4670…); empty: only numbers with their country code become E.164.
     """
     return _phone(text, region) if kind == "phone" else _FORMS[kind](text)

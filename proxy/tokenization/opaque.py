@@ -41,7 +41,10 @@ class WordShape:
         prefix, write, read = self.prefix, self.write, self.read
         if self.same:
             return DrawnTokenizer(
-                binding, pattern, lambda _: _BLOCKS, lambda _, index: Value(prefix + write(index.to_bytes(16, "big")))
+                binding,
+                pattern,
+                lambda _: _BLOCKS,
+                lambda _, index: Value(prefix + write(index.to_bytes(16, "big"))),
             )
 
         def seal(rid: int, number: int) -> str:
@@ -55,7 +58,9 @@ class WordShape:
 
 
 def _word62(given: ShapeOptions, prefix: str) -> WordShape:
-    return WordShape(given.shape, given.flag("same"), prefix, common.WORD62, common.write62, common.read62)
+    return WordShape(
+        given.shape, given.flag("same"), prefix, common.WORD62, common.write62, common.read62
+    )
 
 
 def _opaque(given: ShapeOptions) -> WordShape:
@@ -63,7 +68,9 @@ def _opaque(given: ShapeOptions) -> WordShape:
 
 
 def _lower(given: ShapeOptions) -> WordShape:
-    return WordShape(given.shape, given.flag("same"), "", common.WORD32, common.write32, common.read32)
+    return WordShape(
+        given.shape, given.flag("same"), "", common.WORD32, common.write32, common.read32
+    )
 
 
 def _prepended(given: ShapeOptions) -> WordShape:
@@ -75,4 +82,6 @@ def _prepended(given: ShapeOptions) -> WordShape:
 
 OPAQUE = Parser("opaque", SAME, _opaque)
 LOWER = Parser("lower", SAME, _lower)
-PREPENDED = Parser("prepended", {**SAME, "prefix": "1 to 16 letters before the token; default T"}, _prepended)
+PREPENDED = Parser(
+    "prepended", {**SAME, "prefix": "1 to 16 letters before the token; default T"}, _prepended
+)

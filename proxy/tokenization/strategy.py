@@ -1,8 +1,10 @@
-"""Rehash strategies: a token shape under its service name, with the kind of value that it is meant for (specification, "Rehash").
+"""Rehash strategies: a token shape under its service name, with the kind of value that it is meant
+for (specification, "Rehash").
 
-A rehash computes tokens for whoever keeps them outside the vault, so nothing is sealed in them and nothing is looked up by them:
-a shape that would carry its record carries random numbers instead. The ``…Persistent`` names are keyed functions of environment, field, the
-caller's key (``dtk``) and the normal form of the value.
+A rehash computes tokens for whoever keeps them outside the vault, so nothing is sealed in them and
+nothing is looked up by them: a shape that would carry its record carries random numbers instead.
+The ``…Persistent`` names are keyed functions of environment, field, the caller's key (``dtk``) and
+the normal form of the value.
 """
 
 import re
@@ -17,9 +19,16 @@ from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
 DTK_FORMAT: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
 
 #: Shape -> the kind whose normal form decides which values are equal, where the options name none.
-_KIND: Final = {"email": "email", "luhn": "card", "date": "date", "uuid": "uuid", "numeric": "number"}
+_KIND: Final = {
+    "email": "email",
+    "luhn": "card",
+    "date": "date",
+    "uuid": "uuid",
+    "numeric": "number",
+}
 
-#: Bytes drawn for the two numbers that stand in place of a record's in a token that is to be random: 8 and 4, all that it holds.
+#: Bytes drawn for the two numbers that stand in place of a record's in a token that is to be
+#: random: 8 and 4, all that it holds.
 _DRAWN: Final = 12
 
 
@@ -50,23 +59,33 @@ class Rehasher:
 
     def __call__(self, value: Value) -> Value:
         """The new value. Raises ``VaultError(VALUE_UNFIT)``, which never shows the value."""
-        return self._tokenizer.mint(value, *divmod(int.from_bytes(self._keys.random(_DRAWN), "big"), 1 << 32))
+        return self._tokenizer.mint(
+            value, *divmod(int.from_bytes(self._keys.random(_DRAWN), "big"), 1 << 32)
+        )
 
     def findable(self, token: Value) -> bool:
         """Whether this very token is large enough to be found by itself."""
         resolution = self._tokenizer.resolution
-        return resolution is Resolution.SEALED or (resolution is Resolution.INDEXED and self._tokenizer.indexed(token))
+        return resolution is Resolution.SEALED or (
+            resolution is Resolution.INDEXED and self._tokenizer.indexed(token)
+        )
 
 
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     """The strategy of that name; ``ValueError`` with a sentence that says what to write.
 
-    Beside the options of the shape there is ``kind``: what the field holds, which decides what of two spellings is one value.
+    Beside the options of the shape there is ``kind``: what the field holds, which decides what of
+    two spellings is one value.
     """
     if name not in strategy_names():
-        raise ValueError(f"there is no strategy {_quoted(name)}; there are {', '.join(strategy_names())}")
+        raise ValueError(
+            f"there is no strategy {_quoted(name)}; there are {', '.join(strategy_names())}"
+        )
     if "same" in options:
-        raise ValueError("same is not said here: the strategies that give equal values equal tokens end in Persistent")
+        raise ValueError(
+            "same is not said here: the strategies that give equal values equal tokens end in "
+            "Persistent"
+        )
     own = {option: value for option, value in options.items() if option != "kind"}
     shape = make_shape(name, own)
     kind = options.get("kind", _KIND.get(shape.name, "text"))

@@ -1,4 +1,7 @@
-"""Tokens by a template, e.g. ``PP-[A-Z0-9]{9}``; the language of templates is that of ``model.template``."""
+"""Tokens by a template, e.g.
+
+``PP-[A-Z0-9]{9}``; the language of templates is that of ``model.template``.
+"""
 
 import math
 import re
@@ -11,7 +14,8 @@ from proxy.tokenization.common import Binding, DrawnTokenizer, bordered, text_on
 
 #: Tokens that a template must hold for them to be found by themselves.
 INDEXED_CAPACITY = 1_000_000
-#: The same for same-value tokens: two values must never come to one token, and nothing else keeps them apart.
+#: The same for same-value tokens: two values must never come to one token, and nothing else keeps
+#: them apart.
 SAME_CAPACITY = 2**64
 
 
@@ -43,7 +47,9 @@ class TemplateShape:
             return self._space()
 
         pattern = bordered("".join(map(_expression, self.groups)))
-        return DrawnTokenizer(binding, pattern, space, lambda _, index: Value(fill(self.groups, index)))
+        return DrawnTokenizer(
+            binding, pattern, space, lambda _, index: Value(fill(self.groups, index))
+        )
 
     def _space(self) -> int:
         return capacity(self.groups)
@@ -52,7 +58,9 @@ class TemplateShape:
 def _expression(group: TemplateGroup) -> str:
     if isinstance(group.choices, str):
         return re.escape(group.choices)
-    ranges = [f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in group.choices.ranges]
+    ranges = [
+        f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in group.choices.ranges
+    ]
     return f"[{''.join(ranges)}]{{{group.count}}}"
 
 
@@ -60,10 +68,15 @@ def _template(given: ShapeOptions) -> TemplateShape:
     text = given.text("template", "")
     shape = TemplateShape(given.flag("same"), text, read_template(text))
     if shape.capacity() < 2:
-        raise ValueError("a template needs a group such as [A-Z0-9]{9}; for one constant text use the shape fixed")
+        raise ValueError(
+            "a template needs a group such as [A-Z0-9]{9}; for one constant text use the shape "
+            "fixed"
+        )
     return shape
 
 
 TEMPLATE = Parser(
-    "template", {**SAME, "template": "constant text and groups of random characters, e.g. PP-[A-Z0-9]{9}"}, _template
+    "template",
+    {**SAME, "template": "constant text and groups of random characters, e.g. PP-[A-Z0-9]{9}"},
+    _template,
 )

@@ -1,6 +1,8 @@
-"""UUIDs of version 4 (RFC 9562): 122 bits that look random and, unless ``same``, carry the sealed id of their record.
+"""UUIDs of version 4 (RFC 9562): 122 bits that look random and, unless ``same``, carry the sealed
+id of their record.
 
-Version 4 and not 8: both may hold what 122 bits hold, and many validators in use know the versions 1 to 5 only.
+Version 4 and not 8: both may hold what 122 bits hold, and many validators in use know the versions
+1 to 5 only.
 """
 
 import math
@@ -48,7 +50,9 @@ class Uuid:
                 text_only(binding, value)
                 return _SPACE
 
-            return DrawnTokenizer(binding, _PATTERN, space, lambda _, index: Value(write_uuid(index)))
+            return DrawnTokenizer(
+                binding, _PATTERN, space, lambda _, index: Value(write_uuid(index))
+            )
 
         def seal(rid: int, number: int) -> str:
             return write_uuid(keys.narrow_block(rid, number))

@@ -1,11 +1,13 @@
-"""The contents of attachments: sealed on their way into the object store, authenticated before a byte comes out of it.
+"""The contents of attachments: sealed on their way into the object store, authenticated before a
+byte comes out of it.
 
-Beside ``seal`` this is the only file where clear text and keys meet. A content is sealed as a stream of chunks under a key of
-its own, bound to environment, schema and the name of its object. Its salt and its length stand in the file's row, sealed
-under the record's key; so an object alone opens for nobody, and never for another file.
+Beside ``seal`` this is the only file where clear text and keys meet. A content is sealed as a
+stream of chunks under a key of its own, bound to environment, schema and the name of its object.
+Its salt and its length stand in the file's row, sealed under the record's key; so an object alone
+opens for nobody, and never for another file.
 
-An object's name begins with the id of its file in hexadecimal. Whoever looks for objects that no row names can therefore
-walk through both in one order.
+An object's name begins with the id of its file in hexadecimal. Whoever looks for objects that no
+row names can therefore walk through both in one order.
 """
 
 import hashlib
@@ -30,24 +32,29 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore.base import ObjectStore, OpenObject
 from proxy.objectstore.files import Threads
 
-#: Bytes of content that are opened in one go, beside the event loop. A transfer holds a few times as much.
+#: Bytes of content that are opened in one go, beside the event loop. A transfer holds a few times
+#: as much.
 PIECE = 8 * CHUNK
 
-#: Bytes that are sealed in one go: fewer cost more for going to and fro, more no longer fit the processor's cache.
+#: Bytes that are sealed in one go: fewer cost more for going to and fro, more no longer fit the
+#: processor's cache.
 _GATHERED = 16 * CHUNK
 
-#: Transfers at the same moment, so that all of them together take no more than some hundred megabytes.
+#: Transfers at the same moment, so that all of them together take no more than some hundred
+#: megabytes.
 TRANSFERS = 128
 
-#: Bytes from which on a part of a content stays as it came; smaller ones are gathered, since callers may send byte by byte.
+#: Bytes from which on a part of a content stays as it came; smaller ones are gathered, since
+#: callers may send byte by byte.
 _LARGE = CHUNK // 4
 
 #: Threads that open. Sealing is done by whoever goes through what is to be stored.
 _THREADS = 4
 
 
-#: A content on its way in, piece by piece. A piece that is an iterator is gone through by the thread that stores it, before the
-#: next piece is asked for; each of its views is good until the next one is asked for.
+#: A content on its way in, piece by piece. A piece that is an iterator is gone through by the
+#: thread that stores it, before the next piece is asked for; each of its views is good until the
+#: next one is asked for.
 Arriving = AsyncIterable[bytes | Iterator[bytes | memoryview]]
 
 
@@ -61,7 +68,9 @@ class StoredContent(NamedTuple):
 
 
 class Traffic:
-    """What all environments share that keep their contents in one object store: the threads, and who is at work."""
+    """What all environments share that keep their contents in one object store: the threads, and
+    who is at work.
+    """
 
     def __init__(self) -> None:
         self.threads = Threads(_THREADS)
@@ -72,18 +81,25 @@ class Traffic:
 class Contents:
     """The contents of one environment. ``limit`` is the bytes of one content."""
 
-    def __init__(self, objects: ObjectStore, streams: StreamAead, limit: int, traffic: Traffic | None = None) -> None:
+    def __init__(
+        self, objects: ObjectStore, streams: StreamAead, limit: int, traffic: Traffic | None = None
+    ) -> None:
         self.objects = objects
         self.limit = limit
         self._streams = streams
         self._traffic = traffic or Traffic()
 
     def beside(self, streams: StreamAead) -> "Contents":
-        """The contents of another environment in the same object store. ``close`` of the first closes both."""
+        """The contents of another environment in the same object store.
+
+        ``close`` of the first closes both.
+        """
         return Contents(self.objects, streams, self.limit, self._traffic)
 
     def uploading(self) -> frozenset[str]:
-        """Objects that are being written, or whose row is being committed: no row names them, and they are no orphans."""
+        """Objects that are being written, or whose row is being committed: no row names them, and
+        they are no orphans.
+        """
         return frozenset(self._traffic.uploading)
 
     async def close(self) -> None:
@@ -92,11 +108,14 @@ class Contents:
         await self.objects.close()
 
     @asynccontextmanager
-    async def kept(self, file_id: bytes, scope: bytes, content: Arriving) -> AsyncIterator[StoredContent]:
+    async def kept(
+        self, file_id: bytes, scope: bytes, content: Arriving
+    ) -> AsyncIterator[StoredContent]:
         """Seal and keep a content; the row that names it has to be committed within the block.
 
-        Raises ``VaultError``: TOO_LARGE as soon as the content exceeds the limit, OVERLOADED, FILES_UNAVAILABLE. What
-        ``content`` raises comes out. An object that gets no row is removed by ``drop``, or else by the sweep.
+        Raises ``VaultError``: TOO_LARGE as soon as the content exceeds the limit, OVERLOADED,
+        FILES_UNAVAILABLE. What ``content`` raises comes out. An object that gets no row is removed
+        by ``drop``, or else by the sweep.
         """
         name = file_id.hex() + random_bytes(8).hex()
         self._traffic.uploading.add(name)
@@ -110,7 +129,10 @@ class Contents:
             self._traffic.uploading.discard(name)
 
     async def current(self, name: str) -> bool:
-        """Whether an object was sealed with the data key of now. Raises ``NoObject``, ``VaultError`` (FILES_UNAVAILABLE)."""
+        """Whether an object was sealed with the data key of now.
+
+        Raises ``NoObject``, ``VaultError`` (FILES_UNAVAILABLE).
+        """
         return self._streams.current(await self.header(name))
 
     async def header(self, name: str) -> bytes:
@@ -123,10 +145,12 @@ class Contents:
 
     @asynccontextmanager
     async def again(self, kept: StoredContent, scope: bytes) -> AsyncIterator[StoredContent]:
-        """The same content as another object, sealed with the data key of now; its row has to be changed within the block.
+        """The same content as another object, sealed with the data key of now; its row has to be
+        changed within the block.
 
-        It takes no transfer away from anybody, and a limit that was lowered since does not count. Raises as ``open``, and
-        ``VaultError(CANNOT_OPEN)`` where the content is not the one that its row tells of: nothing is kept then.
+        It takes no transfer away from anybody, and a limit that was lowered since does not count.
+        Raises as ``open``, and ``VaultError(CANNOT_OPEN)`` where the content is not the one that
+        its row tells of: nothing is kept then.
         """
         content = await self.open(kept, scope)
         name = kept.object[:32] + random_bytes(8).hex()
@@ -154,7 +178,8 @@ class Contents:
     async def open(self, kept: StoredContent, scope: bytes) -> "OpenContent":
         """Open a content; the caller closes it.
 
-        Raises ``NoObject``; ``VaultError``: CANNOT_OPEN when length or header are not its own, FILES_UNAVAILABLE.
+        Raises ``NoObject``; ``VaultError``: CANNOT_OPEN when length or header are not its own,
+        FILES_UNAVAILABLE.
         """
         opened = await self.objects.open(kept.object)
         try:
@@ -169,9 +194,14 @@ class Contents:
 
     @contextmanager
     def transfer(self) -> Iterator[None]:
-        """Count one more transfer. Raises ``VaultError`` (OVERLOADED) when there are as many as there may be."""
+        """Count one more transfer.
+
+        Raises ``VaultError`` (OVERLOADED) when there are as many as there may be.
+        """
         if self._traffic.transfers >= TRANSFERS:
-            raise VaultError(Code.OVERLOADED, "As many files are on their way as may be: send this again later.")
+            raise VaultError(
+                Code.OVERLOADED, "As many files are on their way as may be: send this again later."
+            )
         self._traffic.transfers += 1
         try:
             yield
@@ -182,7 +212,9 @@ class Contents:
 class OpenContent:
     """An open content."""
 
-    def __init__(self, opened: OpenObject, opener: StreamOpener, threads: Threads, size: int) -> None:
+    def __init__(
+        self, opened: OpenObject, opener: StreamOpener, threads: Threads, size: int
+    ) -> None:
         self._opened = opened
         self._opener = opener
         self._threads = threads
@@ -190,16 +222,20 @@ class OpenContent:
         self.size = size
 
     async def pieces(self, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
-        """The bytes from ``start`` to before ``stop``, piece by piece; each was authenticated before it is given.
+        """The bytes from ``start`` to before ``stop``, piece by piece; each was authenticated
+        before it is given.
 
-        Raises ``VaultError`` (CANNOT_OPEN) in place of a piece that was changed, cut, moved or exchanged.
+        Raises ``VaultError`` (CANNOT_OPEN) in place of a piece that was changed, cut, moved or
+        exchanged.
         """
         stop = self.size if stop is None else stop
         number, step = start // CHUNK, PIECE // CHUNK
         end = max(number + 1, chunks(stop))
         while number < end:
             count = min(step, end - number)
-            sealed = await self._opened.read(HEADER_BYTES + number * SEALED_CHUNK, count * SEALED_CHUNK)
+            sealed = await self._opened.read(
+                HEADER_BYTES + number * SEALED_CHUNK, count * SEALED_CHUNK
+            )
             parts = await self._threads.run(self._open, number, count, sealed)
             first, beyond = number * CHUNK, (number + count) * CHUNK - stop
             plain = b"".join(parts)
@@ -235,7 +271,10 @@ class _Sealing:
         self._limit = limit
 
     async def pieces(self, content: Arriving) -> AsyncIterator[Iterator[bytes | memoryview]]:
-        """The sealed stream, header first. A piece is sealed while somebody goes through it, on whatever thread that is."""
+        """The sealed stream, header first.
+
+        A piece is sealed while somebody goes through it, on whatever thread that is.
+        """
         yield iter((self._sealer.header,))
         parts: list[bytes | bytearray] = []
         length = 0
@@ -262,7 +301,8 @@ class _Sealing:
             self.size += len(part)
             if self.size > self._limit:
                 raise VaultError(
-                    Code.TOO_LARGE, f"The file is larger than {self._limit} bytes, the most that is taken here."
+                    Code.TOO_LARGE,
+                    f"The file is larger than {self._limit} bytes, the most that is taken here.",
                 )
             self.digest.update(part)
             yield self._sealer.update(part)

@@ -14,9 +14,9 @@ from proxy.model.schema import Value
 class TokenizedValue(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One stored value and its token.
 
-    The token is kept as text even where it could be computed again: a token once given stays until its value
-    changes, also when the rule file gives the field another shape. ``number`` is unique within the record for
-    as long as it lives and makes random tokens of one record differ.
+    The token is kept as text even where it could be computed again: a token once given stays until
+    its value changes, also when the rule file gives the field another shape. ``number`` is unique
+    within the record for as long as it lives and makes random tokens of one record differ.
     """
 
     number: int
@@ -59,7 +59,9 @@ def pack_tokenized(content: TokenizedBody) -> bytes:
 
 
 def unpack_tokenized(plain: bytes) -> TokenizedBody:
-    """The content from opened bytes; ``msgspec.DecodeError`` cannot happen to bytes that authenticated."""
+    """The content from opened bytes; ``msgspec.DecodeError`` cannot happen to bytes that
+    authenticated.
+    """
     return _decode_tokenized(plain)
 
 
@@ -70,16 +72,30 @@ def next_generation(contents: Iterable[TokenizedBody]) -> int:
 
 def changed(live: TokenizedFields, other: TokenizedFields) -> set[str]:
     """The fields in which two versions of a record differ, in values or in tokens."""
-    return {name for name in live.keys() | other.keys() if _said(live.get(name, ())) != _said(other.get(name, ()))}
+    return {
+        name
+        for name in live.keys() | other.keys()
+        if _said(live.get(name, ())) != _said(other.get(name, ()))
+    }
 
 
 def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
-    """The fields in which they differ in values only: no answer of the application tells which of the two it kept."""
-    return {name for name in changed(live, other) if tokens_of(live.get(name, ())) == tokens_of(other.get(name, ()))}
+    """The fields in which they differ in values only: no answer of the application tells which of
+    the two it kept.
+    """
+    return {
+        name
+        for name in changed(live, other)
+        if tokens_of(live.get(name, ())) == tokens_of(other.get(name, ()))
+    }
 
 
-def tells(shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]) -> bool | None:
-    """Whether an application that shows these tokens of a field has kept its newer values; ``None``: they do not tell."""
+def tells(
+    shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+) -> bool | None:
+    """Whether an application that shows these tokens of a field has kept its newer values;
+    ``None``: they do not tell.
+    """
     before, after, texts = tokens_of(old), tokens_of(new), set(shown)
     if before == after or not texts:
         return None
@@ -87,7 +103,8 @@ def tells(shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[Tok
         return True
     if texts & (set(before) - set(after)):
         return False
-    if sorted(before) != sorted(after):  # values were added, or taken away, and a part of them may be shown
+    # values were added, or taken away, and a part of them may be shown
+    if sorted(before) != sorted(after):
         return None
     return True if tuple(shown) == after else False if tuple(shown) == before else None
 
@@ -95,17 +112,25 @@ def tells(shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[Tok
 def taken(
     shown: Iterable[tuple[str, str]], live: TokenizedBody, versions: Sequence[TokenizedBody]
 ) -> list[bool | None]:
-    """For each version in doubt whether the application took it, as far as an object with these (field, token) tells.
+    """For each version in doubt whether the application took it, as far as an object with these
+    (field, token) tells.
 
-    It did where the object shows what only this version has, among those that it may have taken. It did not where the object
-    shows what the version replaces.
+    It did where the object shows what only this version has, among those that it may have taken. It
+    did not where the object shows what the version replaces.
     """
     here, before, own = set(shown), live.tokens(), [version.tokens() for version in versions]
     against = [bool(here & (before - mine)) for mine in own]
-    told = [bool(here & (mine - before).difference(*own[:at], *own[at + 1 :])) for at, mine in enumerate(own)]
+    told = [
+        bool(here & (mine - before).difference(*own[:at], *own[at + 1 :]))
+        for at, mine in enumerate(own)
+    ]
     verdicts: list[bool | None] = []
     for at, mine in enumerate(own):
-        rivals = [other for index, other in enumerate(own) if index != at and (told[index] or not against[index])]
+        rivals = [
+            other
+            for index, other in enumerate(own)
+            if index != at and (told[index] or not against[index])
+        ]
         lone = not against[at] and bool(here & (mine - before).difference(*rivals))
         verdicts.append(True if told[at] or lone else False if against[at] else None)
     return verdicts
@@ -119,7 +144,9 @@ def newest(values: Iterable[TokenizedValue]) -> int:
 def adopted_values(
     shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
 ) -> tuple[TokenizedValue, ...]:
-    """The newer values of a field, and those older ones that the application shows all the same: it adds to what it has."""
+    """The newer values of a field, and those older ones that the application shows all the same: it
+    adds to what it has.
+    """
     beyond = set(shown) - set(tokens_of(new))
     return (*new, *(kept for kept in old if kept.token in beyond))
 
@@ -133,16 +160,28 @@ def _said(values: Iterable[TokenizedValue]) -> tuple[tuple[str, bool, str], ...]
     return tuple((kept.text, kept.json, kept.token) for kept in values)
 
 
-# What the sealed body of a record holds that came over the vault's own interface: its fields as JSON, and who wrote it.
+# What the sealed body of a record holds that came over the vault's own interface: its fields as
+# JSON, and who wrote it.
 #
-# The bodies of records that the proxy collects are packed otherwise (``content``); the first byte tells them apart.
+# The bodies of records that the proxy collects are packed otherwise (``content``); the first byte
+# tells them apart.
 
 
-_NAMES = {"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k", "eras": "e", "key": "y"}
+_NAMES = {
+    "fields": "f",
+    "action": "a",
+    "by": "b",
+    "at": "t",
+    "tokens": "k",
+    "eras": "e",
+    "key": "y",
+}
 
 
 class RecordBody(msgspec.Struct, frozen=True, rename=_NAMES):
-    """One version of a record: its fields, what made it, the client that did, and when (milliseconds since the epoch)."""
+    """One version of a record: its fields, what made it, the client that did, and when
+    (milliseconds since the epoch).
+    """
 
     fields: Fields
     action: Action = Action.CREATE
@@ -150,7 +189,8 @@ class RecordBody(msgspec.Struct, frozen=True, rename=_NAMES):
     at: int = 0
     tokens: RehashTokens | msgspec.UnsetType = msgspec.UNSET  #: where a rehash made any
     eras: Eras | msgspec.UnsetType = msgspec.UNSET  #: where a text has changed
-    key: str | msgspec.UnsetType = msgspec.UNSET  #: of a record whose fields do not have it, in the note of its end
+    #: of a record whose fields do not have it, in the note of its end
+    key: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Extras(NamedTuple):
@@ -183,22 +223,28 @@ def is_document(plain: bytes) -> bool:
     return plain[:1] == b"{"
 
 
-# Eras of values: which value of its field a text is, counted by what changed it and never told by what it says.
+# Eras of values: which value of its field a text is, counted by what changed it and never told by
+# what it says.
 #
-# A redacted value stays what it is until the value behind it changes, and does not come back when that one does. So each record
-# remembers for each text the version that brought it: another number for every change, since versions only grow. A text that
-# came with the record itself has none, so that a new record stores nothing.
+# A redacted value stays what it is until the value behind it changes, and does not come back when
+# that one does. So each record remembers for each text the version that brought it: another number
+# for every change, since versions only grow. A text that came with the record itself has none, so
+# that a new record stores nothing.
 #
-# Whoever writes a text that it does not see begins an era in any case. Else it could write what it guesses, and learn from
-# the redacted value whether that was there already.
+# Whoever writes a text that it does not see begins an era in any case. Else it could write what it
+# guesses, and learn from the redacted value whether that was there already.
 
 
-#: Makes one era of the numbers of several values: a prime beyond those that records have, and a bound.
+#: Makes one era of the numbers of several values: a prime beyond those that records have, and a
+#: bound.
 _MANY, _BEYOND = 1_000_003, 2**61 - 1
 
 
 def next_eras(before: Record, after: Fields, fresh: Collection[str], version: int) -> Eras:
-    """The eras of the version that has the fields ``after``. Texts of ``fresh`` fields count as new."""
+    """The eras of the version that has the fields ``after``.
+
+    Texts of ``fresh`` fields count as new.
+    """
     known = before.eras or {}
     found: Eras = {}
     for name, value in after.items():
@@ -212,7 +258,9 @@ def next_eras(before: Record, after: Fields, fresh: Collection[str], version: in
 
 
 def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
-    """Versions of a record as versions of another one, which they become from the number ``first`` on: eras of its own."""
+    """Versions of a record as versions of another one, which they become from the number ``first``
+    on: eras of its own.
+    """
     begun: dict[tuple[str, object], int] = {}
     found: list[RecordBody] = []
     for version, document in enumerate(documents, first):
@@ -227,9 +275,11 @@ def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
 
 
 def texts_of(content: TokenizedBody) -> tuple[Fields, Eras]:
-    """The fields of what the proxy has collected, a text, or a list of texts where a field has several; and their eras.
+    """The fields of what the proxy has collected, a text, or a list of texts where a field has
+    several; and their eras.
 
-    The number of a value is its era: it is unique within the record, and another value has another one.
+    The number of a value is its era: it is unique within the record, and another value has another
+    one.
     """
     fields: Fields = {}
     eras: Eras = {}

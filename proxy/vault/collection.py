@@ -1,4 +1,6 @@
-"""One schema of one environment with its keys: how its records become rows and its tokens are found."""
+"""One schema of one environment with its keys: how its records become rows and its tokens are
+found.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,8 @@ from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer
 from proxy.vault.superseded import Retired
 
-#: Keys that the store is asked about at once, and rows that are opened before others may have to be let go on.
+#: Keys that the store is asked about at once, and rows that are opened before others may have to be
+#: let go on.
 LOOKED_UP = 500
 _OPENED = 64
 #: Bytes of a sealed body from which on it is opened on another thread.
@@ -39,7 +42,8 @@ class TableSpec(NamedTuple):
     schema: Schema
     shapes: Mapping[str, Shape]
     expires: int | None  #: milliseconds of life after creation or update
-    addressed: bool  #: every answer carries the record's id, so that tokens too small to be unique can resolve
+    #: every answer carries the record's id, so that tokens too small to be unique can resolve
+    addressed: bool
 
 
 #: Staged changes that are remembered as reported; a further one of them would be reported again.
@@ -51,13 +55,18 @@ class TableState:
     """What this process knows of a table beyond the store: who is writing what right now."""
 
     locks: RecordLocks = field(default_factory=RecordLocks)
-    in_flight: set[int] = field(default_factory=set)  #: record and staging ids of exchanges under way
-    #: Names of records that were deleted, unknown to the vault, while others were being made; and when, as a sequence number.
+    #: record and staging ids of exchanges under way
+    in_flight: set[int] = field(default_factory=set)
+    #: Names of records that were deleted, unknown to the vault, while others were being made; and
+    #: when, as a sequence number.
     gone: dict[bytes, int] = field(default_factory=dict)
-    #: Names that were given while others were under way, to which record, and when: one of the others may turn out to be the same.
+    #: Names that were given while others were under way, to which record, and when: one of the
+    #: others may turn out to be the same.
     named: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    retired: Retired = field(default_factory=Retired)  #: versions that answers under way may still show
-    reported: set[int] = field(default_factory=set)  #: staged changes that were reported: no answer can decide them
+    #: versions that answers under way may still show
+    retired: Retired = field(default_factory=Retired)
+    #: staged changes that were reported: no answer can decide them
+    reported: set[int] = field(default_factory=set)
 
     def report(self, sid: int) -> bool:
         """Whether a staged change was not reported yet; from now on it is."""
@@ -118,13 +127,16 @@ class VaultContext(NamedTuple):
 class Collection:
     """The records of one schema."""
 
-    def __init__(self, recipe: TableSpec, placed: Placed, around: VaultContext, state: TableState) -> None:
+    def __init__(
+        self, recipe: TableSpec, placed: Placed, around: VaultContext, state: TableState
+    ) -> None:
         self.schema = recipe.schema
         self.name = recipe.schema.name
         self.layout = placed.layout
         self.table = placed.layout.table
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
-        #: Which of these fields each cell of a row is of; ``None`` for what another version of the schema kept there.
+        #: Which of these fields each cell of a row is of; ``None`` for what another version of the
+        #: schema kept there.
         self.slots: tuple[Field | None, ...] = _slots(recipe.schema, placed)
         self.around = around
         self.state = state
@@ -140,7 +152,9 @@ class Collection:
         self._token_hashers: dict[str, FieldHasher] = {}
         for name, shape in recipe.shapes.items():
             kind = self.schema.field(name).kind
-            self.tokenizers[name] = shape.bind(keyset.field_keys(self.name, name), kind, around.region)
+            self.tokenizers[name] = shape.bind(
+                keyset.field_keys(self.name, name), kind, around.region
+            )
             self._token_hashers[name] = keyset.hasher("token", self.name, name)
         self._indexed = [
             (name, tokenizer.indexed, self._token_hashers[name], tokenizer.same)
@@ -148,14 +162,19 @@ class Collection:
             if tokenizer.resolution is Resolution.INDEXED
         ]
         #: Fields whose values all have the same token, or may have.
-        self.single = frozenset(name for name, shape in recipe.shapes.items() if shape.capacity() == 1)
+        self.single = frozenset(
+            name for name, shape in recipe.shapes.items() if shape.capacity() == 1
+        )
         #: Fields whose tokens are drawn and yet too few to be unique: for each, how many there are.
         self.small = {
             name: recipe.shapes[name].capacity()
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.BY_RECORD and not tokenizer.same
         }
-        self._columns = [None if of is None else (of, keyset.hasher("field", self.name, of.name)) for of in self.slots]
+        self._columns = [
+            None if of is None else (of, keyset.hasher("field", self.name, of.name))
+            for of in self.slots
+        ]
         #: What mints the tokens of each field, prepared: (value, record id, value number).
         self.mints: dict[str, FieldMint] = {
             name: _findable(name, tokenizer)
@@ -165,7 +184,9 @@ class Collection:
         }
 
     def fill(self, rows: int) -> dict[str, float]:
-        """For each field whose tokens must be unique: the share of its tokens that so many records use."""
+        """For each field whose tokens must be unique: the share of its tokens that so many records
+        use.
+        """
         return {
             name: rows / shape.capacity()
             for name, shape in self.shapes.items()
@@ -199,7 +220,9 @@ class Collection:
         """The same-value token of a field; for parameters that search by it."""
         return self.tokenizers[name].mint(value, 0, 0)
 
-    def index_entries(self, contents: Mapping[str, Sequence[TokenizedValue]]) -> Steps[tuple[set[bytes], set[bytes]]]:
+    def index_entries(
+        self, contents: Mapping[str, Sequence[TokenizedValue]]
+    ) -> Steps[tuple[set[bytes], set[bytes]]]:
         """(all token hashes to be indexed, those of them that must be unique)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
@@ -214,13 +237,19 @@ class Collection:
         return hashes, unique
 
     def identify(self, name: str, token: str) -> int | None:
-        """The record id that a token carries, whichever field's shape it has; ``None`` when it carries none."""
+        """The record id that a token carries, whichever field's shape it has; ``None`` when it
+        carries none.
+        """
         own = self.tokenizers.get(name)
         found = own.identify(token) if own is not None else None
         if found is not None:
             return found[0]
         for tokenizer in self.tokenizers.values():
-            if tokenizer is own or tokenizer.resolution is not Resolution.SEALED or not tokenizer.resembles(token):
+            if (
+                tokenizer is own
+                or tokenizer.resolution is not Resolution.SEALED
+                or not tokenizer.resembles(token)
+            ):
                 continue
             found = tokenizer.identify(token)
             if found is not None:
@@ -229,12 +258,25 @@ class Collection:
 
     # ------------------------------------------------------------------ rows
 
-    def new_row(self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None) -> Row:
+    def new_row(
+        self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None
+    ) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
         body = (sealer or self.sealer.record(rid, salt)).body(content, 1)
         return Row(
-            rid, None, None, RowState.PENDING, 1, now, now, self._expiry(now), salt, body, self._cells(content), 0
+            rid,
+            None,
+            None,
+            RowState.PENDING,
+            1,
+            now,
+            now,
+            self._expiry(now),
+            salt,
+            body,
+            self._cells(content),
+            0,
         )
 
     def next_row(self, row: Row, content: TokenizedBody) -> Row:
@@ -244,7 +286,11 @@ class Collection:
         version = row.version + 1
         body = self.sealer.record(row.rid, row.salt).body(content, version)
         return row._replace(
-            version=version, updated_at=now, expires_at=self._expiry(now), body=body, cells=self._cells(content)
+            version=version,
+            updated_at=now,
+            expires_at=self._expiry(now),
+            body=body,
+            cells=self._cells(content),
         )
 
     def past(self, rid: int, began: int) -> Iterator[TokenizedBody]:
@@ -253,7 +299,9 @@ class Collection:
             yield self.sealer.open(row)
 
     def alive(self, row: Row) -> bool:
-        """Whether the row has not expired; an expired one is never answered, even before it is swept."""
+        """Whether the row has not expired; an expired one is never answered, even before it is
+        swept.
+        """
         return row.expires_at is None or row.expires_at > self.clock()
 
     async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
@@ -270,9 +318,11 @@ class Collection:
         return found
 
     def _is_key_of(self, key: str, row: Row) -> bool:
-        """Whether the key that is sealed beside a row is the one that the row was found by; else it is reported.
+        """Whether the key that is sealed beside a row is the one that the row was found by; else it
+        is reported.
 
-        A row without one is a record of the vault's own interface, whose key is in its body (``Records.open``).
+        A row without one is a record of the vault's own interface, whose key is in its body
+        (``Records.open``).
         """
         if row.key_sealed is None and not self.shapes:
             return True
@@ -286,11 +336,12 @@ class Collection:
         return False
 
     async def beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
-        """What is staged beside these rows; ``rows`` itself is brought up to date where it has to be.
+        """What is staged beside these rows; ``rows`` itself is brought up to date where it has to
+        be.
 
-        Row and staged changes are two reads, and an answer that settles between them moves a version from one to the
-        other: it would be seen in neither. So rows are read again until nothing moved. A row that went away meanwhile
-        stays as it was read.
+        Row and staged changes are two reads, and an answer that settles between them moves a
+        version from one to the other: it would be seen in neither. So rows are read again until
+        nothing moved. A row that went away meanwhile stays as it was read.
         """
         found: dict[int, tuple[Staged, ...]] = {}
         waiting = [rid for rid, row in rows.items() if row.staged]
@@ -326,9 +377,16 @@ class Collection:
 
     def _cells(self, content: TokenizedBody) -> tuple[ColumnValue, ...]:
         fields = content.fields
-        return tuple([None if of is None else self._cell(*of, fields.get(of[0].name)) for of in self._columns])
+        return tuple(
+            [
+                None if of is None else self._cell(*of, fields.get(of[0].name))
+                for of in self._columns
+            ]
+        )
 
-    def _cell(self, field: Field, hasher: FieldHasher, values: Sequence[TokenizedValue] | None) -> ColumnValue:
+    def _cell(
+        self, field: Field, hasher: FieldHasher, values: Sequence[TokenizedValue] | None
+    ) -> ColumnValue:
         if not values:
             return None
         normal = normalize(field.kind, values[0].text, self.around.region)
@@ -341,7 +399,9 @@ def _slots(schema: Schema, placed: Placed) -> tuple[Field | None, ...]:
 
 
 def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
-    """What mints for a field whose tokens must resolve without the record's id; refuses values too short for that."""
+    """What mints for a field whose tokens must resolve without the record's id; refuses values too
+    short for that.
+    """
 
     def mint(value: Value, rid: int, number: int) -> Value:
         token = tokenizer.mint(value, rid, number)
@@ -350,7 +410,8 @@ def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
         if not tokenizer.indexed(token):
             raise VaultError(
                 Code.VALUE_UNFIT,
-                f"A value of field {name!r} is too short for a token that can be found again without the record's id; "
+                f"A value of field {name!r} is too short for a token that can be found again "
+                "without the record's id; "
                 "give the field another shape, or name the id in every answer of this entity.",
             )
         return token

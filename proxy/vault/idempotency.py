@@ -1,12 +1,15 @@
-"""Requests that may be sent again: the first answer is stored with the write that it tells of, and given back to repetitions.
+"""Requests that may be sent again: the first answer is stored with the write that it tells of, and
+given back to repetitions.
 
-A caller that got no answer sends the same request with the same ``Idempotency-Key`` and learns what became of the first. The
-answer goes into the commit of the write itself (``closing``), so there is none without the other. Refusals are not kept: nothing
-was done, and the request may succeed later. What does not write at all keeps its answer in a commit of its own.
+A caller that got no answer sends the same request with the same ``Idempotency-Key`` and learns what
+became of the first. The answer goes into the commit of the write itself (``closing``), so there is
+none without the other. Refusals are not kept: nothing was done, and the request may succeed later.
+What does not write at all keeps its answer in a commit of its own.
 
-A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed hashes only. It is kept for a day, and
-goes in the very commit in which a record that it shows is deleted or expires, or a file of such a record. What is left then is that the request was
-carried out: a repetition is refused, and never carried out again.
+A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed
+hashes only. It is kept for a day, and goes in the very commit in which a record that it shows is
+deleted or expires, or a file of such a record. What is left then is that the request was carried
+out: a repetition is refused, and never carried out again.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -40,9 +43,14 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
 
 
 class IdempotentRequest:
-    """One request under an idempotency key. Where ``replay`` or ``gone`` is set it was answered before, and must not be carried out."""
+    """One request under an idempotency key.
 
-    def __init__(self, collection: Collection, key: bytes, digest: bytes, replay: Answered | None) -> None:
+    Where ``replay`` or ``gone`` is set it was answered before, and must not be carried out.
+    """
+
+    def __init__(
+        self, collection: Collection, key: bytes, digest: bytes, replay: Answered | None
+    ) -> None:
         self.replay = replay
         self.gone = False  #: whether it was answered before with what is not kept any more
         self.kept = False  #: whether the answer is, or is to be, in the commit of a write
@@ -50,11 +58,14 @@ class IdempotentRequest:
         self._key = key
         self._digest = digest
 
-    def changes(self, answer: Answered | None, rids: Sequence[int] = (), *, files: bool = False) -> Sequence[Change]:
-        """What a write has to commit with its own changes, so that this answer is given to repetitions.
+    def changes(
+        self, answer: Answered | None, rids: Sequence[int] = (), *, files: bool = False
+    ) -> Sequence[Change]:
+        """What a write has to commit with its own changes, so that this answer is given to
+        repetitions.
 
-        ``None``: repetitions are told that the request was carried out, and no more. ``rids``: the records that it shows, and with
-        ``files`` files of theirs; it goes with them.
+        ``None``: repetitions are told that the request was carried out, and no more. ``rids``: the
+        records that it shows, and with ``files`` files of theirs; it goes with them.
         """
         self.kept = True
         now = self._collection.clock()
@@ -64,15 +75,22 @@ class IdempotentRequest:
         return (Remember(reply, now, tuple(rids), files),)
 
     async def keep(self, answer: Answered | None, rids: Sequence[int] = ()) -> None:
-        """Keep the answer in a commit of its own. Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` if there is one meanwhile."""
+        """Keep the answer in a commit of its own.
+
+        Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` if there is one meanwhile.
+        """
         try:
-            await self._collection.store.commit(self._collection.table, self.changes(answer, rids, files=True))
+            await self._collection.store.commit(
+                self._collection.table, self.changes(answer, rids, files=True)
+            )
         except Conflict:
             raise repeated() from None
 
 
 class Replies:
-    """The requests with a key that are under way in this process, and the way to the answers that are kept."""
+    """The requests with a key that are under way in this process, and the way to the answers that
+    are kept.
+    """
 
     def __init__(self) -> None:
         self._running: set[tuple[str, bytes]] = set()
@@ -83,9 +101,10 @@ class Replies:
     ) -> AsyncIterator[IdempotentRequest]:
         """Carry a request out at most once.
 
-        ``scope`` says whose key it is and for what: client, method, path template, path parameters, the key. ``request`` is
-        everything that has to be alike in a repetition. Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` when the first one is
-        still running, or was another request.
+        ``scope`` says whose key it is and for what: client, method, path template, path parameters,
+        the key. ``request`` is everything that has to be alike in a repetition. Raises
+        ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` when the first one is still running, or was another
+        request.
         """
         hasher, name = collection.around.keyset.hasher, collection.name
         key = hasher("reply", name)(_encode(scope))
@@ -101,9 +120,14 @@ class Replies:
             kept = await collection.store.reply(collection.table, key, collection.clock())
             if kept is not None and kept.digest != digest:
                 raise VaultError(
-                    Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another request; use a new one."
+                    Code.IDEMPOTENCY_CHECK_FAILED,
+                    "This idempotency key was used for another request; use a new one.",
                 )
-            replay = _decode(collection.sealer.open_reply(kept)) if kept is not None and kept.sealed else None
+            replay = (
+                _decode(collection.sealer.open_reply(kept))
+                if kept is not None and kept.sealed
+                else None
+            )
             one = IdempotentRequest(collection, key, digest, replay)
             one.gone = kept is not None and not kept.sealed
             yield one

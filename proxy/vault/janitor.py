@@ -1,4 +1,6 @@
-"""The sweep: expired records go, so do old past versions and answers, and what stays pending too long is reported and reaped."""
+"""The sweep: expired records go, so do old past versions and answers, and what stays pending too
+long is reported and reaped.
+"""
 
 from collections.abc import Sequence
 
@@ -15,8 +17,8 @@ _BATCH = 200
 async def sweep_expired(collection: Collection) -> int:
     """Delete records whose time has come, with their past versions; how many.
 
-    A record that somebody is changing just now is left to the next sweep: its end may be put off. The others are looked at
-    once more when nobody can change them.
+    A record that somebody is changing just now is left to the next sweep: its end may be put off.
+    The others are looked at once more when nobody can change them.
     """
     swept = 0
     while rids := await collection.store.expired(collection.table, collection.clock(), _BATCH):
@@ -44,7 +46,9 @@ async def _expire(collection: Collection, rids: Sequence[int]) -> int:
 
 
 async def prune(collection: Collection) -> int:
-    """Forget past versions that are older than the operator keeps them, and answers that nobody may ask for again; how many."""
+    """Forget past versions that are older than the operator keeps them, and answers that nobody may
+    ask for again; how many.
+    """
     now = collection.clock()
     before = now - collection.around.history.keep
     pruned = 0
@@ -54,14 +58,18 @@ async def prune(collection: Collection) -> int:
 
 
 async def reap(collection: Collection, keep: int) -> int:
-    """Drop what has been pending for longer than ``keep`` milliseconds: no answer ever told what became of it."""
+    """Drop what has been pending for longer than ``keep`` milliseconds: no answer ever told what
+    became of it.
+    """
     before = collection.clock() - keep
     reaped = 0
     while True:
         rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
         flight = collection.state.in_flight
         changes: list[Change] = [Remove(row.rid) for row in rows if row.rid not in flight]
-        changes.extend(Unstage(change.rid, change.sid) for change in staged if change.sid not in flight)
+        changes.extend(
+            Unstage(change.rid, change.sid) for change in staged if change.sid not in flight
+        )
         if not changes:
             break
         reaped += len(changes)
@@ -72,7 +80,9 @@ async def reap(collection: Collection, keep: int) -> int:
 
 
 async def _commit(collection: Collection, changes: list[Change]) -> None:
-    """Drop it, and what only the dropped versions had in the token index, where nobody changes the record just now."""
+    """Drop it, and what only the dropped versions had in the token index, where nobody changes the
+    record just now.
+    """
     settled: dict[int, set[int]] = {}
     for change in changes:
         if isinstance(change, Unstage):

@@ -1,7 +1,9 @@
-"""One pass of a migration, or of another piece of work that goes through all records: every row of a table, batch by batch, each record under its lock.
+"""One pass of a migration, or of another piece of work that goes through all records: every row of
+a table, batch by batch, each record under its lock.
 
-Reads never wait. A write to a record waits while the batch that the record is in is committed, some milliseconds. How far the
-pass is stands in a note of the store, so that another process goes on there; rows that are visited twice are left as they are.
+Reads never wait. A write to a record waits while the batch that the record is in is committed, some
+milliseconds. How far the pass is stands in a note of the store, so that another process goes on
+there; rows that are visited twice are left as they are.
 """
 
 import asyncio
@@ -54,9 +56,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Pass:
-    """One pass over one table. ``change`` identifies it, so that the note of an earlier one of its ``kind`` is not taken for its own."""
+    """One pass over one table.
 
-    def __init__(self, collection: Collection, change: str, progress: JobProgress, kind: str = "migration") -> None:
+    ``change`` identifies it, so that the note of an earlier one of its ``kind`` is not taken for
+    its own.
+    """
+
+    def __init__(
+        self, collection: Collection, change: str, progress: JobProgress, kind: str = "migration"
+    ) -> None:
         self._collection = collection
         self._store: Store = collection.store
         self._table = collection.table
@@ -67,7 +75,10 @@ class Pass:
         self.progress = progress
 
     async def run(self, visit: RowVisitor) -> None:
-        """Visit every row from where this pass is. Raises what the store raises; a later call goes on."""
+        """Visit every row from where this pass is.
+
+        Raises what the store raises; a later call goes on.
+        """
         await self._resume()
         batches = 0
         while rows := await self._store.scan(self._table, self._after, _BATCH):
@@ -94,7 +105,9 @@ class Pass:
         self.progress.unreadable += unreadable
         await asyncio.sleep(0)
 
-    async def _changes(self, rows: Iterable[Row], visit: RowVisitor) -> tuple[list[Change], int, int]:
+    async def _changes(
+        self, rows: Iterable[Row], visit: RowVisitor
+    ) -> tuple[list[Change], int, int]:
         """What a batch needs; how many of its records have failed, and do not open."""
         return self._visited(rows, visit)
 
@@ -132,7 +145,9 @@ class Pass:
 
     async def _save(self) -> None:
         at = self.progress
-        content = _encode(_Noted(self._change, self._after, at.total, at.done, at.failed, at.unreadable))
+        content = _encode(
+            _Noted(self._change, self._after, at.total, at.done, at.failed, at.unreadable)
+        )
         if content != self._written:
             await self._store.put_note(self._note, content, self._written)
             self._written = content

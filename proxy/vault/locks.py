@@ -1,4 +1,6 @@
-"""One writer at a time for each record, so that the application and the vault see updates in one order."""
+"""One writer at a time for each record, so that the application and the vault see updates in one
+order.
+"""
 
 import asyncio
 from collections import deque
@@ -70,7 +72,8 @@ class RecordLocks:
             raise
 
 
-# Who is at work right now, so that somebody may wait until all of those who saw the old state of something have gone.
+# Who is at work right now, so that somebody may wait until all of those who saw the old state of
+# something have gone.
 
 
 class InFlight:

@@ -1,7 +1,8 @@
 """From what a request carries to the next version of a record: which values stay, which are new.
 
-Pure functions, in steps where a field has many values (``offload``). A value that did not change keeps its token, and so does the record's own token when it comes
-back in a value's place; anything else gets a new token.
+Pure functions, in steps where a field has many values (``offload``). A value that did not change
+keeps its token, and so does the record's own token when it comes back in a value's place; anything
+else gets a new token.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +28,11 @@ _TRIES = 4
 class ProxiedDraft(NamedTuple):
     """What a request says of one record: the values of each field it carries.
 
-    An empty tuple erases the field. ``keep`` names fields that were sent without a value but stay as they are.
-    ``absent_erased``: declared fields that are not named at all are erased as well (a whole replacement). A stored field
-    that is not ``declared`` any more stays: the rules that lost it may get it back, and the application holds its tokens.
+    An empty tuple erases the field. ``keep`` names fields that were sent without a value but stay
+    as they are.
+    ``absent_erased``: declared fields that are not named at all are erased as well (a whole
+    replacement). A stored field that is not ``declared`` any more stays: the rules that lost it may
+    get it back, and the application holds its tokens.
     """
 
     fields: Mapping[str, tuple[Value, ...]]
@@ -39,7 +42,11 @@ class ProxiedDraft(NamedTuple):
 
     def erases(self, name: str) -> bool:
         """Whether a stored field that the request does not carry is erased."""
-        return self.absent_erased and name not in self.keep and (self.declared is None or name in self.declared)
+        return (
+            self.absent_erased
+            and name not in self.keep
+            and (self.declared is None or name in self.declared)
+        )
 
 
 class Drafted(NamedTuple):
@@ -51,7 +58,9 @@ class Drafted(NamedTuple):
 
 
 def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> Steps[Drafted]:
-    """The first version of a new record: there is nothing to keep, so every value gets a token; numbers begin at 1."""
+    """The first version of a new record: there is nothing to keep, so every value gets a token;
+    numbers begin at 1.
+    """
     number = 1
     given: dict[str, tuple[TokenizedValue, ...]] = {}
     for name, values in draft.fields.items():
@@ -72,7 +81,9 @@ def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> 
             if number % STRIDE == 0:
                 yield
         given[name] = tuple(chosen)
-    fields = given if all(given.values()) else {name: values for name, values in given.items() if values}
+    fields = (
+        given if all(given.values()) else {name: values for name, values in given.items() if values}
+    )
     return Drafted(TokenizedBody(fields, number), given, frozenset())
 
 
@@ -119,7 +130,9 @@ def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint)
 
 
 def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) -> bool:
-    """Whether the values are those stored, in their order: the common case of an update that sends a whole record."""
+    """Whether the values are those stored, in their order: the common case of an update that sends
+    a whole record.
+    """
     if len(stored) != len(values):
         return False
     for kept, value in zip(stored, values, strict=True):
@@ -159,7 +172,9 @@ _EMPTY = _Pool()
 
 
 def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:
-    """A token that no other value of the field has in this record, where the shape has room for another."""
+    """A token that no other value of the field has in this record, where the shape has room for
+    another.
+    """
     token = mint()
     for _ in range(_TRIES):
         if token.text not in known:
@@ -169,8 +184,15 @@ def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:
 
 
 def apart_from(beside: Sequence[TokenizedBody], mint: Mint) -> Mint:
-    """Mints no token that a version in doubt has in that field, where the shape has room: the application may hold either."""
-    taken = {(name, kept.token) for content in beside for name, values in content.fields.items() for kept in values}
+    """Mints no token that a version in doubt has in that field, where the shape has room: the
+    application may hold either.
+    """
+    taken = {
+        (name, kept.token)
+        for content in beside
+        for name, values in content.fields.items()
+        for kept in values
+    }
 
     def minted(name: str, value: Value, number: int) -> Value:
         token = mint(name, value, number)
@@ -183,7 +205,11 @@ def apart_from(beside: Sequence[TokenizedBody], mint: Mint) -> Mint:
     return minted
 
 
-def adopt(live: TokenizedBody, fields: Mapping[str, tuple[TokenizedValue, ...]], start: int) -> TokenizedBody:
+def adopt(
+    live: TokenizedBody, fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
+) -> TokenizedBody:
     """The live version with some fields taken from another version of the same record."""
     merged = {**live.fields, **fields}
-    return TokenizedBody({name: values for name, values in merged.items() if values}, max(live.following, start))
+    return TokenizedBody(
+        {name: values for name, values in merged.items() if values}, max(live.following, start)
+    )

@@ -1,4 +1,6 @@
-"""What the store remembers of the schemas of an environment: one note, changed as a whole or not at all."""
+"""What the store remembers of the schemas of an environment: one note, changed as a whole or not at
+all.
+"""
 
 import enum
 from collections.abc import Collection, Sequence
@@ -23,13 +25,20 @@ class Origin(enum.StrEnum):
 class Phase(enum.StrEnum):
     """Where a migration stands."""
 
-    FILLING = "filling"  #: the old definition is in force, and what the new one needs is made beside it
-    CLEANING = "cleaning"  #: the new definition is in force, and what only the old one needed is removed
-    REVERTING = "reverting"  #: the old definition stays in force, and what was made for the new one is removed
+    #: the old definition is in force, and what the new one needs is made beside it
+    FILLING = "filling"
+    #: the new definition is in force, and what only the old one needed is removed
+    CLEANING = "cleaning"
+    #: the old definition stays in force, and what was made for the new one is removed
+    REVERTING = "reverting"
 
 
 class MigrationState(msgspec.Struct, frozen=True):
-    """A migration under way. ``other`` is the definition that is not in force: the new one while filling and reverting, then the old."""
+    """A migration under way.
+
+    ``other`` is the definition that is not in force: the new one while filling and reverting, then
+    the old.
+    """
 
     phase: Phase
     other: Schema
@@ -40,7 +49,9 @@ class MigrationOutcome(msgspec.Struct, frozen=True):
     """How the last migration ended; while it is reverted, why."""
 
     total: int  #: records that there were
-    failed: int  #: those of them with a value that cannot be converted: if there is one, the old definition stayed
+    #: those of them with a value that cannot be converted: if there is one, the old definition
+    #: stayed
+    failed: int
     at: int  #: milliseconds since the epoch
 
 
@@ -64,7 +75,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Entries:
-    """The entries of an environment by name of schema; ``put`` and ``remove`` are durable when they return."""
+    """The entries of an environment by name of schema; ``put`` and ``remove`` are durable when they
+    return.
+    """
 
     def __init__(self, store: Store, environment: str) -> None:
         self._store = store
@@ -88,9 +101,14 @@ class Entries:
         return self._book.doomed
 
     async def put(self, *entries: SchemaEntry) -> None:
-        """Write these entries, all at once. Raises ``VaultError``: ``CONFLICT`` when another process has changed the note."""
+        """Write these entries, all at once.
+
+        Raises ``VaultError``: ``CONFLICT`` when another process has changed the note.
+        """
         added = {entry.schema.name: entry for entry in entries}
-        await self._write(msgspec.structs.replace(self._book, schemas={**self._book.schemas, **added}))
+        await self._write(
+            msgspec.structs.replace(self._book, schemas={**self._book.schemas, **added})
+        )
 
     async def remove(self, name: str, table: str) -> None:
         """Forget a schema, and remember that its table has to be dropped; raises as ``put``."""
@@ -112,11 +130,13 @@ class Entries:
 
 # Which table and which columns hold a schema; kept in the store itself, so that names never move.
 #
-# A column is given to a field once and stays its own: a field that changes its storage class gets a new column,
-# and what the old one held is no longer asked. A table's name is never given again, not even when its schema is gone.
+# A column is given to a field once and stays its own: a field that changes its storage class gets a
+# new column, and what the old one held is no longer asked. A table's name is never given again, not
+# even when its schema is gone.
 #
-# While a process runs, the layout of a table only grows, at its end: rows that somebody made for the layout before have the
-# cells of its first columns, whoever is faster. The next process has a layout without what nobody uses any more.
+# While a process runs, the layout of a table only grows, at its end: rows that somebody made for
+# the layout before have the cells of its first columns, whoever is faster. The next process has a
+# layout without what nobody uses any more.
 
 
 _COLUMN_TYPES = {
@@ -128,14 +148,18 @@ _COLUMN_TYPES = {
 
 
 class Placed(NamedTuple):
-    """Where a schema is kept: the layout of its table, and the column of each field that is kept outside, in their order."""
+    """Where a schema is kept: the layout of its table, and the column of each field that is kept
+    outside, in their order.
+    """
 
     layout: TableLayout
     columns: tuple[str, ...]
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The table of a schema and the column of each (field, type of column, life where it is not the first)."""
+    """The table of a schema and the column of each (field, type of column, life where it is not the
+    first).
+    """
 
     table: str
     columns: dict[str, str]
@@ -143,7 +167,9 @@ class _Place(msgspec.Struct, frozen=True):
 
 class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, _Place]
-    tables: int = 0  #: how many tables were ever named; what was written before anything could be dropped does not tell
+    #: how many tables were ever named; what was written before anything could be dropped does not
+    #: tell
+    tables: int = 0
 
     @property
     def named(self) -> int:
@@ -161,11 +187,14 @@ def column_type(field: Field) -> ColumnType:
     return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
 
 
-async def place_schema(store: Store, environment: str, schema: Schema, present: Sequence[Column] = ()) -> Placed:
+async def place_schema(
+    store: Store, environment: str, schema: Schema, present: Sequence[Column] = ()
+) -> Placed:
     """Where the schema is kept, recorded in the store and made there where it is new. Idempotent.
 
-    ``present`` are the columns of the layout that this process has in use for it; they come first in the new one. Raises
-    ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
+    ``present`` are the columns of the layout that this process has in use for it; they come first
+    in the new one. Raises ``VaultError(CONFLICT)`` when another process changes the registry at the
+    same moment.
     """
     stored = await store.note(_note(environment))
     registry = _decode_layout(stored) if stored is not None else _Registry({})
@@ -195,17 +224,26 @@ async def forget_schema(store: Store, environment: str, table: str) -> None:
     registry = _decode_layout(stored) if stored is not None else _Registry({})
     left = {name: known for name, known in registry.schemas.items() if known.table != table}
     if len(left) < len(registry.schemas):
-        await store.put_note(_note(environment), _encode_layout(_Registry(left, registry.named)), stored)
+        await store.put_note(
+            _note(environment), _encode_layout(_Registry(left, registry.named)), stored
+        )
 
 
 async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
-    """The tables of all schemas that the registry has, by name of schema, whether they are in use or not."""
+    """The tables of all schemas that the registry has, by name of schema, whether they are in use
+    or not.
+    """
     stored = await store.note(_note(environment))
-    return {} if stored is None else {name: known.table for name, known in _decode_layout(stored).schemas.items()}
+    return (
+        {}
+        if stored is None
+        else {name: known.table for name, known in _decode_layout(stored).schemas.items()}
+    )
 
 
 async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> None:
-    """Make the tables of all schemas known to the store, without their columns, but for those ``in_use``.
+    """Make the tables of all schemas known to the store, without their columns, but for those
+    ``in_use``.
 
     Then what stands beside rows can be looked at although nobody has declared the schema again.
     """

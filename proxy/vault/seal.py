@@ -1,7 +1,7 @@
 """The barrier: the one place where clear values and keys meet.
 
-A sealed body is bound to its environment, schema, record and version by associated data, so that a body moved
-to another row, or an older body put back, does not open (``VaultError(CANNOT_OPEN)``).
+A sealed body is bound to its environment, schema, record and version by associated data, so that a
+body moved to another row, or an older body put back, does not open (``VaultError(CANNOT_OPEN)``).
 """
 
 import struct
@@ -17,15 +17,22 @@ _numbers = struct.Struct(">QQ").pack
 
 
 class Tampered(VaultError):
-    """A row opens, and one of its columns is not what was sealed: somebody wrote to the store without a key."""
+    """A row opens, and one of its columns is not what was sealed: somebody wrote to the store
+    without a key.
+    """
 
     def __init__(self) -> None:
-        text = "A row of the store has columns that differ from what is sealed in it: somebody changed it there."
+        text = (
+            "A row of the store has columns that differ from what is sealed in it: somebody "
+            "changed it there."
+        )
         super().__init__(Code.CANNOT_OPEN, text)
 
 
 class RecordSealer:
-    """Seals what belongs to one record: kept from its first body to its key, so that both take one key derivation."""
+    """Seals what belongs to one record: kept from its first body to its key, so that both take one
+    key derivation.
+    """
 
     __slots__ = ("_rid", "_scope", "_seal")
 
@@ -44,11 +51,17 @@ class RecordSealer:
 
     def staged_body(self, content: TokenizedBody, sid: int) -> bytes:
         """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
-        return self._seal(pack_tokenized(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid)))
+        return self._seal(
+            pack_tokenized(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid))
+        )
 
     def file(self, plain: bytes, file_id: bytes, name: str) -> bytes:
-        """What is known of a file of the record; it opens for this record, this file and this object alone."""
-        return self._seal(plain, b"f%b%b%b%b" % (self._scope, _numbers(self._rid, 0), file_id, name.encode()))
+        """What is known of a file of the record; it opens for this record, this file and this
+        object alone.
+        """
+        return self._seal(
+            plain, b"f%b%b%b%b" % (self._scope, _numbers(self._rid, 0), file_id, name.encode())
+        )
 
     def key(self, key: str) -> bytes:
         """The record's key as the application names it, sealed beside the body."""
@@ -76,17 +89,23 @@ class Sealer:
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
     def plain_body(self, row: tuple[int, bytes], plain: bytes, version: int) -> bytes:
-        """The sealed body of a version of the record with that id and salt, of packed content; nothing else of it is sealed."""
+        """The sealed body of a version of the record with that id and salt, of packed content;
+        nothing else of it is sealed.
+        """
         rid, salt = row
         return self._aead.seal(plain, salt, b"b%b%b" % (self.scope, _numbers(rid, version)))
 
     def new_bodies(self, rids: Iterable[int], plains: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """Salt and sealed body of new records with these ids, of packed contents: their first versions."""
+        """Salt and sealed body of new records with these ids, of packed contents: their first
+        versions.
+        """
         head = b"b%b" % self.scope
         return self._aead.seal_new(plains, [head + _numbers(rid, 1) for rid in rids])
 
     def open(self, row: Row) -> TokenizedBody:
-        """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""
+        """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under
+        another key.
+        """
         return unpack_tokenized(self.open_plain(row))
 
     def open_plain(self, row: Row | Past) -> bytes:
@@ -95,7 +114,9 @@ class Sealer:
 
     def open_staged(self, staged: Staged, salt: bytes) -> TokenizedBody:
         """The values of a staged update of the row with that salt."""
-        return unpack_tokenized(self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid)))
+        return unpack_tokenized(
+            self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid))
+        )
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""
@@ -127,13 +148,18 @@ class Sealer:
         return self._again(file.sealed, salt, self._of_file(file))
 
     def reply(self, reply: StoredReply, plain: bytes) -> bytes:
-        """The sealed answer that a reply keeps: its salt, then the body. It opens under this key and digest alone."""
+        """The sealed answer that a reply keeps: its salt, then the body.
+
+        It opens under this key and digest alone.
+        """
         salt = self.new_salt()
         return salt + self._aead.seal(plain, salt, self._of_reply(reply))
 
     def open_reply(self, reply: StoredReply) -> bytes:
         """The answer that a reply keeps; raises as ``open``."""
-        return self._aead.open(reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply))
+        return self._aead.open(
+            reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply)
+        )
 
     def _again(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
         if self._aead.current(sealed):

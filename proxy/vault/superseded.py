@@ -1,8 +1,10 @@
-"""Versions that were just replaced, for answers that were asked for before: a list may be slower than a change of one of its records.
+"""Versions that were just replaced, for answers that were asked for before: a list may be slower
+than a change of one of its records.
 
-Such an answer shows tokens of the version before, which the store no longer has. So the sealed rows are kept in memory for a
-while: sealed, so that nothing lies here in the clear; bounded in bytes and time; and only for those who asked before the change,
-so that to everybody else a replaced token stays what it is, a text without a value.
+Such an answer shows tokens of the version before, which the store no longer has. So the sealed rows
+are kept in memory for a while: sealed, so that nothing lies here in the clear; bounded in bytes and
+time; and only for those who asked before the change, so that to everybody else a replaced token
+stays what it is, a text without a value.
 """
 
 from collections import deque
@@ -10,7 +12,8 @@ from collections.abc import Iterator
 
 from proxy.storage.rows import Row
 
-#: How long the slowest answer may take, in milliseconds, and how many bytes of bodies are kept at most.
+#: How long the slowest answer may take, in milliseconds, and how many bytes of bodies are kept at
+#: most.
 SUPERSEDED_MILLISECONDS = 120_000
 BOUND = 16 * 1024 * 1024
 
@@ -34,7 +37,9 @@ class Retired:
         self._rows.setdefault(row.rid, deque()).append((now, row))
         self._order.append((now, row.rid))
         self._bytes += len(row.body)
-        while self._order and (self._bytes > self._bound or self._order[0][0] < now - SUPERSEDED_MILLISECONDS):
+        while self._order and (
+            self._bytes > self._bound or self._order[0][0] < now - SUPERSEDED_MILLISECONDS
+        ):
             self._drop(self._order.popleft()[1])
 
     def since(self, rid: int, began: int) -> Iterator[Row]:

@@ -65,7 +65,9 @@ class Vault:
         name = recipe.schema.name
         async with self._placing:
             present = self._layouts[name].columns if name in self._layouts else ()
-            placed = await place_schema(self._around.store, self._around.environment, recipe.schema, present)
+            placed = await place_schema(
+                self._around.store, self._around.environment, recipe.schema, present
+            )
             self._layouts[name] = placed.layout
         state = self.state(placed.layout.table)
         made = Collection(recipe, placed, self._around, state)
@@ -73,11 +75,16 @@ class Vault:
         return made
 
     async def drop(self, table: str) -> None:
-        """Remove a table with everything in it; nobody may use its collections any more. Gone already: no effect."""
+        """Remove a table with everything in it; nobody may use its collections any more.
+
+        Gone already: no effect.
+        """
         async with self._placing:
             await forget_schema(self._around.store, self._around.environment, table)
             await self._around.store.drop(table)
-        for name in [name for name, collection in self._collections.items() if collection.table == table]:
+        for name in [
+            name for name, collection in self._collections.items() if collection.table == table
+        ]:
             del self._collections[name]
         for name in [name for name, layout in self._layouts.items() if layout.table == table]:
             del self._layouts[name]
@@ -104,12 +111,16 @@ class Vault:
         return self._around.keyset
 
     async def keep_files(
-        self, objects: ObjectStore, limit: int, environments: Callable[[], Iterable[str]] | None = None
+        self,
+        objects: ObjectStore,
+        limit: int,
+        environments: Callable[[], Iterable[str]] | None = None,
     ) -> Contents:
-        """The contents of attachments, ``limit`` bytes each, in that object store, which upkeep sweeps from now on.
+        """The contents of attachments, ``limit`` bytes each, in that object store, which upkeep
+        sweeps from now on.
 
-        ``environments`` are all that keep something there, by id; this one alone where none are given. Raises ``VaultError``
-        (BAD_STORE) when store and object store do not belong together.
+        ``environments`` are all that keep something there, by id; this one alone where none are
+        given. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
         """
         around = self._around
         await belong(objects, around.store)
@@ -126,13 +137,17 @@ class Vault:
         return self.contents
 
     async def wake(self) -> None:
-        """Make the tables of schemas known that nobody declares any more: what they hold, their files above all, counts, too."""
+        """Make the tables of schemas known that nobody declares any more: what they hold, their
+        files above all, counts, too.
+        """
         async with self._placing:
             in_use = {layout.table for layout in self._layouts.values()}
             await wake(self._around.store, self._around.environment, in_use)
 
     def collections(self) -> Iterable[Collection]:
-        """The collections in use, as last asked for; not those that the vault keeps for itself (``@…``)."""
+        """The collections in use, as last asked for; not those that the vault keeps for itself
+        (``@…``).
+        """
         return tuple(made for name, made in self._collections.items() if not name.startswith("@"))
 
     def state(self, table: str) -> TableState:
@@ -140,7 +155,9 @@ class Vault:
         return self._states.setdefault(table, TableState())
 
     def later(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """Try a settling again at the next upkeep: the application has answered, but the store could not be written."""
+        """Try a settling again at the next upkeep: the application has answered, but the store
+        could not be written.
+        """
         self._late.append(settle)
 
     @property
@@ -149,7 +166,8 @@ class Vault:
         return bool(self._late)
 
     async def catch_up(self) -> None:
-        """Settle now what waits for it: a write that comes after it must build on it, or be undone by it later.
+        """Settle now what waits for it: a write that comes after it must build on it, or be undone
+        by it later.
 
         Raises ``VaultError(VAULT_DOWN)`` when the store still cannot be written.
         """
@@ -159,7 +177,10 @@ class Vault:
                 raise self._fault
 
     async def upkeep(self) -> None:
-        """One round of the janitor. Raises what the store raises; a later round goes on where this one stopped."""
+        """One round of the janitor.
+
+        Raises what the store raises; a later round goes on where this one stopped.
+        """
         await self._settle_late()
         fault, self._fault = self._fault, None
         if fault is not None:
@@ -172,7 +193,10 @@ class Vault:
             await self._sweep.round()
 
     async def _settle_late(self) -> None:
-        """Settle what waits, oldest first. What the store still cannot write stays; another fault ends only its own."""
+        """Settle what waits, oldest first.
+
+        What the store still cannot write stays; another fault ends only its own.
+        """
         async with self._settling:
             while self._late and not await self._is_down(self._late[0]):
                 self._late.popleft()
@@ -190,33 +214,46 @@ class Vault:
 async def open_vault(
     store: Store, source: KeySource, clock: Clock, observe: ObserveVault, options: VaultOptions
 ) -> Vault:
-    """The vault in that store, with the environment's keyset opened by the master key of ``source``.
+    """The vault in that store, with the environment's keyset opened by the master key of
+    ``source``.
 
-    A store without a keyset gets a new one. Raises ``VaultError(BAD_KEYS)`` when the master key is not the one this
-    store was made with; nothing is changed then.
+    A store without a keyset gets a new one. Raises ``VaultError(BAD_KEYS)`` when the master key is
+    not the one this store was made with; nothing is changed then.
     """
-    return new_vault(await open_keyset(store, source, options.environment), store, clock, observe, options)
+    return new_vault(
+        await open_keyset(store, source, options.environment), store, clock, observe, options
+    )
 
 
-def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: ObserveVault, options: VaultOptions) -> Vault:
+def new_vault(
+    keyset: Keyset, store: Store, clock: Clock, observe: ObserveVault, options: VaultOptions
+) -> Vault:
     """The vault of an opened keyset."""
     sequence, history = Sequencer(clock), options.history
-    around = VaultContext(options.environment, keyset, store, clock, sequence, options.region, observe, history)
+    around = VaultContext(
+        options.environment, keyset, store, clock, sequence, options.region, observe, history
+    )
     return Vault(around, options)
 
 
 async def has_keyset(store: Store, environment: str) -> bool:
-    """Whether the store already belongs to a master key: then a missing key file must be restored, never replaced."""
+    """Whether the store already belongs to a master key: then a missing key file must be restored,
+    never replaced.
+    """
     return await store.note(keyset_note(environment)) is not None
 
 
 async def open_keyset(store: Store, source: KeySource, environment: str) -> Keyset:
-    """The environment's keyset, opened by the master key of ``source``; made where the store has none. Raises as ``open_vault``."""
+    """The environment's keyset, opened by the master key of ``source``; made where the store has
+    none. Raises as ``open_vault``.
+    """
     return await make_keyset(store, source.load(), environment)
 
 
 async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:
-    """The environment's keyset; a new one, wrapped by that master key and read back, where the store has none. Raises as ``load_keyset``."""
+    """The environment's keyset; a new one, wrapped by that master key and read back, where the
+    store has none. Raises as ``load_keyset``.
+    """
     if not await has_keyset(store, environment):
         wrapped = Keyset.create(environment).wrap(master)
         await store.put_note(keyset_note(environment), wrapped, None)
@@ -224,12 +261,16 @@ async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keys
 
 
 async def load_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:
-    """The environment's keyset. Raises ``VaultError(BAD_KEYS)`` when it is lost, damaged, or wrapped by another master key."""
+    """The environment's keyset.
+
+    Raises ``VaultError(BAD_KEYS)`` when it is lost, damaged, or wrapped by another master key.
+    """
     note = await store.note(keyset_note(environment))
     if note is None:
         raise VaultError(
             Code.BAD_KEYS,
-            f"The keys of the environment {environment!r} are not in the store: restore the store from a backup.",
+            f"The keys of the environment {environment!r} are not in the store: restore the "
+            "store from a backup.",
         )
     return Keyset.unwrap(note, master)
 
@@ -241,9 +282,10 @@ def keyset_note(environment: str) -> str:
 
 # The book of environments: which there are, their keysets, and the end of one.
 #
-# An environment begins with its keyset, wrapped by the same master key as that of ``default``; the line in the book makes it one.
-# Its end is a line in the book, too. From that line on it never comes back, whatever happens: first its keyset is destroyed, so that
-# nothing it held can be opened any more by anybody; then its tables and its notes go. Whoever opens the book next goes on where
+# An environment begins with its keyset, wrapped by the same master key as that of ``default``; the
+# line in the book makes it one. Its end is a line in the book, too. From that line on it never
+# comes back, whatever happens: first its keyset is destroyed, so that nothing it held can be opened
+# any more by anybody; then its tables and its notes go. Whoever opens the book next goes on where
 # somebody was interrupted. An id is given once.
 #
 # The keyset of ``default`` seals the book.
@@ -259,9 +301,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Environments:
-    """The environments of one store; ``load`` before use. ``master``: where the master key comes from when it is needed."""
+    """The environments of one store; ``load`` before use.
 
-    def __init__(self, store: Store, root: Keyset, master: Callable[[], MasterKey], clock: Clock) -> None:
+    ``master``: where the master key comes from when it is needed.
+    """
+
+    def __init__(
+        self, store: Store, root: Keyset, master: Callable[[], MasterKey], clock: Clock
+    ) -> None:
         self._store = store
         self._master = master
         self._clock = clock
@@ -287,31 +334,43 @@ class Environments:
 
     def doomed(self) -> Sequence[str]:
         """The ids of those that have ended and are still to be erased."""
-        return [found.id for found in self._book.values() if found.removed_at is not None and not found.erased]
+        return [
+            found.id
+            for found in self._book.values()
+            if found.removed_at is not None and not found.erased
+        ]
 
     async def keyset(self, ident: str) -> Keyset:
-        """The keyset of an environment. Raises ``VaultError(BAD_KEYS)`` when it is lost, or the master key is another one."""
+        """The keyset of an environment.
+
+        Raises ``VaultError(BAD_KEYS)`` when it is lost, or the master key is another one.
+        """
         return await load_keyset(self._store, self._master(), ident)
 
     async def create(self, ident: str | None, name: str) -> Environment:
         """Make an environment; without an id it gets a random one.
 
-        Raises ``VaultError``: INVALID_INPUT with every fault, CONFLICT for an id that was given before, UNPROCESSABLE when there
-        are as many as there may be, BAD_KEYS when the master key cannot be read or is not that of this vault.
+        Raises ``VaultError``: INVALID_INPUT with every fault, CONFLICT for an id that was given
+        before, UNPROCESSABLE when there are as many as there may be, BAD_KEYS when the master key
+        cannot be read or is not that of this vault.
         """
         faults = _faults(ident, name)
         if faults:
-            raise VaultError(Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults))
+            raise VaultError(
+                Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults)
+            )
         if ident in self._book:
             raise VaultError(
                 Code.CONFLICT,
-                "There is an environment of this id, or there was one: choose another id, or leave it out.",
+                "There is an environment of this id, or there was one: choose another id, or "
+                "leave it out.",
                 (Detail("/environment_id", "Was given before."),),
             )
         if len(self.listed()) >= MOST_ENVIRONMENTS:
             raise VaultError(
                 Code.UNPROCESSABLE,
-                f"There are {MOST_ENVIRONMENTS} environments, the most that one instance looks after.",
+                f"There are {MOST_ENVIRONMENTS} environments, the most that one instance looks "
+                "after.",
             )
         master = self._master()
         await load_keyset(
@@ -323,28 +382,41 @@ class Environments:
         return made
 
     def removable(self, ident: str) -> Environment:
-        """The environment of that id. Raises ``VaultError``: NOT_FOUND; CONFLICT for the one that stays."""
+        """The environment of that id.
+
+        Raises ``VaultError``: NOT_FOUND; CONFLICT for the one that stays.
+        """
         found = self.find(ident)
         if found is None:
             raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
         if ident == DEFAULT:
-            raise VaultError(Code.CONFLICT, f"The environment {DEFAULT!r} stays: the proxy works in it.")
+            raise VaultError(
+                Code.CONFLICT, f"The environment {DEFAULT!r} stays: the proxy works in it."
+            )
         return found
 
     async def records(self, ident: str) -> int:
-        """How many records an environment holds, also of schemas that nobody declares any more. Its tables have to be awake."""
+        """How many records an environment holds, also of schemas that nobody declares any more.
+
+        Its tables have to be awake.
+        """
         tables = await placed_schemas(self._store, ident)
         return sum([(await self._store.count(table))[0] for table in tables.values()])
 
     async def end(self, ident: str) -> None:
-        """End an environment and destroy its keys; it never comes back, also when this is interrupted. Ended already: no effect."""
+        """End an environment and destroy its keys; it never comes back, also when this is
+        interrupted. Ended already: no effect.
+        """
         found = self._book[ident]
         if found.removed_at is None:
             await self._write(msgspec.structs.replace(found, removed_at=self._clock()))
         await self._store.drop_notes(keyset_note(ident))
 
     async def erase(self, ident: str) -> None:
-        """Remove what is left of an environment that has ended: tables, then notes. May be interrupted and begun again."""
+        """Remove what is left of an environment that has ended: tables, then notes.
+
+        May be interrupted and begun again.
+        """
         await self._store.drop_notes(keyset_note(ident))
         gone = Entries(self._store, ident)
         await gone.load()
@@ -371,7 +443,11 @@ def in_use(ident: str) -> VaultError:
 def _faults(ident: str | None, name: str) -> list[Detail]:
     faults = []
     if ident is not None and not IDENT.fullmatch(ident):
-        faults.append(Detail("/environment_id", "has to be 1 to 32 lower-case letters and digits, a letter first"))
+        faults.append(
+            Detail(
+                "/environment_id", "has to be 1 to 32 lower-case letters and digits, a letter first"
+            )
+        )
     if not (0 < len(name) <= _NAME and name.isprintable() and name.strip()):
         faults.append(Detail("/name", f"must be 1 to {_NAME} printable characters"))
     return faults

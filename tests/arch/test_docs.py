@@ -1,4 +1,6 @@
-"""The guide for operators says what the program does: its tables are those of the code; and what pages name and link is there."""
+"""The guide for operators says what the program does: its tables are those of the code; and what
+pages name and link is there.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,11 @@ from proxy.telemetry.metrics import METRICS
 from tests.support.tree import ROOT, python_files
 
 GUIDE = (ROOT / "docs/operations.md").read_text("utf-8")
-PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 ROWS = [line for line in GUIDE.splitlines() if line.startswith("| `")]
 
 
@@ -34,7 +40,11 @@ def test_no_row_describes_what_is_not_there():
     names = {row.split("`")[1] for row in ROWS}
     described = {name for name in names if name.startswith("domicile_")}
     assert described == set(METRICS)
-    variables = {row.split("`")[3] for row in ROWS if row.count("`") >= 4 and row.split("`")[3].startswith("DOMICILE")}
+    variables = {
+        row.split("`")[3]
+        for row in ROWS
+        if row.count("`") >= 4 and row.split("`")[3].startswith("DOMICILE")
+    }
     assert variables == {variable(name) for name in SETTINGS}
 
 
@@ -75,7 +85,9 @@ def prose(name: str) -> list[str]:
 
 def anchors(path: Path) -> set[str]:
     """What headings of a page can be linked by."""
-    headings = [line.lstrip("# ") for line in path.read_text("utf-8").splitlines() if line.startswith("#")]
+    headings = [
+        line.lstrip("# ") for line in path.read_text("utf-8").splitlines() if line.startswith("#")
+    ]
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -90,11 +102,21 @@ def test_every_link_of_a_page_leads_somewhere(name):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_table_of_a_page_is_whole(name):
-    """Rows that no head leads to, or that have another number of cells, are shown as a heap of strokes."""
-    tables = [list(lines) for inside, lines in groupby(prose(name), lambda line: line.startswith("|")) if inside]
+    """Rows that no head leads to, or that have another number of cells, are shown as a heap of
+    strokes.
+    """
+    tables = [
+        list(lines)
+        for inside, lines in groupby(prose(name), lambda line: line.startswith("|"))
+        if inside
+    ]
     heads = [table[0] for table in tables if not re.fullmatch(r"[|: -]+", [*table, ""][1])]
     assert heads == []
-    assert [table[0] for table in tables if len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) > 1] == []
+    assert [
+        table[0]
+        for table in tables
+        if len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) > 1
+    ] == []
 
 
 def test_every_page_is_linked_from_the_first_one():
@@ -113,7 +135,9 @@ def test_every_command_that_a_page_names_is_there(name):
     there = set(named(commands()))
     groups = {words.split()[0] for words in there if " " in words}
     page = re.sub(r"[|]", " ", (ROOT / name).read_text("utf-8"))
-    for first, second in re.findall(r"(?:^|`|bin/|run )domicile ([a-z]+) ?([a-z-]*)", page, re.MULTILINE):
+    for first, second in re.findall(
+        r"(?:^|`|bin/|run )domicile ([a-z]+) ?([a-z-]*)", page, re.MULTILINE
+    ):
         assert first in there
         assert first not in groups or not second or f"{first} {second}" in there
 
@@ -125,7 +149,9 @@ def test_every_line_of_the_threat_model_names_the_test_that_shows_it():
     assert [row for row in rows if "`test" not in row.rpartition(" | ")[2]] == []
     attackers = [part for part in page.split("\n## ")[1:] if "| What holds |" in part]
     assert len(attackers) >= 6
-    assert [part.splitlines()[0] for part in attackers if "**What does not hold.**" not in part] == []
+    assert [
+        part.splitlines()[0] for part in attackers if "**What does not hold.**" not in part
+    ] == []
 
 
 def test_the_members_of_an_audit_line_are_those_of_the_table():

@@ -1,4 +1,6 @@
-"""What must not be in the project: this machine's paths, index addresses, loose versions, unexplained exceptions."""
+"""What must not be in the project: this machine's paths, index addresses, loose versions,
+unexplained exceptions.
+"""
 
 import ast
 import json
@@ -26,7 +28,9 @@ LOCKS = {
 PYPROJECT = ROOT / "pyproject.toml"
 
 #: Put together here, so that this file is not its own finding.
-MACHINE_PATHS = re.compile("|".join(f"/{name}/" for name in ("work", "root", "farm", "home/[a-z]+")))
+MACHINE_PATHS = re.compile(
+    "|".join(f"/{name}/" for name in ("work", "root", "farm", "home/[a-z]+"))
+)
 
 #: Hosts that everybody's index has; the names of others tell about the machine.
 PUBLIC_INDEX = {"pypi.org", "files.pythonhosted.org"}
@@ -43,21 +47,29 @@ def read(path: Path) -> str:
 
 
 def index_hosts() -> set[str]:
-    """The hosts of the package index that this machine is set up with, from pip's settings and the environment."""
+    """The hosts of the package index that this machine is set up with, from pip's settings and the
+    environment.
+    """
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )
     settings = listed.stdout + "\n".join(
         f"{name}={value}" for name, value in os.environ.items() if re.match("PIP_|UV_", name)
     )
-    hosts = {urllib.parse.urlsplit(url).hostname for url in re.findall(r"https?://[^\s'\"]+", settings)}
+    hosts = {
+        urllib.parse.urlsplit(url).hostname for url in re.findall(r"https?://[^\s'\"]+", settings)
+    }
     return {host for host in hosts if host} - PUBLIC_INDEX - {"localhost", "127.0.0.1"}
 
 
 def declared(group: str) -> list[Requirement]:
     """What pyproject.toml asks for, one group, included groups left out."""
     content = tomllib.loads(PYPROJECT.read_text("utf-8"))
-    lines = content["project"]["dependencies"] if group == "dependencies" else content["dependency-groups"][group]
+    lines = (
+        content["project"]["dependencies"]
+        if group == "dependencies"
+        else content["dependency-groups"][group]
+    )
     return [Requirement(line) for line in lines if isinstance(line, str)]
 
 
@@ -86,7 +98,9 @@ def test_a_lock_holds_exact_versions_with_hashes_and_no_address(name):
     assert "://" not in text
     assert not re.search(r"^\s*-[-a-z]*(index|find-links|trusted-host)", text, re.MULTILINE)
     entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
-    assert [entry for entry in entries if entry.strip() and not re.match(r"[\w.-]+==[\w.!+]+", entry)] == []
+    assert [
+        entry for entry in entries if entry.strip() and not re.match(r"[\w.-]+==[\w.!+]+", entry)
+    ] == []
     assert [entry for entry in entries if entry.strip() and "--hash=sha256:" not in entry] == []
 
 
@@ -97,20 +111,26 @@ def test_a_lock_fits_what_the_project_asks_for(name, groups):
         str(wanted)
         for group in groups
         for wanted in declared(group)
-        if not wanted.specifier.contains(versions.get(canonicalize_name(wanted.name), "0"), prereleases=True)
+        if not wanted.specifier.contains(
+            versions.get(canonicalize_name(wanted.name), "0"), prereleases=True
+        )
     ]
     assert unfit == [], "run make lock"
 
 
 def test_the_tests_run_with_the_versions_that_are_shipped():
     dev = locked("dev.txt")
-    assert {name: version for name, version in locked("runtime.txt").items() if dev.get(name) != version} == {}
+    assert {
+        name: version for name, version in locked("runtime.txt").items() if dev.get(name) != version
+    } == {}
 
 
 def test_every_dependency_says_why_it_is_there():
     wanted = re.compile(r'^\s*"[A-Za-z0-9._-]+[><=~!].*$', re.MULTILINE)
     lines = wanted.findall(
-        PYPROJECT.read_text("utf-8").split("[tool.hatch", maxsplit=1)[0].split("[project]", maxsplit=1)[1]
+        PYPROJECT.read_text("utf-8")
+        .split("[tool.hatch", maxsplit=1)[0]
+        .split("[project]", maxsplit=1)[1]
     )
     assert len(lines) >= len(declared("dependencies")) + len(declared("dev"))
     assert [line for line in lines if not re.search(r'",\s+# \S+ \S+', line)] == []
@@ -118,16 +138,24 @@ def test_every_dependency_says_why_it_is_there():
 
 def test_every_rule_of_the_linter_that_is_off_says_why():
     section = (
-        PYPROJECT.read_text("utf-8").split("[tool.ruff.lint]", maxsplit=1)[1].split("[tool.ruff.format]", maxsplit=1)[0]
+        PYPROJECT.read_text("utf-8")
+        .split("[tool.ruff.lint]", maxsplit=1)[1]
+        .split("[tool.ruff.format]", maxsplit=1)[0]
     )
-    ignored = re.findall(r'^    "[A-Z]+[0-9]*",.*$', section.split("ignore = [", maxsplit=1)[1], re.MULTILINE)
+    ignored = re.findall(
+        r'^    "[A-Z]+[0-9]*",.*$', section.split("ignore = [", maxsplit=1)[1], re.MULTILINE
+    )
     assert len(ignored) > 20
     assert [line for line in ignored if not re.search(r",\s+# \S+ \S+", line)] == []
 
 
 def comments(path: Path) -> list[str]:
     with path.open("rb") as file:
-        return [token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT]
+        return [
+            token.string
+            for token in tokenize.tokenize(file.readline)
+            if token.type == tokenize.COMMENT
+        ]
 
 
 EXPLAINED = re.compile(r"# (noqa: [A-Z0-9, ]+|type: ignore\[[a-z-, ]+\]) +[#-] \S+ \S+")
@@ -139,7 +167,9 @@ def test_every_exception_from_linter_and_types_says_why(path):
     assert [mark for mark in marks if not EXPLAINED.match(mark)] == []
 
 
-@pytest.mark.parametrize("path", [p for p in python_files("proxy") if p.name == "__init__.py"], ids=relative)
+@pytest.mark.parametrize(
+    "path", [p for p in python_files("proxy") if p.name == "__init__.py"], ids=relative
+)
 def test_the_docstring_of_every_room_is_its_design_note(path):
     note = ast.get_docstring(parsed(path)) or ""
     least = 3 if PACKAGE in {path.parent, path.parent.parent} else 1
@@ -147,7 +177,9 @@ def test_the_docstring_of_every_room_is_its_design_note(path):
 
 
 def test_every_file_of_the_program_says_what_it_is():
-    assert [relative(path) for path in python_files("proxy") if not ast.get_docstring(parsed(path))] == []
+    assert [
+        relative(path) for path in python_files("proxy") if not ast.get_docstring(parsed(path))
+    ] == []
 
 
 def test_json_files_are_json():

@@ -18,15 +18,26 @@ BREACHES: dict[str, list[tuple[str, str]]] = {
         ("model/upwards.py", "from proxy.config import load\n"),
         ("config/sideways.py", "import proxy.cli\n"),
     ],
-    "acyclic": [("model/one.py", "import proxy.model.two\n"), ("clock.py", "import proxy.errors\n")],
+    "acyclic": [
+        ("model/one.py", "import proxy.model.two\n"),
+        ("clock.py", "import proxy.errors\n"),
+    ],
     "door-http": [("model/breach.py", "import aiohttp\n"), ("cli/breach.py", "import httptools\n")],
-    "door-cryptography": [("model/breach.py", "from cryptography.hazmat.primitives import hashes\n")],
+    "door-cryptography": [
+        ("model/breach.py", "from cryptography.hazmat.primitives import hashes\n")
+    ],
     "door-sqlite": [("cli/breach.py", "import sqlite3\n")],
     "door-jsonpath": [("model/breach.py", "from jsonpath_ng.ext import parse\n")],
     "door-yaml": [("cli/breach.py", "import yaml\n")],
-    "door-telemetry": [("cli/breach.py", "import structlog\n"), ("config/breach.py", "import prometheus_client\n")],
+    "door-telemetry": [
+        ("cli/breach.py", "import structlog\n"),
+        ("config/breach.py", "import prometheus_client\n"),
+    ],
     "door-phonenumbers": [("tokenization/breach.py", "import phonenumbers\n")],
-    "pure-redactor": [("redactor/breach.py", "import proxy.vault\n"), ("redactor/breach.py", "import asyncio\n")],
+    "pure-redactor": [
+        ("redactor/breach.py", "import proxy.vault\n"),
+        ("redactor/breach.py", "import asyncio\n"),
+    ],
     "pure-below": [("redactor/breach.py", "import proxy.redactor.exchange\n")],
 }
 
@@ -51,7 +62,9 @@ def test_every_contract_holds():
 
 @pytest.mark.parametrize(("contract", "name", "code"), CASES)
 def test_every_contract_can_fail(contract, name, code, tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "proxy", ignore=shutil.ignore_patterns("__pycache__", "static"))
+    shutil.copytree(
+        PACKAGE, tmp_path / "proxy", ignore=shutil.ignore_patterns("__pycache__", "static")
+    )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     breach = tmp_path / "proxy" / name
     breach.parent.mkdir(exist_ok=True)

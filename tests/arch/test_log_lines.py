@@ -1,4 +1,6 @@
-"""Log lines cannot carry content: their event is a constant text and their fields stand in the table."""
+"""Log lines cannot carry content: their event is a constant text and their fields stand in the
+table.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -16,9 +18,15 @@ _ALLOWED = {"exc_info"}
 
 
 def spoken(tree: ast.Module) -> Iterator[ast.Call]:
-    """Every call of a level on something that is named like a logger (``log.info(…)``, ``self._log.info(…)``)."""
+    """Every call of a level on something that is named like a logger (``log.info(…)``,
+    ``self._log.info(…)``).
+    """
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SPEAKS:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _SPEAKS
+        ):
             owner = node.func.value
             name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
             if name in _LOGGERS:
@@ -36,7 +44,9 @@ def faults(tree: ast.Module) -> list[str]:
     found: list[str] = []
     for call in spoken(tree):
         if len(call.args) != 1 or not constant(call.args[0]):
-            found.append(f"line {call.lineno}: the event must be one constant text, everything else a field")
+            found.append(
+                f"line {call.lineno}: the event must be one constant text, everything else a field"
+            )
         for keyword in call.keywords:
             if keyword.arg is None:
                 found.append(f"line {call.lineno}: name each field, no **fields")
@@ -45,19 +55,31 @@ def faults(tree: ast.Module) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", [p for p in python_files("proxy") if "telemetry" not in p.parts], ids=relative)
+@pytest.mark.parametrize(
+    "path", [p for p in python_files("proxy") if "telemetry" not in p.parts], ids=relative
+)
 def test_every_log_line_is_a_constant_event_with_listed_fields(path: Path):
     assert faults(parsed(path)) == []
 
 
 def test_a_line_with_content_is_found():
     tree = ast.parse(
-        "log.info(f'x {y}')\nlog.info('x', y)\nself._log.error('x', email=1)\nlog.info('x', **y)\nlog.info('x', count=1)\nlog.info(_TOLD[y])"
+        "log.info(f'x {y}')\nlog.info('x', y)\nself._log.error('x', email=1)\nlog.info('x', "
+        "**y)\nlog.info('x', count=1)\nlog.info(_TOLD[y])"
     )
-    assert [fault.split(":")[0] for fault in faults(tree)] == ["line 1", "line 2", "line 3", "line 4"]
+    assert [fault.split(":")[0] for fault in faults(tree)] == [
+        "line 1",
+        "line 2",
+        "line 3",
+        "line 4",
+    ]
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_metric_of_the_table_is_fed_somewhere(name):
-    sources = [path for path in python_files("proxy") if path.parts[-2:] != ("telemetry", "metrics.py")]
-    assert any(f'"{name}"' in path.read_text("utf-8") for path in sources), "a metric nobody feeds tells a lie"
+    sources = [
+        path for path in python_files("proxy") if path.parts[-2:] != ("telemetry", "metrics.py")
+    ]
+    assert any(f'"{name}"' in path.read_text("utf-8") for path in sources), (
+        "a metric nobody feeds tells a lie"
+    )

@@ -31,7 +31,9 @@ def unit_tests() -> list[str]:
 
 
 def mirrors(test: str) -> str | None:
-    """The file or folder that a unit test is about: ``a/test_b.py`` and ``a/test_b_c.py`` are about ``a/b.py`` or ``a/b/``."""
+    """The file or folder that a unit test is about: ``a/test_b.py`` and ``a/test_b_c.py`` are about
+    ``a/b.py`` or ``a/b/``.
+    """
     folder, _, name = test.removeprefix("tests/unit/").rpartition("/")
     words = name.removeprefix("test_").removesuffix(".py").split("_")
     for count in range(len(words), 0, -1):
@@ -61,10 +63,14 @@ def test_every_unit_test_has_its_source_file(test):
 @pytest.mark.parametrize("source", WITHOUT_TEST)
 def test_no_exception_outlives_its_reason(source):
     assert (ROOT / source).exists(), f"{source} is gone: remove it from WITHOUT_TEST"
-    assert not (ROOT / mirrored(source)).exists(), f"{source} has a test now: remove it from WITHOUT_TEST"
+    assert not (ROOT / mirrored(source)).exists(), (
+        f"{source} has a test now: remove it from WITHOUT_TEST"
+    )
 
 
 def test_every_folder_of_the_program_and_of_the_tests_is_a_package():
     folders = {path.parent for path in python_files("proxy", "tests")}
     assert PACKAGE in folders
-    assert [relative(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+    assert [
+        relative(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()
+    ] == []

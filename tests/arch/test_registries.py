@@ -1,4 +1,6 @@
-"""Registries are literal dicts, complete, and each entry is held to its contract by a test that runs over all of them."""
+"""Registries are literal dicts, complete, and each entry is held to its contract by a test that
+runs over all of them.
+"""
 
 import ast
 import importlib
@@ -55,13 +57,17 @@ def places(room: str, name: str) -> list[Path]:
 
 
 ROOMS = [room for room in KNOWN if (PACKAGE / room / "__init__.py").exists()]
-FOUND = [Registry(module_of(path), KNOWN[room]) for room in ROOMS for path in places(room, KNOWN[room])]
+FOUND = [
+    Registry(module_of(path), KNOWN[room]) for room in ROOMS for path in places(room, KNOWN[room])
+]
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_that_is_known_for_a_registry_has_it_once_as_a_literal_dict(room):
     (path,) = places(room, KNOWN[room])
-    assert isinstance(assigned(path)[KNOWN[room]], ast.Dict), f"{relative(path)}: write {KNOWN[room]} as a literal dict"
+    assert isinstance(assigned(path)[KNOWN[room]], ast.Dict), (
+        f"{relative(path)}: write {KNOWN[room]} as a literal dict"
+    )
 
 
 @pytest.mark.parametrize("registry", FOUND, ids=str)
@@ -76,7 +82,11 @@ def test_every_entry_comes_from_the_room_of_its_registry(registry):
     room = ".".join(registry.module.split(".")[:2])
     for name, entry in registry.entries().items():
         origin = getattr(entry, "run", None) or entry
-        module = entry if isinstance(entry, str) else getattr(origin, "__module__", None) or type(origin).__module__
+        module = (
+            entry
+            if isinstance(entry, str)
+            else getattr(origin, "__module__", None) or type(origin).__module__
+        )
         assert module.startswith(room), f"{name} is made in {module}"
 
 
@@ -93,5 +103,7 @@ def reached(commands: Mapping[str, Command]) -> set[str]:
 
 
 def test_every_command_file_is_reached_from_the_registry():
-    exporting = {module_of(path) for path in python_files("proxy/cli") if "COMMAND" in assigned(path)}
+    exporting = {
+        module_of(path) for path in python_files("proxy/cli") if "COMMAND" in assigned(path)
+    }
     assert exporting == reached(commands())

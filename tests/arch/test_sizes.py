@@ -18,7 +18,17 @@ NESTING = 3
 #: ``file`` or ``file::function`` that may exceed a limit, each with its reason.
 EXCEPTIONS: dict[str, str] = {}
 
-_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
+_BLOCKS = (
+    ast.If,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.With,
+    ast.AsyncWith,
+    ast.Try,
+    ast.TryStar,
+    ast.Match,
+)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -38,7 +48,12 @@ def functions(path: Path) -> Iterator[Function]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, _FUNCTIONS):
                 name = f"{inside}{child.name}"
-                yield Function(f"{relative(path)}::{name}", length(child), parameters(child, in_class), nesting(child))
+                yield Function(
+                    f"{relative(path)}::{name}",
+                    length(child),
+                    parameters(child, in_class),
+                    nesting(child),
+                )
                 yield from walk(child, f"{name}.", False)
             elif isinstance(child, ast.ClassDef):
                 yield from walk(child, f"{inside}{child.name}.", True)
@@ -62,18 +77,30 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, in_class: bool)
     given = function.args
     count = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
     count += (given.vararg is not None) + (given.kwarg is not None)
-    static = any(isinstance(mark, ast.Name) and mark.id == "staticmethod" for mark in function.decorator_list)
+    static = any(
+        isinstance(mark, ast.Name) and mark.id == "staticmethod" for mark in function.decorator_list
+    )
     return count - (in_class and not static)
 
 
 def nesting(node: ast.AST, depth: int = 0) -> int:
-    """Deepest block inside block. ``elif`` is no level of its own, and an inner function starts anew."""
+    """Deepest block inside block.
+
+    ``elif`` is no level of its own, and an inner function starts anew.
+    """
     deepest = depth
     for name, children in ast.iter_fields(node):
         for child in children if isinstance(children, list) else [children]:
-            if not isinstance(child, ast.AST) or isinstance(child, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            if not isinstance(child, ast.AST) or isinstance(
+                child, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+            ):
                 continue
-            chained = isinstance(node, ast.If) and name == "orelse" and isinstance(child, ast.If) and len(children) == 1
+            chained = (
+                isinstance(node, ast.If)
+                and name == "orelse"
+                and isinstance(child, ast.If)
+                and len(children) == 1
+            )
             deeper = isinstance(child, _BLOCKS) and not chained
             deepest = max(deepest, nesting(child, depth + deeper))
     return deepest
@@ -92,12 +119,16 @@ def test_a_file_holds_one_idea(path):
 
 @pytest.mark.parametrize("path", SOURCES + TESTS, ids=relative)
 def test_a_function_fits_on_a_page(path):
-    assert [f for f in functions(path) if f.lines > FUNCTION_LINES and f.name not in EXCEPTIONS] == []
+    assert [
+        f for f in functions(path) if f.lines > FUNCTION_LINES and f.name not in EXCEPTIONS
+    ] == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_more_than_five_parameters_are_a_data_class(path):
-    assert [f for f in functions(path) if f.parameters > PARAMETERS and f.name not in EXCEPTIONS] == []
+    assert [
+        f for f in functions(path) if f.parameters > PARAMETERS and f.name not in EXCEPTIONS
+    ] == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -106,7 +137,11 @@ def test_nesting_stays_within_three_levels(path):
 
 
 def test_no_exception_outlives_its_reason():
-    over = {relative(path) for path in SOURCES + TESTS if len(path.read_text("utf-8").splitlines()) > SOURCE_LINES}
+    over = {
+        relative(path)
+        for path in SOURCES + TESTS
+        if len(path.read_text("utf-8").splitlines()) > SOURCE_LINES
+    }
     for path in SOURCES + TESTS:
         for f in functions(path):
             if f.lines > FUNCTION_LINES or f.parameters > PARAMETERS or f.nesting > NESTING:

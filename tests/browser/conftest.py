@@ -17,8 +17,12 @@ NAME, TOKEN = "Ingeborg", "tk7Qm2XvB9"
 
 
 @pytest.fixture
-async def browser(tmp_path: Path, unavailable: Callable[[str, str], None]) -> AsyncIterator[Browser | None]:
-    """A Chromium of its own for each test; ``None``, and a line in the summary, where there is none to be had."""
+async def browser(
+    tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> AsyncIterator[Browser | None]:
+    """A Chromium of its own for each test; ``None``, and a line in the summary, where there is none
+    to be had.
+    """
     async with AsyncExitStack() as stack:
         try:
             found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
@@ -44,16 +48,26 @@ async def direct(application: web.Application) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def swapping(direct: str) -> AsyncIterator[str]:
-    """Address of a stand-in for the proxy: forwards everything, swaps ``NAME`` for ``TOKEN`` and back."""
+    """Address of a stand-in for the proxy: forwards everything, swaps ``NAME`` for ``TOKEN`` and
+    back.
+    """
 
     async def forward(request: web.Request) -> web.Response:
         body = (await request.read()).replace(NAME.encode(), TOKEN.encode())
-        kept = {name: request.headers[name] for name in ("Content-Type", "Accept") if name in request.headers}
+        kept = {
+            name: request.headers[name]
+            for name in ("Content-Type", "Accept")
+            if name in request.headers
+        }
         async with client.request(
             request.method, request.path_qs, data=body, headers=kept, allow_redirects=False
         ) as answer:
             content = (await answer.read()).replace(TOKEN.encode(), NAME.encode())
-            back = {name: answer.headers[name] for name in ("Content-Type", "Location") if name in answer.headers}
+            back = {
+                name: answer.headers[name]
+                for name in ("Content-Type", "Location")
+                if name in answer.headers
+            }
             return web.Response(body=content, status=answer.status, headers=back)
 
     app = web.Application()

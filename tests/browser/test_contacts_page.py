@@ -11,7 +11,9 @@ async def fill(page: Page, **values: str) -> None:
         await page.fill(f"#{name}", value)
 
 
-async def test_someone_is_added_found_edited_and_deleted(browser: Browser | None, direct: str) -> None:
+async def test_someone_is_added_found_edited_and_deleted(
+    browser: Browser | None, direct: str
+) -> None:
     if browser is None:
         return
     page = await browser.page()
@@ -19,7 +21,9 @@ async def test_someone_is_added_found_edited_and_deleted(browser: Browser | None
     await page.until("document.querySelector('#list').innerText.includes('No contacts yet')")
 
     await page.click("#new")
-    await fill(page, first_name="Åsa", last_name="Berg", email="asa@example.com", birth_date="1990-12-31")
+    await fill(
+        page, first_name="Åsa", last_name="Berg", email="asa@example.com", birth_date="1990-12-31"
+    )
     await fill(
         page,
         phone="+46 70 174 06 05",
@@ -54,14 +58,19 @@ async def test_someone_is_added_found_edited_and_deleted(browser: Browser | None
     assert await page.text("h1") == "Åsa Lind"
     async with aiohttp.ClientSession() as client, client.get(f"{direct}/api/contacts/1") as answer:
         stored = await answer.json()
-    assert (stored["last_name"], stored["address"]) == ("Lind", {"street": "Storgatan 1", "city": "Malmö"})
+    assert (stored["last_name"], stored["address"]) == (
+        "Lind",
+        {"street": "Storgatan 1", "city": "Malmö"},
+    )
 
     await page.click("#delete-form button")
     await page.until("location.pathname === '/contacts' && document.querySelector('.empty')")
     assert page.problems == []
 
 
-async def test_the_list_finds_by_email_and_deletes_after_asking(browser: Browser | None, direct: str) -> None:
+async def test_the_list_finds_by_email_and_deletes_after_asking(
+    browser: Browser | None, direct: str
+) -> None:
     if browser is None:
         return
     await plant(direct)
@@ -74,7 +83,8 @@ async def test_the_list_finds_by_email_and_deletes_after_asking(browser: Browser
     await page.until(f"{CARDS} === 1")
     assert PEOPLE[1]["last_name"] in await page.text(".card")
     assert await page.text("#status") == "1 contact with this e-mail"
-    assert "@" not in await page.evaluate("location.href")  # an address of a person would end up in logs
+    # an address of a person would end up in logs
+    assert "@" not in await page.evaluate("location.href")
 
     await page.click(".card .delete")
     await page.until("document.querySelector('#delete-dialog').open")
@@ -89,7 +99,9 @@ async def test_the_list_finds_by_email_and_deletes_after_asking(browser: Browser
     assert page.problems == []
 
 
-async def test_a_refused_form_says_which_field_and_keeps_what_was_typed(browser: Browser | None, direct: str) -> None:
+async def test_a_refused_form_says_which_field_and_keeps_what_was_typed(
+    browser: Browser | None, direct: str
+) -> None:
     if browser is None:
         return
     page = await browser.page()
@@ -97,10 +109,15 @@ async def test_a_refused_form_says_which_field_and_keeps_what_was_typed(browser:
     await page.click("#new")
     await fill(page, first_name="Ann", last_name="Berg", card="4242424242424241", phone="unknown")
     await page.click("#new-dialog button[type=submit]")
-    await page.until("document.querySelector('#card-fault').innerText.includes('must be a card number')")
+    await page.until(
+        "document.querySelector('#card-fault').innerText.includes('must be a card number')"
+    )
     assert "must be a phone number" in await page.text("#phone-fault")
     assert await page.evaluate("document.activeElement.id") == "phone"
-    assert await page.evaluate("document.querySelector('#card').getAttribute('aria-invalid')") == "true"
+    assert (
+        await page.evaluate("document.querySelector('#card').getAttribute('aria-invalid')")
+        == "true"
+    )
     assert await page.evaluate("document.querySelector('#card').value") == "4242424242424241"
     await fill(page, card="4242424242424242", phone="")
     await page.click("#new-dialog button[type=submit]")
@@ -108,7 +125,9 @@ async def test_a_refused_form_says_which_field_and_keeps_what_was_typed(browser:
     assert [problem for problem in page.problems if "422" not in problem] == []
 
 
-async def test_the_list_follows_changes_that_others_make(browser: Browser | None, direct: str) -> None:
+async def test_the_list_follows_changes_that_others_make(
+    browser: Browser | None, direct: str
+) -> None:
     if browser is None:
         return
     page = await browser.page()
@@ -116,7 +135,8 @@ async def test_the_list_follows_changes_that_others_make(browser: Browser | None
     await page.until("!!document.querySelector('.empty')")
     await plant(direct)
     await page.until(f"{CARDS} === {len(PEOPLE)}")
-    assert PEOPLE[-1]["first_name"] in await page.text(".card:first-child")  # the newest comes first
+    # the newest comes first
+    assert PEOPLE[-1]["first_name"] in await page.text(".card:first-child")
 
 
 async def test_the_keyboard_alone_is_enough(browser: Browser | None, direct: str) -> None:
@@ -131,10 +151,20 @@ async def test_the_keyboard_alone_is_enough(browser: Browser | None, direct: str
         await page.press("Tab", 9)
         reached.append(
             await page.evaluate(
-                "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
+                "document.activeElement.id || document.activeElement.className || "
+                "document.activeElement.tagName"
             )
         )
-    assert reached == ["skip", "brand", "new", "wanted", "BUTTON", "A", "button edit", "quiet delete"]
+    assert reached == [
+        "skip",
+        "brand",
+        "new",
+        "wanted",
+        "BUTTON",
+        "A",
+        "button edit",
+        "quiet delete",
+    ]
     await page.evaluate("document.querySelector('#new').focus()")
     await page.press("Enter", 13)
     await page.until("document.querySelector('#new-dialog').open")
@@ -145,8 +175,16 @@ async def test_nothing_is_wider_than_a_telephone(browser: Browser | None, direct
     if browser is None:
         return
     await plant(direct)
-    long = {"first_name": "W" * 120, "last_name": "x", "email": f"{'y' * 150}@example.com", "tags": ["z" * 150]}
-    async with aiohttp.ClientSession() as client, client.post(f"{direct}/api/contacts", json=long) as answer:
+    long = {
+        "first_name": "W" * 120,
+        "last_name": "x",
+        "email": f"{'y' * 150}@example.com",
+        "tags": ["z" * 150],
+    }
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(f"{direct}/api/contacts", json=long) as answer,
+    ):
         assert answer.status == 201
     page = await browser.page(390, 844, dark=True)
     for path, there in (

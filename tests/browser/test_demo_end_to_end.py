@@ -1,4 +1,6 @@
-"""The whole demo in a real browser: people on the left, tokens on the right, and rules that change meanwhile."""
+"""The whole demo in a real browser: people on the left, tokens on the right, and rules that change
+meanwhile.
+"""
 
 import asyncio
 import json
@@ -56,17 +58,24 @@ async def opened(browser: Browser, running: Demo, width: int = 1280) -> Page:
 
 async def add(page: Page, running: Demo, **changes: str) -> None:
     """Fill in the form on the left and send it; returns when both sides show one contact more."""
-    cards, articles = await page.evaluate(CARDS, running.proxy), await page.evaluate(f"{RIGHT}.children.length")
+    cards, articles = (
+        await page.evaluate(CARDS, running.proxy),
+        await page.evaluate(f"{RIGHT}.children.length"),
+    )
     await page.click("#new", running.proxy)
     for field, value in {**EDITH, **changes}.items():
         await page.fill(f"#{field}", value, running.proxy)
     await page.click("#new-dialog button[type=submit]", running.proxy)
     await page.until(f"{CARDS} === {cards + 1}", running.proxy)
-    await page.until(f"{RIGHT}.children.length === {articles + 1} && !!{RIGHT}.children[0].querySelector('mark')")
+    await page.until(
+        f"{RIGHT}.children.length === {articles + 1} && !!{RIGHT}.children[0].querySelector('mark')"
+    )
 
 
 async def newest(page: Page) -> dict[str, Any]:
-    """What the right side shows of the newest contact: label → texts, and which of them are marked as tokens."""
+    """What the right side shows of the newest contact: label → texts, and which of them are marked
+    as tokens.
+    """
     script = f"""Object.fromEntries([...{RIGHT}.children[0].querySelectorAll("dt")].map((dt) =>
         [dt.innerText, [...dt.nextElementSibling.children].map((e) => [e.innerText, e.tagName === "MARK"])]))"""
     shown: dict[str, list[list[Any]]] = await page.evaluate(script)
@@ -81,12 +90,16 @@ async def admin(page: Page, path: str) -> tuple[int, str]:
 
 
 async def version(page: Page) -> str:
-    found = re.search(r'domicile_rules_info\{version="([0-9a-f]+)"\} 1', (await admin(page, "/metrics"))[1])
+    found = re.search(
+        r'domicile_rules_info\{version="([0-9a-f]+)"\} 1', (await admin(page, "/metrics"))[1]
+    )
     assert found
     return found[1]
 
 
-async def test_people_stand_on_the_left_and_tokens_on_the_right(browser: Browser | None, running: Demo | None) -> None:
+async def test_people_stand_on_the_left_and_tokens_on_the_right(
+    browser: Browser | None, running: Demo | None
+) -> None:
     if browser is None or running is None:
         return
     page = await opened(browser, running)
@@ -95,7 +108,8 @@ async def test_people_stand_on_the_left_and_tokens_on_the_right(browser: Browser
     for person in PEOPLE:
         for field in ("first_name", "last_name", "email", "phone"):
             assert person[field] in left
-            assert person[field] not in shown  # as a whole: a short name may stand in a token by chance
+            # as a whole: a short name may stand in a token by chance
+            assert person[field] not in shown
         assert person["address"]["city"] in right
     assert re.fullmatch(r"(\d+) of \d+ values are tokens", await page.text("#share"))
 
@@ -121,19 +135,28 @@ async def test_a_contact_is_edited_and_deleted_by_the_forms_on_the_left(
     before = await newest(page)
     marks = await page.evaluate(f"{RIGHT}.children[0].querySelectorAll('mark').length")
     await page.click(".card:first-child .edit", running.proxy)
-    await page.until(f"document.querySelector('#email')?.value === '{EDITH['email']}'", running.proxy)
+    await page.until(
+        f"document.querySelector('#email')?.value === '{EDITH['email']}'", running.proxy
+    )
     for field in PERSONAL:
-        assert await page.evaluate(f"document.querySelector('#{field}').value", running.proxy) == EDITH[field]
+        assert (
+            await page.evaluate(f"document.querySelector('#{field}').value", running.proxy)
+            == EDITH[field]
+        )
     await page.fill("#last_name", "Bergström", running.proxy)
     await page.click("#contact-form button[type=submit]", running.proxy)
     await page.until("document.querySelector('#status').innerText === 'Saved.'", running.proxy)
-    await page.until(f"!{RIGHT}.children[0].innerText.includes({json.dumps(before['Last name'][0])})")
+    await page.until(
+        f"!{RIGHT}.children[0].innerText.includes({json.dumps(before['Last name'][0])})"
+    )
     await page.until(f"{RIGHT}.children[0].querySelectorAll('mark').length === {marks}")
     after = await newest(page)
     assert "Bergström" in await page.text("h1", running.proxy)
     assert after["Last name"][1] is True
     assert after["Last name"][0] != "Bergström"
-    assert {**after, "Last name": 0} == {**before, "Last name": 0}, "what did not change keeps its token"
+    assert {**after, "Last name": 0} == {**before, "Last name": 0}, (
+        "what did not change keeps its token"
+    )
 
     await page.click("#delete-form button", running.proxy)
     await page.until(f"{CARDS} === {len(PEOPLE)}", running.proxy)
@@ -176,7 +199,9 @@ async def test_the_running_proxy_follows_the_rule_file_and_ignores_a_broken_one(
     assert await version(page) == in_force
 
     rewrite(running.rules, rules)
-    status, _ = await until(lambda: admin(page, "/readyz"), lambda found: "keep_lost" not in found[1])
+    status, _ = await until(
+        lambda: admin(page, "/readyz"), lambda found: "keep_lost" not in found[1]
+    )
     assert (status, await version(page)) == (200, at_first)
     assert page.problems == []
 

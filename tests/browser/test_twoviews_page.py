@@ -18,7 +18,9 @@ RIGHT = "document.querySelector('#stored-list')"
 @pytest.fixture
 async def twoviews(application: web.Application, direct: str, swapping: str) -> AsyncIterator[str]:
     """Address of the page, with the stand-in in place of the proxy."""
-    links = Links(swapping, direct, "http://127.0.0.1:9", "http://127.0.0.1:9", "rules/contacts.yaml")
+    links = Links(
+        swapping, direct, "http://127.0.0.1:9", "http://127.0.0.1:9", "rules/contacts.yaml"
+    )
     async with serving(twoviews_app(links, application[STORE])) as address:
         yield address
 
@@ -42,13 +44,16 @@ async def test_what_is_typed_on_the_left_is_a_token_on_the_right(
     await page.until("document.querySelectorAll('.card').length === 1", swapping)
     assert f"{NAME} Berg" in await page.text(".card", swapping)
     assert NAME not in await page.text("#stored-list")
-    assert await page.evaluate(f"[...{RIGHT}.querySelectorAll('.plain')].map((e) => e.innerText)") == [
+    assert await page.evaluate(
+        f"[...{RIGHT}.querySelectorAll('.plain')].map((e) => e.innerText)"
+    ) == [
         "Berg",
         "b@example.com",
         "false",
     ]
     assert await page.text("#share") == "1 of 4 values are tokens"
-    await page.screenshot(tmp_path / "twoviews.png")  # pytest keeps the last runs' folders: something to look at
+    # pytest keeps the last runs' folders: something to look at
+    await page.screenshot(tmp_path / "twoviews.png")
     assert (tmp_path / "twoviews.png").stat().st_size > 10_000
     assert NAME not in (tmp_path / "contacts.json").read_text("utf-8")
 
@@ -69,10 +74,14 @@ async def test_the_right_side_follows_whoever_makes_the_change(
     await plant(direct)
     await page.until(f"{RIGHT}.children.length === {len(PEOPLE)}")
     await page.evaluate(f"{RIGHT}.children[1].id = 'untouched'")
-    async with aiohttp.ClientSession() as client, client.patch(f"{direct}/api/contacts/1", json={"first_name": TOKEN}):
+    async with (
+        aiohttp.ClientSession() as client,
+        client.patch(f"{direct}/api/contacts/1", json={"first_name": TOKEN}),
+    ):
         pass
     await page.until(f"{RIGHT}.querySelector('mark')?.innerText === '{TOKEN}'")
-    assert await page.evaluate(f"{RIGHT}.children[1].id") == "untouched"  # what did not change is not drawn again
+    # what did not change is not drawn again
+    assert await page.evaluate(f"{RIGHT}.children[1].id") == "untouched"
     async with aiohttp.ClientSession() as client, client.delete(f"{direct}/api/contacts/3"):
         pass
     await page.until(f"{RIGHT}.children.length === {len(PEOPLE) - 1}")
@@ -85,7 +94,13 @@ async def test_a_silent_proxy_is_told_in_words(
     if browser is None:
         return
     await plant(direct)
-    links = Links("http://127.0.0.1:1", direct, "http://127.0.0.1:9", "http://127.0.0.1:9", "rules/contacts.yaml")
+    links = Links(
+        "http://127.0.0.1:1",
+        direct,
+        "http://127.0.0.1:9",
+        "http://127.0.0.1:9",
+        "rules/contacts.yaml",
+    )
     async with serving(twoviews_app(links, application[STORE])) as address:
         page = await browser.page()
         await page.goto(address)
@@ -110,12 +125,14 @@ async def test_it_fits_desks_and_telephones_in_light_and_dark(
     await page.until(f"{RIGHT}.children.length === {len(PEOPLE) + 1}")
     assert await page.too_wide() == []
     page_colour, text_colour = await page.evaluate(
-        "((style) => [style.backgroundColor, style.color].map((text) => text.match(/\\d+/g).reduce((a, b) => a + +b, 0)))"
+        "((style) => [style.backgroundColor, style.color].map((text) => "
+        "text.match(/\\d+/g).reduce((a, b) => a + +b, 0)))"
         "(getComputedStyle(document.body))"
     )
     assert (page_colour < text_colour) is dark
     beside = await page.evaluate(
-        "document.querySelector('.pane').getBoundingClientRect().right < document.querySelector('.stored').getBoundingClientRect().left"
+        "document.querySelector('.pane').getBoundingClientRect().right < "
+        "document.querySelector('.stored').getBoundingClientRect().left"
     )
     assert beside is (size[0] > 900)
     assert page.problems == []

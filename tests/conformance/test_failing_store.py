@@ -1,4 +1,6 @@
-"""The wrapper that other tests rely on to fail or pause a store does what it says, and nothing else."""
+"""The wrapper that other tests rely on to fail or pause a store does what it says, and nothing
+else.
+"""
 
 import asyncio
 
@@ -28,14 +30,21 @@ async def test_without_traps_everything_passes(store: FailingStore) -> None:
     assert await port.by_tokens(TABLE, [h("a")]) == {h("a"): (1,)}
     assert (await port.by_keys(TABLE, [h("k")]), await port.staged(TABLE, [1])) == ({}, {})
     assert await port.unsettled(TABLE, 2_000, 5) == ([row(1)], [])
-    assert (await port.expired(TABLE, 1, 1), await port.count(TABLE), await port.note("n")) == ([], (1, 1, 0), b"1")
+    assert (await port.expired(TABLE, 1, 1), await port.count(TABLE), await port.note("n")) == (
+        [],
+        (1, 1, 0),
+        b"1",
+    )
     assert await port.scan(TABLE, 0, 9) == [row(1)]
     assert await port.select(TABLE, Select(MATCH_ALL, 0)) == ([], 0, False)
     assert await port.aggregate(TABLE, Grouping(MATCH_ALL, 0, ("city",), (), 1)) == []
     assert (await port.past(TABLE, h("k"), 1, 0), await port.files(TABLE, [1])) == (([], 0), {})
     assert (await port.file_scan(TABLE, b"", 1), await port.reply(TABLE, h("k"), 0)) == ([], None)
     assert (await port.prune(TABLE, 1, 1, 1), await port.doomed(1)) == (0, [])
-    assert (await port.past_scan(TABLE, (0, 0), 1), await port.reply_scan(TABLE, b"", 1)) == ([], [])
+    assert (await port.past_scan(TABLE, (0, 0), 1), await port.reply_scan(TABLE, b"", 1)) == (
+        [],
+        [],
+    )
     assert (await port.notes("n"), port.guard) == (["n"], None)
     await port.absolve(["x"])
     await port.drop_notes("n")
@@ -45,7 +54,9 @@ async def test_without_traps_everything_passes(store: FailingStore) -> None:
     assert store.calls[:4] == ["ensure", "commit", "put_note", "rows"]
 
 
-async def test_a_trap_springs_at_its_verb_and_change_as_often_as_it_was_told(store: FailingStore) -> None:
+async def test_a_trap_springs_at_its_verb_and_change_as_often_as_it_was_told(
+    store: FailingStore,
+) -> None:
     store.fail("commit", change=Bind, skip=1, times=1)
     await store.commit(TABLE, [insert(1)])
     await store.commit(TABLE, [Bind(1, h("k"), b"", 1)])

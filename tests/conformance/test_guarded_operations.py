@@ -65,7 +65,11 @@ async def test_from_outside_a_blocked_operation_tells_nothing_to_anybody():
             for as_ in ("", "chief"):
                 answer = await ask(client, operation, ABROAD, as_)
                 word = answer.json.get("code") or answer.json["error"]
-                told = answer.status, word in ("outside_country", "access_denied"), "WWW-Authenticate" in answer.headers
+                told = (
+                    answer.status,
+                    word in ("outside_country", "access_denied"),
+                    "WWW-Authenticate" in answer.headers,
+                )
                 if told != (403, True, False):
                     wrong.append((operation.name, as_, answer.status))
             if (await ask(client, operation, "192.0.2.7", "chief")).status == 403:
@@ -81,7 +85,11 @@ async def test_from_outside_a_masked_operation_goes_through_rights_or_is_refused
             if answer.status == 403 and answer.json["code"] == "outside_country":
                 refused.add(operation.name)
     assert refused == {operation.name for operation in GUARDED if not operation.abroad}
-    assert [operation.name for operation in GUARDED if operation.abroad and operation.access is Access.ADMIN] == []
+    assert [
+        operation.name
+        for operation in GUARDED
+        if operation.abroad and operation.access is Access.ADMIN
+    ] == []
 
 
 @pytest.mark.usefixtures("limits_clock")
@@ -105,7 +113,11 @@ async def test_a_client_that_asks_too_often_is_refused_whatever_it_asks():
         for operation in GUARDED:
             first = await ask(client, operation, ABROAD, operation.name)
             answer = await ask(client, operation, "192.0.2.7", operation.name)
-            told = answer.headers.get("Retry-After"), answer.headers.get("RateLimit"), first.headers.get("RateLimit")
+            told = (
+                answer.headers.get("Retry-After"),
+                answer.headers.get("RateLimit"),
+                first.headers.get("RateLimit"),
+            )
             limit = '"credential";r=0;t=1'
             if first.status == 429 or answer.status != 429 or told != ("1", limit, limit):
                 wrong.append((operation.name, first.status, answer.status, told))

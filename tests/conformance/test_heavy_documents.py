@@ -1,6 +1,8 @@
-"""Documents made to cost much: none takes many times the work of an honest one of its size, however a rule selects in it.
+"""Documents made to cost much: none takes many times the work of an honest one of its size, however
+a rule selects in it.
 
-Measured against an honest document in the same run, in processor time, with a generous factor and more than one try.
+Measured against an honest document in the same run, in processor time, with a generous factor and
+more than one try.
 """
 
 import contextlib
@@ -16,7 +18,8 @@ from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 
 SIZE = 1 << 18
-FACTOR = 50  #: the dearest of them takes ten times as much; work that grows with the square takes thousands
+#: the dearest of them takes ten times as much; work that grows with the square takes thousands
+FACTOR = 50
 
 PERSON = {
     "id": 12345,
@@ -33,7 +36,9 @@ def filled(piece: bytes) -> bytes:
 
 
 def members(spell: Callable[[int], str], size: int) -> bytes:
-    return b"{" + b",".join(f'"{spell(number)}":1'.encode() for number in range(SIZE // size)) + b"}"
+    return (
+        b"{" + b",".join(f'"{spell(number)}":1'.encode() for number in range(SIZE // size)) + b"}"
+    )
 
 
 DOCUMENTS = {
@@ -49,7 +54,8 @@ DOCUMENTS = {
     "a text of escapes": b'["' + b"\\n" * (SIZE // 2) + b'"]',
     "very many members": members(lambda number: f"k{number}", 12),
     "escaped members": members(lambda number: f"\\u006b{number}", 17),
-    # equal remainders by the size of a table, as attacks on hash tables use them; Python's hashes of text are secret
+    # equal remainders by the size of a table, as attacks on hash tables use them; Python's hashes
+    # of text are secret
     "names for one place of a hash table": members(lambda number: str(number << 20), 14),
     "names that differ in letter case alone": members(
         lambda number: "".join("aA"[number >> bit & 1] for bit in range(16)), 21
@@ -59,11 +65,14 @@ DOCUMENTS = {
 }
 SELECTIONS = {
     "$..email": Selection(None, (), [parse_jsonpath("$..email")]),
-    "$..person": Selection(parse_jsonpath("$..person"), [parse_jsonpath("$.name"), parse_jsonpath("$.email")]),
+    "$..person": Selection(
+        parse_jsonpath("$..person"), [parse_jsonpath("$.name"), parse_jsonpath("$.email")]
+    ),
     "$..*": Selection(parse_jsonpath("$..*"), [parse_jsonpath("$.email")]),
     "$.*": Selection(parse_jsonpath("$.*"), [parse_jsonpath("$.email")]),
     "$[*]": Selection(
-        parse_jsonpath("$[*]"), [parse_jsonpath("$.email"), parse_jsonpath("$.name"), parse_jsonpath("$.tags[*]")]
+        parse_jsonpath("$[*]"),
+        [parse_jsonpath("$.email"), parse_jsonpath("$.name"), parse_jsonpath("$.tags[*]")],
     ),
     "$": Selection((), [parse_jsonpath("$.email")]),
 }

@@ -47,7 +47,10 @@ DOCUMENT = assemble(OPERATIONS, DESCRIBED)
 def alike(value: Any) -> Any:
     """What has to be the same each time."""
     if isinstance(value, dict):
-        return {name: type(inner).__name__ if name in DIFFERS else alike(inner) for name, inner in value.items()}
+        return {
+            name: type(inner).__name__ if name in DIFFERS else alike(inner)
+            for name, inner in value.items()
+        }
     return [alike(item) for item in value] if isinstance(value, list) else value
 
 
@@ -62,7 +65,11 @@ async def furnished(here: World, operation: ApiOperation, example: Example) -> d
     for kept in KEPT if of_records else ():
         here.clock.advance(1000)
         assert (await here.client("POST", "/api/records", json=kept)).status == 201
-    owner = f"/api/records/se/{KEPT[0]['record_key']}" if of_records else f"/api/models/contact/{RECORDS[0]['id']}"
+    owner = (
+        f"/api/records/se/{KEPT[0]['record_key']}"
+        if of_records
+        else f"/api/models/contact/{RECORDS[0]['id']}"
+    )
     told_of = not of_records or any(word in operation.path for word in ("/files", "/attachments"))
     texts = {"file_id": await attached(here, owner)} if told_of else {}
     await here.policy("sales", "contact", "read")
@@ -79,7 +86,11 @@ async def attached(here: World, owner: str) -> str:
     name, content = FILE
     form = FormData()
     form.add_field("file", content, filename=name, content_type="text/plain")
-    return str((await here.client("POST", owner + "/files", data=form, headers={"x-filename": name})).json["file_id"])
+    return str(
+        (await here.client("POST", owner + "/files", data=form, headers={"x-filename": name})).json[
+            "file_id"
+        ]
+    )
 
 
 def filled(text: str, texts: dict[str, str]) -> str:
@@ -99,23 +110,33 @@ def request(described: Description, example: Example, texts: dict[str, str]) -> 
 
 
 #: What no line of the audit log may hold of the records that are there.
-SECRETS = [value.encode() for record in RECORDS for value in record.values() if isinstance(value, str)]
+SECRETS = [
+    value.encode() for record in RECORDS for value in record.values() if isinstance(value, str)
+]
 
 
 def audited(here: World, operation: ApiOperation, example: Example) -> None:
-    """Every operation of the table leaves its line, whether its handler knows of that or not; and none holds a value."""
+    """Every operation of the table leaves its line, whether its handler knows of that or not; and
+    none holds a value.
+    """
     lines = [line for line in here.audit.lines if line.get("operation") == operation.name]
     assert (lines == []) is operation.quiet
     if not operation.quiet:
         refused = [line["status"] for line in lines if line["event"] == "refused"]
         assert (refused if example.status >= 400 else [lines[-1]["status"]]) == [example.status]
     told = b"\n".join(here.audit.raw)
-    assert [secret for secret in SECRETS if b'"%b"' % secret in told or (len(secret) > 4 and secret in told)] == []
+    assert [
+        secret
+        for secret in SECRETS
+        if b'"%b"' % secret in told or (len(secret) > 4 and secret in told)
+    ] == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("operation", "example"), CASES)
-async def test_every_example_answers_as_documented(operation: ApiOperation, example: Example, engine, tmp_path):
+async def test_every_example_answers_as_documented(
+    operation: ApiOperation, example: Example, engine, tmp_path
+):
     described = DESCRIBED[operation.name]
     async with world(tmp_path, engine) as here:
         texts = await furnished(here, operation, example)
@@ -129,7 +150,9 @@ async def test_every_example_answers_as_documented(operation: ApiOperation, exam
     assert answer.status == example.status, answer.body
     if example.answer is not None:
         assert alike(answer.json) == alike(example.answer)
-    shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"][str(example.status)]
+    shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"][
+        str(example.status)
+    ]
     for kind, content in shown.get("content", {}).items():
         assert answer.headers["Content-Type"].partition(";")[0] == kind
         if "json" in kind:

@@ -1,4 +1,6 @@
-"""Attachments within the whole interface: uploads that are sent again, what searches show, what deletions and schemas take along."""
+"""Attachments within the whole interface: uploads that are sent again, what searches show, what
+deletions and schemas take along.
+"""
 
 import io
 from collections.abc import AsyncIterator
@@ -26,10 +28,14 @@ async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield made
 
 
-async def upload(here: World, content: bytes, name: str = "x", key: str = "a", **headers: str) -> Said:
+async def upload(
+    here: World, content: bytes, name: str = "x", key: str = "a", **headers: str
+) -> Said:
     form = aiohttp.FormData()
     form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
-    return await here.client("POST", f"{_PATH}/{key}/files", data=form, headers={"x-filename": name, **headers})
+    return await here.client(
+        "POST", f"{_PATH}/{key}/files", data=form, headers={"x-filename": name, **headers}
+    )
 
 
 async def objects(here: World) -> int:
@@ -55,7 +61,9 @@ async def test_an_upload_that_is_sent_again_is_carried_out_once(here):
     assert await objects(here) == 1
 
 
-@pytest.mark.parametrize(("content", "name"), [(b"y" * 100_000, "x"), (b"x" * 99_999, "x"), (b"x" * 100_000, "y")])
+@pytest.mark.parametrize(
+    ("content", "name"), [(b"y" * 100_000, "x"), (b"x" * 99_999, "x"), (b"x" * 100_000, "y")]
+)
 async def test_another_file_under_the_same_key_is_refused(here, content, name):
     await upload(here, b"x" * 100_000, **{"Idempotency-Key": "k"})
     answer = await upload(here, content, name, **{"Idempotency-Key": "k"})
@@ -73,7 +81,9 @@ async def test_moves_and_deletions_that_are_sent_again_are_carried_out_once(here
     made = await upload(here, b"x")
     body = {"attachment_ids": [made.json["file_id"]]}
     for _ in range(2):
-        moved = await here.client("POST", f"{_PATH}/a/files/move/b", json=body, headers={"Idempotency-Key": "m"})
+        moved = await here.client(
+            "POST", f"{_PATH}/a/files/move/b", json=body, headers={"Idempotency-Key": "m"}
+        )
         assert moved.status == 204
     assert [file["file_id"] for file in await attached(here, "b")] == body["attachment_ids"]
     link = f"{_PATH}/b/files/{made.json['file_id']}"
@@ -99,14 +109,18 @@ async def test_files_go_with_their_record_however_it_ends(here, way):
         assert (await here.client("POST", f"{_PATH}/batch/update", json=body)).status == 201
         here.clock.now = 1_900_000_000_000
     else:
-        assert (await here.client("DELETE", "/api/schemas/contact?records=delete", "chief")).status == 204
+        assert (
+            await here.client("DELETE", "/api/schemas/contact?records=delete", "chief")
+        ).status == 204
     await here.vault.upkeep()
     assert await objects(here) == 0
 
 
 async def test_an_update_leaves_files_alone_and_a_clone_has_none(here):
     made = await upload(here, b"x")
-    assert (await here.client("POST", f"{_PATH}/batch/update", json=[{"id": "a", "city": "Lund"}])).status == 201
+    assert (
+        await here.client("POST", f"{_PATH}/batch/update", json=[{"id": "a", "city": "Lund"}])
+    ).status == 201
     body = {"filter": {"record_key": "a"}, "update_with": {"id": "c"}}
     assert (await here.client("POST", f"{_PATH}/clone", json=body)).status == 201
     assert (await attached(here, "a"), await attached(here, "c")) == ([made.json], [])

@@ -1,4 +1,6 @@
-"""JSON texts that parsers disagree about, and strings that break careless programs: ours, and those of others."""
+"""JSON texts that parsers disagree about, and strings that break careless programs: ours, and those
+of others.
+"""
 
 import base64
 import gzip
@@ -42,7 +44,9 @@ def outcome(find: Callable[[], TreeSelection]) -> TreeSelection | Code:
 
 
 def looked_at(body: bytes) -> set[Code]:
-    """Select in several ways by both paths; they agree, the spans hold values, and edits leave the rest alone."""
+    """Select in several ways by both paths; they agree, the spans hold values, and edits leave the
+    rest alone.
+    """
     codes = set()
     for objects, leaves, anchored in SELECTIONS:
         found = outcome(partial(Selection(objects, leaves, anchored).find, body))
@@ -56,7 +60,13 @@ def looked_at(body: bytes) -> set[Code]:
         for start, end in spans:
             json.loads(body[start:end])
         edits = [
-            (start, end, codec.write_json_value(codec.read_json_value(body[start:end]) or Value("null", json=True)))
+            (
+                start,
+                end,
+                codec.write_json_value(
+                    codec.read_json_value(body[start:end]) or Value("null", json=True)
+                ),
+            )
             for start, end in spans
         ]
         assert json.loads(splice(body, edits)) == json.loads(body)
@@ -69,7 +79,9 @@ def _refuse(constant: str) -> None:
 
 
 def is_json(body: bytes) -> bool:
-    """What the standard library says, made strict: UTF-8 only, no mark at the start, no constants beyond JSON."""
+    """What the standard library says, made strict: UTF-8 only, no mark at the start, no constants
+    beyond JSON.
+    """
     try:
         json.loads(body.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -113,7 +125,9 @@ def test_the_parsing_corpus_holds(unavailable):
 
 
 def strings_hold(strings: Iterable[str]) -> int:
-    """Each string as a value and as a name, however it is escaped, and as the value of a form member."""
+    """Each string as a value and as a name, however it is escaped, and as the value of a form
+    member.
+    """
     count = 0
     for text in strings:
         count += 1
@@ -122,7 +136,9 @@ def strings_hold(strings: Iterable[str]) -> int:
             if text != "x":
                 leaf = Selection((), [(text,), ("x", 0)]).find(body).objects[0].leaves[1]
                 assert codec.read_json_value(body[leaf.start : leaf.end]) == Value(text)
-                changed = splice(body, [(leaf.start, leaf.end, codec.write_json_value(Value("token")))])
+                changed = splice(
+                    body, [(leaf.start, leaf.end, codec.write_json_value(Value("token")))]
+                )
                 assert json.loads(changed) == {"x": [text], text: "token"}
         assert json.loads(codec.write_json_value(Value(text))) == text
         raw = form.write_form_value(text)
@@ -139,6 +155,8 @@ def test_our_own_strings_survive():
 def test_the_naughty_strings_survive(unavailable):
     file = _PUBLIC / "blns.json"
     if not file.exists():
-        unavailable("the Big List of Naughty Strings", "the public test data is not beside the repository")
+        unavailable(
+            "the Big List of Naughty Strings", "the public test data is not beside the repository"
+        )
         return
     assert strings_hold(json.loads(file.read_text("utf-8"))) >= 500

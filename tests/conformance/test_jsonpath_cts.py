@@ -1,4 +1,6 @@
-"""JSONPath: every case of the compliance test suite is either refused, or selects exactly what the suite says."""
+"""JSONPath: every case of the compliance test suite is either refused, or selects exactly what the
+suite says.
+"""
 
 import json
 import re
@@ -25,7 +27,9 @@ def at(document: Any, normalized: str) -> Any:
     """The value at a normalized path (RFC 9535, 2.7)."""
     for number, name in _STEP.findall(normalized):
         document = document[
-            int(number) if number else json.loads('"' + name.replace("\\'", "'").replace('"', '\\"') + '"')
+            int(number)
+            if number
+            else json.loads('"' + name.replace("\\'", "'").replace('"', '\\"') + '"')
         ]
     return document
 
@@ -40,7 +44,9 @@ def outcome(case: dict[str, Any]) -> str:
     body = json.dumps(case["document"], ensure_ascii=False).encode()
     selected = [json.loads(body[start:end]) for start, end in locate(path, body, 64)]
     # Each place counts once here; the suite lists a place as often as it is reached.
-    paths = dict.fromkeys(case["result_paths"] if "result_paths" in case else case["results_paths"][0])
+    paths = dict.fromkeys(
+        case["result_paths"] if "result_paths" in case else case["results_paths"][0]
+    )
     expected = [at(case["document"], place) for place in paths]
     assert sorted(map(json.dumps, selected)) == sorted(map(json.dumps, expected)), case["name"]
     return "selected"
@@ -53,7 +59,10 @@ def test_our_own_cases_hold():
 
 def test_the_whole_suite_holds(unavailable):
     if not _WHOLE.exists():
-        unavailable("the JSONPath Compliance Test Suite", "the public test data is not beside the repository")
+        unavailable(
+            "the JSONPath Compliance Test Suite",
+            "the public test data is not beside the repository",
+        )
         return
     seen = Counter(outcome(case) for case in cases_of(_WHOLE))
     assert seen["invalid"] == sum("invalid_selector" in case for case in cases_of(_WHOLE))

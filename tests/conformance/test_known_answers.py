@@ -1,4 +1,6 @@
-"""What any released version wrote, every later one must read: known answers of our own formats (append-only)."""
+"""What any released version wrote, every later one must read: known answers of our own formats
+(append-only).
+"""
 
 import base64
 import json
@@ -47,12 +49,18 @@ def stream(answer: Answer) -> None:
     plain = bytes.fromhex(answer["plain"]) * answer["times"]
     sealer = KEYSET.streams().sealer(salt, context, prefix)
     first = bytes(sealer.update(plain))
-    parts = [*(first[at : at + SEALED_CHUNK] for at in range(0, len(first), SEALED_CHUNK)), sealer.finish()]
+    parts = [
+        *(first[at : at + SEALED_CHUNK] for at in range(0, len(first), SEALED_CHUNK)),
+        sealer.finish(),
+    ]
     whole = sealer.header + b"".join(parts)
     assert answer.get("sealed", whole.hex()) == whole.hex()
     assert answer.get("sha256", sha256(whole).hexdigest()) == sha256(whole).hexdigest()
     opener = KEYSET.streams().opener(sealer.header, salt, context)
-    opened = [opener.chunk(number, part, last=number == len(parts) - 1) for number, part in enumerate(parts)]
+    opened = [
+        opener.chunk(number, part, last=number == len(parts) - 1)
+        for number, part in enumerate(parts)
+    ]
     assert b"".join(opened) == plain
 
 
@@ -79,7 +87,9 @@ def permute(answer: Answer) -> None:
 
 
 def sealed_token(answer: Answer) -> None:
-    tokenizer = make_shape(answer["shape"], answer["options"]).bind(KEYSET.field_keys("contact", "email"), "text", "")
+    tokenizer = make_shape(answer["shape"], answer["options"]).bind(
+        KEYSET.field_keys("contact", "email"), "text", ""
+    )
     pair = (answer["rid"], answer["number"])
     assert tokenizer.identify(answer["token"]) == pair
     assert tokenizer.mint(Value("x"), *pair).text == answer["token"]
@@ -87,7 +97,9 @@ def sealed_token(answer: Answer) -> None:
 
 def same_token(answer: Answer) -> None:
     keys = KEYSET.field_keys("contact", "email")
-    tokenizer = make_shape(answer["shape"], answer["options"]).bind(keys, answer["kind"], answer["region"])
+    tokenizer = make_shape(answer["shape"], answer["options"]).bind(
+        keys, answer["kind"], answer["region"]
+    )
     assert tokenizer.mint(Value(answer["value"]), 1, 1).text == answer["token"]
 
 
@@ -133,13 +145,17 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
 
 
 @pytest.mark.parametrize(
-    "answer", [a for a in ANSWERS if a["what"] != "keyfile"], ids=lambda a: f"{a['what']}-{ANSWERS.index(a)}"
+    "answer",
+    [a for a in ANSWERS if a["what"] != "keyfile"],
+    ids=lambda a: f"{a['what']}-{ANSWERS.index(a)}",
 )
 def test_what_was_written_still_reads(answer):
     CHECKS[answer["what"]](answer)
 
 
-@pytest.mark.parametrize("answer", [a for a in ANSWERS if a["what"] == "keyfile"], ids=lambda a: a["since"])
+@pytest.mark.parametrize(
+    "answer", [a for a in ANSWERS if a["what"] == "keyfile"], ids=lambda a: a["since"]
+)
 def test_a_key_that_was_kept_still_loads_from_file_and_environment(answer, tmp_path, monkeypatch):
     path = tmp_path / "keys.json"
     path.write_text(answer["content"])
@@ -156,5 +172,9 @@ def test_there_are_answers_of_every_kind_and_shape_with_keys():
     assert {answer["shape"] for answer in ANSWERS if answer["what"] == "same token"} == {
         name for name in SHAPES if "same" in SHAPES[name].options
     }
-    assert {answer["strategy"] for answer in ANSWERS if answer["what"] == "rehashed"} >= PERSISTENT.keys()
-    assert {answer["kind"] for answer in ANSWERS if answer["what"] == "normal"} == FIELD_KINDS.keys()
+    assert {
+        answer["strategy"] for answer in ANSWERS if answer["what"] == "rehashed"
+    } >= PERSISTENT.keys()
+    assert {
+        answer["kind"] for answer in ANSWERS if answer["what"] == "normal"
+    } == FIELD_KINDS.keys()

@@ -1,4 +1,6 @@
-"""The token service as other people's software sees it: an OAuth client and a JOSE library that know nothing of ours."""
+"""The token service as other people's software sees it: an OAuth client and a JOSE library that
+know nothing of ours.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,14 +34,18 @@ class Scene:
         return self.address + "/oauth2/token"
 
     def client(self, **more: Any) -> AsyncOAuth2Client:
-        return AsyncOAuth2Client(self.made.client.id, self.made.secret, trust_env=False, timeout=PATIENCE, **more)
+        return AsyncOAuth2Client(
+            self.made.client.id, self.made.secret, trust_env=False, timeout=PATIENCE, **more
+        )
 
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     async with office() as here:
         made = await here.client(admin=True)
-        async with serving(services(auth=here.service, access=bearer(here.service.tokens))) as client:
+        async with serving(
+            services(auth=here.service, access=bearer(here.service.tokens))
+        ) as client:
             yield Scene(here, client.address, made)
 
 
@@ -57,12 +63,16 @@ async def test_a_client_of_others_gets_a_token_and_uses_it(scene: Scene, method:
 async def test_it_understands_a_refusal(scene: Scene) -> None:
     async with scene.client() as client:
         with pytest.raises(OAuthError) as caught:
-            await client.fetch_token(scene.token_url, grant_type="client_credentials", scope="other")
+            await client.fetch_token(
+                scene.token_url, grant_type="client_credentials", scope="other"
+            )
     assert caught.value.error == "invalid_scope"
 
 
 async def test_it_asks_for_another_token_by_itself_when_one_has_ended(scene: Scene) -> None:
-    async with scene.client(token_endpoint=scene.token_url, grant_type="client_credentials") as client:
+    async with scene.client(
+        token_endpoint=scene.token_url, grant_type="client_credentials"
+    ) as client:
         first = await client.fetch_token()
         client.token["expires_at"] = 1  # what its clock would say after five minutes
         assert (await client.get(scene.address + "/api/clients")).status_code == 200
@@ -72,7 +82,9 @@ async def test_it_asks_for_another_token_by_itself_when_one_has_ended(scene: Sce
 async def test_it_introspects(scene: Scene) -> None:
     async with scene.client() as client:
         token = await client.fetch_token(scene.token_url, grant_type="client_credentials")
-        answer = await client.introspect_token(scene.address + "/oauth2/introspect", token["access_token"])
+        answer = await client.introspect_token(
+            scene.address + "/oauth2/introspect", token["access_token"]
+        )
         assert answer.json()["active"] is True
 
 
@@ -97,7 +109,9 @@ async def test_others_verify_tokens_with_the_published_keys_across_a_rotation(sc
     assert len({token.header["kid"] for token in found}) == 2
 
 
-async def test_the_signing_key_is_replaced_while_requests_go_on_and_none_fails(scene: Scene) -> None:
+async def test_the_signing_key_is_replaced_while_requests_go_on_and_none_fails(
+    scene: Scene,
+) -> None:
     statuses: list[int] = []
     done = asyncio.Event()
 
@@ -122,7 +136,9 @@ async def test_the_signing_key_is_replaced_while_requests_go_on_and_none_fails(s
 async def test_a_client_that_is_deleted_is_out_with_its_next_request(scene: Scene) -> None:
     async with scene.client() as client:
         await client.fetch_token(scene.token_url, grant_type="client_credentials")
-        assert (await client.delete(f"{scene.address}/api/clients/{scene.made.client.id}")).status_code == 204
+        assert (
+            await client.delete(f"{scene.address}/api/clients/{scene.made.client.id}")
+        ).status_code == 204
         assert (await client.get(scene.address + "/api/clients")).status_code == 401
         with pytest.raises(OAuthError) as caught:
             await client.fetch_token(scene.token_url, grant_type="client_credentials")

@@ -1,4 +1,6 @@
-"""One contract over every backend in the registry: whole or not at all, durable names, ranges, lists, marks."""
+"""One contract over every backend in the registry: whole or not at all, durable names, ranges,
+lists, marks.
+"""
 
 import asyncio
 import os
@@ -56,7 +58,9 @@ async def names(objects: ObjectStore, shard: str) -> list[str]:
 
 async def test_an_object_comes_back_as_it_was_written(objects: ObjectStore) -> None:
     whole = os.urandom(300_000)
-    assert await objects.put(NAME, pieces([whole[:1], whole[1:100_000]], [], [whole[100_000:]])) == len(whole)
+    assert await objects.put(
+        NAME, pieces([whole[:1], whole[1:100_000]], [], [whole[100_000:]])
+    ) == len(whole)
     assert await content(objects, NAME) == whole
 
 
@@ -114,8 +118,12 @@ async def test_nothing_is_visible_before_the_end(objects: ObjectStore) -> None:
     assert await content(objects, NAME) == b"firstlast"
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("x"), ConnectionResetError(104, "reset"), asyncio.CancelledError()])
-async def test_what_the_pieces_raise_comes_out_and_nothing_stays(objects: ObjectStore, fault: BaseException) -> None:
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("x"), ConnectionResetError(104, "reset"), asyncio.CancelledError()]
+)
+async def test_what_the_pieces_raise_comes_out_and_nothing_stays(
+    objects: ObjectStore, fault: BaseException
+) -> None:
     async def breaking() -> AsyncIterator[Sequence[bytes]]:
         yield [b"x" * 100_000]
         raise fault
@@ -161,7 +169,10 @@ async def test_lists_tell_name_size_and_age_by_shard(objects: ObjectStore) -> No
     others = ["ab" + "1" * 46, "cd" + "0" * 46]
     for number, name in enumerate([NAME, *others]):
         await objects.put(name, pieces([b"x" * number]))
-    assert [(stored.name, stored.size) for stored in await objects.listed("ab")] == [(NAME, 0), (others[0], 1)]
+    assert [(stored.name, stored.size) for stored in await objects.listed("ab")] == [
+        (NAME, 0),
+        (others[0], 1),
+    ]
     assert await names(objects, "cd") == [others[1]]
     assert await names(objects, "ef") == []
     first, second = await objects.listed("ab")

@@ -1,6 +1,8 @@
-"""No text of one kibibyte keeps a parser busy, whoever writes it: a caller, an application or an operator.
+"""No text of one kibibyte keeps a parser busy, whoever writes it: a caller, an application or an
+operator.
 
-The table of parsers is held against the code: a function that reads a text and has no line in it fails the last test.
+The table of parsers is held against the code: a function that reads a text and has no line in it
+fails the last test.
 """
 
 import importlib
@@ -45,9 +47,26 @@ from proxy.model.record_reader import read_draft
 from proxy.model.schema import PathStep, Value, records_schema
 from proxy.model.template import read_template
 from proxy.model.values import ValueFaults
-from proxy.net import client_address, entity_tags, fields, framing, hop_headers, http1, proxy_protocol
+from proxy.net import (
+    client_address,
+    entity_tags,
+    fields,
+    framing,
+    hop_headers,
+    http1,
+    proxy_protocol,
+)
 from proxy.net import http1 as answer_head
-from proxy.redactor import content_coding, form, message, method_override, path, path_template, redact, restore
+from proxy.redactor import (
+    content_coding,
+    form,
+    message,
+    method_override,
+    path,
+    path_template,
+    redact,
+    restore,
+)
 from proxy.redactor import form as globs
 from proxy.redactor import restore as html
 from proxy.redactor import restore as words
@@ -66,7 +85,8 @@ from tests.unit.model.test_filter_language import SCHEMA
 SIZE: Final = 1024
 LONGEST: Final = 0.005
 
-#: What a parser may raise: each says what is wrong. ``RecursionError``, ``OverflowError`` and the like are faults of ours.
+#: What a parser may raise: each says what is wrong. ``RecursionError``, ``OverflowError`` and the
+#: like are faults of ours.
 REFUSALS: Final = (
     VaultError,
     ValueError,
@@ -91,7 +111,9 @@ UNITS: Final = [
 
 
 def texts() -> Iterator[str]:
-    """Texts of one kibibyte: repeated, nested, of unlike halves, cut short, and of all characters in a row."""
+    """Texts of one kibibyte: repeated, nested, of unlike halves, cut short, and of all characters
+    in a row.
+    """
     for unit in UNITS:
         whole = (unit * SIZE)[:SIZE]
         yield whole
@@ -111,7 +133,9 @@ def texts() -> Iterator[str]:
     yield "".join(map(chr, range(0x100, 0x100 + SIZE)))
     yield "".join(map(chr, range(0x10FC00, 0x110000)))
     yield "[" + "".join(map(chr, range(0x4E00, 0x4E00 + 2 * SIZE, 2)))[: SIZE - 5] + "]{9}"
-    yield "[" + "".join(f"{chr(i)}-{chr(i + 1)}" for i in range(0x100, 0x500, 3))[: SIZE - 5] + "]{9}"
+    yield (
+        "[" + "".join(f"{chr(i)}-{chr(i + 1)}" for i in range(0x100, 0x500, 3))[: SIZE - 5] + "]{9}"
+    )
     yield "1" + "0" * (SIZE - 2) + "1"
     yield "0." + "3" * (SIZE - 2)
     yield ".".join("".join(pair) for pair in itertools.product("abcdefghij", repeat=2)) * 4
@@ -129,7 +153,9 @@ def _filter(field: str, inner: Callable[[str], Any]) -> Callable[[str], object]:
 
 
 def _restored(kind: restore.EscapingKinds) -> Callable[[str], object]:
-    samples = {sample.shape: sample for sample in SAMPLES if sample.shape in DEFAULT_SHAPE.values()}.values()
+    samples = {
+        sample.shape: sample for sample in SAMPLES if sample.shape in DEFAULT_SHAPE.values()
+    }.values()
     patterns = [bound(sample.shape, sample.kind, **sample.options).pattern for sample in samples]
     return lambda text: restore.candidates(kind, _bytes(text), patterns, {})
 
@@ -151,7 +177,10 @@ def _normal(kind: str) -> Callable[[str], object]:
 
 
 def _selected(text: str) -> None:
-    for objects, leaves in (((), [("name",), ("a", PathStep.EACH)]), (None, [(PathStep.DEEP, "a")])):
+    for objects, leaves in (
+        ((), [("name",), ("a", PathStep.EACH)]),
+        (None, [(PathStep.DEEP, "a")]),
+    ):
         Selection(objects, leaves).find(_bytes(text))
 
 
@@ -187,7 +216,10 @@ def _kind(prefix: str) -> Callable[[str], object]:
 def _template_of_a_policy(text: str) -> object:
     return policy.read_policy(
         "p",
-        {"actions": ["v1.restapi.read"], "fields": {"contact": {"name": {"valueType": "redacted", "format": text}}}},
+        {
+            "actions": ["v1.restapi.read"],
+            "fields": {"contact": {"name": {"valueType": "redacted", "format": text}}},
+        },
     )
 
 
@@ -196,7 +228,9 @@ def _bound_template(text: str) -> object:
 
 
 def _rehash(text: str) -> object:
-    return read_rules({"name": {"strategy": "template", "strategyOptions": {"template": text}}}, ValueFaults(9))
+    return read_rules(
+        {"name": {"strategy": "template", "strategyOptions": {"template": text}}}, ValueFaults(9)
+    )
 
 
 def _words(text: str) -> object:
@@ -228,7 +262,13 @@ def _query(text: str) -> None:
 
 
 def _overridden(text: str) -> None:
-    for types in ([], ["application/json"], ["application/x-www-form-urlencoded"], ["multipart/form-data"], [text]):
+    for types in (
+        [],
+        ["application/json"],
+        ["application/x-www-form-urlencoded"],
+        ["multipart/form-data"],
+        [text],
+    ):
         try:
             method_override.override_method(types, _bytes(text), 200)
         except VaultError:
@@ -240,8 +280,12 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     # what callers of the vault's interface write
     "model.template:read_template": read_template,
     "model.policy:read_policy": _template_of_a_policy,
-    "model.policy:read_policy origins": lambda text: policy.read_policy("p", {"actions": [], "origins": [text]}),
-    "model.policy:read_policy acl": lambda text: policy.read_policy("p", {"actions": [], "external_acl": text}),
+    "model.policy:read_policy origins": lambda text: policy.read_policy(
+        "p", {"actions": [], "origins": [text]}
+    ),
+    "model.policy:read_policy acl": lambda text: policy.read_policy(
+        "p", {"actions": [], "external_acl": text}
+    ),
     "tokenization.template": _bound_template,
     "tokenization.strategy:strategy": lambda text: strategy.strategy(text, {"kind": text}),
     "vault.maintenance.rehash_rules:read_rules": _rehash,
@@ -254,14 +298,26 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "model.filter_reader:read_find path": _filter("data", lambda text: {"$" + text: 1}),
     "model.filter_reader:read_find instant": _filter("at", lambda text: [text]),
     "model.filter_reader:read_find number": _filter("sum", lambda text: {"$gt": text}),
-    "model.filter_reader:read_filter": lambda text: filter_reader.read_filter(SCHEMA, {"search_keys": text}, DEFAULTS),
+    "model.filter_reader:read_filter": lambda text: filter_reader.read_filter(
+        SCHEMA, {"search_keys": text}, DEFAULTS
+    ),
     "model.filter_reader:read_aggregate": lambda text: filter_reader.read_aggregate(
-        SCHEMA, {"metrics": {text: {"func": text, "key": text}}, "group_by": {"keys": [text]}}, DEFAULTS
+        SCHEMA,
+        {"metrics": {text: {"func": text, "key": text}}, "group_by": {"keys": [text]}},
+        DEFAULTS,
     ),
     "model.filter_language:steps_of": lambda text: filter_language.steps_of("$" + text),
     "model.record_reader:read_draft": lambda text: read_draft(
         SCHEMA,
-        {"id": text, "name": text, "at": text, "born": text, "hour": text, "data": text, text: text},
+        {
+            "id": text,
+            "name": text,
+            "at": text,
+            "born": text,
+            "hour": text,
+            "data": text,
+            text: text,
+        },
         partial=False,
         limits=DEFAULTS,
     ),
@@ -285,7 +341,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "model.values:moment": model_values.moment,
     "model.values:instant": model_values.instant,
     "model.conversion": lambda text: [
-        convert(text) for convert in (schema_change._integer, schema_change._decimal, schema_change._boolean)
+        convert(text)
+        for convert in (schema_change._integer, schema_change._decimal, schema_change._boolean)
     ],
     "model.record:fault_of_filename": record.fault_of_filename,
     "model.record:fault_of_mime_type": lambda text: record.fault_of_mime_type("a/a" + text),
@@ -298,7 +355,9 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "api.attachments:requested_range": lambda text: attachments.requested_range(
         {"Range": "bytes=" + text, "If-Range": text}, 9, '"a"'
     ),
-    "api.attachments:requested_range whole": lambda text: attachments.requested_range({"Range": text}, 9, '"a"'),
+    "api.attachments:requested_range whole": lambda text: attachments.requested_range(
+        {"Range": text}, 9, '"a"'
+    ),
     "api.attachments:of_header": lambda text: attachments.of_header([text]),
     "api.attachments:of_part": lambda text: attachments.of_part("form-data" + text),
     "crypto.keyset:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
@@ -323,7 +382,9 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "net.http1:begun": lambda text: answer_head.begun(b"HTTP/1.1 200 " + _bytes(text)),
     "net.http1:parse_fields": lambda text: answer_head.parse_fields(_bytes(text)),
     "web.upstream.chunks": _chunked,
-    "net.proxy_protocol:parse_preamble": lambda text: proxy_protocol.parse_preamble(b"PROXY TCP4 " + _bytes(text)),
+    "net.proxy_protocol:parse_preamble": lambda text: proxy_protocol.parse_preamble(
+        b"PROXY TCP4 " + _bytes(text)
+    ),
     "net.proxy_protocol:parse_preamble binary": lambda text: proxy_protocol.parse_preamble(
         b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x03\xf0" + _bytes(text)
     ),
@@ -331,7 +392,9 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
         "10.0.0.1", [text], client_address.Trusted([ipaddress.ip_network("0.0.0.0/1")])
     ),
     "net.hop_headers:authority": lambda text: hop_headers.authority(b"/", text),
-    "net.hop_headers:authority absolute": lambda text: hop_headers.authority(b"http://" + _bytes(text), None),
+    "net.hop_headers:authority absolute": lambda text: hop_headers.authority(
+        b"http://" + _bytes(text), None
+    ),
     "net.fields:connection_options": lambda text: fields.connection_options([_bytes(text)]),
     "net.entity_tags:shown": lambda text: entity_tags.shown(_bytes(text), b"", None, bytes),
     "net.entity_tags:own_tag": lambda text: entity_tags.own_tag(_bytes(text) + entity_tags.MARK),
@@ -343,17 +406,27 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.path:readings": _routed,
     "redactor.redact:query_values": _query,
     "redactor.method_override:override_method": _overridden,
-    "redactor.form:form_members": lambda text: form.form_members(_bytes(text), 2000, ("name", "a[b]", "tag_*")),
+    "redactor.form:form_members": lambda text: form.form_members(
+        _bytes(text), 2000, ("name", "a[b]", "tag_*")
+    ),
     "redactor.form:read_form_value": lambda text: form.read_form_value(_bytes(text)),
     "redactor.form:read_value": lambda text: form.read_value(_bytes(text)),
     "redactor.form:loosely": form.loosely,
-    "redactor.json.tree:read_json_value": lambda text: json_codec.read_json_value(_bytes('"' + text + '"')),
-    "redactor.json.tree:read_json_value bare": lambda text: json_codec.read_json_value(_bytes(text)),
+    "redactor.json.tree:read_json_value": lambda text: json_codec.read_json_value(
+        _bytes('"' + text + '"')
+    ),
+    "redactor.json.tree:read_json_value bare": lambda text: json_codec.read_json_value(
+        _bytes(text)
+    ),
     "redactor.json.tree:reader": lambda text: json_codec.reader(_bytes(text))(_bytes(text)),
     "redactor.message:classify": _kind(""),
     "redactor.message:classify parameters": _kind("application/json;"),
-    "redactor.content_coding:acceptable": lambda text: content_coding.acceptable(_bytes(text), ["br", "gzip"]),
-    "redactor.content_coding:inflate": lambda text: content_coding.inflate(_bytes(text), _bytes(text), 10**6),
+    "redactor.content_coding:acceptable": lambda text: content_coding.acceptable(
+        _bytes(text), ["br", "gzip"]
+    ),
+    "redactor.content_coding:inflate": lambda text: content_coding.inflate(
+        _bytes(text), _bytes(text), 10**6
+    ),
     "redactor.selectors": _selected,
     "redactor.json.nesting:depth_fits": lambda text: nesting.depth_fits(_bytes(text), 64),
     "redactor.restore:acting": lambda text: list(html.acting(_bytes(text))),
@@ -364,7 +437,10 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.restore:html": _restored(restore.EscapingKinds.HTML),
     "redactor.restore:plain": _restored(restore.EscapingKinds.PLAIN),
     # values that are tokenized
-    **{f"tokenization.{index}.{sample.shape}": _minted(sample) for index, sample in enumerate(SAMPLES)},
+    **{
+        f"tokenization.{index}.{sample.shape}": _minted(sample)
+        for index, sample in enumerate(SAMPLES)
+    },
     **{f"tokenization.normal:{kind}": _normal(kind) for kind in FIELD_KINDS},
     "tokenization.normalize:read_date": normalize.read_date,
     "tokenization.uuid:read_uuid": uuid.read_uuid,
@@ -382,12 +458,16 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.load.parsers:parse_upstream": parsers.parse_upstream,
     "redactor.load.parsers:parse_host": parsers.parse_host,
     "redactor.load.parsers:parse_id": parsers.parse_id,
-    "redactor.load.yaml_tree:resolve_references": lambda text: yaml_tree.resolve_references(text, Path(), {}),
+    "redactor.load.yaml_tree:resolve_references": lambda text: yaml_tree.resolve_references(
+        text, Path(), {}
+    ),
     # files
     "audit.chain:parse_line": lambda text: chain.parse_line(_bytes(text)),
     "audit.sinks:message": lambda text: sinks.message(b'{"n":1,"at":"' + _bytes(text), b""),
     "functions.runner:decode_frame": lambda text: runner.decode_frame(_bytes(text)),
-    "cli.record_files:read_lines": lambda text: list(record_files.read_lines(io.StringIO(text), {})),
+    "cli.record_files:read_lines": lambda text: list(
+        record_files.read_lines(io.StringIO(text), {})
+    ),
     "cli.record_files:read_table": _table,
 }
 
@@ -403,13 +483,19 @@ def _seconds(parse: Callable[[str], object], text: str) -> float:
 
 
 def _slowness() -> float:
-    """How many times slower this machine is at the moment than one on which a plain loop of 20,000 turns takes a millisecond."""
-    least = min(_seconds(lambda _: sum(number * number for number in range(20_000)), "") for _ in range(12))
+    """How many times slower this machine is at the moment than one on which a plain loop of 20,000
+    turns takes a millisecond.
+    """
+    least = min(
+        _seconds(lambda _: sum(number * number for number in range(20_000)), "") for _ in range(12)
+    )
     return max(1.0, least / 0.001)
 
 
 def _slowest(parse: Callable[[str], object]) -> tuple[float, str]:
-    """The text that takes longest, each by its best time of twelve, with pauses: what else the machine does slows all of some."""
+    """The text that takes longest, each by its best time of twelve, with pauses: what else the
+    machine does slows all of some.
+    """
     worst = (0.0, "")
     for text in TEXTS:
         best = _seconds(parse, text)
@@ -431,7 +517,8 @@ def test_text_of_a_kibibyte_is_parsed_within_five_milliseconds(name):
     )
 
 
-#: A text sixteen times as long may take sixteen times as long, and again as much; were it the square, it would be two hundred times.
+#: A text sixteen times as long may take sixteen times as long, and again as much; were it the
+#: square, it would be two hundred times.
 _LONGER: Final = 16
 _RUNS: Final = [
     " ",
@@ -475,7 +562,10 @@ EXEMPT: Final = {
     "config.parsers:origins": "a setting: every setting stands in the table by its name",
     "crypto.key_file:read_key_file": "takes the path of a file",
     "model.legacy_dialect:field_of_name": "looks up one name",
-    "redactor.load.loader:load_text": "a whole rule file: YAML is read by its library, at start and reload, and its texts by the parsers above",
+    "redactor.load.loader:load_text": (
+        "a whole rule file: YAML is read by its library, at start and reload, and its texts by "
+        "the parsers above"
+    ),
     "redactor.load.yaml_tree:read_tree": "as load_text",
     "redactor.exchange.misfits:steps_to": "is given documents of JSON that were read before",
     "tokenization.common:read32": "is given words of its own alphabet by the patterns of the token formats",
@@ -491,7 +581,11 @@ def _readers() -> Iterator[str]:
         if found.name.endswith("__main__") or found.name.startswith("proxy.demo"):
             continue
         for name, value in vars(importlib.import_module(found.name)).items():
-            if not inspect.isfunction(value) or value.__module__ != found.name or not name.startswith(_VERBS):
+            if (
+                not inspect.isfunction(value)
+                or value.__module__ != found.name
+                or not name.startswith(_VERBS)
+            ):
                 continue
             first = next(iter(inspect.signature(value).parameters.values()), None)
             if first is not None and str(first.annotation).split(" |")[0] in _TEXTS:

@@ -15,9 +15,13 @@ CONSTANT = {"fixed", "mask", "zero", "one", "plain"}
 TAKES_JSON = {"opaque", "lower", "prepended", "fixed", "plain"}
 SECRET = "Zäzilie-4711-Quux"
 
-every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.shape}-{sample.values[0]}")
+every_sample = pytest.mark.parametrize(
+    "sample", SAMPLES, ids=lambda sample: f"{sample.shape}-{sample.values[0]}"
+)
 drawn_samples = pytest.mark.parametrize(
-    "sample", [s for s in SAMPLES if s.shape not in CONSTANT], ids=lambda sample: f"{sample.shape}-{sample.values[0]}"
+    "sample",
+    [s for s in SAMPLES if s.shape not in CONSTANT],
+    ids=lambda sample: f"{sample.shape}-{sample.values[0]}",
 )
 every_shape = pytest.mark.parametrize("name", SHAPES)
 
@@ -71,7 +75,9 @@ def test_every_option_is_described_and_an_unknown_one_is_refused_by_name(name):
     assert all(option in str(caught.value) for option in parser.options)
 
 
-@pytest.mark.parametrize(("name", "option"), [(name, option) for name in SHAPES for option in SHAPES[name].options])
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name in SHAPES for option in SHAPES[name].options]
+)
 @pytest.mark.parametrize("bad", [None, [], {}, -1, ""], ids=repr)
 def test_an_option_of_the_wrong_type_is_refused_by_name(name, option, bad):
     if (name, option, bad) == ("fixed", "value", -1):
@@ -102,13 +108,19 @@ def test_tokens_have_the_syntax_of_their_shape_and_are_never_the_value(sample, s
 @drawn_samples
 def test_random_tokens_of_one_value_differ(sample):
     tokenizer = bind(sample)
-    tokens = Counter(tokenizer.mint(Value(sample.values[0]), 9, number).text for number in range(20))
+    tokens = Counter(
+        tokenizer.mint(Value(sample.values[0]), 9, number).text for number in range(20)
+    )
     assert len(tokens) >= (19 if tokenizer.resolution is not Resolution.BY_RECORD else 10)
 
 
 @drawn_samples
 def test_same_tokens_agree_and_those_of_other_values_and_fields_differ(sample):
-    one, again, elsewhere = bind(sample, same=True), bind(sample, same=True), bind(sample, "other", same=True)
+    one, again, elsewhere = (
+        bind(sample, same=True),
+        bind(sample, same=True),
+        bind(sample, "other", same=True),
+    )
     assert one.same
     for text in sample.values:
         token = one.mint(Value(text), 1, 1)
@@ -146,7 +158,14 @@ def test_tokens_are_found_in_running_text_at_word_borders(sample):
     token = tokenizer.mint(Value(sample.values[0]), 5, 6).text
     if tokenizer.resolution not in {Resolution.SEALED, Resolution.INDEXED}:
         return
-    for before, behind in (("", ""), ("Dear ", ", hello"), ("<b>", "</b>"), ('"', '"'), ("id=", "&x=1"), ("Å", "ö.")):
+    for before, behind in (
+        ("", ""),
+        ("Dear ", ", hello"),
+        ("<b>", "</b>"),
+        ('"', '"'),
+        ("id=", "&x=1"),
+        ("Å", "ö."),
+    ):
         found = tokenizer.pattern.search(before + token + behind)
         assert found is not None, (before, behind)
         assert found[0] == token
@@ -186,7 +205,9 @@ def test_other_json_is_taken_as_a_text_token_or_refused(name, source):
 )
 def test_json_numbers_stay_json_numbers(name, source, expected):
     for options in ({}, {"same": True}) if "same" in SHAPES[name].options else ({},):
-        tokenizer = make_shape(name, options).bind(KEYSET.field_keys("contact", "field"), "text", "se")
+        tokenizer = make_shape(name, options).bind(
+            KEYSET.field_keys("contact", "field"), "text", "se"
+        )
         for _ in range(50):
             token = tokenizer.mint(Value(source, json=True), 1, 1)
             assert token.json is True
@@ -214,7 +235,9 @@ def test_shapes_of_text_refuse_json_numbers(name):
 )
 def test_what_does_not_fit_is_refused_without_showing_it(name, kind, values):
     for options in ({}, {"same": True}) if "same" in SHAPES[name].options else ({},):
-        tokenizer = make_shape(name, options).bind(KEYSET.field_keys("contact", "field"), kind, "se")
+        tokenizer = make_shape(name, options).bind(
+            KEYSET.field_keys("contact", "field"), kind, "se"
+        )
         for value in values:
             with pytest.raises(VaultError) as caught:
                 tokenizer.mint(Value(value), 1, 1)

@@ -1,4 +1,6 @@
-"""One contract over every engine in the registry: each verb, each conflict, atomicity, order, limits, concurrency."""
+"""One contract over every engine in the registry: each verb, each conflict, atomicity, order,
+limits, concurrency.
+"""
 
 import asyncio
 import itertools
@@ -58,7 +60,11 @@ async def refused(store: Store, *changes: Change) -> Conflict:
 
 async def test_a_row_comes_back_as_it_was_written(store: Store) -> None:
     whole = live(7, "key")._replace(
-        version=3, created_at=1, updated_at=2, expires_at=3, cells=(h("mail"), "Örebro", -5, "-12.5")
+        version=3,
+        created_at=1,
+        updated_at=2,
+        expires_at=3,
+        cells=(h("mail"), "Örebro", -5, "-12.5"),
     )
     await store.commit(TABLE, [Insert(whole)])
     assert await store.rows(TABLE, [7]) == {7: whole}
@@ -83,7 +89,9 @@ async def test_long_lists_are_answered_whole(store: Store) -> None:
     rids = range(1, 1201)
     assert (await store.rows(TABLE, rids)).keys() == set(rids)
     assert len(await store.by_keys(TABLE, [h(rid) for rid in rids])) == 1200
-    assert await store.by_tokens(TABLE, [h(rid) for rid in rids]) == {h(rid): (rid,) for rid in rids}
+    assert await store.by_tokens(TABLE, [h(rid) for rid in rids]) == {
+        h(rid): (rid,) for rid in rids
+    }
 
 
 async def test_an_insert_over_an_id_conflicts(store: Store) -> None:
@@ -101,7 +109,13 @@ async def test_an_insert_under_a_taken_key_conflicts(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("written", "read"),
-    [("12.50", "12.5"), (12, "12"), ("-0.0001", "-0.0001"), ("0", "0"), ("999999999999.9999", "999999999999.9999")],
+    [
+        ("12.50", "12.5"),
+        (12, "12"),
+        ("-0.0001", "-0.0001"),
+        ("0", "0"),
+        ("999999999999.9999", "999999999999.9999"),
+    ],
 )
 async def test_decimals_are_exact(store: Store, written: str | int, read: str) -> None:
     await store.commit(TABLE, [Insert(row(1, cells=(None, None, None, written)))])
@@ -109,7 +123,9 @@ async def test_decimals_are_exact(store: Store, written: str | int, read: str) -
 
 
 @pytest.mark.parametrize("unfit", ["0.00001", "1000000000000", "much", "NaN", "Infinity"])
-async def test_a_decimal_that_does_not_fit_is_refused_without_telling_it(store: Store, unfit: str) -> None:
+async def test_a_decimal_that_does_not_fit_is_refused_without_telling_it(
+    store: Store, unfit: str
+) -> None:
     with pytest.raises(VaultError) as caught:
         await store.commit(TABLE, [insert(2), Insert(row(1, cells=(None, None, None, unfit)))])
     assert caught.value.code is Code.INTERNAL
@@ -117,8 +133,12 @@ async def test_a_decimal_that_does_not_fit_is_refused_without_telling_it(store: 
     assert await store.rows(TABLE, [1, 2]) == {}
 
 
-async def test_a_row_that_was_made_before_its_layout_grew_has_nothing_in_the_new_columns(store: Store) -> None:
-    await store.commit(TABLE, [Insert(row(1, cells=(h("m"),))), Replace(row(1, cells=(h("n"), "Umeå")), 1)])
+async def test_a_row_that_was_made_before_its_layout_grew_has_nothing_in_the_new_columns(
+    store: Store,
+) -> None:
+    await store.commit(
+        TABLE, [Insert(row(1, cells=(h("m"),))), Replace(row(1, cells=(h("n"), "Umeå")), 1)]
+    )
     assert (await store.rows(TABLE, [1]))[1].cells == (h("n"), "Umeå", None, None)
 
 
@@ -138,7 +158,10 @@ async def test_cells_that_do_not_fit_the_layout_are_refused_alone(store: Store) 
 
 async def test_only_live_rows_are_found_by_key(store: Store) -> None:
     await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b")), insert(3)])
-    assert {key: found.rid for key, found in (await store.by_keys(TABLE, [h("a"), h("b"), h("c")])).items()} == {
+    assert {
+        key: found.rid
+        for key, found in (await store.by_keys(TABLE, [h("a"), h("b"), h("c")])).items()
+    } == {
         h("a"): 1,
         h("b"): 2,
     }
@@ -148,7 +171,9 @@ async def test_only_live_rows_are_found_by_key(store: Store) -> None:
 
 async def test_accept_keeps_a_pending_row_for_good_and_it_can_be_bound_later(store: Store) -> None:
     await store.commit(TABLE, [insert(1), insert(2), Accept(1, 2_000), Accept(9, 2_000)])
-    assert (await store.rows(TABLE, [1]))[1] == row(1)._replace(state=RowState.LIVE, updated_at=2_000)
+    assert (await store.rows(TABLE, [1]))[1] == row(1)._replace(
+        state=RowState.LIVE, updated_at=2_000
+    )
     assert [found.rid for found in (await store.unsettled(TABLE, 9_999, 10))[0]] == [2]
     await store.commit(TABLE, [Bind(1, h("key"), b"sealed", 3_000), Accept(1, 4_000)])
     assert (await store.by_keys(TABLE, [h("key")]))[h("key")].updated_at == 3_000
@@ -157,7 +182,9 @@ async def test_accept_keeps_a_pending_row_for_good_and_it_can_be_bound_later(sto
 async def test_bind_makes_a_pending_row_live(store: Store) -> None:
     await store.commit(TABLE, [insert(1)])
     await store.commit(TABLE, [Bind(1, h("key"), b"sealed", 2_000)])
-    bound = row(1)._replace(key=h("key"), key_sealed=b"sealed", state=RowState.LIVE, updated_at=2_000)
+    bound = row(1)._replace(
+        key=h("key"), key_sealed=b"sealed", state=RowState.LIVE, updated_at=2_000
+    )
     assert await store.rows(TABLE, [1]) == {1: bound}
 
 
@@ -168,7 +195,9 @@ async def test_bind_again_with_the_same_key_is_no_conflict(store: Store) -> None
     assert (found.key_sealed, found.updated_at) == (b"again", 3_000)
 
 
-async def test_bind_conflicts_when_the_row_is_gone_bound_otherwise_or_the_key_is_taken(store: Store) -> None:
+async def test_bind_conflicts_when_the_row_is_gone_bound_otherwise_or_the_key_is_taken(
+    store: Store,
+) -> None:
     await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b")), insert(3)])
     for change in (Bind(9, h("c"), b"", 1), Bind(1, h("c"), b"", 1), Bind(3, h("a"), b"", 1)):
         assert (await refused(store, change)).change is change
@@ -180,7 +209,10 @@ async def test_release_takes_the_key_from_its_holder_alone(store: Store) -> None
     await store.commit(TABLE, [Release(h("a"), 1, 5_000), Release(h("none"), 9, 5_000)])
     assert (await store.rows(TABLE, [1]))[1] == live(1, "a")
     await store.commit(TABLE, [Release(h("a"), 3, 5_000)])
-    assert await store.rows(TABLE, [1, 2]) == {1: row(1)._replace(updated_at=5_000), 2: live(2, "b")}
+    assert await store.rows(TABLE, [1, 2]) == {
+        1: row(1)._replace(updated_at=5_000),
+        2: live(2, "b"),
+    }
 
 
 async def test_release_then_bind_moves_a_key_to_a_newer_record(store: Store) -> None:
@@ -213,7 +245,10 @@ async def test_replace_conflicts_on_another_version_or_no_row(store: Store) -> N
 async def test_of_many_replacements_of_one_version_one_wins(store: Store) -> None:
     await store.commit(TABLE, [insert(1)])
     results = await asyncio.gather(
-        *(store.commit(TABLE, [Replace(row(1, body=b"%d" % n)._replace(version=2), 1)]) for n in range(20)),
+        *(
+            store.commit(TABLE, [Replace(row(1, body=b"%d" % n)._replace(version=2), 1)])
+            for n in range(20)
+        ),
         return_exceptions=True,
     )
     assert [type(result) for result in results].count(Conflict) == 19
@@ -229,7 +264,11 @@ async def test_staged_changes_wait_beside_the_row_oldest_first(store: Store) -> 
     late, early = staged(20, 1), staged(10, 1, kind=StagedKind.DELETE)
     await store.commit(TABLE, [StageRow(late), StageRow(early), StageRow(staged(30, 2))])
     assert await store.staged(TABLE, [1, 2, 3, 4]) == {1: (early, late), 2: (staged(30, 2),)}
-    assert {rid: found.staged for rid, found in (await store.rows(TABLE, [1, 2, 3])).items()} == {1: 2, 2: 1, 3: 0}
+    assert {rid: found.staged for rid, found in (await store.rows(TABLE, [1, 2, 3])).items()} == {
+        1: 2,
+        2: 1,
+        3: 0,
+    }
 
 
 async def test_what_an_insert_says_of_staged_changes_is_not_believed(store: Store) -> None:
@@ -240,7 +279,11 @@ async def test_what_an_insert_says_of_staged_changes_is_not_believed(store: Stor
 async def test_stage_conflicts_without_a_row_over_an_id_or_on_a_taken_hash(store: Store) -> None:
     await store.commit(TABLE, [insert(1, unique=(h("t"),)), insert(2), StageRow(staged(10, 2))])
     taken = StageRow(staged(12, 2), (), (h("n"), h("t")))
-    for change, hashes in ((StageRow(staged(11, 9)), ()), (StageRow(staged(10, 1)), ()), (taken, (h("t"),))):
+    for change, hashes in (
+        (StageRow(staged(11, 9)), ()),
+        (StageRow(staged(10, 1)), ()),
+        (taken, (h("t"),)),
+    ):
         caught = await refused(store, change)
         assert (caught.change, caught.hashes) == (change, hashes)
     assert await store.by_tokens(TABLE, [h("n")]) == {}
@@ -254,12 +297,23 @@ async def test_stage_puts_its_hashes_into_the_index(store: Store) -> None:
 
 
 async def test_unstage_and_doubt_touch_one_change_and_ignore_absent_ones(store: Store) -> None:
-    await store.commit(TABLE, [insert(1), insert(2), StageRow(staged(10, 1)), StageRow(staged(11, 1))])
     await store.commit(
-        TABLE, [MarkInDoubt(1, 10, 7_000, True), Unstage(1, 11), Unstage(1, 99), MarkInDoubt(1, 99, 1, False)]
+        TABLE, [insert(1), insert(2), StageRow(staged(10, 1)), StageRow(staged(11, 1))]
     )
-    await store.commit(TABLE, [Unstage(2, 10), MarkInDoubt(2, 10, 1, False)])  # of another row: not this one's
-    assert await store.staged(TABLE, [1]) == {1: (staged(10, 1)._replace(doubt=7_000, answered=True),)}
+    await store.commit(
+        TABLE,
+        [
+            MarkInDoubt(1, 10, 7_000, True),
+            Unstage(1, 11),
+            Unstage(1, 99),
+            MarkInDoubt(1, 99, 1, False),
+        ],
+    )
+    # of another row: not this one's
+    await store.commit(TABLE, [Unstage(2, 10), MarkInDoubt(2, 10, 1, False)])
+    assert await store.staged(TABLE, [1]) == {
+        1: (staged(10, 1)._replace(doubt=7_000, answered=True),)
+    }
     assert (await store.rows(TABLE, [1]))[1].staged == 1
 
 
@@ -267,8 +321,13 @@ async def test_unstage_and_doubt_touch_one_change_and_ignore_absent_ones(store: 
 
 
 async def test_equal_tokens_answer_all_their_records_in_order(store: Store) -> None:
-    await store.commit(TABLE, [insert(3, hashes=(h("s"),)), insert(1, hashes=(h("s"), h("x"))), insert(2)])
-    assert await store.by_tokens(TABLE, [h("s"), h("x"), h("none")]) == {h("s"): (1, 3), h("x"): (1,)}
+    await store.commit(
+        TABLE, [insert(3, hashes=(h("s"),)), insert(1, hashes=(h("s"), h("x"))), insert(2)]
+    )
+    assert await store.by_tokens(TABLE, [h("s"), h("x"), h("none")]) == {
+        h("s"): (1, 3),
+        h("x"): (1,),
+    }
 
 
 async def test_a_common_token_answers_32_records_and_hides_no_other(store: Store) -> None:
@@ -296,10 +355,13 @@ async def test_a_hash_that_is_named_twice_in_one_change_is_in_the_index_once(sto
 
 async def test_of_two_commits_with_one_unique_hash_the_first_wins(store: Store) -> None:
     results = await asyncio.gather(
-        *(store.commit(TABLE, [insert(rid, unique=(h("one"),))]) for rid in range(1, 6)), return_exceptions=True
+        *(store.commit(TABLE, [insert(rid, unique=(h("one"),))]) for rid in range(1, 6)),
+        return_exceptions=True,
     )
     assert results[0] is None
-    assert all(isinstance(result, Conflict) and result.hashes == (h("one"),) for result in results[1:])
+    assert all(
+        isinstance(result, Conflict) and result.hashes == (h("one"),) for result in results[1:]
+    )
     assert (await store.rows(TABLE, range(1, 6))).keys() == {1}
 
 
@@ -311,7 +373,11 @@ async def test_a_unique_hash_may_be_shared_later(store: Store) -> None:
 async def test_reindex_drops_then_adds_for_its_own_row(store: Store) -> None:
     await store.commit(TABLE, [insert(1, hashes=(h("a"), h("b"))), insert(2, hashes=(h("a"),))])
     await store.commit(TABLE, [Reindex(1, add=(h("b"), h("c")), drop=(h("a"), h("b"), h("none")))])
-    assert await store.by_tokens(TABLE, [h("a"), h("b"), h("c")]) == {h("a"): (2,), h("b"): (1,), h("c"): (1,)}
+    assert await store.by_tokens(TABLE, [h("a"), h("b"), h("c")]) == {
+        h("a"): (2,),
+        h("b"): (1,),
+        h("c"): (1,),
+    }
 
 
 async def test_reindex_of_a_row_that_is_gone_leaves_nothing(store: Store) -> None:
@@ -319,8 +385,12 @@ async def test_reindex_of_a_row_that_is_gone_leaves_nothing(store: Store) -> Non
     assert await store.by_tokens(TABLE, [h("a")]) == {}
 
 
-async def test_remove_takes_everything_beside_the_row_and_frees_its_hashes_and_key(store: Store) -> None:
-    await store.commit(TABLE, [Insert(live(1, "k"), (h("s"),), (h("u"),)), insert(2, hashes=(h("s"),))])
+async def test_remove_takes_everything_beside_the_row_and_frees_its_hashes_and_key(
+    store: Store,
+) -> None:
+    await store.commit(
+        TABLE, [Insert(live(1, "k"), (h("s"),), (h("u"),)), insert(2, hashes=(h("s"),))]
+    )
     await store.commit(TABLE, [StageRow(staged(10, 1), (h("n"),)), StageRow(staged(11, 2))])
     await store.commit(TABLE, [Remove(1), Remove(1), Remove(99)])
     assert (await store.rows(TABLE, [1, 2])).keys() == {2}
@@ -368,17 +438,32 @@ async def whole(store: Store) -> list[object]:
 
 async def test_changes_apply_in_their_order(store: Store) -> None:
     await store.commit(
-        TABLE, [insert(1, hashes=(h("a"),)), Remove(1), insert(1, unique=(h("a"),)), StageRow(staged(5, 1))]
+        TABLE,
+        [
+            insert(1, hashes=(h("a"),)),
+            Remove(1),
+            insert(1, unique=(h("a"),)),
+            StageRow(staged(5, 1)),
+        ],
     )
-    await store.commit(TABLE, [Unstage(1, 5), StageRow(staged(5, 1, at=2_000)), Remove(1), Insert(live(1, "k"))])
-    await store.commit(TABLE, [Remove(1), Insert(live(2, "k")), Release(h("k"), 9, 3_000), Insert(live(3, "k"))])
-    assert await store.rows(TABLE, [1, 2, 3]) == {2: row(2)._replace(updated_at=3_000), 3: live(3, "k")}
+    await store.commit(
+        TABLE, [Unstage(1, 5), StageRow(staged(5, 1, at=2_000)), Remove(1), Insert(live(1, "k"))]
+    )
+    await store.commit(
+        TABLE, [Remove(1), Insert(live(2, "k")), Release(h("k"), 9, 3_000), Insert(live(3, "k"))]
+    )
+    assert await store.rows(TABLE, [1, 2, 3]) == {
+        2: row(2)._replace(updated_at=3_000),
+        3: live(3, "k"),
+    }
     assert await store.by_tokens(TABLE, [h("a")]) == {}
     assert await store.count(TABLE) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-async def test_the_last_of_several_changes_to_one_row_wins_in_any_order(store: Store, order: tuple[int, ...]) -> None:
+async def test_the_last_of_several_changes_to_one_row_wins_in_any_order(
+    store: Store, order: tuple[int, ...]
+) -> None:
     await store.commit(TABLE, [Insert(live(1, "k")), insert(2)])
     changes: list[Change] = [
         Replace(row(1, body=b"new")._replace(updated_at=111), 1),
@@ -397,7 +482,9 @@ async def test_an_empty_commit_does_nothing(store: Store) -> None:
 
 async def test_a_failed_commit_does_not_touch_its_neighbours(store: Store) -> None:
     await store.commit(TABLE, [insert(1)])
-    commits = [store.commit(TABLE, [insert(rid), StageRow(staged(rid, rid))]) for rid in range(1, 41)]
+    commits = [
+        store.commit(TABLE, [insert(rid), StageRow(staged(rid, rid))]) for rid in range(1, 41)
+    ]
     results = await asyncio.gather(*commits, return_exceptions=True)
     assert isinstance(results[0], Conflict)
     assert set(results[1:]) == {None}
@@ -409,7 +496,9 @@ async def test_many_writers_at_once_lose_nothing(store: Store) -> None:
         for step in range(25):
             rid = 1 + number * 100 + step
             await store.commit(TABLE, [insert(rid, hashes=(h(number),), unique=(h(f"u{rid}"),))])
-            await store.commit(TABLE, [Release(h(f"k{rid}"), rid, 2_000), Bind(rid, h(f"k{rid}"), b"s", 2_000)])
+            await store.commit(
+                TABLE, [Release(h(f"k{rid}"), rid, 2_000), Bind(rid, h(f"k{rid}"), b"s", 2_000)]
+            )
             assert (await store.by_keys(TABLE, [h(f"k{rid}")]))[h(f"k{rid}")].rid == rid
 
     await asyncio.gather(*(writer(number) for number in range(16)))
@@ -437,9 +526,14 @@ async def test_a_cancelled_commit_harms_nobody(store: Store) -> None:
 
 
 async def test_unsettled_is_oldest_first_before_the_instant_and_limited(store: Store) -> None:
-    await store.commit(TABLE, [Insert(row(rid, at=at)) for rid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
+    await store.commit(
+        TABLE, [Insert(row(rid, at=at)) for rid, at in ((1, 300), (2, 100), (3, 200), (4, 100))]
+    )
     await store.commit(TABLE, [Insert(live(5, "k", at=50))])
-    await store.commit(TABLE, [StageRow(staged(sid, 5, at=at)) for sid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
+    await store.commit(
+        TABLE,
+        [StageRow(staged(sid, 5, at=at)) for sid, at in ((1, 300), (2, 100), (3, 200), (4, 100))],
+    )
     rows, waiting = await store.unsettled(TABLE, 300, 10)
     assert [found.rid for found in rows] == [2, 4, 3]
     assert [found.sid for found in waiting] == [2, 4, 3]
@@ -466,7 +560,9 @@ async def test_count_follows_every_change(store: Store) -> None:
     assert await store.count(TABLE) == (0, 0, 0)
     await store.commit(TABLE, [Insert(live(1, "k")), insert(2), insert(3), StageRow(staged(1, 1))])
     assert await store.count(TABLE) == (3, 2, 1)
-    await store.commit(TABLE, [Release(h("k"), 2, 1), Bind(2, h("k"), b"", 1), Remove(3), Remove(3)])
+    await store.commit(
+        TABLE, [Release(h("k"), 2, 1), Bind(2, h("k"), b"", 1), Remove(3), Remove(3)]
+    )
     assert await store.count(TABLE) == (2, 1, 1)
     await store.commit(TABLE, [Remove(1)])
     assert await store.count(TABLE) == (1, 0, 0)
@@ -486,7 +582,10 @@ async def test_columns_come_and_go_online(store: Store) -> None:
     await store.commit(TABLE, [Insert(row(2, cells=("text", None, 1, None, None)))])
     narrow = TableLayout(TABLE, COLUMNS[2:3])
     await store.ensure(narrow)
-    assert {rid: found.cells for rid, found in (await store.rows(TABLE, [1, 2])).items()} == {1: (7,), 2: (1,)}
+    assert {rid: found.cells for rid, found in (await store.rows(TABLE, [1, 2])).items()} == {
+        1: (7,),
+        2: (1,),
+    }
     await store.commit(TABLE, [Insert(row(3, cells=(9,)))])
     await store.ensure(LAYOUT)
     assert (await store.rows(TABLE, [3]))[3].cells == (None, None, 9, None)

@@ -1,4 +1,6 @@
-"""The contract of what stands beside the rows, over every engine: past versions, files, replies, objects let go."""
+"""The contract of what stands beside the rows, over every engine: past versions, files, replies,
+objects let go.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -54,7 +56,9 @@ def version(number: int, *, at: int, rid: int = 1) -> Row:
 
 
 def file(name: object, rid: int = 1, *, at: int = 1_000, object_: str = "") -> File:
-    return File(h(name), rid, h(f"name of {name}"), object_ or f"object of {name}", 12, at, at, b"sealed")
+    return File(
+        h(name), rid, h(f"name of {name}"), object_ or f"object of {name}", 12, at, at, b"sealed"
+    )
 
 
 def reply(name: object, expires_at: int = 100) -> StoredReply:
@@ -64,7 +68,9 @@ def reply(name: object, expires_at: int = 100) -> StoredReply:
 # ---------------------------------------------------------------- past versions
 
 
-async def test_past_versions_come_newest_first_a_page_at_a_time_and_are_counted(store: Store) -> None:
+async def test_past_versions_come_newest_first_a_page_at_a_time_and_are_counted(
+    store: Store,
+) -> None:
     made, second_row = live(1, "k", at=10), version(2, at=20)._replace(key=h("k"))
     await store.commit(TABLE, [Insert(made)])
     await store.commit(TABLE, [outlived(made), Replace(second_row, 1)])
@@ -80,7 +86,9 @@ async def test_past_versions_come_newest_first_a_page_at_a_time_and_are_counted(
 async def test_a_commit_may_make_a_row_and_its_past(store: Store) -> None:
     made, second = live(1, "k", at=10), version(2, at=20)
     later = outlived(second._replace(key=h("k")))
-    await store.commit(TABLE, [Insert(made), outlived(made), Replace(second, 1), later, Remove(1, keep_past=True)])
+    await store.commit(
+        TABLE, [Insert(made), outlived(made), Replace(second, 1), later, Remove(1, keep_past=True)]
+    )
     assert [past.version for past in (await store.past(TABLE, h("k"), 10, 0))[0]] == [2, 1]
 
 
@@ -99,7 +107,10 @@ async def test_inscribe_adds_a_version_once_whether_the_row_is_there_or_not(stor
     await refused(store, AddVersion(end._replace(body=b"other")))
     made = live(7, "k", at=50)
     await store.commit(TABLE, [Insert(made)])
-    await store.commit(TABLE, [outlived(made), AddVersion(end._replace(version=5, at=60)), Remove(7, keep_past=True)])
+    await store.commit(
+        TABLE,
+        [outlived(made), AddVersion(end._replace(version=5, at=60)), Remove(7, keep_past=True)],
+    )
     found, total = await store.past(TABLE, h("k"), 10, 0)
     assert ([past.at for past in found], total) == ([60, 50, 40], 3)
 
@@ -114,14 +125,18 @@ async def test_the_past_goes_with_its_row_unless_told(store: Store) -> None:
 
 
 async def test_versions_of_one_instant_are_ordered_by_version_then_by_row(store: Store) -> None:
-    pasts = [Past(rid, number, h("k"), 5, b"", b"") for rid, number in ((1, 2), (2, 1), (1, 1), (2, 3))]
+    pasts = [
+        Past(rid, number, h("k"), 5, b"", b"") for rid, number in ((1, 2), (2, 1), (1, 1), (2, 3))
+    ]
     await store.commit(TABLE, [AddVersion(past) for past in pasts])
     found, _ = await store.past(TABLE, h("k"), 10, 0)
     assert [(past.rid, past.version) for past in found] == [(2, 3), (1, 2), (2, 1), (1, 1)]
 
 
 async def test_prune_removes_what_is_too_old_oldest_first_and_limited(store: Store) -> None:
-    await store.commit(TABLE, [AddVersion(Past(1, at, h("k"), at, b"", b"")) for at in (10, 20, 30, 40)])
+    await store.commit(
+        TABLE, [AddVersion(Past(1, at, h("k"), at, b"", b"")) for at in (10, 20, 30, 40)]
+    )
     await store.commit(TABLE, [Remember(reply(at, expires_at=at), 0) for at in (5, 6, 7)])
     assert await store.prune(TABLE, 40, 6, 2) == 4
     assert [past.at for past in (await store.past(TABLE, h("k"), 9, 0))[0]] == [40, 30]
@@ -147,14 +162,19 @@ async def test_attach_conflicts_without_a_row_or_over_an_id_or_a_name(store: Sto
     for taken in (file("b", rid=9), file("a", rid=2), file("b")._replace(name=file("a").name)):
         await refused(store, Attach(taken))
     await store.commit(TABLE, [Attach(file("b", rid=2)._replace(name=file("a").name))])
-    assert {rid: len(files) for rid, files in (await store.files(TABLE, [1, 2])).items()} == {1: 1, 2: 1}
+    assert {rid: len(files) for rid, files in (await store.files(TABLE, [1, 2])).items()} == {
+        1: 1,
+        2: 1,
+    }
 
 
 async def test_amend_overwrites_moves_and_dooms_the_object_before(store: Store) -> None:
     await store.commit(TABLE, [insert(1), insert(2), Attach(file("a", at=10, object_="old"))])
     await store.commit(TABLE, [UpdateFile(file("a", at=20, object_="old"), 1)])
     assert await store.doomed(9) == []
-    moved = file("a", rid=2, at=30, object_="new")._replace(name=h("new name"), size=5, sealed=b"other")
+    moved = file("a", rid=2, at=30, object_="new")._replace(
+        name=h("new name"), size=5, sealed=b"other"
+    )
     await store.commit(TABLE, [UpdateFile(moved, 1)])
     assert await store.files(TABLE, [1, 2]) == {2: (moved._replace(created_at=10),)}
     assert await store.doomed(9) == ["old"]
@@ -169,7 +189,9 @@ async def test_amend_conflicts_elsewhere_without_a_row_or_over_a_name(store: Sto
     assert await store.doomed(9) == []
 
 
-async def test_detach_dooms_the_object_and_conflicts_where_there_is_no_such_file(store: Store) -> None:
+async def test_detach_dooms_the_object_and_conflicts_where_there_is_no_such_file(
+    store: Store,
+) -> None:
     await store.commit(TABLE, [insert(1), insert(2), Attach(file("a"))])
     await refused(store, Detach(2, file("a").file_id))
     await store.commit(TABLE, [Detach(1, file("a").file_id), Attach(file("a", object_="again"))])
@@ -180,7 +202,10 @@ async def test_detach_dooms_the_object_and_conflicts_where_there_is_no_such_file
 
 
 async def test_files_go_with_their_row_and_their_objects_are_doomed(store: Store) -> None:
-    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))])
+    await store.commit(
+        TABLE,
+        [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))],
+    )
     await store.commit(TABLE, [Remove(1, keep_past=True)])
     assert (await store.files(TABLE, [1, 2])).keys() == {2}
     assert await store.doomed(9) == ["object of a", "object of b"]
@@ -228,8 +253,13 @@ async def test_a_reply_goes_with_the_first_row_that_it_shows(store: Store) -> No
 
 
 async def test_a_reply_that_shows_a_file_goes_with_it(store: Store) -> None:
-    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))])
-    await store.commit(TABLE, [Remember(reply("files"), 0, (1,), True), Remember(reply("none"), 0, (1,))])
+    await store.commit(
+        TABLE,
+        [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))],
+    )
+    await store.commit(
+        TABLE, [Remember(reply("files"), 0, (1,), True), Remember(reply("none"), 0, (1,))]
+    )
     await store.commit(TABLE, [Remember(reply("other"), 0, (2,), True)])
     await store.commit(TABLE, [UpdateFile(file("b", object_="new"), 1)])
     assert await shown(store, "files", "none", "other") == [True, True, True]
@@ -250,8 +280,12 @@ async def test_a_reply_under_a_key_of_before_shows_its_own_rows_alone(store: Sto
     assert await shown(store, "a") == [True]
 
 
-async def test_of_many_commits_with_one_reply_key_one_wins_with_all_that_it_writes(store: Store) -> None:
-    commits = [store.commit(TABLE, [insert(rid), Remember(reply("one"), 1)]) for rid in range(1, 33)]
+async def test_of_many_commits_with_one_reply_key_one_wins_with_all_that_it_writes(
+    store: Store,
+) -> None:
+    commits = [
+        store.commit(TABLE, [insert(rid), Remember(reply("one"), 1)]) for rid in range(1, 33)
+    ]
     results = await asyncio.gather(*commits, return_exceptions=True)
     assert [type(result) for result in results].count(Conflict) == 31
     winner = results.index(None) + 1
@@ -272,7 +306,9 @@ async def beside(store: Store) -> list[object]:
 
 
 async def test_nothing_beside_is_stored_of_a_commit_that_fails(store: Store) -> None:
-    await store.commit(TABLE, [Insert(live(1, "k")), insert(2), Attach(file("a")), Attach(file("b", rid=2))])
+    await store.commit(
+        TABLE, [Insert(live(1, "k")), insert(2), Attach(file("a")), Attach(file("b", rid=2))]
+    )
     before = await beside(store)
     changes: Changed = (
         outlived(live(1, "k")), Replace(version(2, at=20), 1), AddVersion(Past(1, 9, h("k"), 9, b"", b"")), Attach(file("c")),
@@ -290,7 +326,9 @@ async def test_nothing_beside_is_stored_of_a_commit_that_fails(store: Store) -> 
 
 async def test_drop_takes_a_table_away_with_everything_in_it(store: Store) -> None:
     await store.ensure(LAYOUT._replace(table="other"))
-    await store.commit("other", [Insert(live(1, "k"), (h("t"),)), outlived(live(1, "k")), Attach(file("x"))])
+    await store.commit(
+        "other", [Insert(live(1, "k"), (h("t"),)), outlived(live(1, "k")), Attach(file("x"))]
+    )
     many: list[Change] = [Insert(live(rid, rid), (h("t"),)) for rid in range(1, 2502)]
     await store.commit(TABLE, [*many, *(outlived(live(rid, rid)) for rid in range(1, 2502))])
     await store.commit(TABLE, [Attach(file("a")), Attach(file("b")), Remember(reply("r"), 0)])
@@ -308,7 +346,10 @@ async def test_drop_takes_a_table_away_with_everything_in_it(store: Store) -> No
     assert await store.files(TABLE, [1]) == {}
     assert await store.reply(TABLE, h("r"), 0) is None
     await store.commit(TABLE, [Insert(live(1, "k")), outlived(live(1, "k")), Remove(1)])
-    assert await store.past("other", h("k"), 9, 0) == ([Past(1, 1, h("k"), 1_000, h("salt1"), b"body1")], 1)
+    assert await store.past("other", h("k"), 9, 0) == (
+        [Past(1, 1, h("k"), 1_000, h("salt1"), b"body1")],
+        1,
+    )
 
 
 async def test_a_table_that_is_none_cannot_be_dropped(store: Store) -> None:
@@ -338,7 +379,9 @@ async def test_every_verb_refuses_an_unknown_table_and_a_closed_store(store: Sto
 
     await every(calls("none"), Code.INTERNAL)
     await store.close()
-    await every([*calls(TABLE), store.doomed(1), store.absolve([]), store.drop(TABLE)], Code.VAULT_DOWN)
+    await every(
+        [*calls(TABLE), store.doomed(1), store.absolve([]), store.drop(TABLE)], Code.VAULT_DOWN
+    )
 
 
 async def every(calls: list[object], code: Code) -> None:
@@ -349,7 +392,16 @@ async def every(calls: list[object], code: Code) -> None:
 
 
 async def test_notes_of_one_ending_go_together_and_others_stay(store: Store) -> None:
-    names = ("keys:acme", "clients/1:acme", "keys:lacme", "keys:acme2", "keys:ACME", "acme", ":acme", "keys:ac%e")
+    names = (
+        "keys:acme",
+        "clients/1:acme",
+        "keys:lacme",
+        "keys:acme2",
+        "keys:ACME",
+        "acme",
+        ":acme",
+        "keys:ac%e",
+    )
     for name in names:
         await store.put_note(name, name.encode(), None)
     assert await store.notes(":acme") == [":acme", "clients/1:acme", "keys:acme"]
@@ -365,7 +417,9 @@ async def test_notes_of_one_ending_go_together_and_others_stay(store: Store) -> 
 # ---------------------------------------------------------------- sealed anew
 
 
-async def test_other_bytes_take_the_place_of_those_that_are_there_and_nothing_else_changes(store: Store) -> None:
+async def test_other_bytes_take_the_place_of_those_that_are_there_and_nothing_else_changes(
+    store: Store,
+) -> None:
     made, staged = live(1, "k"), Staged(9, 1, StagedKind.UPDATE, 5, None, False, b"staged")
     past, kept = Past(1, 7, h("k"), 5, b"salt", b"past"), file("f")
     await store.commit(TABLE, [Insert(made), StageRow(staged), AddVersion(past), Attach(kept)])
@@ -384,9 +438,14 @@ async def test_other_bytes_take_the_place_of_those_that_are_there_and_nothing_el
     assert (await store.files(TABLE, [1])) == {1: (kept._replace(sealed=b"f"),)}
 
 
-async def test_bytes_of_another_place_or_of_something_that_is_gone_change_nothing(store: Store) -> None:
+async def test_bytes_of_another_place_or_of_something_that_is_gone_change_nothing(
+    store: Store,
+) -> None:
     bare = row(2)
-    await store.commit(TABLE, [Insert(live(1, "k")), Insert(bare), AddVersion(Past(1, 7, h("k"), 5, b"salt", b"past"))])
+    await store.commit(
+        TABLE,
+        [Insert(live(1, "k")), Insert(bare), AddVersion(Past(1, 7, h("k"), 5, b"salt", b"past"))],
+    )
     for change in (
         ReplaceCiphertext(SealedPart.ROW, (1,), (b"body2", None), (b"x", None)),
         ReplaceCiphertext(SealedPart.ROW, (3,), (b"body2", None), (b"x", None)),
@@ -397,7 +456,9 @@ async def test_bytes_of_another_place_or_of_something_that_is_gone_change_nothin
     ):
         await store.commit(TABLE, [change])
     assert [one.body for one in await store.scan(TABLE, 0, 9)] == [b"body1", b"body2"]
-    await store.commit(TABLE, [ReplaceCiphertext(SealedPart.ROW, (2,), (bare.body, None), (b"b", None))])
+    await store.commit(
+        TABLE, [ReplaceCiphertext(SealedPart.ROW, (2,), (bare.body, None), (b"b", None))]
+    )
     assert (await store.rows(TABLE, [2]))[2] == bare._replace(body=b"b")
 
 
@@ -411,7 +472,9 @@ async def test_a_file_whose_object_is_another_by_now_is_not_amended(store: Store
 
 
 async def test_past_versions_and_answers_of_all_are_gone_through_in_order(store: Store) -> None:
-    pasts = [Past(rid, version, h("k"), 1, b"salt", b"body") for rid in (1, 2) for version in (1, 2, 3)]
+    pasts = [
+        Past(rid, version, h("k"), 1, b"salt", b"body") for rid in (1, 2) for version in (1, 2, 3)
+    ]
     await store.commit(TABLE, [AddVersion(past) for past in reversed(pasts)])
     assert await store.past_scan(TABLE, (0, 0), 4) == pasts[:4]
     assert await store.past_scan(TABLE, (2, 1), 4) == pasts[4:]

@@ -1,4 +1,6 @@
-"""The contract of questions over every engine: what is found, in which order, what is counted and added up."""
+"""The contract of questions over every engine: what is found, in which order, what is counted and
+added up.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +51,9 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """Six rows that are shown, one that waits, one that has expired, one that is about to."""
     opened = await open_store(PLACES[request.param].format(folder=tmp_path))
     await opened.ensure(LAYOUT)
-    shown = [live(rid, rid, at=100 - rid)._replace(cells=cells) for rid, cells in enumerate(CELLS, 1)]
+    shown = [
+        live(rid, rid, at=100 - rid)._replace(cells=cells) for rid, cells in enumerate(CELLS, 1)
+    ]
     shown[1] = shown[1]._replace(expires_at=NOW + 1, version=2)
     hidden = [row(90, cells=CELLS[0]), live(91, 91)._replace(expires_at=NOW, cells=CELLS[0])]
     await opened.commit(TABLE, [Insert(one, (h("t"), h(one.rid))) for one in (*shown, *hidden)])
@@ -98,7 +102,16 @@ async def found(store: Store, where: Where, *order: Order) -> list[int]:
         (Indexed((h("t"), h(5)), negated=True), [1, 2, 3, 4, 6]),
         (Indexed((h("none"),)), []),
         (Indexed(()), [1, 2, 3, 4, 5, 6]),
-        (All((Is("email", (h("a"), h("c"))), Indexed((h("t"),)), Compared("visits", Compare.GT, 0))), [1, 5]),
+        (
+            All(
+                (
+                    Is("email", (h("a"), h("c"))),
+                    Indexed((h("t"),)),
+                    Compared("visits", Compare.GT, 0),
+                )
+            ),
+            [1, 5],
+        ),
         (Any((Is("email", (h("b"),)), All((Holds("city", "2"), Indexed((h(5),)))))), [2, 5]),
     ],
 )
@@ -119,9 +132,14 @@ async def test_rows_that_hold_are_found(store: Store, where: Where, rids: list[i
         ((Order("@expires_at", descending=True), Order("@updated_at")), [2, 6, 5, 4, 3, 1]),
     ],
 )
-async def test_rows_come_in_the_order_that_is_asked(store: Store, order: tuple[Order, ...], rids: list[int]) -> None:
+async def test_rows_come_in_the_order_that_is_asked(
+    store: Store, order: tuple[Order, ...], rids: list[int]
+) -> None:
     assert await found(store, MATCH_ALL, *order) == rids
-    pages = [(await store.select(TABLE, Select(MATCH_ALL, NOW, order, 2, at))).rows for at in range(0, 8, 2)]
+    pages = [
+        (await store.select(TABLE, Select(MATCH_ALL, NOW, order, 2, at))).rows
+        for at in range(0, 8, 2)
+    ]
     assert [one.rid for page in pages for one in page] == rids
 
 
@@ -129,14 +147,26 @@ async def test_rows_come_whole_and_are_counted_where_somebody_asks(store: Store)
     page = await store.select(TABLE, Select(Is("city", ("Umeå", "umea")), NOW, limit=1))
     assert page == ([(await store.rows(TABLE, [1]))[1]], 2, True)
     assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=0)) == ([], 6, True)
-    assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=0, counted=False)) == ([], 0, True)
+    assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=0, counted=False)) == (
+        [],
+        0,
+        True,
+    )
     assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=9, offset=9)) == ([], 6, False)
 
 
-async def test_a_page_holds_no_more_bytes_than_it_has_room_for_and_always_one_row(store: Store) -> None:
+async def test_a_page_holds_no_more_bytes_than_it_has_room_for_and_always_one_row(
+    store: Store,
+) -> None:
     whole = (await store.select(TABLE, Select(MATCH_ALL, NOW))).rows
     sizes = [len(row.body) for row in whole]
-    for room, held in ((0, 1), (sizes[0], 1), (sum(sizes[:3]), 3), (sum(sizes[:3]) - 1, 2), (10**9, 6)):
+    for room, held in (
+        (0, 1),
+        (sizes[0], 1),
+        (sum(sizes[:3]), 3),
+        (sum(sizes[:3]) - 1, 2),
+        (10**9, 6),
+    ):
         page = await store.select(TABLE, Select(MATCH_ALL, NOW, room=room))
         assert (page.rows, page.total, page.more) == (whole[:held], 6, held < 6)
         named = await store.select(TABLE, Select(Is("@rid", (1, 2, 3)), NOW, room=room))
@@ -173,7 +203,9 @@ async def test_figures_of_all_rows(store: Store) -> None:
     assert group == AggregateGroup((), figures, 1)
 
 
-async def test_without_rows_there_is_one_group_without_keys_and_none_with_them(store: Store) -> None:
+async def test_without_rows_there_is_one_group_without_keys_and_none_with_them(
+    store: Store,
+) -> None:
     metrics = (
         COUNT,
         AggregateMetric(AggregateFunction.COUNT, "city"),
@@ -183,7 +215,9 @@ async def test_without_rows_there_is_one_group_without_keys_and_none_with_them(s
     query = Grouping(Any(()), NOW, (), metrics, 10)
     assert await store.aggregate(TABLE, query) == [AggregateGroup((), (0, 0, 0, None), 0)]
     assert await store.aggregate(TABLE, query._replace(keys=("city",))) == []
-    (nothing,) = await store.aggregate(TABLE, query._replace(where=Is("@rid", (3,)), keys=("city",)))
+    (nothing,) = await store.aggregate(
+        TABLE, query._replace(where=Is("@rid", (3,)), keys=("city",))
+    )
     assert nothing == AggregateGroup((None,), (1, 0, 0, None), 3)
 
 
@@ -206,7 +240,9 @@ async def test_keys_of_decimals_count_ten_thousandths(store: Store) -> None:
         AggregateGroup((15_000,), (1,), 1),
         AggregateGroup((10**16 - 1,), (2,), 4),
     ]
-    assert await store.aggregate(TABLE, query._replace(after=(15_000,))) == [AggregateGroup((10**16 - 1,), (2,), 4)]
+    assert await store.aggregate(TABLE, query._replace(after=(15_000,))) == [
+        AggregateGroup((10**16 - 1,), (2,), 4)
+    ]
 
 
 # ---------------------------------------------------------------- at the same time
@@ -214,10 +250,16 @@ async def test_keys_of_decimals_count_ten_thousandths(store: Store) -> None:
 
 async def test_a_question_sees_every_commit_that_has_returned(store: Store) -> None:
     for number in range(10):
-        await store.commit(TABLE, [Insert(live(200 + number, 200 + number)._replace(cells=CELLS[0]))])
+        await store.commit(
+            TABLE, [Insert(live(200 + number, 200 + number)._replace(cells=CELLS[0]))]
+        )
         assert len(await found(store, Is("city", ("Umeå",)))) == number + 2
         await store.commit(
-            TABLE, [Remove(200 + number), Insert(live(300 + number, 300 + number)._replace(cells=CELLS[0]))]
+            TABLE,
+            [
+                Remove(200 + number),
+                Insert(live(300 + number, 300 + number)._replace(cells=CELLS[0])),
+            ],
         )
 
 
@@ -237,7 +279,10 @@ async def test_total_and_rows_belong_to_one_state(store: Store) -> None:
 
 
 async def test_callers_that_give_up_harm_nobody(store: Store) -> None:
-    tasks = [asyncio.ensure_future(store.select(TABLE, Select(Holds("city", "s"), NOW))) for _ in range(20)]
+    tasks = [
+        asyncio.ensure_future(store.select(TABLE, Select(Holds("city", "s"), NOW)))
+        for _ in range(20)
+    ]
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
@@ -255,5 +300,9 @@ async def test_callers_that_give_up_harm_nobody(store: Store) -> None:
 )  # fmt: skip
 async def test_what_no_column_can_answer_is_refused(store: Store, query: Select | Grouping) -> None:
     with pytest.raises(VaultError) as caught:
-        await (store.select(TABLE, query) if isinstance(query, Select) else store.aggregate(TABLE, query))
+        await (
+            store.select(TABLE, query)
+            if isinstance(query, Select)
+            else store.aggregate(TABLE, query)
+        )
     assert caught.value.code is Code.INTERNAL

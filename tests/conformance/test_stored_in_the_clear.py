@@ -1,4 +1,6 @@
-"""What the files of a store tell: the values of fields declared ``indexed``, and nothing else of anybody."""
+"""What the files of a store tell: the values of fields declared ``indexed``, and nothing else of
+anybody.
+"""
 
 import base64
 from decimal import Decimal
@@ -47,7 +49,8 @@ def spellings(value: Any) -> list[bytes]:
         return [form for text in ("Magrathea", "Slartibartfast") for form in spellings(text)]
     if isinstance(value, int | Decimal):
         whole = int(value) if isinstance(value, int) else int(value * 10**4)
-        size = (whole.bit_length() + 8) // 8  # SQLite takes 1, 2, 3, 4, 6 or 8 bytes; the longer ones hold the shorter
+        # SQLite takes 1, 2, 3, 4, 6 or 8 bytes; the longer ones hold the shorter
+        size = (whole.bit_length() + 8) // 8
         return [str(value).encode(), whole.to_bytes(size, "big"), whole.to_bytes(size, "little")]
     text = str(value)
     return [
@@ -66,22 +69,34 @@ async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, li
     """Everything in the files of a store after writes, searches, history and deletions."""
     store = await open_store(f"sqlite:///{folder}/vault.db")
     recipe = TableSpec(schema(storages), {}, None, addressed=False)
-    contacts = await make_contacts(store, recipe=recipe, history=HistoryPolicy(keep=10**9, keep_deleted=True))
+    contacts = await make_contacts(
+        store, recipe=recipe, history=HistoryPolicy(keep=10**9, keep_deleted=True)
+    )
     records = contacts.records
     sent = {f"{kind}_{storage}": value for kind, value in MARKS.items() for storage in storages}
     for key in ("Trillian McMillan", "Marvin Android", "Arthur P. Dent"):
-        await contacts.add(read_draft(records.schema, {"id": key, **sent}, partial=False, limits=DEFAULTS))
-    changed = read_draft(records.schema, {"id": "Marvin Android", **sent}, partial=True, limits=DEFAULTS)
+        await contacts.add(
+            read_draft(records.schema, {"id": key, **sent}, partial=False, limits=DEFAULTS)
+        )
+    changed = read_draft(
+        records.schema, {"id": "Marvin Android", **sent}, partial=True, limits=DEFAULTS
+    )
     await update(records, [changed], "me", nothing)
     await delete_one(records, "Arthur P. Dent", "me", nothing)
     where = {"search_keys": "beeblebrox"}
     found = await find_page(records, read_find(records.schema, {"filter": where}, DEFAULTS))
-    grouped = {"metrics": {"n": {"func": "count"}}, "filter": where, "group_by": {"keys": ["id"], "limit": 1}}
+    grouped = {
+        "metrics": {"n": {"func": "count"}},
+        "filter": where,
+        "group_by": {"keys": ["id"], "limit": 1},
+    }
     page = await aggregate_groups(records, read_aggregate(records.schema, grouped, DEFAULTS), "me")
     cursor = str(page.next).encode()
     content = content_of(folder)
     await store.close()
-    content += content_of(folder) + cursor + base64.urlsafe_b64decode(cursor + b"=" * (-len(cursor) % 4))
+    content += (
+        content_of(folder) + cursor + base64.urlsafe_b64decode(cursor + b"=" * (-len(cursor) % 4))
+    )
     return content, found.records
 
 
@@ -100,4 +115,6 @@ async def test_what_is_indexed_is_readable_so_the_search_would_find_the_rest(tmp
     content, records = await filled(tmp_path, OPEN)
     assert len(records) == 2
     for kind, value in MARKS.items():
-        assert any(form in content for form in spellings(value)) is (kind is not FieldType.JSON), kind
+        assert any(form in content for form in spellings(value)) is (kind is not FieldType.JSON), (
+            kind
+        )

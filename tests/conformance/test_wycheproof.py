@@ -1,4 +1,6 @@
-"""Other people's vectors for every primitive: Project Wycheproof, the selection kept here and the whole files."""
+"""Other people's vectors for every primitive: Project Wycheproof, the selection kept here and the
+whole files.
+"""
 
 import gzip
 import json
@@ -29,14 +31,18 @@ def cases(groups: list[Vector]) -> Iterator[tuple[Vector, Vector]]:
 def aes_gcm(groups: list[Vector]) -> Counter[str]:
     seen: Counter[str] = Counter()
     for _, test in cases(groups):
-        key, nonce, plain, associated = (bytes.fromhex(test[name]) for name in ("key", "iv", "msg", "aad"))
+        key, nonce, plain, associated = (
+            bytes.fromhex(test[name]) for name in ("key", "iv", "msg", "aad")
+        )
         sealed = bytes.fromhex(test["ct"] + test["tag"])
         seen[test["result"]] += 1
         if test["result"] == "invalid":
             with pytest.raises(VaultError) as caught:
                 gcm_open(key, nonce, sealed, associated)
             assert caught.value.code is Code.CANNOT_OPEN, test["tcId"]
-        elif 8 <= len(nonce) <= 128:  # others are valid GCM, and the library refuses them; ours have 12 bytes
+        elif (
+            8 <= len(nonce) <= 128
+        ):  # others are valid GCM, and the library refuses them; ours have 12 bytes
             assert gcm_open(key, nonce, sealed, associated) == plain, test["tcId"]
             assert gcm_seal(key, nonce, plain, associated) == sealed, test["tcId"]
     return seen
@@ -60,7 +66,9 @@ def hmac_sha256(groups: list[Vector]) -> Counter[str]:
     for group, test in cases(groups):
         key, message, tag = (bytes.fromhex(test[name]) for name in ("key", "msg", "tag"))
         seen[test["result"]] += 1
-        assert (keyed(key)(message)[: group["tagSize"] // 8] == tag) == (test["result"] == "valid"), test["tcId"]
+        assert (keyed(key)(message)[: group["tagSize"] // 8] == tag) == (
+            test["result"] == "valid"
+        ), test["tcId"]
         if group["tagSize"] == 8 * HASH_BYTES:
             assert (hasher(key)(message) == tag) == (test["result"] == "valid"), test["tcId"]
     return seen
@@ -73,7 +81,10 @@ def ff1(groups: list[Vector]) -> Counter[str]:
         if test["result"] == "invalid":
             with pytest.raises(ValueError):
                 run_ff1(group, test)
-        elif "LargeMessageSize" in test["flags"] and group["radix"] ** ((group["msgSize"] + 1) // 2) > 2**120:
+        elif (
+            "LargeMessageSize" in test["flags"]
+            and group["radix"] ** ((group["msgSize"] + 1) // 2) > 2**120
+        ):
             with pytest.raises(ValueError):  # a restriction of ours, stated in the docstring
                 run_ff1(group, test)
         else:
@@ -115,12 +126,17 @@ def test_the_selection_of_vectors_holds(name):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_vector_holds(name, unavailable):
-    packed, plain = _WHOLE / f"wycheproof_{name}_test.json.gz", _WHOLE / f"wycheproof_{name}_test.json"
+    packed, plain = (
+        _WHOLE / f"wycheproof_{name}_test.json.gz",
+        _WHOLE / f"wycheproof_{name}_test.json",
+    )
     if packed.exists():
         content = json.loads(gzip.decompress(packed.read_bytes()))
     elif plain.exists():
         content = json.loads(plain.read_bytes())
     else:
-        unavailable(f"all Wycheproof vectors of {name}", "the public test data is not beside the repository")
+        unavailable(
+            f"all Wycheproof vectors of {name}", "the public test data is not beside the repository"
+        )
         return
     assert RUNS[name](content["testGroups"]).total() == content["numberOfTests"]

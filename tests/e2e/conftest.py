@@ -30,7 +30,10 @@ class World:
     caller: aiohttp.ClientSession
 
     async def call(self, method: str, path: str, status: int | None = None, **options: Any) -> Any:
-        """Call through the proxy; the decoded JSON answer, or ``None`` without a body. Checks the status where one is given."""
+        """Call through the proxy; the decoded JSON answer, or ``None`` without a body.
+
+        Checks the status where one is given.
+        """
         options.setdefault("allow_redirects", False)
         async with self.caller.request(method, self.instance.proxy + path, **options) as answer:
             body = await answer.read()
@@ -109,7 +112,9 @@ class Scene:
     def nowhere(self, marker: str = MARKER) -> None:
         """The value is neither with the application nor in a log line or file."""
         assert not self.application.holds(marker)
-        files = b"".join(path.read_bytes() for path in self.world.instance.data.rglob("*") if path.is_file())
+        files = b"".join(
+            path.read_bytes() for path in self.world.instance.data.rglob("*") if path.is_file()
+        )
         assert not found_in(bytes(self.world.instance.log) + files, marker)
 
 
@@ -121,7 +126,9 @@ async def installed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
         running(tmp_path_factory.mktemp("attacks"), rules(upstream)) as instance,
         aiohttp.ClientSession() as caller,
     ):
-        yield Scene(World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2]))
+        yield Scene(
+            World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2])
+        )
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""From ``domicile init`` to a request with a token, as an operator and a program of others go through it."""
+"""From ``domicile init`` to a request with a token, as an operator and a program of others go
+through it.
+"""
 
 import asyncio
 import json
@@ -54,7 +56,9 @@ def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
     )  # fmt: skip
 
 
-async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instance: Instance) -> None:
+async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(
+    instance: Instance,
+) -> None:
     first = await domicile(instance, "init")
     async with stopped_clients(load_settings(None, instance.settings())) as clients:
         shop = proof(await clients.create("shop", "default", admin=False))
@@ -69,11 +73,16 @@ async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instanc
         listed = (await chief.get(here + "/api/clients")).json()["data"]
         assert [client["name"] for client in listed] == ["first administrator", "shop"]
 
-        made = await chief.post(here + "/api/clients", json={"name": "till", "environment_id": "default"})
+        made = await chief.post(
+            here + "/api/clients", json={"name": "till", "environment_id": "default"}
+        )
         async with client_of(instance, made.json()) as till:
             await till.fetch_token()
-            assert (await till.get(here + "/api/clients")).status_code == 403  # known, and no administrator
-            assert (await chief.delete(f"{here}/api/clients/{made.json()['client_id']}")).status_code == 204
+            # known, and no administrator
+            assert (await till.get(here + "/api/clients")).status_code == 403
+            assert (
+                await chief.delete(f"{here}/api/clients/{made.json()['client_id']}")
+            ).status_code == 204
             assert (await till.get(here + "/api/clients")).status_code == 401
 
         assert await instance.stop() == 0
@@ -96,7 +105,9 @@ async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instanc
     assert not any(made["client_secret"] in log for made in (first, shop, renewed))
 
 
-async def test_a_token_outlives_a_restart_and_no_secret_lies_in_the_data(instance: Instance) -> None:
+async def test_a_token_outlives_a_restart_and_no_secret_lies_in_the_data(
+    instance: Instance,
+) -> None:
     instance.environment["DOMICILE__AUTH__AUDIENCES"] = "[https://se-vault.example.com]"
     instance.environment["DOMICILE__AUTH__TOKEN_LIFETIME"] = "600"
     first = await domicile(instance, "init")
@@ -116,23 +127,33 @@ async def test_a_token_outlives_a_restart_and_no_secret_lies_in_the_data(instanc
     data = b"".join(files.values())
     for text in (first["client_secret"], token["access_token"], "argon2", "first administrator"):
         assert text.encode() not in data
-    # The audit log says who did something, by the client's id; nothing else tells which clients there are.
+    # The audit log says who did something, by the client's id; nothing else tells which clients
+    # there are.
     known = [path for path, content in files.items() if first["client_id"].encode() in content]
     assert {path.parent.name for path in known} == {"audit"}
 
 
 async def test_without_a_client_the_instance_serves_and_says_what_lacks(instance: Instance) -> None:
     await instance.start()
-    (line,) = [line for line in bytes(instance.log).decode().splitlines() if "no client can use" in line]
+    (line,) = [
+        line for line in bytes(instance.log).decode().splitlines() if "no client can use" in line
+    ]
     assert "domicile init" in line
     async with AsyncOAuth2Client("nobody", "x", trust_env=False, timeout=PATIENCE) as nobody:
         with pytest.raises(OAuthError) as caught:
-            await nobody.fetch_token(instance.vault + "/oauth2/token", grant_type="client_credentials")
+            await nobody.fetch_token(
+                instance.vault + "/oauth2/token", grant_type="client_credentials"
+            )
     assert caught.value.error == "invalid_client"
 
 
-async def test_settings_that_do_not_fit_are_told_before_anything_is_made(instance: Instance) -> None:
-    instance.environment |= {"DOMICILE__AUTH__AUDIENCES": "[vault.example.com]", "DOMICILE__AUTH__TOKEN_LIFETIME": "5m"}
+async def test_settings_that_do_not_fit_are_told_before_anything_is_made(
+    instance: Instance,
+) -> None:
+    instance.environment |= {
+        "DOMICILE__AUTH__AUDIENCES": "[vault.example.com]",
+        "DOMICILE__AUTH__TOKEN_LIFETIME": "5m",
+    }
     fault = await domicile(instance, "init", status=1)
     assert fault["code"] == "bad_settings"
     told = " ".join(detail["text"] for detail in fault["details"])

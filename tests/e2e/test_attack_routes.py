@@ -1,6 +1,8 @@
-"""Attempts to lead a request past its rule by path, method, host or a body that nobody expects there.
+"""Attempts to lead a request past its rule by path, method, host or a body that nobody expects
+there.
 
-The tables are those of "match wide, forward exact": each spelling is one that some application takes for the plain one.
+The tables are those of "match wide, forward exact": each spelling is one that some application
+takes for the plain one.
 """
 
 import json
@@ -22,8 +24,23 @@ MEMBER = b"name=" + NAME.encode()
 # ---------------------------------------------------------------------- where the request goes
 
 PATHS = [
-    *("/people.json", "/people.xml?a=b", "/people.", "/people..", "/people%20", "/people%20.%20", "/PEOPLE.Json"),
-    *("/people%2ejson", "/people/.json", "/%u0070eople", "/people%2520", "/people%09", "/x/../people.json;a=b"),
+    *(
+        "/people.json",
+        "/people.xml?a=b",
+        "/people.",
+        "/people..",
+        "/people%20",
+        "/people%20.%20",
+        "/PEOPLE.Json",
+    ),
+    *(
+        "/people%2ejson",
+        "/people/.json",
+        "/%u0070eople",
+        "/people%2520",
+        "/people%09",
+        "/x/../people.json;a=b",
+    ),
     *(
         "/people",
         "/people/",
@@ -35,11 +52,43 @@ PATHS = [
         "/people/%2e",
         "people",
     ),
-    *("/%70eople", "/%2570eople", "/People", "/PEOPLE", "/people%2f", "/%2e/people", "/a/..%2fpeople", "/%5cpeople"),
-    *("/people;x=1", "/people;x/", "/;x/people", "/..;/people", "/people/..;/people", "/people%3b", "/\\people"),
-    *("/people?", "/people?x#", "/people#", "/people#/x", "http://app.test/people", "https://APP.test/people"),
+    *(
+        "/%70eople",
+        "/%2570eople",
+        "/People",
+        "/PEOPLE",
+        "/people%2f",
+        "/%2e/people",
+        "/a/..%2fpeople",
+        "/%5cpeople",
+    ),
+    *(
+        "/people;x=1",
+        "/people;x/",
+        "/;x/people",
+        "/..;/people",
+        "/people/..;/people",
+        "/people%3b",
+        "/\\people",
+    ),
+    *(
+        "/people?",
+        "/people?x#",
+        "/people#",
+        "/people#/x",
+        "http://app.test/people",
+        "https://APP.test/people",
+    ),
     # WHATWG's parser takes two slashes for the start of a host, text in C ends at NUL
-    *("//x/people", "//x:80/people", "/\\x/people", "///x/people", "/people%00", "/people%00.jpg", "/people%2500"),
+    *(
+        "//x/people",
+        "//x:80/people",
+        "/\\x/people",
+        "///x/people",
+        "/people%00",
+        "/people%00.jpg",
+        "/people%2500",
+    ),
 ]
 
 
@@ -57,7 +106,11 @@ OVERRIDES = [
         "x-http-method-override: patch",
     ),
     # CGI and WSGI know no difference between the two signs, and join repeated fields
-    *("X_HTTP_METHOD_OVERRIDE: PATCH", "x_http-Method_Override: PATCH", "X-HTTP-Method-Override: PATCH, PATCH"),
+    *(
+        "X_HTTP_METHOD_OVERRIDE: PATCH",
+        "x_http-Method_Override: PATCH",
+        "X-HTTP-Method-Override: PATCH, PATCH",
+    ),
 ]
 
 
@@ -68,8 +121,21 @@ async def test_a_method_named_by_a_header(scene: Scene, field: str) -> None:
 
 
 QUERY_OVERRIDES = [
-    *("_method=PATCH", "%5fmethod=patch", "a=1&_method=PATCH", "_METHOD=PATCH", "_method[]=patch", "a=1;_method=patch"),
-    *("x-http-method-override=PATCH", "_HttpMethod=PATCH", "%5F%4Dethod=PATCH", ".method=PATCH", "_method%00=PATCH"),
+    *(
+        "_method=PATCH",
+        "%5fmethod=patch",
+        "a=1&_method=PATCH",
+        "_METHOD=PATCH",
+        "_method[]=patch",
+        "a=1;_method=patch",
+    ),
+    *(
+        "x-http-method-override=PATCH",
+        "_HttpMethod=PATCH",
+        "%5F%4Dethod=PATCH",
+        ".method=PATCH",
+        "_method%00=PATCH",
+    ),
 ]
 
 
@@ -83,13 +149,23 @@ BODY_OVERRIDES = {
     # ``/people/bulk`` has rules for POST and for PATCH, and they name different places
     "a form": ("/people/bulk", b"_method=PATCH&data[name]=" + NAME.encode(), FORM),
     "JSON": ("/people/bulk", b'{"_method": "PATCH", "data": {"name": "%b"}}' % NAME.encode(), JSON),
-    "an escaped name": ("/people/bulk", b'{"_m\\u0065thod": "PATCH", "data": {"name": "%b"}}' % NAME.encode(), JSON),
-    "capitals": ("/people/bulk", b'{"_METHOD": "patch", "data": {"name": "%b"}}' % NAME.encode(), JSON),
+    "an escaped name": (
+        "/people/bulk",
+        b'{"_m\\u0065thod": "PATCH", "data": {"name": "%b"}}' % NAME.encode(),
+        JSON,
+    ),
+    "capitals": (
+        "/people/bulk",
+        b'{"_METHOD": "patch", "data": {"name": "%b"}}' % NAME.encode(),
+        JSON,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BODY_OVERRIDES)
-async def test_a_method_named_by_the_body_of_a_post_that_has_a_rule_of_its_own(scene: Scene, name: str) -> None:
+async def test_a_method_named_by_the_body_of_a_post_that_has_a_rule_of_its_own(
+    scene: Scene, name: str
+) -> None:
     path, body, kind = BODY_OVERRIDES[name]
     assert (await scene.send(post(path, body, kind))).status == 400
     scene.nowhere()
@@ -108,18 +184,25 @@ UNNAMED = [
         ("HEAD", "/people", BODY, JSON),
     ),
     *(("DELETE", "/people/1", b'{"x": {"address": {"street": "%b"}}}' % NAME.encode(), JSON),),
-    *(("DELETE", "/people/1", b"person[name]=" + NAME.encode(), FORM), ("DELETE", "/people/1", BODY, FORM)),
+    *(
+        ("DELETE", "/people/1", b"person[name]=" + NAME.encode(), FORM),
+        ("DELETE", "/people/1", BODY, FORM),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("method", "path", "body", "kind"), UNNAMED)
-async def test_a_body_that_the_rule_does_not_name(scene: Scene, method: str, path: str, body: bytes, kind: str) -> None:
+async def test_a_body_that_the_rule_does_not_name(
+    scene: Scene, method: str, path: str, body: bytes, kind: str
+) -> None:
     assert (await scene.send(post(path, body, kind, method=method))).status == 415
     scene.nowhere()
     assert scene.application.requests == 1  # the one that ``send`` adds
 
 
-@pytest.mark.parametrize("field", ["X-Original-URL: /people", "X-Rewrite-URL: /people", "x_original_url: /people?a=1"])
+@pytest.mark.parametrize(
+    "field", ["X-Original-URL: /people", "X-Rewrite-URL: /people", "x_original_url: /people?a=1"]
+)
 async def test_an_address_named_by_a_header(scene: Scene, field: str) -> None:
     assert (await scene.send(post("/elsewhere", BODY, JSON, field))).status == 400
     scene.nowhere()

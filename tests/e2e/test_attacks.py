@@ -1,7 +1,9 @@
-"""Attempts to lead a value past a rule, to read what belongs to others, and to hurt the service with little effort.
+"""Attempts to lead a value past a rule, to read what belongs to others, and to hurt the service
+with little effort.
 
-Each table is named after the line of ``../shared/design/failures.md`` that it repeats, where there is one. All tests
-share one installation; ``Scene.fresh`` clears what the application remembers, not the vault.
+Each table is named after the line of ``../shared/design/failures.md`` that it repeats, where there
+is one. All tests share one installation; ``Scene.fresh`` clears what the application remembers, not
+the vault.
 """
 
 import asyncio
@@ -34,7 +36,13 @@ LENGTH = b"Content-Length: %d\r\n" % len(BODY)
 # ---------------------------------------------------------------------- how the body is said to be written
 
 TYPES = [
-    *("text/json", "application/json;;", "application/json; charset", "application/vnd.api+json", "application/jsonx"),
+    *(
+        "text/json",
+        "application/json;;",
+        "application/json; charset",
+        "application/vnd.api+json",
+        "application/jsonx",
+    ),
     *(
         "APPLICATION/JSON",
         "application/json, text/plain",
@@ -43,18 +51,32 @@ TYPES = [
         "",
         "text/plain+json",
     ),
-    *('application/json;charset="utf-8"', "application/json ; charset=iso-8859-1", "application/*+json", "*/*"),
-    *("multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "application/json\tx", "text/plain"),
+    *(
+        'application/json;charset="utf-8"',
+        "application/json ; charset=iso-8859-1",
+        "application/*+json",
+        "*/*",
+    ),
+    *(
+        "multipart/form-data; boundary=x",
+        "application/x-www-form-urlencoded",
+        "application/json\tx",
+        "text/plain",
+    ),
 ]
 
 
 @pytest.mark.parametrize("kind", TYPES)
-async def test_a_type_that_gateway_and_application_read_differently(scene: Scene, kind: str) -> None:
+async def test_a_type_that_gateway_and_application_read_differently(
+    scene: Scene, kind: str
+) -> None:
     await scene.send(post("/people", BODY, f"Content-Type: {kind}"))
     scene.nowhere()
 
 
-@pytest.mark.parametrize("fields", [[], [JSON, FORM], [FORM, JSON], [JSON, JSON], ["Content_Type: application/json"]])
+@pytest.mark.parametrize(
+    "fields", [[], [JSON, FORM], [FORM, JSON], [JSON, JSON], ["Content_Type: application/json"]]
+)
 async def test_a_type_that_is_missing_or_doubled(scene: Scene, fields: list[str]) -> None:
     await scene.send(post("/people", BODY, *fields))
     scene.nowhere()
@@ -62,7 +84,12 @@ async def test_a_type_that_is_missing_or_doubled(scene: Scene, fields: list[str]
 
 PACKED = gzip.compress(BODY, mtime=0)  # the time would differ between the workers of one run
 CODINGS = [
-    *(("GZIP", PACKED), ("gzip, gzip", gzip.compress(PACKED, mtime=0)), ("x-gzip", PACKED), ("identity, gzip", PACKED)),
+    *(
+        ("GZIP", PACKED),
+        ("gzip, gzip", gzip.compress(PACKED, mtime=0)),
+        ("x-gzip", PACKED),
+        ("identity, gzip", PACKED),
+    ),
     *(
         ("gzip, identity", PACKED),
         ("snappy", BODY),
@@ -71,12 +98,19 @@ CODINGS = [
         ("deflate", PACKED),
         ("gzip;q=1", PACKED),
     ),
-    *(("aws-chunked", BODY), ("compress", BODY), ("gzip, gzip, gzip, gzip", PACKED), ("gzip", PACKED[:-4])),
+    *(
+        ("aws-chunked", BODY),
+        ("compress", BODY),
+        ("gzip, gzip, gzip, gzip", PACKED),
+        ("gzip", PACKED[:-4]),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("coding", "body"), CODINGS)
-async def test_a_compressed_body_to_which_a_body_rule_did_nothing(scene: Scene, coding: str, body: bytes) -> None:
+async def test_a_compressed_body_to_which_a_body_rule_did_nothing(
+    scene: Scene, coding: str, body: bytes
+) -> None:
     await scene.send(post("/people", body, JSON, f"Content-Encoding: {coding}"))
     scene.nowhere()
 
@@ -85,9 +119,26 @@ async def test_a_compressed_body_to_which_a_body_rule_did_nothing(scene: Scene, 
 
 DOCUMENTS = [
     # arrays, objects and scalars where the rule expects something else
-    *('"%s"', '["%s"]', '[{"name": "x"}, "%s"]', '[[{"name": "%s"}]]', '{"name": ["%s"]}', '{"name": {"a": "%s"}}'),
-    *('{"tags": "%s"}', '{"tags": {"0": "%s"}}', '{"tags": [["%s"]]}', '{"tags": {"0": {"a": "%s"}}}'),
-    *('{"matrix": "%s"}', '{"matrix": ["%s"]}', '{"matrix": [["x"], "%s"]}', '{"matrix": {"a": {"b": "%s"}}}'),
+    *(
+        '"%s"',
+        '["%s"]',
+        '[{"name": "x"}, "%s"]',
+        '[[{"name": "%s"}]]',
+        '{"name": ["%s"]}',
+        '{"name": {"a": "%s"}}',
+    ),
+    *(
+        '{"tags": "%s"}',
+        '{"tags": {"0": "%s"}}',
+        '{"tags": [["%s"]]}',
+        '{"tags": {"0": {"a": "%s"}}}',
+    ),
+    *(
+        '{"matrix": "%s"}',
+        '{"matrix": ["%s"]}',
+        '{"matrix": [["x"], "%s"]}',
+        '{"matrix": {"a": {"b": "%s"}}}',
+    ),
     *(
         '{"address": "%s"}',
         '{"address": ["%s"]}',
@@ -95,7 +146,12 @@ DOCUMENTS = [
         '{"address": {"street": {"x": "%s"}}}',
     ),
     # names that some readers take for the declared one
-    *('{"n\\u0061me": "%s"}', '{"NAME": "%s"}', '{"addre\u017fs": {"street": "%s"}}', '{"address": {"Street": "%s"}}'),
+    *(
+        '{"n\\u0061me": "%s"}',
+        '{"NAME": "%s"}',
+        '{"addre\u017fs": {"street": "%s"}}',
+        '{"address": {"Street": "%s"}}',
+    ),
     *(
         '{"name\\u0000": "%s"}',
         '{"name\\u0000x": "%s"}',
@@ -103,9 +159,25 @@ DOCUMENTS = [
         '{"address\\u0000": {"street": "%s"}}',
     ),
     # one member that names a nested place
-    *('{"address.street": "%s"}', '{"address[street]": "%s"}', '{"address/street": "%s"}', '{"address->street": "%s"}'),
-    *('{"tags.0": "%s"}', '{"tags[]": "%s"}', '{"tags[0]": "%s"}', '{"tags.$[]": "%s"}', '{"name.first": "%s"}'),
-    *('{"matrix[0]": ["%s"]}', '{"matrix": {"0.1": "%s"}}', '{"matrix": [{"0.x": "%s"}]}', '{"/name": "%s"}'),
+    *(
+        '{"address.street": "%s"}',
+        '{"address[street]": "%s"}',
+        '{"address/street": "%s"}',
+        '{"address->street": "%s"}',
+    ),
+    *(
+        '{"tags.0": "%s"}',
+        '{"tags[]": "%s"}',
+        '{"tags[0]": "%s"}',
+        '{"tags.$[]": "%s"}',
+        '{"name.first": "%s"}',
+    ),
+    *(
+        '{"matrix[0]": ["%s"]}',
+        '{"matrix": {"0.1": "%s"}}',
+        '{"matrix": [{"0.x": "%s"}]}',
+        '{"/name": "%s"}',
+    ),
     *('{"address\\u002estreet": "%s"}', '{"vip.x": 1, "Address.Street": "%s"}'),
     # one name twice, also on the way to the place
     *('{"name": "x", "name": "%s"}', '{"address": {"street": "x"}, "address": {"street": "%s"}}'),
@@ -117,7 +189,13 @@ DOCUMENTS = [
         '{"a": 1}{"name": "%s"}',
         '{"a": NaN, "name": "%s"}',
     ),
-    *('{"name": "%s",}', '{name: "%s"}', '\ufeff{"name": "%s"}', '{"name": "%s"}\0', '{"a": 01, "name": "%s"}'),
+    *(
+        '{"name": "%s",}',
+        '{name: "%s"}',
+        '\ufeff{"name": "%s"}',
+        '{"name": "%s"}\0',
+        '{"a": 01, "name": "%s"}',
+    ),
     # values that fit no token of their field
     *(
         '{"born": "%s"}',
@@ -131,7 +209,9 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-async def test_json_in_which_proxy_and_application_may_disagree(scene: Scene, document: str) -> None:
+async def test_json_in_which_proxy_and_application_may_disagree(
+    scene: Scene, document: str
+) -> None:
     await scene.send(post("/people", (document % NAME).encode(), JSON))
     scene.nowhere()
 
@@ -146,23 +226,57 @@ HARMLESS: list[dict[str, Any]] = [
         {"address": None},
         {"address": False},
     ),
-    *({"address.city": "Visby", "name.verified": True, "x.name": "y", "tag.0": "z", "a": {"tags[]": ["b"]}},),
-    *({"matrix": [[]]}, {"matrix": [None, ["a"]]}, {"name": {"first": "a"}}, {"name": ["a", "b"]}, {"name": 5}, {}),
+    *(
+        {
+            "address.city": "Visby",
+            "name.verified": True,
+            "x.name": "y",
+            "tag.0": "z",
+            "a": {"tags[]": ["b"]},
+        },
+    ),
+    *(
+        {"matrix": [[]]},
+        {"matrix": [None, ["a"]]},
+        {"name": {"first": "a"}},
+        {"name": ["a", "b"]},
+        {"name": 5},
+        {},
+    ),
 ]
 
 
 @pytest.mark.parametrize("person", HARMLESS)
-async def test_places_that_hold_nothing_are_let_through(scene: Scene, person: dict[str, Any]) -> None:
+async def test_places_that_hold_nothing_are_let_through(
+    scene: Scene, person: dict[str, Any]
+) -> None:
     created = await scene.call("POST", "/people", status=201, json=person)
     assert created == {**person, "id": created["id"]}
     assert await scene.call("GET", f"/people/{created['id']}", status=200) == created
 
 
 FORMS = [
-    *("name=%s", "Name=%s", "n%%61me=%s", "%%20name=%s", "name+=%s", "name%%00x=%s", "name%%09=%s", "x=1;name=%s"),
+    *(
+        "name=%s",
+        "Name=%s",
+        "n%%61me=%s",
+        "%%20name=%s",
+        "name+=%s",
+        "name%%00x=%s",
+        "name%%09=%s",
+        "x=1;name=%s",
+    ),
     *("n%%u0061me=%s", "n%%c1%%a1me=%s", "name=x&name=%s", "&&name=%s", "name==%s"),
     # nested names, as PHP, Rails and Express read them
-    *("name[]=%s", "name[0]=%s", "name%%5B%%5D=%s", "name[first]=%s", "name[][a]=%s", "NAME[]=%s", "x=1;name[]=%s"),
+    *(
+        "name[]=%s",
+        "name[0]=%s",
+        "name%%5B%%5D=%s",
+        "name[first]=%s",
+        "name[][a]=%s",
+        "NAME[]=%s",
+        "x=1;name[]=%s",
+    ),
     *("name.first=%s", "[name]=%s", "name/first=%s", "/name=%s", "name%%2efirst=%s"),
     # content type and body must agree
     *('{"name": "%s"}', ' \r\n{"name":"%s"}', '[{"name":"%s"}]', "<name>%s</name>", '"%s"'),
@@ -176,7 +290,9 @@ async def test_a_form_in_which_proxy_and_application_may_disagree(scene: Scene, 
     scene.nowhere()
 
 
-MULTIPART = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n' + NAME.encode() + b"\r\n--x--\r\n"
+MULTIPART = (
+    b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n' + NAME.encode() + b"\r\n--x--\r\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +305,9 @@ MULTIPART = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n' + NAME
     ],
 )
 async def test_a_form_in_another_format_or_charset(scene: Scene, body: bytes, kind: str) -> None:
-    answer = await scene.send(post("/people/form", body, f"Content-Type: {kind.removeprefix('Content-Type: ')}"))
+    answer = await scene.send(
+        post("/people/form", body, f"Content-Type: {kind.removeprefix('Content-Type: ')}")
+    )
     assert answer.status in (400, 415)
     scene.nowhere()
     assert scene.application.requests == 1  # the one that ``send`` adds
@@ -206,7 +324,15 @@ QUERIES = [
         "email%%00=%s",
         "&&email=%s",
     ),
-    *("email[]=%s", "email[0]=%s", "email%%5b%%5d=%s", "email[eq]=%s", "EMAIL[]=%s", "email.equals=%s", "[email]=%s"),
+    *(
+        "email[]=%s",
+        "email[0]=%s",
+        "email%%5b%%5d=%s",
+        "email[eq]=%s",
+        "EMAIL[]=%s",
+        "email.equals=%s",
+        "[email]=%s",
+    ),
     *("x=1#&email=%s", "#&email=%s", "x#?email=%s"),
 ]
 
@@ -279,12 +405,16 @@ TAKEN = {
     "a trailer": framed(TE, b"Trailer: X-N", body=CHUNKS[:-2] + b"X-N: %b\r\n\r\n" % NAME.encode()),
     "an early body": framed(b"Expect: 100-continue", CL),
     "an upgrade": framed(b"Connection: Upgrade", b"Upgrade: websocket", CL),
-    "h2c": framed(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk", CL),
+    "h2c": framed(
+        b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk", CL
+    ),
     "named by Connection": framed(b"Connection: content-type, content-length, host", CL),
     "two in a row": get("/people") + HIDDEN,
     "behind an empty body": post("/elsewhere", b"") + HIDDEN,
-    "behind a body no rule reads": post("/elsewhere", b"0\r\n\r\n", "Transfer_Encoding: chunked") + HIDDEN,
-    "behind a switch of protocols": get("/ws", "Connection: Upgrade", "Upgrade: websocket") + HIDDEN,
+    "behind a body no rule reads": post("/elsewhere", b"0\r\n\r\n", "Transfer_Encoding: chunked")
+    + HIDDEN,
+    "behind a switch of protocols": get("/ws", "Connection: Upgrade", "Upgrade: websocket")
+    + HIDDEN,
 }
 
 
@@ -308,7 +438,9 @@ async def tokens_of(scene: Scene) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("field", ["name", "email", "phone", "card"])
-async def test_an_error_that_repeats_what_was_sent_reads_no_token_out(scene: Scene, field: str) -> None:
+async def test_an_error_that_repeats_what_was_sent_reads_no_token_out(
+    scene: Scene, field: str
+) -> None:
     token = (await tokens_of(scene))[field]
     escaped = "".join(f"\\u{ord(char):04x}" for char in token)
     for sent in (json.dumps({"vip": token}), f'{{"vip": "{escaped}"}}', f'{{"vip": "x {token}."}}'):
@@ -324,13 +456,17 @@ async def test_an_error_that_repeats_what_was_sent_reads_no_token_out(scene: Sce
 
 async def test_a_token_of_another_person_is_a_text_like_any_other(scene: Scene) -> None:
     tokens = {
-        name: value for name, value in (await tokens_of(scene)).items() if name in ("name", "email", "card", "born")
+        name: value
+        for name, value in (await tokens_of(scene)).items()
+        if name in ("name", "email", "card", "born")
     }
     created = await scene.call("POST", "/people", status=201, json=tokens)
     assert created == {**tokens, "id": created["id"]}
     stored = scene.application.records[created["id"]]
     assert not {stored[name] for name in tokens} & set(tokens.values())
-    changed = await scene.call("PATCH", f"/people/{created['id']}", status=200, json={"name": tokens["name"]})
+    changed = await scene.call(
+        "PATCH", f"/people/{created['id']}", status=200, json={"name": tokens["name"]}
+    )
     assert changed["name"] == tokens["name"]
     listed = await scene.call("GET", "/people", params={"email": ANN["email"]}, status=200)
     assert [item["email"] for item in listed["items"]] == [ANN["email"]]
@@ -341,7 +477,11 @@ async def test_an_id_that_is_given_again_belongs_to_the_new_record(scene: Scene)
     ident = stored["id"]
     scene.application.following = ident
     await scene.call("POST", "/people", status=201, json={"name": "Bo", "born": "2001-02-03"})
-    assert await scene.call("GET", f"/people/{ident}") == {"name": "Bo", "born": "2001-02-03", "id": ident}
+    assert await scene.call("GET", f"/people/{ident}") == {
+        "name": "Bo",
+        "born": "2001-02-03",
+        "id": ident,
+    }
 
 
 async def test_many_at_once_create_change_and_delete_one_record(scene: Scene) -> None:
@@ -361,12 +501,21 @@ async def test_many_at_once_create_change_and_delete_one_record(scene: Scene) ->
 
 @pytest.mark.parametrize("order", [slice(None, None, -1), slice(1, None), slice(0, 0)])
 async def test_a_bulk_answered_in_another_order_or_in_part(scene: Scene, order: slice) -> None:
-    people = [{"name": f"Wexlo {number}", "born": f"19{number}-01-01", "vip": number} for number in range(40, 52)]
+    people = [
+        {"name": f"Wexlo {number}", "born": f"19{number}-01-01", "vip": number}
+        for number in range(40, 52)
+    ]
     await bulk(scene, people, order)
 
 
-async def test_a_bulk_of_tokens_that_mean_nothing_without_an_id_answered_in_another_order(scene: Scene) -> None:
-    await bulk(scene, [{"born": f"19{number}-01-01", "vip": number} for number in range(40, 52)], slice(None, None, -1))
+async def test_a_bulk_of_tokens_that_mean_nothing_without_an_id_answered_in_another_order(
+    scene: Scene,
+) -> None:
+    await bulk(
+        scene,
+        [{"born": f"19{number}-01-01", "vip": number} for number in range(40, 52)],
+        slice(None, None, -1),
+    )
 
 
 async def bulk(scene: Scene, people: list[dict[str, Any]], order: slice) -> None:
@@ -375,9 +524,13 @@ async def bulk(scene: Scene, people: list[dict[str, Any]], order: slice) -> None
         answered = await scene.call("POST", "/people/bulk", status=201, json=people)
     finally:
         scene.application.reply = None
-    assert [{**person, "id": 0} for person in people[order]] == [{**item, "id": 0} for item in answered]
+    assert [{**person, "id": 0} for person in people[order]] == [
+        {**item, "id": 0} for item in answered
+    ]
     listed = await scene.call("GET", "/people", status=200)
-    assert [{**item, "id": 0} for item in listed["items"]] == [{**person, "id": 0} for person in people]
+    assert [{**item, "id": 0} for item in listed["items"]] == [
+        {**person, "id": 0} for person in people
+    ]
 
 
 # ---------------------------------------------------------------------- small effort, great harm
@@ -385,24 +538,40 @@ async def bulk(scene: Scene, people: list[dict[str, Any]], order: slice) -> None
 HEAVY: dict[str, tuple[bytes, list[str], int]] = {
     "a list without end": (b"[" + b",".join([b"{}"] * 20_000) + b"]", [], 413),
     "one field without end": (b'{"tags": [' + b",".join([b'"a"'] * 110_000) + b"]}", [], 413),
-    "members without end": (b"{" + b",".join(b'"k%d":1' % number for number in range(80_000)) + b"}", [], 201),
-    "escaped names": (b"{" + b",".join(b'"\\u006b%d": 1' % number for number in range(60_000)) + b"}", [], 201),
+    "members without end": (
+        b"{" + b",".join(b'"k%d":1' % number for number in range(80_000)) + b"}",
+        [],
+        201,
+    ),
+    "escaped names": (
+        b"{" + b",".join(b'"\\u006b%d": 1' % number for number in range(60_000)) + b"}",
+        [],
+        201,
+    ),
     "nested without end": (b'{"x":' + b"[" * 900_000 + b"]" * 900_000 + b"}", [], 413),
     "a number of 900 kB": (b'{"name":' + b"9" * 900_000 + b"}", [], 201),
     "a phone of 500 kB": (b'{"phone":"' + b"9" * 500_000 + b'"}', [], 422),
     "an exponent": (b'{"name":1e999999,"born":"' + b"1-" * 50_000 + b'"}', [], 422),
-    "a bomb": (gzip.compress(b'{"name":"' + b"x" * 15_000_000 + b'"}'), ["Content-Encoding: gzip"], 413),
+    "a bomb": (
+        gzip.compress(b'{"name":"' + b"x" * 15_000_000 + b'"}'),
+        ["Content-Encoding: gzip"],
+        413,
+    ),
     "letters that grow": (json.dumps({"email": "\ufdfa" * 100_000}).encode(), [], 201),
 }
 
 
-#: Seconds of a slow processor. All of it takes a tenth; what grows faster than its input takes minutes.
+#: Seconds of a slow processor. All of it takes a tenth; what grows faster than its input takes
+#: minutes.
 _CHEAP = 10.0
 
 
 @asynccontextmanager
 async def cheaply(scene: Scene) -> AsyncIterator[None]:
-    """The service takes little processor time meanwhile. What it waits for a processor is not its own."""
+    """The service takes little processor time meanwhile.
+
+    What it waits for a processor is not its own.
+    """
     process = scene.world.instance.process
     assert process is not None
     before = processor_seconds([process.pid])
@@ -442,7 +611,9 @@ async def test_an_error_full_of_look_alikes_is_passed_on_soon(scene: Scene, name
         assert await scene.call("POST", "/people", status=422, json={}) == {"text": text}
 
 
-@pytest.mark.parametrize("piece", ["%2e%2e%2f", "a%252fb;x//./", "a;b//%2561/", "%2561/%2e;/", "/%00//;/%2500"])
+@pytest.mark.parametrize(
+    "piece", ["%2e%2e%2f", "a%252fb;x//./", "a;b//%2561/", "%2561/%2e;/", "/%00//;/%2500"]
+)
 async def test_a_path_of_many_readings_is_read_soon_or_refused(scene: Scene, piece: str) -> None:
     async with cheaply(scene):
         answer = await scene.send(get("/" + piece * (15_000 // len(piece))))
@@ -458,7 +629,9 @@ async def test_rules_that_change_while_a_request_is_with_the_application(scene: 
     ident = (await tokens_of(scene))["id"]
     scene.application.gate = asyncio.Event()
     seen = scene.application.requests
-    changing = asyncio.create_task(scene.call("PUT", f"/people/{ident}", status=200, json={**ANN, "tags": ["Wexlo"]}))
+    changing = asyncio.create_task(
+        scene.call("PUT", f"/people/{ident}", status=200, json={**ANN, "tags": ["Wexlo"]})
+    )
     try:
         async with asyncio.timeout(PATIENCE):
             while scene.application.requests == seen:  # noqa: ASYNC110  # the application knows no event for it

@@ -1,4 +1,6 @@
-"""The audit log of a running instance: its disk runs full, or its folder goes away, and comes back; nothing is revealed meanwhile."""
+"""The audit log of a running instance: its disk runs full, or its folder goes away, and comes back;
+nothing is revealed meanwhile.
+"""
 
 import asyncio
 import json
@@ -70,13 +72,17 @@ async def command(instance: Instance, *words: str) -> tuple[int, Any]:
 async def scene(
     request: pytest.FixtureRequest, tmp_path: Path, unavailable: Callable[[str, str], None]
 ) -> AsyncIterator[Scene | None]:
-    """``full``: a small disk of its own, ``None`` where a test may not mount one; ``gone``: the folder is taken away."""
+    """``full``: a small disk of its own, ``None`` where a test may not mount one; ``gone``: the
+    folder is taken away.
+    """
     place = tmp_path / "disk"
     place.mkdir()
     folder, ballast, away = place / "audit", place / "ballast", place / "away"
     mounted = request.param == "full"
     if mounted and not mount(place):
-        unavailable("the audit log on a disk that runs full", "a test may not mount a disk of its own here")
+        unavailable(
+            "the audit log on a disk that runs full", "a test may not mount a disk of its own here"
+        )
         yield None
         return
 
@@ -111,7 +117,10 @@ async def scene(
 def mount(place: Path) -> bool:
     """A disk of 256 KiB; whether that is allowed."""
     order = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
-    return shutil.which("mount") is not None and not subprocess.run(order, capture_output=True, check=False).returncode
+    return (
+        shutil.which("mount") is not None
+        and not subprocess.run(order, capture_output=True, check=False).returncode
+    )
 
 
 def unmount(place: Path) -> None:
@@ -132,7 +141,9 @@ def shows(answer: bytes) -> bool:
     return any(marker.encode() in answer for marker in MARKERS)
 
 
-async def test_with_the_log_down_nothing_is_revealed_and_pass_through_goes_on(scene: Scene | None) -> None:
+async def test_with_the_log_down_nothing_is_revealed_and_pass_through_goes_on(
+    scene: Scene | None,
+) -> None:
     if scene is None:
         return
     proxy = scene.instance.proxy
@@ -154,7 +165,9 @@ async def test_with_the_log_down_nothing_is_revealed_and_pass_through_goes_on(sc
         status, told = await scene.ask(method, url, json=body(2))
         assert (status, json.loads(told)["code"]) == (503, "audit_down")
     assert (await scene.token())[0] == 503
-    assert (await scene.ask("GET", proxy + "/nobody/names/this"))[0] == 200, "the application answers"
+    assert (await scene.ask("GET", proxy + "/nobody/names/this"))[0] == 200, (
+        "the application answers"
+    )
     assert (await scene.ask("GET", scene.instance.vault + "/openapi.json"))[0] == 200
 
     scene.mend()
@@ -165,11 +178,15 @@ async def test_with_the_log_down_nothing_is_revealed_and_pass_through_goes_on(sc
 
 
 @pytest.mark.parametrize("scene", ["gone"], indirect=True)
-async def test_the_log_of_an_instance_that_is_killed_is_whole_and_says_who_did_what(scene: Scene | None) -> None:
+async def test_the_log_of_an_instance_that_is_killed_is_whole_and_says_who_did_what(
+    scene: Scene | None,
+) -> None:
     assert scene is not None
     _, made = await scene.ask("POST", scene.instance.proxy + "/people", json=body(1))
     assert (await scene.token())[0] == 200
-    assert (await scene.ask("POST", scene.instance.vault + "/api/find", json={"schema": "person"}))[0] == 401
+    assert (await scene.ask("POST", scene.instance.vault + "/api/find", json={"schema": "person"}))[
+        0
+    ] == 401
     status, beside = await command(scene.instance, "audit", "verify")
     assert (status, beside["ok"]) == (0, True), beside
     key = str(json.loads(made)["id"])
@@ -179,7 +196,11 @@ async def test_the_log_of_an_instance_that_is_killed_is_whole_and_says_who_did_w
     await scene.instance.stop()
     status, after = await command(scene.instance, "audit", "verify")
     assert (status, after["ok"]) == (0, True), after
-    told = [(line["event"], line.get("operation")) for line in lines(scene.folder) if line["event"] != "log"]
+    told = [
+        (line["event"], line.get("operation"))
+        for line in lines(scene.folder)
+        if line["event"] != "log"
+    ]
     assert told == [
         ("admin", "create_client"),  # by init, before there was an instance
         ("write", "POST /people"),

@@ -1,4 +1,7 @@
-"""The benchmark harness works: it yields figures, and it notices answers that are wrong. Nothing here asserts speed."""
+"""The benchmark harness works: it yields figures, and it notices answers that are wrong.
+
+Nothing here asserts speed.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -7,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from bench import access, attachments, creates, exactness, inserts, peers, questions, redacting, report, turns
+from bench import (
+    access,
+    attachments,
+    creates,
+    exactness,
+    inserts,
+    peers,
+    questions,
+    redacting,
+    report,
+    turns,
+)
 from bench.__main__ import main
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
@@ -55,7 +69,8 @@ async def answering(answer: bytes) -> AsyncIterator[int]:
     ("answer", "told"),
     [
         (b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno", "status 503"),
-        (b'HTTP/1.1 201 Made\r\nContent-Length: 8\r\n\r\n{"id":1}', "status 201"),  # without the value that was sent
+        # without the value that was sent
+        (b'HTTP/1.1 201 Made\r\nContent-Length: 8\r\n\r\n{"id":1}', "status 201"),
         (b"HTTP/1.1 201 Made\r\nContent-Length: 80\r\n\r\n{", "closed before its answer"),
     ],
 )
@@ -97,7 +112,9 @@ def test_two_proxies_in_turns_and_what_each_lets_through(
             exactness.bytes_changed(nginx.port, app.port, 3)
 
 
-def test_the_whole_program_is_measured_without_an_error(unavailable: Callable[[str, str], None]) -> None:
+def test_the_whole_program_is_measured_without_an_error(
+    unavailable: Callable[[str, str], None],
+) -> None:
     taken = redacting.run(quick=True)
 
     for note in taken["notes"]:
@@ -126,13 +143,17 @@ def test_the_vault_and_a_plain_table_answer_the_same_questions() -> None:
 @pytest.mark.parametrize(
     "case", [creates.CASES[0], creates.CASES[2], creates.OVER_HTTP[0]], ids=lambda case: case.title
 )
-def test_whole_records_are_written_and_the_peer_writes_the_same(tmp_path: Path, case: creates.Case) -> None:
+def test_whole_records_are_written_and_the_peer_writes_the_same(
+    tmp_path: Path, case: creates.Case
+) -> None:
     made = creates.taken(tmp_path, case, 200)
 
     assert made.rate > 0
     assert sum(made.sizes) == len(made.inserts) == 200
     assert all(bool(insert.hashes) is case.parts for insert in made.inserts)
-    assert inserts.through_engine(tmp_path / "peer.db", made.inserts, made.sizes, made.layout)[0] > 0
+    assert (
+        inserts.through_engine(tmp_path / "peer.db", made.inserts, made.sizes, made.layout)[0] > 0
+    )
 
 
 def test_the_price_of_knowing_who_calls_is_taken() -> None:
@@ -158,7 +179,10 @@ def test_the_longest_turn_of_the_event_loop_is_taken() -> None:
 def test_a_changed_byte_is_counted_wherever_it_stands() -> None:
     pieces = [b'{ "a" : ', b'"Ann"', b', "n": 1.0}']
 
-    assert exactness.changed(pieces, b'{ "a" : "a longer \\" one", "n": 1.0}') == (0, [b'"a longer \\" one"'])
+    assert exactness.changed(pieces, b'{ "a" : "a longer \\" one", "n": 1.0}') == (
+        0,
+        [b'"a longer \\" one"'],
+    )
     assert exactness.changed(pieces, b'{ "a" : "t", "n": 1.5}')[0] == 1
     assert exactness.changed(pieces, b'{ "a" : "t", "n": 1.0} ')[0] == 1
     assert exactness.changed(pieces, b'{ "a" : "t", "n": 1.')[0] == 2
@@ -178,7 +202,11 @@ def test_a_figure_is_held_against_the_goals_in_its_own_direction() -> None:
         "goal",
         "moonshot",
     ]
-    assert [standing(MEASURES[7], case, 6) for case in ("1 KB", "100 KB", "1 MB")] == ["moonshot", "must", "must"]
+    assert [standing(MEASURES[7], case, 6) for case in ("1 KB", "100 KB", "1 MB")] == [
+        "moonshot",
+        "must",
+        "must",
+    ]
     assert standing(MEASURES[15], "", 0) == "moonshot"
     assert standing(MEASURES[15], "", 1) == "below must"
     assert standing(MEASURES[1], "", None) == "not measured"

@@ -47,7 +47,12 @@ class Office:
             sys.executable,
             *("-m", "proxy", *arguments, "--json"),
             cwd=self.instance.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **self.instance.settings(), **self.variables},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                **self.instance.settings(),
+                **self.variables,
+            },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -75,20 +80,28 @@ async def declare(office: Office) -> None:
     basic = aiohttp.encode_basic_auth(office.variables[CLIENT_ID], office.variables[CLIENT_SECRET])
     async with aiohttp.ClientSession() as session:
         form = {"grant_type": "client_credentials", "audience": url, "scope": "default"}
-        async with session.post(f"{url}/oauth2/token", data=form, headers={"Authorization": basic}) as answer:
+        async with session.post(
+            f"{url}/oauth2/token", data=form, headers={"Authorization": basic}
+        ) as answer:
             token = (await answer.json())["access_token"]
         headers = {"Authorization": f"Bearer {token}"}
-        async with session.put(f"{url}/api/schemas/contact", json={"fields": FIELDS}, headers=headers) as answer:
+        async with session.put(
+            f"{url}/api/schemas/contact", json={"fields": FIELDS}, headers=headers
+        ) as answer:
             assert answer.status < 300, await answer.text()
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
-    records = [{"id": f"k{n}", "email": f"marker{n}@example.org", "sum": n / 4} for n in range(COUNT)]
+    records = [
+        {"id": f"k{n}", "email": f"marker{n}@example.org", "sum": n / 4} for n in range(COUNT)
+    ]
     (folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return records
 
 
-async def test_an_import_outlives_both_sides_and_an_export_has_every_record_once(office: Office) -> None:
+async def test_an_import_outlives_both_sides_and_an_export_has_every_record_once(
+    office: Office,
+) -> None:
     folder = office.instance.folder
     records = written(folder)
     mark = folder / "in.jsonl.import"
@@ -115,7 +128,9 @@ async def test_an_import_outlives_both_sides_and_an_export_has_every_record_once
 
 
 async def test_nothing_personal_is_told_when_a_record_is_refused(office: Office) -> None:
-    (office.instance.folder / "in.jsonl").write_text('{"id": "k", "email": "marker@example.org", "sum": "marker"}\n')
+    (office.instance.folder / "in.jsonl").write_text(
+        '{"id": "k", "email": "marker@example.org", "sum": "marker"}\n'
+    )
     told = await office.command("import", "--schema", "contact", "in.jsonl", status=1)
     assert told["faults"][0]["source"] == "line 1 /sum"
     assert "marker" not in json.dumps(told)
@@ -123,7 +138,10 @@ async def test_nothing_personal_is_told_when_a_record_is_refused(office: Office)
 
 async def test_schemas_are_declared_on_a_running_instance(office: Office) -> None:
     file = office.instance.folder / "order.yaml"
-    file.write_text("name: order\nfields:\n  id: {type: primary_key}\n  sum: {type: integer, storage: indexed}\n")
+    file.write_text(
+        "name: order\nfields:\n  id: {type: primary_key}\n  sum: {type: integer, storage: "
+        "indexed}\n"
+    )
     busy = await office.command("schema", "list", status=1)
     assert busy["code"] == "store_busy"
     url = ("--url", office.instance.vault)
@@ -136,4 +154,6 @@ async def test_schemas_are_declared_on_a_running_instance(office: Office) -> Non
     assert {"contact", "order"} <= {item["name"] for item in listed["schemas"]}
     shown = await office.command("schema", "show", *url, "order")
     assert shown["fields"]["sum"]["type"] == "integer"
-    assert (await office.command("schema", "show", *url, "none", status=1))["code"] == "unknown_schema"
+    assert (await office.command("schema", "show", *url, "none", status=1))[
+        "code"
+    ] == "unknown_schema"

@@ -1,7 +1,8 @@
-"""The public JSON parsing corpus and the naughty strings through the whole proxy, as JSON and as forms, with a rule and without.
+"""The public JSON parsing corpus and the naughty strings through the whole proxy, as JSON and as
+forms, with a rule and without.
 
-Without a rule every byte arrives as it was sent. With one, every byte but those of the swapped value does; and of what
-does not parse nothing arrives at all.
+Without a rule every byte arrives as it was sent. With one, every byte but those of the swapped
+value does; and of what does not parse nothing arrives at all.
 """
 
 import base64
@@ -34,10 +35,15 @@ async def behave(wire: Wire, server: RawServer) -> None:
         request = await server.read(wire)
         ident = len(server.requests)
         if request.start.startswith(b"POST /people/form "):
-            await wire.send(b"HTTP/1.1 302 Found\r\nLocation: /people/%d\r\nContent-Length: 0\r\n\r\n" % ident)
+            await wire.send(
+                b"HTTP/1.1 302 Found\r\nLocation: /people/%d\r\nContent-Length: 0\r\n\r\n" % ident
+            )
             continue
         body = b'{"id": %d,' % ident + request.body.lstrip()[1:]
-        head = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = (
+            b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % len(body)
+        )
         await wire.send(head + body)
 
 
@@ -92,11 +98,15 @@ def public(unavailable: Callable[[str, str], None]) -> bool:
     """Whether the data is here; says so where it is not."""
     if (PUBLIC / "blns.json").exists():
         return True
-    unavailable("the public corpora through the proxy", "the public test data is not beside the repository")
+    unavailable(
+        "the public corpora through the proxy", "the public test data is not beside the repository"
+    )
     return False
 
 
-async def test_the_parsing_corpus_passes_exactly_where_no_rule_names_it(line: Line, public: bool) -> None:
+async def test_the_parsing_corpus_passes_exactly_where_no_rule_names_it(
+    line: Line, public: bool
+) -> None:
     for name, body in corpus().items() if public else ():
         _, arrived = await line.post("/elsewhere", body, JSON)
         assert arrived == body, name
@@ -115,7 +125,9 @@ def refused_by_all(body: bytes) -> bool:
     return False
 
 
-async def test_of_the_parsing_corpus_only_json_passes_a_rule_and_exactly(line: Line, public: bool) -> None:
+async def test_of_the_parsing_corpus_only_json_passes_a_rule_and_exactly(
+    line: Line, public: bool
+) -> None:
     forwarded = refused = 0
     for name, document in corpus().items() if public else ():
         before, after = b'{"name":"', b'" ,"x" :' + document + b"}"
@@ -131,11 +143,16 @@ async def test_of_the_parsing_corpus_only_json_passes_a_rule_and_exactly(line: L
         token = arrived[len(before) : len(arrived) - len(after)]
         assert token.isalnum(), name
         assert MARKER.encode() not in arrived, name
-        assert answer.body == b'{"id": %d,' % len(line.server.requests) + (before + MARKER.encode() + after)[1:], name
+        assert (
+            answer.body
+            == b'{"id": %d,' % len(line.server.requests) + (before + MARKER.encode() + after)[1:]
+        ), name
     assert not public or (forwarded > 90 and refused > 180)
 
 
-async def test_what_is_no_document_of_its_own_never_reaches_the_application(line: Line, public: bool) -> None:
+async def test_what_is_no_document_of_its_own_never_reaches_the_application(
+    line: Line, public: bool
+) -> None:
     for name, document in corpus().items() if public else ():
         body = document.replace(
             b"a", b'name":"' + MARKER.encode()
@@ -145,7 +162,9 @@ async def test_what_is_no_document_of_its_own_never_reaches_the_application(line
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
-async def test_naughty_strings_in_json_come_back_as_they_were_sent(line: Line, public: bool, ascii_only: bool) -> None:
+async def test_naughty_strings_in_json_come_back_as_they_were_sent(
+    line: Line, public: bool, ascii_only: bool
+) -> None:
     for text in naughty() if public else ():
         spelled = json.dumps(text, ensure_ascii=ascii_only).encode()
         body = b'{"name": ' + spelled + b', "x" : ' + spelled + b"}"
@@ -158,7 +177,9 @@ async def test_naughty_strings_in_json_come_back_as_they_were_sent(line: Line, p
         assert json.loads(answer.body) == {"id": len(line.server.requests), "name": text, "x": text}
 
 
-@pytest.mark.parametrize("write", [quote, lambda text: quote(text, safe="/:;,@!$'()*?~ ").replace(" ", "+")])
+@pytest.mark.parametrize(
+    "write", [quote, lambda text: quote(text, safe="/:;,@!$'()*?~ ").replace(" ", "+")]
+)
 async def test_naughty_strings_in_forms_arrive_exactly_but_for_the_ruled_one(
     line: Line, public: bool, write: Callable[[str], str]
 ) -> None:
@@ -168,7 +189,8 @@ async def test_naughty_strings_in_forms_arrive_exactly_but_for_the_ruled_one(
         assert (await line.post("/elsewhere", body, FORM))[1] == body
         answer, arrived = await line.post("/people/form", body, FORM)
         if arrived is None:
-            assert b";" in spelled, text  # what older applications take for the start of another member
+            # what older applications take for the start of another member
+            assert b";" in spelled, text
             assert answer.status in (400, 415)
             continue
         assert answer.status == 302

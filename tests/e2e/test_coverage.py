@@ -1,4 +1,6 @@
-"""Nothing passes unsaid: a real instance before a real application, asked for what its rules do not name."""
+"""Nothing passes unsaid: a real instance before a real application, asked for what its rules do not
+name.
+"""
 
 import json
 
@@ -15,8 +17,13 @@ operations:
   - {{match: "POST /notes", create: note}}
   - {{match: "GET /static/{{path*}}", pass: true}}
 """
-PERSON = json.dumps({"name": "Ann Quibblethwaite", "email": "ann.q@example.com", "born": "1987-04-05"}).encode()
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(PERSON), PERSON)
+PERSON = json.dumps(
+    {"name": "Ann Quibblethwaite", "email": "ann.q@example.com", "born": "1987-04-05"}
+).encode()
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+    len(PERSON),
+    PERSON,
+)
 
 
 async def test_what_no_rule_names_is_told_once_and_never_a_value(tmp_path):
@@ -34,19 +41,35 @@ async def test_what_no_rule_names_is_told_once_and_never_a_value(tmp_path):
                 assert answer.status == 200
             await instance.logged("no rule names this request")
             (line,) = instance.events("no rule names this request")
-            assert (line["path"], line["method"], line["status"]) == ("/api/v2/people/{id}/{id2}", "GET", 200)
-            assert (line["request_kinds"], line["answer_kinds"]) == (["email", "phone"], ["email", "birth_date"])
+            assert (line["path"], line["method"], line["status"]) == (
+                "/api/v2/people/{id}/{id2}",
+                "GET",
+                200,
+            )
+            assert (line["request_kinds"], line["answer_kinds"]) == (
+                ["email", "phone"],
+                ["email", "birth_date"],
+            )
             async with caller.get(f"{instance.admin}/metrics", headers=FIELD) as answer:
                 metrics = await answer.text()
             counted = (
-                'domicile_unmatched_requests_total{endpoint="crm",method="GET",path="/api/v2/people/{id}/{id2}"} 5.0'
+                'domicile_unmatched_requests_total{endpoint="crm",method="GET",path="/api/v2/people/{id}/{id2}"} '
+                "5.0"
             )
             assert counted in metrics
-            assert "/static" not in "".join(row for row in metrics.splitlines() if "unmatched" in row)
+            assert "/static" not in "".join(
+                row for row in metrics.splitlines() if "unmatched" in row
+            )
             (told,) = instance.events("endpoint in force")
-            assert (told["endpoint"], told["address"], told["unmatched"]) == ("crm", server.url, "report")
+            assert (told["endpoint"], told["address"], told["unmatched"]) == (
+                "crm",
+                server.url,
+                "report",
+            )
             shown = instance.log.decode() + metrics
-            assert not any(value in shown for value in ("ann.q", "Quibblethwaite", "1987", "701234567"))
+            assert not any(
+                value in shown for value in ("ann.q", "Quibblethwaite", "1987", "701234567")
+            )
 
 
 async def test_deny_is_usable_with_rules_that_pass(tmp_path):

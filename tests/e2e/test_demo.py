@@ -28,7 +28,9 @@ async def contacts(address: str) -> list[dict[str, Any]]:
         return found
 
 
-def domicile(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def domicile(
+    folder: Path, *arguments: str, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "proxy", *arguments],
         cwd=folder,
@@ -60,8 +62,12 @@ def taken() -> Iterator[list[int]]:
 async def test_the_addresses_lead_to_people_and_to_tokens(tmp_path: Path) -> None:
     async with demo(tmp_path) as running:
         people, stored = await contacts(running.proxy), await contacts(running.application)
-        assert [{**contact, "id": 0} for contact in people] == [{**person, "id": 0} for person in PEOPLE]
-        assert [contact["address"]["city"] for contact in stored] == [contact["address"]["city"] for contact in people]
+        assert [{**contact, "id": 0} for contact in people] == [
+            {**person, "id": 0} for person in PEOPLE
+        ]
+        assert [contact["address"]["city"] for contact in stored] == [
+            contact["address"]["city"] for contact in people
+        ]
         for person, record in zip(people, stored, strict=True):
             for field in ("first_name", "last_name", "email", "phone", "card", "birth_date"):
                 assert person[field] != record[field]
@@ -71,7 +77,9 @@ async def test_the_addresses_lead_to_people_and_to_tokens(tmp_path: Path) -> Non
         assert not any(person["email"] in text or person["last_name"] in text for person in PEOPLE)
 
 
-async def test_the_three_lines_to_try_work_as_printed(tmp_path: Path, unavailable: Callable[[str, str], None]) -> None:
+async def test_the_three_lines_to_try_work_as_printed(
+    tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> None:
     if shutil.which("curl") is None:
         unavailable("the lines of curl that the demo prints", "this machine has no curl")
         return
@@ -86,7 +94,9 @@ async def test_the_three_lines_to_try_work_as_printed(tmp_path: Path, unavailabl
         assert (await contacts(running.application))[-1]["last_name"] != "Holm"
 
 
-async def test_the_client_it_shows_gets_tokens_and_is_one_however_often_it_is_started(tmp_path: Path) -> None:
+async def test_the_client_it_shows_gets_tokens_and_is_one_however_often_it_is_started(
+    tmp_path: Path,
+) -> None:
     shown = []
     for _ in range(2):
         async with demo(tmp_path) as running, aiohttp.ClientSession() as caller:
@@ -97,15 +107,21 @@ async def test_the_client_it_shows_gets_tokens_and_is_one_however_often_it_is_st
                 f"{vault}/oauth2/token", data=form, headers={"Authorization": basic(*auth)}
             ) as answer:
                 token = (await answer.json())["access_token"]
-            async with caller.get(f"{vault}/api/clients", headers={"Authorization": f"Bearer {token}"}) as answer:
-                assert [client["client_id"] for client in (await answer.json())["data"]] == [auth[0]]
+            async with caller.get(
+                f"{vault}/api/clients", headers={"Authorization": f"Bearer {token}"}
+            ) as answer:
+                assert [client["client_id"] for client in (await answer.json())["data"]] == [
+                    auth[0]
+                ]
             shown.append(auth)
     (first, secret), (second, another) = shown
     assert first == second
     assert secret != another
 
 
-async def test_an_edited_rule_file_is_told_when_it_is_refused_and_when_it_takes_effect(tmp_path: Path) -> None:
+async def test_an_edited_rule_file_is_told_when_it_is_refused_and_when_it_takes_effect(
+    tmp_path: Path,
+) -> None:
     async with demo(tmp_path) as running:
         text = running.rules.read_text("utf-8")
         running.rules.write_text(text.replace("{kind: phone,", "{kind: fone,"), "utf-8")
@@ -127,7 +143,9 @@ async def said(running: Demo, event: str) -> str:
 
 
 async def shell(line: str) -> bytes:
-    process = await asyncio.create_subprocess_exec("bash", "-c", line, stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", line, stdout=asyncio.subprocess.PIPE
+    )
     answer, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0, line
     return answer
@@ -158,7 +176,9 @@ async def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) 
     assert people[-1]["first_name"] == "Edith"
 
 
-async def test_ports_that_others_have_are_replaced_by_free_ones(tmp_path: Path, taken: list[int]) -> None:
+async def test_ports_that_others_have_are_replaced_by_free_ones(
+    tmp_path: Path, taken: list[int]
+) -> None:
     async with demo(tmp_path, "--port", str(taken[0])) as running:
         assert not {port_of(address) for address in addresses(running)} & set(taken)
         assert len(await contacts(running.proxy)) == len(PEOPLE)
@@ -181,14 +201,19 @@ async def test_it_never_touches_the_vault_that_the_settings_name(tmp_path: Path)
     )
     async with demo(tmp_path):
         assert not real.exists()
-        assert {path.name for path in (tmp_path / "demo-data").iterdir()} >= {"vault.db", "keys.json", "contacts.json"}
+        assert {path.name for path in (tmp_path / "demo-data").iterdir()} >= {
+            "vault.db",
+            "keys.json",
+            "contacts.json",
+        }
 
 
 def test_elsewhere_than_in_the_clone_it_says_where_to_start_it(tmp_path: Path) -> None:
     done = domicile(tmp_path, "demo")
     assert done.returncode == 1
     assert done.stderr == (
-        "domicile: The demo uses rules/contacts.yaml: start it in the folder that Domicile was cloned into.\n"
+        "domicile: The demo uses rules/contacts.yaml: start it in the folder that Domicile was "
+        "cloned into.\n"
     )
     assert list(tmp_path.iterdir()) == []
 

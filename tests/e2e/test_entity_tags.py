@@ -1,4 +1,6 @@
-"""An application that updates only the very version that its caller has read, behind the real proxy, which restarts in between."""
+"""An application that updates only the very version that its caller has read, behind the real
+proxy, which restarts in between.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +17,9 @@ JSON = "Content-Type: application/json"
 
 
 class Application:
-    """Keeps one person and her version; the tag of a version is compared byte for byte, as simple applications do."""
+    """Keeps one person and her version; the tag of a version is compared byte for byte, as simple
+    applications do.
+    """
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -28,9 +32,13 @@ class Application:
             status = "200 OK"
             if not request.head.startswith(b"GET"):
                 if self.version and request.all("if-match") != [(self.tag % self.version).encode()]:
-                    await wire.send(b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n")
+                    await wire.send(
+                        b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n"
+                    )
                     continue
-                self.stored = json.dumps({**json.loads(self.stored), **json.loads(request.body), "id": 1}).encode()
+                self.stored = json.dumps(
+                    {**json.loads(self.stored), **json.loads(request.body), "id": 1}
+                ).encode()
                 self.version += 1
                 status = "200 OK" if self.version > 1 else "201 Created"
             head = [
@@ -53,13 +61,17 @@ async def test_a_version_that_was_read_is_the_one_that_is_updated_also_after_a_r
 ) -> None:
     application = Application(tag)
     async with RawServer(application) as server, running(tmp_path, rules(server.url)) as instance:
-        assert (await asked(instance, post("/people", json.dumps(ANN).encode(), JSON))).status == 201
+        assert (
+            await asked(instance, post("/people", json.dumps(ANN).encode(), JSON))
+        ).status == 201
         shown = (await asked(instance, get("/people/1"))).all("ETag")[0].decode()
         assert shown != tag % 1
         await instance.stop()
         await instance.start()
         assert (await asked(instance, get("/people/1", f"If-None-Match: {shown}"))).status == 304
-        change = post("/people/1", b'{"born": "1932-03-04"}', JSON, f"If-Match: {shown}", method="PATCH")
+        change = post(
+            "/people/1", b'{"born": "1932-03-04"}', JSON, f"If-Match: {shown}", method="PATCH"
+        )
         answers = [await asked(instance, change) for _ in range(2)]
         assert [answer.status for answer in answers] == [200, 412]
         got = await asked(instance, get("/people/1", f"If-None-Match: {shown}"))

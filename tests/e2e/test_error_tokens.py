@@ -1,6 +1,8 @@
-"""Errors that quote what was sent, in every form in which an application may read it: nobody else's value is read out.
+"""Errors that quote what was sent, in every form in which an application may read it: nobody else's
+value is read out.
 
-The application below answers any request with ``X-Refuse`` by that status and by all readings of what it was sent.
+The application below answers any request with ``X-Refuse`` by that status and by all readings of
+what it was sent.
 """
 
 import base64
@@ -46,7 +48,13 @@ def leaves(value: Any) -> Iterator[str]:
 
 def once(text: str) -> Iterator[str]:
     """What a text becomes in one step of reading."""
-    yield from (text.lower(), unquote(text), html.unescape(text), unicodedata.normalize("NFKC", text), text[::-1])
+    yield from (
+        text.lower(),
+        unquote(text),
+        html.unescape(text),
+        unicodedata.normalize("NFKC", text),
+        text[::-1],
+    )
     yield from (part for part in text.replace("=", " ", 1).split() if part != text)
     yield text.partition(":")[0]
     with suppress(ValueError):
@@ -74,7 +82,12 @@ def quoting(application: Application) -> Any:
             answer: web.StreamResponse = await handler(request)
             return answer
         body = (await request.read()).decode()
-        texts = {body, *request.headers.values(), *request.query.values(), *request.cookies.values()}
+        texts = {
+            body,
+            *request.headers.values(),
+            *request.query.values(),
+            *request.cookies.values(),
+        }
         stored = application.records.get(int(request.match_info.get("id", "0")), {})
         return web.json_response({"read": readings(texts), "stored": stored}, status=int(status))
 
@@ -91,7 +104,9 @@ async def installed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
         running(tmp_path_factory.mktemp("errors"), rules(upstream)) as instance,
         aiohttp.ClientSession() as caller,
     ):
-        yield Scene(World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2]))
+        yield Scene(
+            World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2])
+        )
 
 
 @pytest.fixture
@@ -117,20 +132,28 @@ FORMS: dict[str, Any] = {
     "base64": packed,
     "base64 twice": lambda text: packed(packed(text)),
     "percent-encoded": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
-    "percent-encoded twice": lambda text: quote("".join(f"%{byte:02X}" for byte in text.encode()), safe=""),
+    "percent-encoded twice": lambda text: quote(
+        "".join(f"%{byte:02X}" for byte in text.encode()), safe=""
+    ),
     "decimal references": lambda text: "".join(f"&#{ord(char)};" for char in text),
     "hexadecimal references": lambda text: "".join(f"&#x{ord(char):x};" for char in text),
     "full width": wide,
     "JSON in JSON": lambda text: json.dumps({"a": text}),
-    "escaped JSON in JSON": lambda text: '"' + "".join(f"\\u{ord(char):04x}" for char in text) + '"',
+    "escaped JSON in JSON": lambda text: (
+        '"' + "".join(f"\\u{ord(char):04x}" for char in text) + '"'
+    ),
     "base64 in JSON in JSON": lambda text: json.dumps([packed(text)]),
-    "percent-encoded base64": lambda text: quote("".join(f"%{byte:02x}" for byte in packed(text).encode())),
+    "percent-encoded base64": lambda text: quote(
+        "".join(f"%{byte:02x}" for byte in packed(text).encode())
+    ),
     "backwards": lambda text: text[::-1],
 }
 
 
 def ways(form: str) -> Iterator[dict[str, Any]]:
-    """Where a caller may write a text: a member that no rule names, a field, a header, a cookie, the query, a user name."""
+    """Where a caller may write a text: a member that no rule names, a field, a header, a cookie,
+    the query, a user name.
+    """
     yield {"json": {"vip": form}}
     yield {"json": {"name": form}}
     yield {"json": {"address": {"city": [form]}}}
@@ -147,7 +170,9 @@ async def made(scene: Scene, person: dict[str, Any]) -> tuple[int, dict[str, Any
     return ident, scene.application.records[ident]
 
 
-async def refused(scene: Scene, method: str, path: str, status: int = 422, **options: Any) -> dict[str, Any]:
+async def refused(
+    scene: Scene, method: str, path: str, status: int = 422, **options: Any
+) -> dict[str, Any]:
     options["headers"] = {**options.get("headers", {}), "X-Refuse": str(status)}
     answer: dict[str, Any] = await scene.call(method, path, status=status, **options)
     return answer
@@ -164,17 +189,25 @@ async def test_an_error_reads_out_no_token_of_another_person_in_whatever_form_it
     text = FORMS[form](token)
     told = 0
     for way in ways(text):
-        for method, path in (("POST", "/people"), ("PATCH", f"/people/{mine}"), ("GET", f"/people/{mine}")):
+        for method, path in (
+            ("POST", "/people"),
+            ("PATCH", f"/people/{mine}"),
+            ("GET", f"/people/{mine}"),
+        ):
             if method == "GET":
                 way = {name: given for name, given in way.items() if name != "json"}
             answer = await refused(scene, method, path, **way)
             told += token in answer["read"]
             assert not found_in(json.dumps(answer).encode(), str(value)), (method, way)
     possible = form != "upper case" or token == token.lower()
-    assert bool(told) == possible, "the application must have read the token itself, or this shows nothing"
+    assert bool(told) == possible, (
+        "the application must have read the token itself, or this shows nothing"
+    )
 
 
-async def test_a_record_that_the_application_withholds_is_not_read_out_by_naming_its_id(scene: Scene) -> None:
+async def test_a_record_that_the_application_withholds_is_not_read_out_by_naming_its_id(
+    scene: Scene,
+) -> None:
     hers, stored = await made(scene, ANN)
     for status in (401, 403, 404):
         for method in ("PATCH", "GET", "DELETE"):
@@ -184,7 +217,9 @@ async def test_a_record_that_the_application_withholds_is_not_read_out_by_naming
             assert not found_in(json.dumps(answer).encode(), MARKERS[0])
 
 
-async def test_a_token_that_comes_back_as_the_value_of_its_own_field_is_quoted_as_it_came(scene: Scene) -> None:
+async def test_a_token_that_comes_back_as_the_value_of_its_own_field_is_quoted_as_it_came(
+    scene: Scene,
+) -> None:
     hers, stored = await made(scene, ANN)
     answer = await refused(scene, "PATCH", f"/people/{hers}", json={"name": stored["name"]})
     assert stored["name"] in answer["read"]

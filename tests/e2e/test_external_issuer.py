@@ -1,4 +1,6 @@
-"""A whole instance that takes tokens of somebody else's issuer: registered by command line, called over HTTP, keys rotated there."""
+"""A whole instance that takes tokens of somebody else's issuer: registered by command line, called
+over HTTP, keys rotated there.
+"""
 
 import json
 from pathlib import Path
@@ -29,22 +31,34 @@ class There:
     async def behave(self, wire: Wire, server: RawServer) -> None:
         while True:
             await server.read(wire)
-            await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(self.body), self.body))
+            await wire.send(
+                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(self.body), self.body)
+            )
 
 
 def given(folder: Path, **more: str) -> dict[str, str]:
     listen = {f"LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
-    usual = {"COUNTRY": "se", "DATA": str(folder / "data"), "RULES": str(folder / "rules.yaml"), **listen, **more}
+    usual = {
+        "COUNTRY": "se",
+        "DATA": str(folder / "data"),
+        "RULES": str(folder / "rules.yaml"),
+        **listen,
+        **more,
+    }
     return {f"DOMICILE__{name}": text for name, text in usual.items()}
 
 
 def shown(private: Any, **more: Any) -> str:
     algorithm = "ES256" if private is NEXT else "RS256"
     kid = "two" if private is NEXT else "one"
-    return token(private, claims(system_clock(), **{"aud": "api://vault", **more}), algorithm, kid=kid)
+    return token(
+        private, claims(system_clock(), **{"aud": "api://vault", **more}), algorithm, kid=kid
+    )
 
 
-async def test_tokens_of_an_external_issuer_open_what_is_registered_here(tmp_path, monkeypatch, capsys) -> None:
+async def test_tokens_of_an_external_issuer_open_what_is_registered_here(
+    tmp_path, monkeypatch, capsys
+) -> None:
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     there = There()
     async with (
@@ -63,7 +77,9 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(tmp_pat
 
             async def status(text: str) -> int:
                 headers = {"Authorization": f"Bearer {text}"}
-                async with caller.get(f"http://{started.interface}/api/clients", headers=headers) as answer:
+                async with caller.get(
+                    f"http://{started.interface}/api/clients", headers=headers
+                ) as answer:
                     content = await answer.json()
                     if answer.status == 200:
                         assert [item["external_id"] for item in content["data"]] == ["crm-there"]
@@ -79,12 +95,17 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(tmp_pat
             ):
                 assert await status(unfit) == 401
             await server.__aexit__()
-            assert await status(shown(KEY, jti="again")) == 200  # the keys are believed for a minute
+            # the keys are believed for a minute
+            assert await status(shown(KEY, jti="again")) == 200
 
 
 @pytest.mark.parametrize("claim", ["none", "scope"])
-async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_another_one(tmp_path, claim) -> None:
-    """An administrator of another environment neither takes nor finds out ids; one of ``default`` registers each of them once."""
+async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_another_one(
+    tmp_path, claim
+) -> None:
+    """An administrator of another environment neither takes nor finds out ids; one of ``default``
+    registers each of them once.
+    """
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     settings = load_settings(None, given(tmp_path, AUTH__ENVIRONMENT_CLAIM=claim))
     await prepare_instance(settings)
@@ -105,12 +126,17 @@ async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_ano
                 return token
 
         root = await admin("default")
-        assert (await said(root, "/api/environments", {"name": "Acme", "environment_id": "acme"}))[0] == 201
+        assert (await said(root, "/api/environments", {"name": "Acme", "environment_id": "acme"}))[
+            0
+        ] == 201
         other = await admin("acme")
         body = {"name": "crm", "external_id": "crm-there"}
         ours, theirs = {**body, "environment_id": "default"}, {**body, "environment_id": "acme"}
         assert (await said(root, "/api/clients", ours))[0] == 201
-        told = [await said(other, "/api/clients", {**theirs, "external_id": name}) for name in ("crm-there", "free")]
+        told = [
+            await said(other, "/api/clients", {**theirs, "external_id": name})
+            for name in ("crm-there", "free")
+        ]
         if claim == "scope":
             assert [status for status, _ in told] == [201, 201]
             return
@@ -118,7 +144,11 @@ async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_ano
         assert (told[0][0], told[0][1]["code"]) == (403, "forbidden")
         assert "auth.environment_claim" in told[0][1]["detail"]
         status, refusal = await said(root, "/api/clients", theirs)
-        assert (status, refusal["code"], refusal["errors"][0]["source"]) == (409, "conflict", "/external_id")
+        assert (status, refusal["code"], refusal["errors"][0]["source"]) == (
+            409,
+            "conflict",
+            "/external_id",
+        )
         assert (await said(root, "/api/clients", {**theirs, "external_id": "free"}))[0] == 201
 
 
@@ -126,24 +156,63 @@ async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_ano
 async def test_an_issuer_that_is_not_there_opens_nothing(tmp_path, how) -> None:
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     more = {"AUTH__ISSUER": f"{how}:http://127.0.0.1:9/x", "AUTH__ISSUER_NAME": ISSUER}
-    async with running(load_settings(None, given(tmp_path, **more))) as started, aiohttp.ClientSession() as caller:
+    async with (
+        running(load_settings(None, given(tmp_path, **more))) as started,
+        aiohttp.ClientSession() as caller,
+    ):
         headers = {"Authorization": f"Bearer {shown(KEY)}"}
-        async with caller.get(f"http://{started.interface}/api/functions", headers=headers) as answer:
+        async with caller.get(
+            f"http://{started.interface}/api/functions", headers=headers
+        ) as answer:
             told = await answer.json()
-        assert (answer.status, told["code"], answer.headers["Retry-After"]) == (503, "issuer_unreachable", "1")
+        assert (answer.status, told["code"], answer.headers["Retry-After"]) == (
+            503,
+            "issuer_unreachable",
+            "1",
+        )
 
 
-def test_a_client_of_the_issuer_is_registered_by_command_line_and_gets_no_secret(tmp_path, monkeypatch, capsys) -> None:
+def test_a_client_of_the_issuer_is_registered_by_command_line_and_gets_no_secret(
+    tmp_path, monkeypatch, capsys
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "--json"]) == 0
     capsys.readouterr()
-    assert main(["client", "create", "--environment", "default", "--external", "crm-there", "crm", "--json"]) == 0
+    assert (
+        main(
+            [
+                "client",
+                "create",
+                "--environment",
+                "default",
+                "--external",
+                "crm-there",
+                "crm",
+                "--json",
+            ]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert told.keys() == {"environment_id", "client_id", "external_id"}
     assert main(["client", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["clients"]
     assert [item.get("external_id") for item in listed] == [None, "crm-there"]
-    assert main(["client", "create", "--environment", "default", "--external", "crm-there", "again", "--json"]) == 1
+    assert (
+        main(
+            [
+                "client",
+                "create",
+                "--environment",
+                "default",
+                "--external",
+                "crm-there",
+                "again",
+                "--json",
+            ]
+        )
+        == 1
+    )
     assert json.loads(capsys.readouterr().out)["code"] == "conflict"
 
 

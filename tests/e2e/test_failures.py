@@ -1,6 +1,8 @@
-"""How others leaked, lost or broke (``../shared/design/failures.md``), repeated: one test for each line about HTTP, named after it.
+"""How others leaked, lost or broke (``../shared/design/failures.md``), repeated: one test for each
+line about HTTP, named after it.
 
-Lines about rule files, keys, the vault and tokens have their tests with the code that answers for them.
+Lines about rule files, keys, the vault and tokens have their tests with the code that answers for
+them.
 """
 
 import asyncio
@@ -32,7 +34,12 @@ BODY = json.dumps({"name": NAME}).encode()
 
 def answer(body: bytes, *fields: bytes, status: bytes = b"200 OK") -> bytes:
     """A JSON answer as bytes."""
-    head = [b"HTTP/1.1 " + status, b"Content-Type: application/json", *fields, b"Content-Length: %d" % len(body)]
+    head = [
+        b"HTTP/1.1 " + status,
+        b"Content-Type: application/json",
+        *fields,
+        b"Content-Length: %d" % len(body),
+    ]
     return b"\r\n".join([*head, b"", b""]) + body
 
 
@@ -120,7 +127,9 @@ async def test_everything_works_nothing_encrypted_one_log_line(bench: Bench) -> 
     await bench.create({"name": NAME})
     async with RawClient(int(bench.instance.admin.rpartition(":")[2])) as client:
         text = (await client.ask(get("/metrics", LINE))).body.decode()
-    fired = dict(re.findall(r'operation_fired_timestamp_seconds\{.*operation="([^"]*)"\} (\S+)', text))
+    fired = dict(
+        re.findall(r'operation_fired_timestamp_seconds\{.*operation="([^"]*)"\} (\S+)', text)
+    )
     assert float(fired["POST /people"]) > 0
     assert float(fired["POST /people/bulk"]) == 0
     assert re.search(r'protected_values_total\{entity="person",field="name"\} [1-9]', text)
@@ -138,7 +147,14 @@ async def test_gzip_answer_body_rule_does_nothing(bench: Bench, coding: bytes) -
 
 
 async def test_array_at_the_root_and_nested_members_not_reached(bench: Bench) -> None:
-    people = [{"name": NAME, "address": {"street": NAME}, "tags": [NAME, NAME], "matrix": [[NAME], [NAME, NAME]]}] * 2
+    people = [
+        {
+            "name": NAME,
+            "address": {"street": NAME},
+            "tags": [NAME, NAME],
+            "matrix": [[NAME], [NAME, NAME]],
+        }
+    ] * 2
     bench.say = lambda _: answer(b"[]", status=b"201 Created")
     await bench.ask(post("/people/bulk", json.dumps(people).encode(), JSON))
     assert len(bench.server.requests) == 1
@@ -146,13 +162,23 @@ async def test_array_at_the_root_and_nested_members_not_reached(bench: Bench) ->
 
 
 TOO_MUCH = {
-    "a body over the limit": (b'{"x": "' + b"y" * (2 << 20) + b'", "name": "%b"}' % NAME.encode(), "/people", JSON),
-    "form members over the limit": (b"a=b&" * 1000 + b"name=" + NAME.encode(), "/people/form", FORM),
+    "a body over the limit": (
+        b'{"x": "' + b"y" * (2 << 20) + b'", "name": "%b"}' % NAME.encode(),
+        "/people",
+        JSON,
+    ),
+    "form members over the limit": (
+        b"a=b&" * 1000 + b"name=" + NAME.encode(),
+        "/people/form",
+        FORM,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-async def test_body_over_1_mib_skipped_only_first_100_form_args_masked(bench: Bench, name: str) -> None:
+async def test_body_over_1_mib_skipped_only_first_100_form_args_masked(
+    bench: Bench, name: str
+) -> None:
     body, path, kind = TOO_MUCH[name]
     assert (await bench.untouched(post(path, body, kind))).status == 413
     mebibyte = b'{"x": "' + b"y" * (3 << 19) + b'", "name": "%b"}' % NAME.encode()
@@ -176,16 +202,27 @@ async def test_placeholder_cut_by_a_chunk_border_leaked(bench: Bench, piece: int
     body = json.dumps({"id": ident, **held}).encode()
     pieces = [body[at : at + piece] for at in range(0, len(body), piece)]
     framed = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in pieces) + b"0\r\n\r\n"
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     bench.say = lambda _: head + framed
-    assert json.loads((await bench.ask(get(f"/people/{ident}"))).body) == {"id": ident, "name": NAME}
-    await bench.ask(chunked("/people", *(BODY[at : at + piece] for at in range(0, len(BODY), piece)), fields=(JSON,)))
+    assert json.loads((await bench.ask(get(f"/people/{ident}"))).body) == {
+        "id": ident,
+        "name": NAME,
+    }
+    await bench.ask(
+        chunked(
+            "/people", *(BODY[at : at + piece] for at in range(0, len(BODY), piece)), fields=(JSON,)
+        )
+    )
     assert not found_in(bench.server.requests[-1].raw, NAME)
 
 
 async def test_token_map_shared_across_turns_of_one_connection(bench: Bench) -> None:
     async with RawClient(bench.port) as client:
-        await client.send(b"".join(post("/people", b'{"name": "N %d"}' % turn, JSON) for turn in range(8)))
+        await client.send(
+            b"".join(post("/people", b'{"name": "N %d"}' % turn, JSON) for turn in range(8))
+        )
         names = [json.loads((await client.answer("POST")).body)["name"] for _ in range(8)]
     assert names == [f"N {turn}" for turn in range(8)]
     tokens = [json.loads(request.body)["name"] for request in bench.server.requests]
@@ -193,7 +230,9 @@ async def test_token_map_shared_across_turns_of_one_connection(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 500", b"Transfer-Encoding: chunked"])
-async def test_a_failed_step_dropped_the_final_chunk_and_clients_hung(bench: Bench, framing: bytes) -> None:
+async def test_a_failed_step_dropped_the_final_chunk_and_clients_hung(
+    bench: Bench, framing: bytes
+) -> None:
     ident, _ = await bench.create({"name": NAME})
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n" + framing
     bench.say = lambda _: head + b'\r\n\r\n1f4\r\n{"id": 1, '
@@ -202,12 +241,21 @@ async def test_a_failed_step_dropped_the_final_chunk_and_clients_hung(bench: Ben
     assert json.loads(got.body)["code"] == "upstream_broken"
 
 
-DIGESTS = ("Content-MD5: eA==", "Digest: sha-256=eA==", "Content-Digest: sha-256=:eA==:", "Repr-Digest: sha-256=:eA==:")
+DIGESTS = (
+    "Content-MD5: eA==",
+    "Digest: sha-256=eA==",
+    "Content-Digest: sha-256=:eA==:",
+    "Repr-Digest: sha-256=:eA==:",
+)
 
 
 async def test_mutated_body_with_the_old_content_length(bench: Bench) -> None:
     await bench.ask(post("/people", BODY, JSON, *DIGESTS))
-    await bench.ask(chunked("/people", BODY, trailers=b"Digest: sha-256=eA==\r\n", fields=(JSON, "Trailer: Digest")))
+    await bench.ask(
+        chunked(
+            "/people", BODY, trailers=b"Digest: sha-256=eA==\r\n", fields=(JSON, "Trailer: Digest")
+        )
+    )
     for request in bench.server.requests:
         assert request.one("Content-Length") == b"%d" % len(request.body)
         assert not [
@@ -216,13 +264,19 @@ async def test_mutated_body_with_the_old_content_length(bench: Bench) -> None:
             if b"digest" in name.lower() or b"md5" in name.lower()
         ]
     ident, held = await bench.create({"name": NAME})
-    bench.say = lambda _: answer(json.dumps({"id": ident, **held}).encode(), *(field.encode() for field in DIGESTS))
+    bench.say = lambda _: answer(
+        json.dumps({"id": ident, **held}).encode(), *(field.encode() for field in DIGESTS)
+    )
     got = await bench.ask(get(f"/people/{ident}"))
     assert got.one("Content-Length") == b"%d" % len(got.body)
-    assert not [name for name, _ in got.fields if b"digest" in name.lower() or b"md5" in name.lower()]
+    assert not [
+        name for name, _ in got.fields if b"digest" in name.lower() or b"md5" in name.lower()
+    ]
 
 
-async def test_unchanged_etag_gave_304_with_a_stale_body_and_range_against_another_length(bench: Bench) -> None:
+async def test_unchanged_etag_gave_304_with_a_stale_body_and_range_against_another_length(
+    bench: Bench,
+) -> None:
     ident, held = await bench.create({"name": NAME})
     validators = (b'ETag: "v1"', b"Accept-Ranges: bytes")
     bench.say = lambda _: answer(json.dumps({"id": ident, **held}).encode(), *validators)
@@ -233,19 +287,34 @@ async def test_unchanged_etag_gave_304_with_a_stale_body_and_range_against_anoth
     assert bench.server.requests[-1].all("Range") + bench.server.requests[-1].all("If-Range") == []
 
 
-PATHS = ["/orders/../people", "/people/..;/people", "/%2e%2e/people", "/x%2F..%2Fpeople", "/people%2F", "/./people/"]
+PATHS = [
+    "/orders/../people",
+    "/people/..;/people",
+    "/%2e%2e/people",
+    "/x%2F..%2Fpeople",
+    "/people%2F",
+    "/./people/",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_dot_segments_and_escaped_slashes_matched_another_policy(bench: Bench, path: str) -> None:
+async def test_dot_segments_and_escaped_slashes_matched_another_policy(
+    bench: Bench, path: str
+) -> None:
     got = await bench.ask(post(path, BODY, JSON))
     assert got.status in (201, 400)
     assert not any(found_in(request.raw, NAME) for request in bench.server.requests)
-    assert all(request.start == f"POST {path} HTTP/1.1".encode() for request in bench.server.requests)
+    assert all(
+        request.start == f"POST {path} HTTP/1.1".encode() for request in bench.server.requests
+    )
 
 
 DISAGREEING = [
-    *('{"name": "x", "name": "%s"}', '{"name": "x", "n\\u0061me": "%s"}', '{"name": "x", "NAME": "%s"}'),
+    *(
+        '{"name": "x", "name": "%s"}',
+        '{"name": "x", "n\\u0061me": "%s"}',
+        '{"name": "x", "NAME": "%s"}',
+    ),
     *(
         '{"name": "%s\\ud800"}',
         '{"name": /**/ "%s"}',
@@ -257,8 +326,13 @@ DISAGREEING = [
 
 
 @pytest.mark.parametrize("document", DISAGREEING)
-async def test_duplicate_json_keys_proxy_and_app_disagree_anonymous_became_admin(bench: Bench, document: str) -> None:
-    assert (await bench.untouched(post("/people", (document % NAME).encode(), JSON))).status in (400, 415)
+async def test_duplicate_json_keys_proxy_and_app_disagree_anonymous_became_admin(
+    bench: Bench, document: str
+) -> None:
+    assert (await bench.untouched(post("/people", (document % NAME).encode(), JSON))).status in (
+        400,
+        415,
+    )
 
 
 PARSERS = [
@@ -280,9 +354,13 @@ async def test_parsers_of_gateway_and_app_disagree_on_multipart_json_charset(
 
 
 async def test_validators_echo_the_input(bench: Bench) -> None:
-    bench.say = lambda request: answer(b'{"errors": {"name": "no ' + request.body + b'"}}', status=b"422 No")
     bench.say = lambda request: answer(
-        json.dumps({"input": json.loads(request.body), "text": f"not {json.loads(request.body)['name']}."}).encode(),
+        b'{"errors": {"name": "no ' + request.body + b'"}}', status=b"422 No"
+    )
+    bench.say = lambda request: answer(
+        json.dumps(
+            {"input": json.loads(request.body), "text": f"not {json.loads(request.body)['name']}."}
+        ).encode(),
         status=b"422 Unprocessable Content",
     )
     got = await bench.ask(post("/people", BODY, JSON))
@@ -300,8 +378,12 @@ async def test_gateway_loggers_wrote_full_bodies_and_urls(bench: Bench) -> None:
         assert not found_in((await client.ask(get("/metrics", LINE))).raw, NAME)
 
 
-@pytest.mark.parametrize("name", ["Domicile-Answer", "domicile-user", "DOMICILE_ANSWER", "Domicile-Role"])
-async def test_identity_taken_from_request_headers_the_caller_controls(bench: Bench, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["Domicile-Answer", "domicile-user", "DOMICILE_ANSWER", "Domicile-Role"]
+)
+async def test_identity_taken_from_request_headers_the_caller_controls(
+    bench: Bench, name: str
+) -> None:
     for request in (get("/x", f"{name}: admin"), post("/people", BODY, JSON, f"{name}: admin")):
         await bench.ask(request)
         assert b"admin" not in bench.server.requests[-1].head
@@ -321,7 +403,10 @@ async def test_non_ascii_names_and_duplicate_query_parameters_lost(bench: Bench)
 
 BOMBS = {
     "a zip bomb": (gzip.compress(b'{"name": "' + b"x" * 17_000_000 + b'"}', mtime=0), 413),
-    "zip bombs in each other": (gzip.compress(gzip.compress(bytes(15_000_000), mtime=0), mtime=0), 413),
+    "zip bombs in each other": (
+        gzip.compress(gzip.compress(bytes(15_000_000), mtime=0), mtime=0),
+        413,
+    ),
 }
 
 
@@ -329,17 +414,25 @@ BOMBS = {
 async def test_zip_bombs(bench: Bench, name: str) -> None:
     body, status = BOMBS[name]
     coding = "gzip, gzip" if "each" in name else "gzip"
-    assert (await bench.untouched(post("/people", body, JSON, f"Content-Encoding: {coding}"))).status == status
+    assert (
+        await bench.untouched(post("/people", body, JSON, f"Content-Encoding: {coding}"))
+    ).status == status
 
 
-@pytest.mark.parametrize("field", ["Host: other", "Content-Length: 0", f"Content-Length: {len(BODY) + 1}"])
-async def test_duplicate_host_or_content_length_differing_between_parsers(bench: Bench, field: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["Host: other", "Content-Length: 0", f"Content-Length: {len(BODY) + 1}"]
+)
+async def test_duplicate_host_or_content_length_differing_between_parsers(
+    bench: Bench, field: str
+) -> None:
     assert (await bench.untouched(post("/people", BODY, JSON, field))).status == 400
 
 
 async def test_one_tenants_batch_degraded_all(bench: Bench) -> None:
     people = json.dumps([{"name": f"N {number}"} for number in range(3000)]).encode()
-    bench.say = lambda request: answer(b"[]", status=b"201 Created") if b"bulk" in request.start else created(request)
+    bench.say = lambda request: (
+        answer(b"[]", status=b"201 Created") if b"bulk" in request.start else created(request)
+    )
     batches = [asyncio.create_task(bench.ask(post("/people/bulk", people, JSON))) for _ in range(3)]
     served = 0
     while not all(batch.done() for batch in batches):

@@ -1,4 +1,6 @@
-"""Faults of a start: one sentence that says what to do, exit status 1, nothing changed; ``check`` tells the same."""
+"""Faults of a start: one sentence that says what to do, exit status 1, nothing changed; ``check``
+tells the same.
+"""
 
 import base64
 import json
@@ -45,7 +47,10 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Mode and content of everything below a folder."""
     return {
-        str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        str(path.relative_to(folder)): (
+            path.stat().st_mode,
+            path.read_bytes() if path.is_file() else b"",
+        )
         for path in sorted(folder.rglob("*"))
     }
 
@@ -137,14 +142,22 @@ DAMAGES: dict[str, tuple[Callable[[Installation], None], str, tuple[str, ...]]] 
         "keys",
         ("keys.json", "open to others", "chmod 600"),
     ),
-    "key damaged": (_edit("keys.json", lambda text: text[:-20]), "keys", ("keys.json", "damaged", "backup")),
+    "key damaged": (
+        _edit("keys.json", lambda text: text[:-20]),
+        "keys",
+        ("keys.json", "damaged", "backup"),
+    ),
     "key is a folder": (
         _folder_for_a_key,
         "keys",
         ("keys.json", "not a regular file"),
     ),
     "key of another vault": (_wrong_key, "store", ("key",)),
-    "key missing": (lambda one: (one.data / "keys.json").unlink(), "store", ("keys.json", "restore", "backup")),
+    "key missing": (
+        lambda one: (one.data / "keys.json").unlink(),
+        "store",
+        ("keys.json", "restore", "backup"),
+    ),
     "database newer": (_newer, "store", ("vault.db", "newer version")),
     "database of another program": (_other_program, "store", ("vault.db", "another program")),
     "header garbage": (
@@ -244,7 +257,9 @@ async def test_a_second_process_on_one_vault_is_refused_and_the_first_goes_on(cr
     first = crowd.installation
     assert await first.start()
     second = Installation(
-        first.nursery, first.folder / "second", {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(first.data)}
+        first.nursery,
+        first.folder / "second",
+        {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(first.data)},
     )
     second.folder.mkdir()
     copytree(first.rules, second.rules)
@@ -265,7 +280,9 @@ async def test_a_second_process_on_one_vault_is_refused_and_the_first_goes_on(cr
         ({"DOMICILE__KEYS": "env:NO_SUCH_NAME"}, "NO_SUCH_NAME"),
     ],
 )
-async def test_settings_that_do_not_fit_are_refused(crowd: Crowd, environment: dict[str, str], phrase: str) -> None:
+async def test_settings_that_do_not_fit_are_refused(
+    crowd: Crowd, environment: dict[str, str], phrase: str
+) -> None:
     crowd.installation.environment = environment
     await refused(crowd.installation)
     assert phrase in "\n".join(told(crowd.installation))
@@ -280,7 +297,9 @@ async def test_settings_that_do_not_fit_are_refused(crowd: Crowd, environment: d
         ("", "rules"),
     ],
 )
-async def test_broken_rules_at_a_start_are_refused_and_make_no_vault(crowd: Crowd, text: str, phrase: str) -> None:
+async def test_broken_rules_at_a_start_are_refused_and_make_no_vault(
+    crowd: Crowd, text: str, phrase: str
+) -> None:
     file = crowd.installation.rules / "rules.yaml"
     file.write_text(text)
     await refused(crowd.installation)

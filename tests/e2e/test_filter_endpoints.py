@@ -1,4 +1,6 @@
-"""Where filter endpoints may be (``acl.allow``), on a whole instance: as a policy is written, as it is asked, and by command line."""
+"""Where filter endpoints may be (``acl.allow``), on a whole instance: as a policy is written, as it
+is asked, and by command line.
+"""
 
 import json
 from pathlib import Path
@@ -23,7 +25,13 @@ SCHEMA = {"fields": {"id": {"type": "primary_key"}}}
 
 def given(folder: Path, **more: str) -> dict[str, str]:
     listen = {f"LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
-    usual = {"COUNTRY": "se", "DATA": str(folder / "data"), "RULES": str(folder / "rules.yaml"), **listen, **more}
+    usual = {
+        "COUNTRY": "se",
+        "DATA": str(folder / "data"),
+        "RULES": str(folder / "rules.yaml"),
+        **listen,
+        **more,
+    }
     return {f"DOMICILE__{name}": text for name, text in usual.items()}
 
 
@@ -38,13 +46,17 @@ class Program:
     async def enter(self, made: NewClient) -> "Program":
         proof = {"Authorization": basic(made.client.id, made.secret)}
         form = {"grant_type": "client_credentials"}
-        async with self._caller.post(f"{self._base}/oauth2/token", data=form, headers=proof) as answer:
+        async with self._caller.post(
+            f"{self._base}/oauth2/token", data=form, headers=proof
+        ) as answer:
             self._token = (await answer.json())["access_token"]
         return self
 
     async def said(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self._token}", **PERSON}
-        async with self._caller.request(method, self._base + path, json=body, headers=headers) as answer:
+        async with self._caller.request(
+            method, self._base + path, json=body, headers=headers
+        ) as answer:
             return answer.status, await answer.json()
 
 
@@ -70,12 +82,20 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller,
     ):
         base, clients = f"http://{started.interface}", started.auth.clients
-        root = await Program(caller, base).enter(await clients.create("root", "default", admin=True))
+        root = await Program(caller, base).enter(
+            await clients.create("root", "default", admin=True)
+        )
         await root.said("POST", "/api/environments", {"name": "Acme", "environment_id": "acme"})
-        chief = await Program(caller, base).enter(await clients.create("chief", environment, admin=True))
+        chief = await Program(caller, base).enter(
+            await clients.create("chief", environment, admin=True)
+        )
         assert (await chief.said("PUT", "/api/schemas/guest", SCHEMA))[0] == 201
         assert (await chief.said("POST", "/api/models/guest", {"id": "a"}))[0] == 201
-        body = {"schema": "guest", "actions": ["read"], "external_acl": f"http://localhost:{server.port}/allowed"}
+        body = {
+            "schema": "guest",
+            "actions": ["read"],
+            "external_acl": f"http://localhost:{server.port}/allowed",
+        }
         status, told = await chief.said("PUT", "/api/policies/desk", body)
         assert status == written, told
         if asked is None:
@@ -85,7 +105,9 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
             assert "app.example.com" not in json.dumps(told)
             return
         desk = await clients.create("desk", environment, admin=False, policies=["desk"])
-        status, told = await (await Program(caller, base).enter(desk)).said("POST", "/api/models/guest/find", {})
+        status, told = await (await Program(caller, base).enter(desk)).said(
+            "POST", "/api/models/guest/find", {}
+        )
         assert status == asked, told
         assert len(server.requests) == (1 if asked == 200 else 0)
         if asked == 502:
@@ -93,22 +115,32 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
             assert "acl.allow" in told["detail"]
 
 
-async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(tmp_path: Path) -> None:
+async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
-    body = {"schema": "guest", "actions": ["read"], "external_acl": "https://app.example.com/allowed"}
+    body = {
+        "schema": "guest",
+        "actions": ["read"],
+        "external_acl": "https://app.example.com/allowed",
+    }
     before = load_settings(None, given(tmp_path, ACL__ALLOW="[app.example.com]"))
     await prepare_instance(before)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller:
         async with running(before) as started:
             base, clients = f"http://{started.interface}", started.auth.clients
-            root = await Program(caller, base).enter(await clients.create("root", "default", admin=True))
+            root = await Program(caller, base).enter(
+                await clients.create("root", "default", admin=True)
+            )
             await root.said("POST", "/api/environments", {"name": "Acme", "environment_id": "acme"})
             made = await clients.create("chief", "acme", admin=True, policies=["desk"])
             chief = await Program(caller, base).enter(made)
             await chief.said("PUT", "/api/schemas/guest", SCHEMA)
             status, told = await chief.said("PUT", "/api/policies/desk", body)
             assert (status, "faults" in told) == (201, False)
-            clerk = await Program(caller, base).enter(await clients.create("clerk", "acme", admin=False))
+            clerk = await Program(caller, base).enter(
+                await clients.create("clerk", "acme", admin=False)
+            )
             assert (await clerk.said("POST", "/api/models/guest", {"id": "a"}))[0] == 201
         async with running(load_settings(None, given(tmp_path))) as started:
             chief = await Program(caller, f"http://{started.interface}").enter(made)
@@ -118,15 +150,22 @@ async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(
             assert (status, told["code"]) == (502, "filter_endpoint_wrong")
 
 
-def test_the_command_line_holds_other_environments_to_it_as_well(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_the_command_line_holds_other_environments_to_it_as_well(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["init", "--json"]) == 0
     assert main(["environment", "create", "--id", "acme", "Acme"]) == 0
     (tmp_path / "guest.yaml").write_text("name: guest\nfields:\n  id: {type: primary_key}\n")
     (tmp_path / "desk.yaml").write_text(
-        "name: desk\nschema: guest\nactions: [read]\nexternal_acl: https://app.example.com/allowed\n"
+        "name: desk\nschema: guest\nactions: [read]\nexternal_acl: "
+        "https://app.example.com/allowed\n"
     )
-    for environment, allow, status in (("default", "[]", 0), ("acme", "[]", 1), ("acme", "[app.example.com]", 0)):
+    for environment, allow, status in (
+        ("default", "[]", 0),
+        ("acme", "[]", 1),
+        ("acme", "[app.example.com]", 0),
+    ):
         monkeypatch.setenv("DOMICILE__ACL__ALLOW", allow)
         assert main(["schema", "apply", "--environment", environment, "guest.yaml"]) == 0
         capsys.readouterr()

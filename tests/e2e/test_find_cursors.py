@@ -40,7 +40,9 @@ async def add(here: World, key: str, number: int, **more: Any) -> None:
 
 
 async def find(here: World, as_: str = "writer", filter_: Any = None, **options: Any) -> Any:
-    said = await here.client("POST", f"{MODELS}/find", as_, json={"filter": filter_ or {}, "options": options})
+    said = await here.client(
+        "POST", f"{MODELS}/find", as_, json={"filter": filter_ or {}, "options": options}
+    )
     assert said.status == 200, said.json
     return said.json
 
@@ -58,7 +60,14 @@ async def walk(here: World, as_: str = "writer", **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "sort", [[], [{"age": "asc"}], [{"age": "desc"}], [{"team": "desc"}, {"age": "asc"}], [{"created_at": "desc"}]]
+    "sort",
+    [
+        [],
+        [{"age": "asc"}],
+        [{"age": "desc"}],
+        [{"team": "desc"}, {"age": "asc"}],
+        [{"created_at": "desc"}],
+    ],
 )
 async def test_pages_by_cursor_are_the_whole_in_its_order(here: World, sort: Any):
     whole = [one["id"] for one in (await find(here, sort=sort))["data"]]
@@ -85,7 +94,11 @@ async def test_what_comes_and_goes_meanwhile_moves_nothing(here: World):
 async def test_a_page_has_the_total_of_the_first_one(here: World):
     first = await find(here, limit=2)
     second = await find(here, limit=2, next=first["meta"]["next"])
-    assert (first["meta"]["total"], second["meta"]["total"], second["meta"]["offset"]) == (COUNT, COUNT, 0)
+    assert (first["meta"]["total"], second["meta"]["total"], second["meta"]["offset"]) == (
+        COUNT,
+        COUNT,
+        0,
+    )
 
 
 async def test_a_cursor_counts_for_its_client_its_schema_and_its_question_alone(here: World):
@@ -97,8 +110,16 @@ async def test_a_cursor_counts_for_its_client_its_schema_and_its_question_alone(
         ("writer", "other", {"options": {"sort": [{"age": "asc"}], "next": cursor}}),
         ("writer", "person", {"options": {"sort": [{"age": "desc"}], "next": cursor}}),
         ("writer", "person", {"options": {"next": cursor}}),
-        ("writer", "person", {"filter": {"team": "red"}, "options": {"sort": [{"age": "asc"}], "next": cursor}}),
-        ("writer", "person", {"filter": {"id": "p00"}, "options": {"sort": [{"age": "asc"}], "next": cursor}}),
+        (
+            "writer",
+            "person",
+            {"filter": {"team": "red"}, "options": {"sort": [{"age": "asc"}], "next": cursor}},
+        ),
+        (
+            "writer",
+            "person",
+            {"filter": {"id": "p00"}, "options": {"sort": [{"age": "asc"}], "next": cursor}},
+        ),
         ("writer", "person", {"options": {"sort": [{"age": "asc"}], "next": cursor[:-2] + "AA"}}),
         ("writer", "person", {"options": {"next": 5}}),
         ("writer", "person", {"options": {"next": ""}}),
@@ -107,7 +128,9 @@ async def test_a_cursor_counts_for_its_client_its_schema_and_its_question_alone(
         said = await here.client("POST", f"/api/models/{schema}/find", as_, json=body)
         assert said.status == 400, (as_, schema, body, said.json)
         assert [error["source"] for error in said.json["errors"]] == ["/options/next"]
-    both = await here.client("POST", f"{MODELS}/find", json={"options": {"next": cursor, "offset": 1}})
+    both = await here.client(
+        "POST", f"{MODELS}/find", json={"options": {"next": cursor, "offset": 1}}
+    )
     assert [error["source"] for error in both.json["errors"]] == ["/options/offset"]
 
 
@@ -143,7 +166,9 @@ async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: Wor
         here.clock.advance(1)
     versions: list[int] = []
     while True:
-        said = await here.client("GET", f"{MODELS}/p01/history?limit=100&offset={len(versions)}", as_)
+        said = await here.client(
+            "GET", f"{MODELS}/p01/history?limit=100&offset={len(versions)}", as_
+        )
         assert len(said.json["data"]) >= 1
         versions += [one["version"] for one in said.json["data"]]
         if len(versions) >= said.json["meta"]["total"]:
@@ -154,7 +179,12 @@ async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: Wor
 
 async def test_records_go_on_by_cursor_too(here: World):
     for number in range(7):
-        record = {"record_key": f"r{number}", "country": "se", "key1": "x", "range_key1": number % 3}
+        record = {
+            "record_key": f"r{number}",
+            "country": "se",
+            "key1": "x",
+            "range_key1": number % 3,
+        }
         assert (await here.client("POST", "/api/records", json=record)).status == 201
     keys: list[str] = []
     options: dict[str, Any] = {"limit": 2, "sort": [{"range_key1": "desc"}]}
@@ -162,7 +192,11 @@ async def test_records_go_on_by_cursor_too(here: World):
         said = await here.client(
             "POST",
             "/api/records/find",
-            json={"country": "se", "filter": {"key": ["r0", "r1", "r2", "r3", "r4", "r5", "r6"]}, "options": options},
+            json={
+                "country": "se",
+                "filter": {"key": ["r0", "r1", "r2", "r3", "r4", "r5", "r6"]},
+                "options": options,
+            },
         )
         assert said.status == 200, said.json
         keys += [one["record_key"] for one in said.json["data"]]

@@ -1,4 +1,6 @@
-"""The data firewall in a whole instance: both listeners, a database that is exchanged, and a start that is refused."""
+"""The data firewall in a whole instance: both listeners, a database that is exchanged, and a start
+that is refused.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +25,9 @@ FROM = "X-Forwarded-For"
 
 
 class Asking:
-    """Requests to a running instance; what it answers is a status and, where there is JSON, its content."""
+    """Requests to a running instance; what it answers is a status and, where there is JSON, its
+    content.
+    """
 
     def __init__(self, instance: Running, session: aiohttp.ClientSession) -> None:
         self.instance = instance
@@ -31,8 +35,12 @@ class Asking:
 
     async def _ask(self, address: str, method: str, host: str, **more: Any) -> tuple[int, Any]:
         headers = {FROM: host} if host else {}
-        async with self._session.request(method, f"http://{address}", headers=headers, **more) as answer:
-            return answer.status, await answer.json(content_type=None) if answer.content_length != 0 else None
+        async with self._session.request(
+            method, f"http://{address}", headers=headers, **more
+        ) as answer:
+            return answer.status, await answer.json(
+                content_type=None
+            ) if answer.content_length != 0 else None
 
     async def proxy(self, method: str, path: str, host: str, **more: Any) -> tuple[int, Any]:
         return await self._ask(self.instance.proxy + path, method, host, **more)
@@ -49,7 +57,8 @@ async def started(folder: Path, upstream: str, mode: str) -> AsyncIterator[Askin
     (folder / "rules.yaml").write_text(rules(upstream))
     settings = folder / "domicile.yaml"
     settings.write_text(
-        f"country: se\ndata: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\ntrusted_proxies: [127.0.0.1]\n"
+        f"country: se\ndata: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\ntrusted_proxies: "
+        "[127.0.0.1]\n"
         "listen: {proxy: '127.0.0.1:0', vault: '127.0.0.1:0', admin: '127.0.0.1:0'}\n"
         f"firewall: {{mode: {mode}, country_database: {write(folder / 'country.mmdb')}}}\n"
     )

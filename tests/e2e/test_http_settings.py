@@ -1,4 +1,6 @@
-"""Every setting of the HTTP side has its effect in a whole instance, read from a file or from the environment."""
+"""Every setting of the HTTP side has its effect in a whole instance, read from a file or from the
+environment.
+"""
 
 import asyncio
 import json
@@ -59,8 +61,12 @@ class Instance(NamedTuple):
 
 
 @asynccontextmanager
-async def started(folder: Path, upstream: str, *lines: str, **environment: str) -> AsyncIterator[Instance]:
-    """An instance before the application at ``upstream``, with these lines in its settings file and these variables."""
+async def started(
+    folder: Path, upstream: str, *lines: str, **environment: str
+) -> AsyncIterator[Instance]:
+    """An instance before the application at ``upstream``, with these lines in its settings file and
+    these variables.
+    """
     (folder / "rules.yaml").write_text(rules(upstream))
     file = folder / "domicile.yaml"
     file.write_text("\n".join(lines))
@@ -90,7 +96,9 @@ def stalls() -> Behaviour:
 # ---------------------------------------------------------------------- time-outs
 
 
-@pytest.mark.parametrize("request_", [get("/other"), get("/people/1"), create()], ids=lambda one: one[:9])
+@pytest.mark.parametrize(
+    "request_", [get("/other"), get("/people/1"), create()], ids=lambda one: one[:9]
+)
 async def test_the_wait_for_an_answer_is_a_setting(tmp_path, request_):
     async with RawServer(silent()) as server:
         async with started(tmp_path, server.url, DOMICILE__UPSTREAM__HEAD="200ms") as instance:
@@ -108,7 +116,8 @@ async def test_the_longest_silence_is_a_setting(tmp_path):
     async with RawServer(stalls()) as server:
         async with started(tmp_path, server.url, "upstream: {idle: 200ms}") as instance:
             assert await instance.problem(get("/people/1")) == (504, "upstream_timeout")
-            async with RawClient(instance.port) as client:  # an answer that has begun can only be broken off
+            # an answer that has begun can only be broken off
+            async with RawClient(instance.port) as client:
                 await client.send(get("/other"))
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await asyncio.wait_for(client.answer(), PATIENCE)
@@ -140,7 +149,9 @@ async def test_who_finds_neither_a_connection_nor_a_place_in_the_queue_is_told_a
             await wire.send(OK)
 
     async with RawServer(behave) as server:
-        async with started(tmp_path, server.url, "upstream: {connections: 1, queue: 0}") as instance:
+        async with started(
+            tmp_path, server.url, "upstream: {connections: 1, queue: 0}"
+        ) as instance:
             first = asyncio.ensure_future(instance.ask(get("/first")))
             await server.until(lambda: server.requests != [], PATIENCE)
             for request in (get("/second"), create()):
@@ -157,7 +168,9 @@ async def test_who_finds_neither_a_connection_nor_a_place_in_the_queue_is_told_a
 # ---------------------------------------------------------------------- the circuit breaker
 
 
-async def test_an_application_that_is_gone_is_left_alone_and_a_refused_write_stores_nothing(tmp_path):
+async def test_an_application_that_is_gone_is_left_alone_and_a_refused_write_stores_nothing(
+    tmp_path,
+):
     with closed_port() as port:
         breaker = "upstream: {breaker: {failures: 2, pause: 1h}}"
         async with started(tmp_path, f"http://127.0.0.1:{port}", breaker) as instance:
@@ -183,13 +196,17 @@ async def metrics(instance: Instance) -> list[str]:
 async def test_errors_that_the_application_answers_never_suspend_it(tmp_path, failures):
     error = b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"
     async with RawServer(says(error)) as server:
-        async with started(tmp_path, server.url, DOMICILE__UPSTREAM__BREAKER__FAILURES=failures) as instance:
+        async with started(
+            tmp_path, server.url, DOMICILE__UPSTREAM__BREAKER__FAILURES=failures
+        ) as instance:
             assert [(await instance.ask(get("/other"))).status for _ in range(15)] == [500] * 15
 
 
 async def test_it_can_be_switched_off(tmp_path):
     with closed_port() as port:
-        async with started(tmp_path, f"http://127.0.0.1:{port}", "upstream: {breaker: {failures: 0}}") as instance:
+        async with started(
+            tmp_path, f"http://127.0.0.1:{port}", "upstream: {breaker: {failures: 0}}"
+        ) as instance:
             told = {await instance.problem(get("/other")) for _ in range(15)}
             assert told == {(502, "upstream_unreachable")}
 
@@ -198,7 +215,9 @@ async def test_an_application_that_returns_is_found(tmp_path):
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # taken, and nobody listens
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        async with started(tmp_path, url, "upstream: {breaker: {failures: 1, pause: 10ms}}") as instance:
+        async with started(
+            tmp_path, url, "upstream: {breaker: {failures: 1, pause: 10ms}}"
+        ) as instance:
             assert await instance.problem(get("/other")) == (502, "upstream_unreachable")
             server = RawServer(says(OK))
             server.at = bound
@@ -241,7 +260,10 @@ async def test_the_proxy_protocol_is_a_setting(tmp_path):
         "DOMICILE__TRUSTED_PROXIES": "127.0.0.0/8",
         "DOMICILE__FORWARDING__X_FORWARDED": "true",
     }
-    async with RawServer(says(OK)) as server, started(tmp_path, server.url, **environment) as instance:
+    async with (
+        RawServer(says(OK)) as server,
+        started(tmp_path, server.url, **environment) as instance,
+    ):
         preamble = b"PROXY TCP4 192.0.2.7 127.0.0.1 5 80\r\n"
         for request in (get("/other", "X-Forwarded-For: 203.0.113.9"), create()):
             async with RawClient(instance.port) as client:
@@ -256,14 +278,28 @@ async def test_the_proxy_protocol_is_a_setting(tmp_path):
 # ---------------------------------------------------------------------- own fields
 
 
-OWN = ("Domicile-Answer: proxy", "domicile_answer: proxy", "DOMICILE-Caller: a", "Domicile_Answer: b", "dOmIcIlE-_x: c")
+OWN = (
+    "Domicile-Answer: proxy",
+    "domicile_answer: proxy",
+    "DOMICILE-Caller: a",
+    "Domicile_Answer: b",
+    "dOmIcIlE-_x: c",
+)
 
 
 async def test_nobody_but_the_proxy_says_that_the_proxy_answered(tmp_path):
     fields = "".join(f"{line}\r\n" for line in OWN).encode()
     answers = [
-        b"HTTP/1.1 103 Early Hints\r\n" + fields + b"\r\nHTTP/1.1 200 OK\r\n" + fields + b"Content-Length: 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + fields + b"\r\n2\r\n{}\r\n0\r\n" + fields + b"\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n"
+        + fields
+        + b"\r\nHTTP/1.1 200 OK\r\n"
+        + fields
+        + b"Content-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+        + fields
+        + b"\r\n2\r\n{}\r\n0\r\n"
+        + fields
+        + b"\r\n",
     ]
     for answer in answers:
         async with RawServer(says(answer)) as server, started(tmp_path, server.url) as instance:
@@ -305,7 +341,10 @@ async def test_an_application_with_tls_is_reached_as_the_settings_say(tmp_path, 
     context = serving(authority.issue("crm.test"), authority)
     asked = []
     context.sni_callback = lambda _ssl, name, _context: asked.append(name)
-    async with RawServer(says(OK), tls=context) as server, started(tmp_path, server.url, *lines) as instance:
+    async with (
+        RawServer(says(OK), tls=context) as server,
+        started(tmp_path, server.url, *lines) as instance,
+    ):
         assert (await instance.ask(get("/other"))).status == 200
         assert (await instance.ask(create())).status == 200
         assert NAME not in server.requests[-1].body
@@ -322,12 +361,16 @@ async def test_an_application_with_tls_is_reached_as_the_settings_say(tmp_path, 
         ("127.0.0.1", 1, "ca: {ca}, server_name: crm.test"),
     ],
 )
-async def test_an_application_that_is_not_the_right_one_gets_nothing(tmp_path, authority, name, days, settings):
+async def test_an_application_that_is_not_the_right_one_gets_nothing(
+    tmp_path, authority, name, days, settings
+):
     foreign = Authority(tmp_path)
     tls = settings.format(ca=authority.certificate, foreign=foreign.certificate)
     context = serving(authority.issue(name, days=days))
     async with RawServer(says(OK), tls=context) as server:
-        async with started(tmp_path, server.url, f"upstream: {{tls: {{{tls}}}}}" if tls else "") as instance:
+        async with started(
+            tmp_path, server.url, f"upstream: {{tls: {{{tls}}}}}" if tls else ""
+        ) as instance:
             for request in (get("/other"), create()):
                 assert await instance.problem(request) == (502, "upstream_unreachable")
             assert server.requests == []
@@ -336,21 +379,28 @@ async def test_an_application_that_is_not_the_right_one_gets_nothing(tmp_path, a
 
 async def test_verifying_can_be_switched_off_by_its_name(tmp_path, authority):
     async with RawServer(says(OK), tls=serving(authority.issue("other.test"))) as server:
-        async with started(tmp_path, server.url, DOMICILE__UPSTREAM__TLS__VERIFY="false") as instance:
+        async with started(
+            tmp_path, server.url, DOMICILE__UPSTREAM__TLS__VERIFY="false"
+        ) as instance:
             assert (await instance.ask(get("/other"))).status == 200
 
 
 async def test_an_application_that_misses_our_certificate_ends_as_its_fault(tmp_path, authority):
     context = serving(authority.issue("127.0.0.1"), authority)
     async with RawServer(says(OK), tls=context) as server:
-        async with started(tmp_path, server.url, DOMICILE__UPSTREAM__TLS__CA=str(authority.certificate)) as instance:
+        async with started(
+            tmp_path, server.url, DOMICILE__UPSTREAM__TLS__CA=str(authority.certificate)
+        ) as instance:
             status, code = await instance.problem(create())
             assert status == 502
-            assert code in {"upstream_unreachable", "upstream_broken"}  # a reset may overtake the alert
+            # a reset may overtake the alert
+            assert code in {"upstream_unreachable", "upstream_broken"}
             assert server.requests == []
 
 
-async def test_certificates_are_changed_without_a_restart_and_broken_ones_are_not_taken(tmp_path, authority, capsys):
+async def test_certificates_are_changed_without_a_restart_and_broken_ones_are_not_taken(
+    tmp_path, authority, capsys
+):
     ca = tmp_path / "ca.pem"
     ca.write_bytes(Authority(tmp_path).certificate.read_bytes())
     async with RawServer(says(OK, close=True), tls=serving(authority.issue("127.0.0.1"))) as server:
@@ -361,7 +411,10 @@ async def test_certificates_are_changed_without_a_restart_and_broken_ones_are_no
             assert (await instance.ask(get("/other"))).status == 200
             ca.write_text("rubbish")
             instance.running.renew()
-            assert "a file for TLS cannot be used, and those read before stay in force" in capsys.readouterr().err
+            assert (
+                "a file for TLS cannot be used, and those read before stay in force"
+                in capsys.readouterr().err
+            )
             assert (await instance.ask(get("/other"))).status == 200
 
 
@@ -369,7 +422,9 @@ async def test_certificates_are_changed_without_a_restart_and_broken_ones_are_no
 
 
 async def test_one_application_may_be_reached_in_a_way_of_its_own(tmp_path, authority):
-    lines = [f"applications: {{people: {{tls: {{ca: {authority.certificate}, server_name: crm.test}}}}}}"]
+    lines = [
+        f"applications: {{people: {{tls: {{ca: {authority.certificate}, server_name: crm.test}}}}}}"
+    ]
     async with RawServer(says(OK), tls=serving(authority.issue("crm.test"))) as server:
         async with started(tmp_path, server.url, *lines) as instance:
             assert (await instance.ask(get("/other"))).status == 200
@@ -393,7 +448,9 @@ async def test_settings_of_an_application_that_no_rule_names_end_the_start(tmp_p
 
 async def test_files_that_cannot_be_used_end_the_start_before_anything_is_made(tmp_path):
     with pytest.raises(VaultError, match="TLS towards the application") as caught:
-        async with started(tmp_path, "https://127.0.0.1:9", "applications: {people: {tls: {ca: /none.pem}}}"):
+        async with started(
+            tmp_path, "https://127.0.0.1:9", "applications: {people: {tls: {ca: /none.pem}}}"
+        ):
             raise AssertionError("it must not start")
     assert [fault.source for fault in caught.value.details] == ["applications.people.tls.ca"]
     assert not (tmp_path / "data").exists()

@@ -1,4 +1,6 @@
-"""Connections that do nothing, more than the process has descriptors: others are served beside them, and probes are answered."""
+"""Connections that do nothing, more than the process has descriptors: others are served beside
+them, and probes are answered.
+"""
 
 import asyncio
 import socket
@@ -48,15 +50,21 @@ def crowd(port: int, address: str, beginning: bytes) -> Iterator[list[socket.soc
             one.close()
 
 
-def status(url: str, tls: ssl.SSLContext | None, address: str = "127.0.0.1", preamble: bytes = b"") -> int:
+def status(
+    url: str, tls: ssl.SSLContext | None, address: str = "127.0.0.1", preamble: bytes = b""
+) -> int:
     """The status of one request over a connection of its own, from an address of this machine."""
     with ExitStack() as stack:
-        caller = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), PATIENCE, (address, 0))
+        caller = socket.create_connection(
+            ("127.0.0.1", int(url.rpartition(":")[2])), PATIENCE, (address, 0)
+        )
         stack.callback(caller.close)
         caller.sendall(preamble)
         if tls is not None:
             caller = stack.enter_context(tls.wrap_socket(caller, server_hostname="vault.test"))
-        caller.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: vault.test\r\nConnection: close\r\n\r\n")
+        caller.sendall(
+            b"GET /openapi.json HTTP/1.1\r\nHost: vault.test\r\nConnection: close\r\n\r\n"
+        )
         return int(caller.recv(64).split()[1])
 
 
@@ -80,21 +88,28 @@ async def test_a_crowd_of_idle_connections_stops_nobody(tmp_path: Path, how: str
     address = "127.0.0.2"
     if "protocol" in how:
         address = "127.0.0.3"
-        environment |= {"DOMICILE__LISTEN__PROXY_PROTOCOL": "true", "DOMICILE__TRUSTED_PROXIES": address}
+        environment |= {
+            "DOMICILE__LISTEN__PROXY_PROTOCOL": "true",
+            "DOMICILE__TRUSTED_PROXIES": address,
+        }
     instance = Instance(tmp_path / "here", environment=environment, files=FILES)
     async with serving(Application().app()) as upstream:
         instance.rules.mkdir(parents=True)
         (instance.rules / "rules.yaml").write_text(rules(upstream))
         await instance.start()
         try:
-            for beginning, listener in zip(BEGINNINGS[how], cycle((instance.proxy, instance.vault)), strict=False):
+            for beginning, listener in zip(
+                BEGINNINGS[how], cycle((instance.proxy, instance.vault)), strict=False
+            ):
                 await beside_crowd(instance, (listener, address, beginning), tls)
             assert "domicile_limited_connections_total 0.0" not in await scraped(instance)
         finally:
             await instance.kill()
 
 
-async def beside_crowd(instance: Instance, those: tuple[str, str, bytes], tls: ssl.SSLContext | None) -> None:
+async def beside_crowd(
+    instance: Instance, those: tuple[str, str, bytes], tls: ssl.SSLContext | None
+) -> None:
     """Others are served at both listeners while a crowd holds its connections to one of them."""
     listener, address, beginning = those
     with ExitStack() as stack:
@@ -110,7 +125,10 @@ async def beside_crowd(instance: Instance, those: tuple[str, str, bytes], tls: s
 
 
 async def scraped(instance: Instance) -> str:
-    async with aiohttp.ClientSession(headers=FIELD) as caller, caller.get(instance.admin + "/metrics") as answer:
+    async with (
+        aiohttp.ClientSession(headers=FIELD) as caller,
+        caller.get(instance.admin + "/metrics") as answer,
+    ):
         return await answer.text()
 
 
@@ -118,8 +136,13 @@ async def scraped(instance: Instance) -> str:
 async def test_a_head_that_does_not_come_within_ten_seconds_ends_its_connection(
     tmp_path: Path, beginning: bytes
 ) -> None:
-    async with serving(Application().app()) as upstream, running(tmp_path, rules(upstream)) as instance:
-        places = [int(url.rpartition(":")[2]) for url in (instance.proxy, instance.vault, instance.admin)]
+    async with (
+        serving(Application().app()) as upstream,
+        running(tmp_path, rules(upstream)) as instance,
+    ):
+        places = [
+            int(url.rpartition(":")[2]) for url in (instance.proxy, instance.vault, instance.admin)
+        ]
         began = asyncio.get_running_loop().time()
         opened = [await asyncio.open_connection("127.0.0.1", port) for port in places]
         for _, writer in opened:

@@ -33,7 +33,10 @@ def ignored(path: str) -> bool:
 
 def test_everything_copied_is_in_the_project_and_not_ignored():
     sources = [
-        word for line in instructions("COPY") if not line.startswith("--from") for word in shlex.split(line)[:-1]
+        word
+        for line in instructions("COPY")
+        if not line.startswith("--from")
+        for word in shlex.split(line)[:-1]
     ]
     assert sources
     assert [source for source in sources if not (ROOT / source).exists()] == []
@@ -83,24 +86,47 @@ def test_the_wheel_holds_the_program_and_nothing_else(tmp_path):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=source, check=True, timeout=120
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=source,
+        check=True,
+        timeout=120,
     )
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     folders = {name.split("/")[0] for name in names}
     assert folders == {"proxy", f"domicile-{__version__}.dist-info"}
     packed = {name for name in names if name.startswith("proxy/")}
-    assert packed == {path.relative_to(source).as_posix() for path in (source / "proxy").rglob("*") if path.is_file()}
-    entry = zipfile.ZipFile(wheel).read(f"domicile-{__version__}.dist-info/entry_points.txt").decode()
+    assert packed == {
+        path.relative_to(source).as_posix()
+        for path in (source / "proxy").rglob("*")
+        if path.is_file()
+    }
+    entry = (
+        zipfile.ZipFile(wheel).read(f"domicile-{__version__}.dist-info/entry_points.txt").decode()
+    )
     assert "domicile = proxy.cli:main" in entry
 
 
 def test_the_image_builds(unavailable):
     engine = shutil.which("docker")
-    if engine is None or subprocess.run([engine, "info"], capture_output=True, check=False).returncode != 0:
+    if (
+        engine is None
+        or subprocess.run([engine, "info"], capture_output=True, check=False).returncode != 0
+    ):
         unavailable("building and running the container image", "no container engine answers")
         return
     subprocess.run([engine, "build", "-t", "domicile:test", ROOT], check=True, timeout=600)
-    run = [engine, "run", "--rm", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "domicile:test", "--version"]
+    run = [
+        engine,
+        "run",
+        "--rm",
+        "--read-only",
+        "--tmpfs",
+        "/tmp",
+        "--cap-drop",
+        "ALL",
+        "domicile:test",
+        "--version",
+    ]
     shown = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60)
     assert shown.stdout == f"domicile {__version__}\n"

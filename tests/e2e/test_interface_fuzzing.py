@@ -1,7 +1,9 @@
-"""Schemathesis over the interface document, against a running interface: no server error, no answer against the document.
+"""Schemathesis over the interface document, against a running interface: no server error, no answer
+against the document.
 
-The same requests each time, as many as fit into forty seconds: examples, every boundary of every schema, a few generated ones, and
-links followed from one answer to the next request. ``docs/interface.md`` names the command for a longer hunt.
+The same requests each time, as many as fit into forty seconds: examples, every boundary of every
+schema, a few generated ones, and links followed from one answer to the next request.
+``docs/interface.md`` names the command for a longer hunt.
 """
 
 import asyncio
@@ -23,7 +25,11 @@ CHECKS = (
 async def address() -> AsyncIterator[tuple[str, str]]:
     """Where the interface answers, and the token to send."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.interface_server", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "tests.support.interface_server",
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     line = await process.stdout.readline()
@@ -34,11 +40,14 @@ async def address() -> AsyncIterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-async def test_no_request_finds_an_error_of_the_server_or_an_answer_against_the_document(address, tmp_path: Path):
+async def test_no_request_finds_an_error_of_the_server_or_an_answer_against_the_document(
+    address, tmp_path: Path
+):
     place, token = address
     command = [
         "run", f"{place}/openapi.json", "--header", f"Authorization: Bearer {token}", "--checks", ",".join(CHECKS),
-        "--exclude-operation-id", "call_function",  # a function that raises is 500 by design, and this one raises
+        # a function that raises is 500 by design, and this one raises
+        "--exclude-operation-id", "call_function",
         "--max-examples", "2", "--seed", "20", "--generation-deterministic", "--max-time", "40",
         "--request-timeout", "120", "--continue-on-failure", "--no-color",
     ]  # fmt: skip

@@ -17,7 +17,8 @@ BLOCKS, RECORDS = (
     for name in ("interface", "records")
 )
 
-#: In place of the machine's own, which need not be there: what the guide takes out of answers, and of a file.
+#: In place of the machine's own, which need not be there: what the guide takes out of answers, and
+#: of a file.
 JQ = f"""jq() {{ {sys.executable} -c 'import json, sys
 words = [word for word in sys.argv[1:] if word != "-r"]
 value = json.load(open(words[1]) if words[1:] else sys.stdin)
@@ -32,14 +33,20 @@ INIT = """domicile() { test "$*" = "init --country se --json" && cat init.json; 
 
 async def output(*command: str | Path, folder: Path, environment: dict[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command,
+        cwd=folder,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     told, faults = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0, told + faults
     return told.decode()
 
 
-async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callable[[str, str], None]) -> None:
+async def test_the_guide_works_as_it_stands(
+    tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> None:
     if shutil.which("curl") is None:
         unavailable("the lines of the guide to the interface", "this machine has no curl")
         return
@@ -47,7 +54,9 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callabl
     instance.rules.mkdir()
     shutil.copy(ROOT / "rules/contacts.yaml", instance.rules)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()}
-    made = await output(sys.executable, "-m", "proxy", "init", "--json", folder=tmp_path, environment=environment)
+    made = await output(
+        sys.executable, "-m", "proxy", "init", "--json", folder=tmp_path, environment=environment
+    )
     await instance.start()
     try:
         (tmp_path / "passport.pdf").write_bytes(b"%PDF-1.7 ...")
@@ -55,7 +64,9 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callabl
         *lines, hunt = BLOCKS
         assert "st run" in hunt  # a hunt takes hours, and has its own test
         script = JQ + INIT + "set -eu -o pipefail\n"
-        script += "\necho\n".join([*lines, *RECORDS]).replace("http://127.0.0.1:8081", instance.vault)
+        script += "\necho\n".join([*lines, *RECORDS]).replace(
+            "http://127.0.0.1:8081", instance.vault
+        )
         told = await output("bash", "-c", script, folder=tmp_path, environment=environment)
     finally:
         await instance.kill()

@@ -1,4 +1,6 @@
-"""What the proxy collects of entities with ``schema: records``, found over the record-based family; and what callers may do to it there."""
+"""What the proxy collects of entities with ``schema: records``, found over the record-based family;
+and what callers may do to it there.
+"""
 
 import asyncio
 import contextlib
@@ -34,7 +36,9 @@ class Vault:
     async def enter(self) -> None:
         own = {name: self.access[name] for name in ("client_id", "client_secret")}
         form = {"grant_type": "client_credentials", **own}
-        async with self.world.caller.post(f"{self.world.instance.vault}/oauth2/token", data=form) as answer:
+        async with self.world.caller.post(
+            f"{self.world.instance.vault}/oauth2/token", data=form
+        ) as answer:
             assert answer.status == 200, await answer.text()
             self.token = (await answer.json())["access_token"]
 
@@ -93,9 +97,13 @@ async def test_people_of_an_application_are_records_among_others(tmp_path: Path)
         await _is_found(vault, key, card)
         await _is_written_by_the_application_alone(vault, key)
 
-        changed = await world.call("PATCH", f"/people/{ann['id']}", 200, json={"email": "new@example.com", "tags": []})
+        changed = await world.call(
+            "PATCH", f"/people/{ann['id']}", 200, json={"email": "new@example.com", "tags": []}
+        )
         assert changed["email"] == "new@example.com"
-        assert [record["record_key"] for record in await vault.found(key3="new@example.com")] == [key]
+        assert [record["record_key"] for record in await vault.found(key3="new@example.com")] == [
+            key
+        ]
         assert await vault.found(key3=ANN["email"]) == []
         await world.instance.kill()
         await world.instance.start()
@@ -103,7 +111,8 @@ async def test_people_of_an_application_are_records_among_others(tmp_path: Path)
         assert (await world.call("GET", f"/people/{ann['id']}", 200))["email"] == "new@example.com"
 
         bob = await world.call("POST", "/people", 201, json={**ANN, "name": "Bob"})
-        assert [record["range_key2"] for record in await vault.found(profile_key="Bob")] == [None]  # no number
+        # no number
+        assert [record["range_key2"] for record in await vault.found(profile_key="Bob")] == [None]
         await world.call("DELETE", f"/people/{bob['id']}")
         assert await vault.found(profile_key="Bob") == []
         assert (await vault.ask("DELETE", f"{R}/se/rules:person%2F{ann['id']}"))[0] == 204
@@ -117,10 +126,20 @@ async def test_people_of_an_application_are_records_among_others(tmp_path: Path)
 async def _is_found(vault: Vault, key: str, card: str) -> None:
     (record,) = await vault.found(key3=ANN["email"])
     assert (record["record_key"], record["key"], record["country"]) == (key, key, "se")
-    assert (record["profile_key"], record["key3"], record["key4"]) == (ANN["name"], ANN["email"], ANN["phone"])
-    assert (record["range_key2"], record["body"]) == (int(card), json.dumps(ANN["tags"], separators=(",", ":")))
+    assert (record["profile_key"], record["key3"], record["key4"]) == (
+        ANN["name"],
+        ANN["email"],
+        ANN["phone"],
+    )
+    assert (record["range_key2"], record["body"]) == (
+        int(card),
+        json.dumps(ANN["tags"], separators=(",", ":")),
+    )
     assert record["precommit_body"] is record["key1"] is record["parent_key"] is None
-    assert {record["record_key"] for record in await vault.found(range_key2={"$gt": 1})} == {"r-1", key}
+    assert {record["record_key"] for record in await vault.found(range_key2={"$gt": 1})} == {
+        "r-1",
+        key,
+    }
     assert [record["record_key"] for record in await vault.found(record_key=key)] == [key]
     question = {
         "metrics": {"n": {"func": "count"}, "sum": {"func": "sum", "key": "range_key2"}},
@@ -151,7 +170,9 @@ async def _is_written_by_the_application_alone(vault: Vault, key: str) -> None:
         status, answer = await vault.ask(method, path, body)
         assert (status, answer["code"]) == (400, "schema_of_rules"), (path, body, answer)
     assert len(await vault.found()) == 2
-    status, answer = await vault.ask("POST", R + "/clone", {"filter": {"key": key}, "update_with": {"key": "copy"}})
+    status, answer = await vault.ask(
+        "POST", R + "/clone", {"filter": {"key": key}, "update_with": {"key": "copy"}}
+    )
     assert (status, answer[0]["key3"], answer[0]["version"]) == (201, ANN["email"], 1)
     assert (await vault.ask("DELETE", f"{R}/se/copy"))[0] == 204
 
@@ -173,10 +194,16 @@ async def test_a_key_that_is_kept_otherwise_is_rewritten_for_them_too(tmp_path: 
             sorted_ = {"country": "se", "options": {"sort": [{"key4": "asc"}]}}
             assert (await vault.ask("POST", R + "/find", sorted_))[0] == sorts
             for parts in ({"key4": {"$like": "918 27"}}, {"search_keys": "918 27"}):
-                status, answer = await vault.ask("POST", R + "/find", {"country": "se", "filter": parts})
-                assert (status, len(answer.get("data", []))) == ((200, 1) if sorts == 200 else (401, 0)), answer
+                status, answer = await vault.ask(
+                    "POST", R + "/find", {"country": "se", "filter": parts}
+                )
+                assert (status, len(answer.get("data", []))) == (
+                    (200, 1) if sorts == 200 else (401, 0)
+                ), answer
             assert await world.instance.stop() == 0
-            assert _in_columns(world.instance.data / "vault.db", str(ANN["phone"])) is (sorts == 200)
+            assert _in_columns(world.instance.data / "vault.db", str(ANN["phone"])) is (
+                sorts == 200
+            )
             status, out = await domicile(world.instance, "store", "verify")
             assert status == 0, out
 
@@ -195,14 +222,20 @@ def _in_columns(store: Path, text: str) -> bool:
     """Whether a text stands in the clear in a column of a table."""
     with contextlib.closing(sqlite3.connect(store)) as connection:
         tables = [
-            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'r\\_%' ESCAPE '\\'")
+            name
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE name LIKE 'r\\_%' ESCAPE '\\'"
+            )
         ]
-        rows = [row for table in tables for row in connection.execute(f"SELECT * FROM {table}")]  # its own names
+        # its own names
+        rows = [row for table in tables for row in connection.execute(f"SELECT * FROM {table}")]
     return any(text in row for row in rows)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("setting", "word"), [("PLAIN", "stored: plain"), ("PARTIAL_MATCH", "parts")])
+@pytest.mark.parametrize(
+    ("setting", "word"), [("PLAIN", "stored: plain"), ("PARTIAL_MATCH", "parts")]
+)
 async def test_a_key_that_rules_and_settings_keep_otherwise_is_told_at_start(
     tmp_path: Path, setting: str, word: str
 ) -> None:

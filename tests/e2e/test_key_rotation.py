@@ -1,7 +1,8 @@
-"""Rotating every kind of key while requests go on, over the vault's interface and through the proxy, and killed in the middle of it.
+"""Rotating every kind of key while requests go on, over the vault's interface and through the
+proxy, and killed in the middle of it.
 
-No request fails, every record, past version and file can be read, what was interrupted goes on by itself, and data keys that nothing
-needs any more are gone.
+No request fails, every record, past version and file can be read, what was interrupted goes on by
+itself, and data keys that nothing needs any more are gone.
 """
 
 import asyncio
@@ -25,11 +26,14 @@ from tests.support.people import rules
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
-SCHEMA = {"fields": {"id": {"type": "primary_key"}, "note": {"type": "string", "storage": "encrypted"}}}
+SCHEMA = {
+    "fields": {"id": {"type": "primary_key"}, "note": {"type": "string", "storage": "encrypted"}}
+}
 #: Deaths in the middle of a rotation.
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 BULK = 600
-#: Of them, records that have a past version, and contents of files: one chunk, several, and more than are sealed in one go.
+#: Of them, records that have a past version, and contents of files: one chunk, several, and more
+#: than are sealed in one go.
 UPDATED = 300
 CONTENTS = {"small": b"small", "middle": bytes(range(256)) * 800, "large": os.urandom(3 << 20)}
 
@@ -67,7 +71,9 @@ class House:
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """An answer of the interface, which must be one of success."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        async with self.caller.request(method, self.instance.vault + path, json=body, headers=headers) as answer:
+        async with self.caller.request(
+            method, self.instance.vault + path, json=body, headers=headers
+        ) as answer:
             content = await answer.json(content_type=None)
             assert answer.status < 300, (path, answer.status, content)
             return content
@@ -91,7 +97,9 @@ class House:
             form = aiohttp.FormData()
             form.add_field("file", io.BytesIO(content), filename=name, content_type="text/plain")
             path = self.instance.vault + "/api/models/contact/b0/files"
-            async with self.caller.post(path, data=form, headers={**headers, "x-filename": name}) as answer:
+            async with self.caller.post(
+                path, data=form, headers={**headers, "x-filename": name}
+            ) as answer:
                 assert answer.status == 201
                 self.files[name] = (await answer.json())["file_id"]
 
@@ -118,7 +126,9 @@ class House:
         count = 0
         while not over.is_set():
             count += 1
-            await (self.write if number % 2 else self.meet)(f"p{number}x{len(self.kept)}x{len(self.people)}")
+            await (self.write if number % 2 else self.meet)(
+                f"p{number}x{len(self.kept)}x{len(self.people)}"
+            )
         return count
 
     async def judge(self) -> None:
@@ -146,7 +156,10 @@ class House:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     timeout = aiohttp.ClientTimeout(2 * PATIENCE)
-    async with serving(Application().app()) as upstream, aiohttp.ClientSession(timeout=timeout) as caller:
+    async with (
+        serving(Application().app()) as upstream,
+        aiohttp.ClientSession(timeout=timeout) as caller,
+    ):
         made = House(Instance(tmp_path), caller)
         made.instance.rules.mkdir()
         (made.instance.rules / "rules.yaml").write_text(rules(upstream))
@@ -155,9 +168,14 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         await made.arrive()
         await made.ask("PUT", "/api/schemas/contact", SCHEMA)
         for start in range(0, BULK, 100):
-            batch = [{"id": f"b{number}", "note": f"old {number}"} for number in range(start, start + 100)]
+            batch = [
+                {"id": f"b{number}", "note": f"old {number}"}
+                for number in range(start, start + 100)
+            ]
             if start < UPDATED:
-                await made.ask("POST", "/api/models/contact/batch", [{**one, "note": "older"} for one in batch])
+                await made.ask(
+                    "POST", "/api/models/contact/batch", [{**one, "note": "older"} for one in batch]
+                )
             path = "/api/models/contact/batch" + ("/update" if start < UPDATED else "")
             await made.ask("POST", path, batch)
             made.kept |= {one["id"]: one["note"] for one in batch}
@@ -229,7 +247,9 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     assert set(counted["sealed"]) == {told["keys"][-1]["key_id"]}
 
 
-async def test_killed_while_each_part_is_sealed_anew_it_goes_on_and_the_older_key_goes(house: House) -> None:
+async def test_killed_while_each_part_is_sealed_anew_it_goes_on_and_the_older_key_goes(
+    house: House,
+) -> None:
     fresh = None
     for what in ("records", "versions", "contents"):
         fresh = (await house.rotate("data"))["data"][0]["keys"][-1]
@@ -237,14 +257,18 @@ async def test_killed_while_each_part_is_sealed_anew_it_goes_on_and_the_older_ke
             while (await house.ask("GET", "/api/keys"))["data"][0]["reseal"][what] == 0:
                 pass
         await house.instance.kill()
-        assert (await house.domicile("store", "verify"))["ok"]  # half with the one key, half with the other
+        # half with the one key, half with the other
+        assert (await house.domicile("store", "verify"))["ok"]
         await house.arrive()
         assert (await house.sealed_anew())["keys"] == [fresh]
         await house.judge()
     assert await house.instance.stop() == 0
     verified = await house.domicile("store", "verify")
     assert (verified["ok"], verified["records"], verified["versions"]) == (True, BULK, UPDATED)
-    assert (verified["attachments"], verified["bytes"]) == (len(CONTENTS), sum(map(len, CONTENTS.values())))
+    assert (verified["attachments"], verified["bytes"]) == (
+        len(CONTENTS),
+        sum(map(len, CONTENTS.values())),
+    )
     (counted,) = (await house.domicile("keys", "verify"))["environments"]
     assert [*counted["sealed"]] == [fresh and fresh["key_id"]]
 

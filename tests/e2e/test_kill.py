@@ -1,4 +1,6 @@
-"""kill -9 between any two steps: nothing acknowledged is lost, every token resolves, nothing of a refusal stays."""
+"""kill -9 between any two steps: nothing acknowledged is lost, every token resolves, nothing of a
+refusal stays.
+"""
 
 import asyncio
 import random
@@ -24,7 +26,9 @@ WORKERS = 6
 
 
 @asynccontextmanager
-async def before(application: Application, app: web.Application, folder: Path) -> AsyncIterator[Crowd]:
+async def before(
+    application: Application, app: web.Application, folder: Path
+) -> AsyncIterator[Crowd]:
     """Callers, and an installation that is not running yet, before that application."""
     async with (
         serving(app) as upstream,
@@ -56,7 +60,9 @@ async def gauge(crowd: Crowd) -> dict[str, int]:
     async with crowd.caller.get(crowd.installation.admin + "/metrics", headers=FIELD) as answer:
         lines = (await answer.text()).splitlines()
     found = [line for line in lines if line.startswith("domicile_records{")]
-    return {line.split('state="')[1].split('"')[0]: int(float(line.rsplit(" ", 1)[1])) for line in found}
+    return {
+        line.split('state="')[1].split('"')[0]: int(float(line.rsplit(" ", 1)[1])) for line in found
+    }
 
 
 async def holding(crowd: Crowd, expected: dict[str, int]) -> None:
@@ -70,7 +76,9 @@ async def holding(crowd: Crowd, expected: dict[str, int]) -> None:
 
 
 async def converge(crowd: Crowd) -> None:
-    """After everything that exists was read and ``pending.keep`` has passed, the vault holds what the application holds."""
+    """After everything that exists was read and ``pending.keep`` has passed, the vault holds what
+    the application holds.
+    """
     for shift in (0, DAY, 9 * DAY):
         await crowd.installation.kill()
         assert await crowd.installation.start(shift=shift, quick=True)
@@ -82,7 +90,9 @@ async def converge(crowd: Crowd) -> None:
 
 def nowhere(crowd: Crowd) -> None:
     """No value reached the application, a file of the data folder, or the log."""
-    heap = b"".join(path.read_bytes() for path in crowd.installation.folder.rglob("*") if path.is_file())
+    heap = b"".join(
+        path.read_bytes() for path in crowd.installation.folder.rglob("*") if path.is_file()
+    )
     for marker in MARKERS:
         assert not crowd.application.holds(marker)
         assert not found_in(heap, marker)
@@ -95,7 +105,11 @@ WRITES: dict[str, tuple[str, tuple[str, ...], Misbehaviour]] = {
     "a create": ("POST", FIELDS, Misbehaviour()),
     "a create that is refused": ("POST", FIELDS, Misbehaviour(status=422)),
     "an update": ("PATCH", ("name", "email", "tags"), Misbehaviour()),
-    "an update of tokens that only the record tells apart": ("PATCH", ("born", "phone"), Misbehaviour()),
+    "an update of tokens that only the record tells apart": (
+        "PATCH",
+        ("born", "phone"),
+        Misbehaviour(),
+    ),
     "an update that is refused": ("PUT", FIELDS, Misbehaviour(status=422)),
     "an update that fails late": ("PUT", FIELDS, Misbehaviour(status=503, act=True)),
     "an update that fails": ("PATCH", FIELDS, Misbehaviour(status=503)),
@@ -129,7 +143,9 @@ async def write(crowd: Crowd, method: str, fields: tuple[str, ...], way: Misbeha
     crowd.application.plan = [way]
     crowd.installation.armed.touch()
     path = "/people" if method == "POST" else f"/people/{ident}"
-    status, _ = await crowd.ask(method, path, **({"json": body(crowd.next(), fields)} if fields else {}))
+    status, _ = await crowd.ask(
+        method, path, **({"json": body(crowd.next(), fields)} if fields else {})
+    )
     return status
 
 
@@ -151,10 +167,18 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
 
 
 @pytest.mark.parametrize(
-    ("step", "nth"), [("reconcile.before", 1), ("transaction.after", 1), ("commit.after", 1), ("reconcile.after", 1)]
+    ("step", "nth"),
+    [
+        ("reconcile.before", 1),
+        ("transaction.after", 1),
+        ("commit.after", 1),
+        ("reconcile.after", 1),
+    ],
 )
 @pytest.mark.parametrize("act", [True, False])
-async def test_killed_while_an_answer_decides_what_was_in_doubt(crowd: Crowd, step: str, nth: int, act: bool) -> None:
+async def test_killed_while_an_answer_decides_what_was_in_doubt(
+    crowd: Crowd, step: str, nth: int, act: bool
+) -> None:
     assert await crowd.installation.start()
     for fields in (FIELDS, ("born",), ("phone", "card")):
         await write(crowd, "PATCH", fields, Misbehaviour(status=500, act=act))
@@ -203,9 +227,13 @@ FIRST = [
 
 async def test_killed_at_each_step_of_the_first_start(crowd: Crowd) -> None:
     for number, (step, nth) in enumerate(FIRST):
-        crowd.installation.environment["DOMICILE__DATA"] = str(crowd.installation.folder / f"data{number}")
+        crowd.installation.environment["DOMICILE__DATA"] = str(
+            crowd.installation.folder / f"data{number}"
+        )
         crowd.installation.armed.touch()
-        assert not await crowd.installation.start(kill_at=step, nth=nth), f"a first start does not come to {step}"
+        assert not await crowd.installation.start(kill_at=step, nth=nth), (
+            f"a first start does not come to {step}"
+        )
         assert await crowd.installation.ended() == -SIGKILL
         crowd.installation.armed.unlink()
         assert await crowd.installation.start(), crowd.installation.log.decode()
@@ -237,7 +265,9 @@ async def test_killed_at_random_50_times(moods: Crowd, part: int) -> None:
         await installation.kill_at_work(work, moods.counts, 40)
     await converge(moods)
     nowhere(moods)
-    assert {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"} <= set(moods.counts), "nothing was tried"
+    assert {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"} <= set(moods.counts), (
+        "nothing was tried"
+    )
     assert moods.counts["POST killed"] > 10, moods.counts
 
 

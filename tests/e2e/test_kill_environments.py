@@ -1,4 +1,6 @@
-"""kill -9 while an environment is removed: it is there whole, or it goes on to its end; in neither case anybody else is hurt."""
+"""kill -9 while an environment is removed: it is there whole, or it goes on to its end; in neither
+case anybody else is hurt.
+"""
 
 import json
 import shutil
@@ -14,7 +16,9 @@ from tests.support.lives import Installation, Nursery, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 
-CONTACT = {"fields": {"id": {"type": "primary_key"}, "city": {"type": "string", "storage": "indexed"}}}
+CONTACT = {
+    "fields": {"id": {"type": "primary_key"}, "city": {"type": "string", "storage": "indexed"}}
+}
 
 #: Steps of ``domicile environment delete`` in their order, and how often each is reached.
 STEPS = [
@@ -23,7 +27,8 @@ STEPS = [
     *[(f"drop.{side}", nth) for nth in (1, 2) for side in ("before", "after")],
 ]
 
-#: Of these, those at which nothing is left to be done: the first note and the last one are of the audit log.
+#: Of these, those at which nothing is left to be done: the first note and the last one are of the
+#: audit log.
 DONE = {("note.after", 3), ("note.before", 4), ("note.after", 4)}
 
 
@@ -49,9 +54,13 @@ class Operator:
     async def ask(self, token: str, method: str, path: str, content: Any = None) -> int:
         headers = {"Authorization": f"Bearer {token}"}
         form = content() if callable(content) else None
-        sent: dict[str, Any] = {"data": form} if form else {"json": content} if content is not None else {}
+        sent: dict[str, Any] = (
+            {"data": form} if form else {"json": content} if content is not None else {}
+        )
         headers |= {"x-filename": "a.txt"} if form else {}
-        async with self.caller.request(method, self.here.vault + path, headers=headers, **sent) as answer:
+        async with self.caller.request(
+            method, self.here.vault + path, headers=headers, **sent
+        ) as answer:
             return answer.status
 
     async def furnish(self) -> None:
@@ -63,7 +72,10 @@ class Operator:
         for credentials in (self.credentials, other):
             token = await self.token(credentials)
             assert await self.ask(token, "PUT", "/api/schemas/contact", CONTACT) == 201
-            assert await self.ask(token, "POST", "/api/models/contact", {"id": "k", "city": "Lund"}) == 201
+            assert (
+                await self.ask(token, "POST", "/api/models/contact", {"id": "k", "city": "Lund"})
+                == 201
+            )
             assert await self.ask(token, "POST", "/api/models/contact/k/files", upload) == 201
         assert await self.here.stop() == 0
 
@@ -109,15 +121,22 @@ async def test_killed_at_any_step_of_its_end_an_environment_is_whole_or_gone(
         shutil.rmtree(operator.here.data)
         shutil.copytree(whole, operator.here.data)
         operator.here.armed.touch()
-        status = await operator.here.run("environment", "delete", "acme", "--records", kill_at=step, nth=nth)
+        status = await operator.here.run(
+            "environment", "delete", "acme", "--records", kill_at=step, nth=nth
+        )
         operator.here.armed.unlink()
         assert status == -9, (step, nth)
         there = "acme" in await operator.environments()
         ends.add(there)
         found = await operator.verified()
-        assert (found["records"], found["attachments"]) == ((2, 2) if there else (1, 1)), (step, nth)
+        assert (found["records"], found["attachments"]) == ((2, 2) if there else (1, 1)), (
+            step,
+            nth,
+        )
         if (step, nth) not in DONE:
-            assert await operator.here.run("environment", "delete", "acme", "--records") == 0, operator.here.log
+            assert await operator.here.run("environment", "delete", "acme", "--records") == 0, (
+                operator.here.log
+            )
         assert await operator.here.run("environment", "delete", "acme", "--records") == 1
         assert (await operator.verified())["records"] == 1
         left = everything(operator.here.data)
@@ -142,7 +161,8 @@ async def test_an_instance_goes_on_with_a_removal_that_it_died_in(operator: Oper
     token = await operator.token(operator.credentials)
     assert await operator.ask(token, "DELETE", "/api/environments/acme?records=delete") == 404
     seen = operator.here.rounds
-    while operator.here.rounds < seen + 4:  # what has ended goes first, then the objects that it let go
+    # what has ended goes first, then the objects that it let go
+    while operator.here.rounds < seen + 4:
         assert await operator.ask(token, "GET", "/api/environments") == 200
     assert await operator.here.stop() == 0
     assert b"_acme" not in everything(operator.here.data)

@@ -1,4 +1,6 @@
-"""kill -9 during uploads, moves and deletions of attachments: what was answered is there, and nothing half of anything."""
+"""kill -9 during uploads, moves and deletions of attachments: what was answered is there, and
+nothing half of anything.
+"""
 
 import json
 import os
@@ -27,7 +29,12 @@ async def swept(data: Path) -> None:
 
     settings = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
     async with stopped_vault(settings) as (vault, contents):
-        sweep = ObjectSweep(contents, vault.store, lambda: ("default",), lambda: system_clock() + SWEEP_GRACE + 60_000)
+        sweep = ObjectSweep(
+            contents,
+            vault.store,
+            lambda: ("default",),
+            lambda: system_clock() + SWEEP_GRACE + 60_000,
+        )
         await sweep.doomed()
         for shard in SHARDS:
             await sweep.orphans(shard)
@@ -49,10 +56,14 @@ async def test_attachments_survive_every_death_whole_or_not_at_all(tmp_path: Pat
         await crowd.arrive(quick=True)
         await crowd.look()
         assert await crowd.installation.stop() == 0
-        assert await crowd.installation.run("store", "verify", "--json") == 0, crowd.installation.output
+        assert await crowd.installation.run("store", "verify", "--json") == 0, (
+            crowd.installation.output
+        )
         before = json.loads(crowd.installation.output)
         await swept(crowd.installation.data)
-        assert await crowd.installation.run("store", "verify", "--json") == 0, crowd.installation.output
+        assert await crowd.installation.run("store", "verify", "--json") == 0, (
+            crowd.installation.output
+        )
         after = json.loads(crowd.installation.output)
     files = sum(len(files) for worker in crowd.people for files in worker.state.values())
     assert (before["attachments"], after["attachments"]) == (files, files)

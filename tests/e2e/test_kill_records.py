@@ -1,4 +1,6 @@
-"""kill -9 while clients write records over the vault's own interface: all or nothing of each call, and all of each that was answered."""
+"""kill -9 while clients write records over the vault's own interface: all or nothing of each call,
+and all of each that was answered.
+"""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +30,9 @@ def nowhere(folder: Path, markers: Sequence[str] = MARKERS) -> None:
 
 
 async def killed(crowd: RecordCrowd, rounds: int) -> None:
-    """The instance dies so many times under its clients; what is to be found then is judged each time."""
+    """The instance dies so many times under its clients; what is to be found then is judged each
+    time.
+    """
     crowd.installation.rules.mkdir()
     (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     await crowd.prepare()
@@ -42,13 +46,23 @@ async def killed(crowd: RecordCrowd, rounds: int) -> None:
 
 
 @pytest.mark.slow
-async def test_what_was_answered_is_there_and_what_was_not_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_what_was_answered_is_there_and_what_was_not_is_there_whole_or_not_at_all(
+    tmp_path: Path,
+) -> None:
     timeout = aiohttp.ClientTimeout(2 * PATIENCE)
     async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
         crowd = RecordCrowd(caller, Installation(cradle, tmp_path))
         await killed(crowd, ROUNDS)
     nowhere(tmp_path)
-    tried = {"_create 201", "_create_many 201", "_update 201", "_delete 204", "_clone 201", "_migrate 204", "repeated"}
+    tried = {
+        "_create 201",
+        "_create_many 201",
+        "_update 201",
+        "_delete 204",
+        "_clone 201",
+        "_migrate 204",
+        "repeated",
+    }
     assert tried <= set(crowd.counts), crowd.counts
     assert crowd.counts["carried out unheard"], crowd.counts
     assert crowd.counts["not carried out"], crowd.counts
@@ -66,12 +80,15 @@ async def test_overwritten_records_are_of_one_body_after_any_death(tmp_path: Pat
 
 #: Callers of the application.
 CALLERS = 4
-#: What of its people is in the clear neither there nor here; of the clients' own records the settings keep something so.
+#: What of its people is in the clear neither there nor here; of the clients' own records the
+#: settings keep something so.
 HIDDEN = ("Zorbina", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatrix-")
 
 
 async def killed_among_both(crowd: HostedCrowd, rounds: int) -> None:
-    """The instance dies so many times under clients and callers; what is to be found then is judged each time."""
+    """The instance dies so many times under clients and callers; what is to be found then is judged
+    each time.
+    """
     await crowd.prepare()
     while rounds > 0 or not crowd.tried:
         rounds -= 1
@@ -87,7 +104,9 @@ async def killed_among_both(crowd: HostedCrowd, rounds: int) -> None:
 
 
 @pytest.mark.slow
-async def test_people_that_the_proxy_keeps_among_records_are_whole_after_any_death(tmp_path: Path) -> None:
+async def test_people_that_the_proxy_keeps_among_records_are_whole_after_any_death(
+    tmp_path: Path,
+) -> None:
     timeout, application = aiohttp.ClientTimeout(2 * PATIENCE), Application()
     async with (
         serving(moody(application)) as upstream,

@@ -1,4 +1,6 @@
-"""The manifests of k8s/: valid for every supported version of Kubernetes, and true of this program. Needs no cluster."""
+"""The manifests of k8s/: valid for every supported version of Kubernetes, and true of this program.
+Needs no cluster.
+"""
 
 import re
 import shutil
@@ -49,7 +51,9 @@ MOUNTS = {mount["name"]: mount["mountPath"] for mount in DOMICILE["volumeMounts"
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """What the sidecar makes of its variables."""
     monkeypatch.chdir(tmp_path)
-    return load_settings(None, {variable["name"]: variable["value"] for variable in DOMICILE["env"]})
+    return load_settings(
+        None, {variable["name"]: variable["value"] for variable in DOMICILE["env"]}
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -66,7 +70,10 @@ def test_the_schema_check_can_fail():
 
 def test_the_kustomization_names_every_manifest_but_the_example():
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text("utf-8"))
-    files = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+    files = {path.name for path in FOLDER.glob("*.yaml")} - {
+        "kustomization.yaml",
+        "secret.example.yaml",
+    }
     assert set(kustomization["resources"]) == files
     replaced = {image["name"] for image in kustomization["images"]}
     assert {container["image"] for container in CONTAINERS.values()} == replaced
@@ -77,11 +84,18 @@ def test_kustomize_builds_it(unavailable):
     if shutil.which("kubectl") is None:
         unavailable("building k8s/ with kustomize", "kubectl is not installed")
         return
-    built = subprocess.run(["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60)
+    built = subprocess.run(
+        ["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60
+    )
     rendered = list(yaml.safe_load_all(built.stdout))
-    assert len(rendered) == len([name for name in ALL if not name.startswith("secret.example.yaml:")])
+    assert len(rendered) == len(
+        [name for name in ALL if not name.startswith("secret.example.yaml:")]
+    )
     (stateful,) = [m for m in rendered if m["kind"] == "StatefulSet"]
-    assert all("/" in container["image"] for container in stateful["spec"]["template"]["spec"]["containers"])
+    assert all(
+        "/" in container["image"]
+        for container in stateful["spec"]["template"]["spec"]["containers"]
+    )
     (keys,) = [v for v in stateful["spec"]["template"]["spec"]["volumes"] if v["name"] == "keys"]
     assert keys["secret"]["defaultMode"] == 0o400
 
@@ -134,9 +148,17 @@ def test_a_variable_that_is_no_setting_would_be_found():
 def test_ports_of_containers_probes_and_services_agree_with_the_settings(settings):
     ports = {port["name"]: port["containerPort"] for port in DOMICILE["ports"]}
     listen = settings.listen
-    assert ports == {"proxy": listen.proxy.port, "vault": listen.vault.port, "admin": listen.admin.port}
+    assert ports == {
+        "proxy": listen.proxy.port,
+        "vault": listen.vault.port,
+        "admin": listen.admin.port,
+    }
     assert not settings.listen.admin.loopback, "the kubelet probes from outside the pod"
-    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+    for probe, path in (
+        ("startupProbe", "/healthz"),
+        ("livenessProbe", "/healthz"),
+        ("readinessProbe", "/readyz"),
+    ):
         assert DOMICILE[probe]["httpGet"] == {"path": path, "port": "admin"}
     assert [port["targetPort"] for port in one("Service", "contacts")["spec"]["ports"]] == ["proxy"]
     (vault,) = one("Service", "contacts-vault")["spec"]["ports"]
@@ -165,7 +187,11 @@ def test_the_application_is_reached_through_the_sidecar_alone():
     variables = {variable["name"]: variable["value"] for variable in CONTAINERS["web-app"]["env"]}
     assert variables["HOST"] == "127.0.0.1"
     policy = one("NetworkPolicy", "contacts")["spec"]
-    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {"proxy", "vault", "admin"}
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {
+        "proxy",
+        "vault",
+        "admin",
+    }
     assert all(rule["from"] for rule in policy["ingress"])
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
     assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53}
@@ -175,7 +201,10 @@ def test_the_application_is_reached_through_the_sidecar_alone():
 
 
 def test_rules_are_mounted_as_a_folder_so_that_a_change_arrives(settings):
-    assert VOLUMES["rules"]["configMap"]["name"] == one("ConfigMap", "domicile-rules")["metadata"]["name"]
+    assert (
+        VOLUMES["rules"]["configMap"]["name"]
+        == one("ConfigMap", "domicile-rules")["metadata"]["name"]
+    )
     (mount,) = [mount for mount in DOMICILE["volumeMounts"] if mount["name"] == "rules"]
     assert "subPath" not in mount
     assert mount["mountPath"] == str(settings.rules)
@@ -221,7 +250,10 @@ def test_the_example_secret_is_no_key():
 
 def test_a_stop_lets_requests_finish():
     grace = POD["spec"]["terminationGracePeriodSeconds"]
-    waits = {name: container["lifecycle"]["preStop"]["sleep"]["seconds"] for name, container in CONTAINERS.items()}
+    waits = {
+        name: container["lifecycle"]["preStop"]["sleep"]["seconds"]
+        for name, container in CONTAINERS.items()
+    }
     assert waits["domicile"] < waits["web-app"] < grace
 
 

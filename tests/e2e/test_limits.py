@@ -1,4 +1,6 @@
-"""The limits of a whole instance: what settings say is what callers meet; two replicas count together."""
+"""The limits of a whole instance: what settings say is what callers meet; two replicas count
+together.
+"""
 
 import asyncio
 import shutil
@@ -39,7 +41,9 @@ class Asking:
 
     async def vault(self, path: str, token: str | None = None) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {self._token if token is None else token}"}
-        async with self._session.get(f"http://{self.instance.interface}{path}", headers=headers) as answer:
+        async with self._session.get(
+            f"http://{self.instance.interface}{path}", headers=headers
+        ) as answer:
             await answer.read()
             self.headers = answer.headers
             return answer
@@ -51,7 +55,9 @@ class Asking:
 
     async def metrics(self) -> str:
         headers = {"Authorization": f"Bearer {self._token}"}
-        async with self._session.get(f"http://{self.instance.admin}/metrics", headers=headers) as answer:
+        async with self._session.get(
+            f"http://{self.instance.admin}/metrics", headers=headers
+        ) as answer:
             return await answer.text()
 
 
@@ -87,14 +93,20 @@ async def started(file: Path, client: Any = None) -> AsyncIterator[Asking]:
     made = load_settings(file, {})
     client = client or await first(file)
     async with running(made) as instance, aiohttp.ClientSession() as session:
-        form = {"grant_type": "client_credentials", "client_id": client.client.id, "client_secret": client.secret}
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": client.client.id,
+            "client_secret": client.secret,
+        }
         async with session.post(f"http://{instance.interface}/oauth2/token", data=form) as answer:
             token = (await answer.json())["access_token"]
         yield Asking(instance, session, token)
 
 
 async def test_a_client_meets_its_limit_and_is_told_so(tmp_path):
-    async with started(settings(tmp_path, "http://127.0.0.1:1", "{requests_per_second: 1, burst: 60}")) as asking:
+    async with started(
+        settings(tmp_path, "http://127.0.0.1:1", "{requests_per_second: 1, burst: 60}")
+    ) as asking:
         answers = [await asking.vault("/api/schemas") for _ in range(60)]
         assert {answer.status for answer in answers} == {200}
         assert answers[0].headers["RateLimit-Policy"] == '"credential";q=60;w=60'
@@ -103,7 +115,10 @@ async def test_a_client_meets_its_limit_and_is_told_so(tmp_path):
         assert int(asking.headers["Retry-After"]) >= 1
         assert (await asking.vault("/api/schemas", "")).status == 401
         assert (await asking.vault("/docs")).status == 200
-        assert 'domicile_limited_requests_total{limit="credential",listener="vault"}' in await asking.metrics()
+        assert (
+            'domicile_limited_requests_total{limit="credential",listener="vault"}'
+            in await asking.metrics()
+        )
 
 
 async def test_an_address_meets_its_limit_at_both_listeners_together(tmp_path):
@@ -117,14 +132,19 @@ async def test_an_address_meets_its_limit_at_both_listeners_together(tmp_path):
             await until(429, lambda: asking.proxy("/people"), 500)
             text = await asking.metrics()
             for listener in ("proxy", "vault"):
-                assert f'domicile_limited_requests_total{{limit="address",listener="{listener}"}}' in text
+                assert (
+                    f'domicile_limited_requests_total{{limit="address",listener="{listener}"}}'
+                    in text
+                )
 
 
 async def test_two_replicas_count_together_and_each_by_itself_without_their_store(tmp_path):
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(redis_server())
         limits = f"{{requests_per_second: 1, burst: 60, store: '{server.url}'}}"
-        one, other = (settings(tmp_path / name, "http://127.0.0.1:1", limits) for name in ("one", "other"))
+        one, other = (
+            settings(tmp_path / name, "http://127.0.0.1:1", limits) for name in ("one", "other")
+        )
         client = await first(one)
         shutil.copytree(tmp_path / "one" / "data", tmp_path / "other" / "data")
         busy = await stack.enter_async_context(started(one, client))
@@ -133,18 +153,25 @@ async def test_two_replicas_count_together_and_each_by_itself_without_their_stor
             assert await busy.schemas() == 200
         await until(429, second.schemas, 60)  # it would take as many by itself
         assert "domicile_limits_store_up 1.0" in await second.metrics()
-        assert all(name.strip("{}").isascii() and "credential" not in name for name in await server.keys())
+        assert all(
+            name.strip("{}").isascii() and "credential" not in name for name in await server.keys()
+        )
         await server.stop()
         async with asyncio.timeout(PATIENCE):
             await until(200, second.schemas, 1000)  # until it knows that it is alone
         assert "domicile_limits_store_up 0.0" in await second.metrics()
 
 
-@pytest.mark.parametrize("store", ["redis://", "http://cache:6379", "redis://cache:6379/0/1", "postgres"])
+@pytest.mark.parametrize(
+    "store", ["redis://", "http://cache:6379", "redis://cache:6379/0/1", "postgres"]
+)
 def test_a_store_that_is_none_is_a_fault(tmp_path, store):
     with pytest.raises(VaultError) as caught:
         load_settings(settings(tmp_path, "http://127.0.0.1:1", f"{{store: '{store}'}}"), {})
-    assert "limits.store: this is neither the word memory nor the address of a Redis" in caught.value.details[0].text
+    assert (
+        "limits.store: this is neither the word memory nor the address of a Redis"
+        in caught.value.details[0].text
+    )
 
 
 @pytest.mark.parametrize("listener", ["admin", "interface"])
@@ -158,14 +185,20 @@ async def test_a_connection_that_never_ends_a_head_is_closed(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("listener", ["proxy", "interface"])
-async def test_an_address_meets_its_number_of_connections_at_both_listeners_together(tmp_path, listener):
-    async with started(settings(tmp_path, "http://127.0.0.1:1", "{address_connections: 3}")) as asking:
+async def test_an_address_meets_its_number_of_connections_at_both_listeners_together(
+    tmp_path, listener
+):
+    async with started(
+        settings(tmp_path, "http://127.0.0.1:1", "{address_connections: 3}")
+    ) as asking:
         port = int(getattr(asking.instance, listener).rpartition(":")[2])
         async with AsyncExitStack() as stack:
             for _ in range(3):  # one of them may be that over which the token came
                 await stack.enter_async_context(RawClient(port))
             await until_more(asking)
-        assert (await asking.vault("/docs")).status == 200, "there is room again, and the old connection is kept"
+        assert (await asking.vault("/docs")).status == 200, (
+            "there is room again, and the old connection is kept"
+        )
 
 
 async def until_more(asking: Asking) -> None:

@@ -1,4 +1,6 @@
-"""Long bodies do not keep everybody else waiting, whatever they hold; and what they cost grows as they do."""
+"""Long bodies do not keep everybody else waiting, whatever they hold; and what they cost grows as
+they do.
+"""
 
 import asyncio
 import json
@@ -35,11 +37,19 @@ RULES = (
     '{match: "GET /p/{id}", read: p}',
     '{match: "PUT /p/{id}", update: p}',
 )
-FIELDS = ("name: {kind: name}", "email: {kind: email, find: [exact]}", 'tags: {kind: text, at: "$.tags[*]"}')
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, find: [exact]}",
+    'tags: {kind: text, at: "$.tags[*]"}',
+)
 
 
 def person(number: int) -> dict[str, Any]:
-    return {"name": f"Ann Wexlomere {number}", "email": f"ann{number}@example.com", "tags": ["one", f"two {number}"]}
+    return {
+        "name": f"Ann Wexlomere {number}",
+        "email": f"ann{number}@example.com",
+        "tags": ["one", f"two {number}"],
+    }
 
 
 class Turns:
@@ -109,8 +119,12 @@ async def test_a_long_list_is_created_and_restored_in_short_turns(
 
     call = await one.send("POST /p", people)
     stored = [{**told, "id": number} for number, told in enumerate(call.json, 1)]
-    assert await call.seen(201, stored) == [{**told, "id": number} for number, told in enumerate(people, 1)]
-    assert await one.shown(stored, "GET /p") == [{**told, "id": number} for number, told in enumerate(people, 1)]
+    assert await call.seen(201, stored) == [
+        {**told, "id": number} for number, told in enumerate(people, 1)
+    ]
+    assert await one.shown(stored, "GET /p") == [
+        {**told, "id": number} for number, told in enumerate(people, 1)
+    ]
 
     assert turns.total("identified") >= 4 * len(people)
     assert turns.total("minted") >= 4 * len(people)
@@ -166,7 +180,9 @@ def calls() -> Iterator[list[int]]:
 async def cost(count: int) -> int:
     """The calls that an update takes which changes one of so many values."""
     one = await desk(*RULES, fields=FIELDS)
-    call = await one.send("POST /p", [{**person(1), "tags": [f"tag {number}" for number in range(count)]}])
+    call = await one.send(
+        "POST /p", [{**person(1), "tags": [f"tag {number}" for number in range(count)]}]
+    )
     await call.answer(201, [{**call.json[0], "id": 1}])
     tags = [f"tag {number}" for number in range(count)]
     tags[count // 2] = "another"
@@ -176,9 +192,12 @@ async def cost(count: int) -> int:
     return counted[0]
 
 
-async def test_the_cost_of_an_update_grows_as_its_values_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cost_of_an_update_grows_as_its_values_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(offload, "FEW", 10**9)
-    monkeypatch.setattr("proxy.redactor.exchange.exchange.is_long", lambda _body: False)  # all of it on this thread
+    # all of it on this thread
+    monkeypatch.setattr("proxy.redactor.exchange.exchange.is_long", lambda _body: False)
 
     assert await cost(2000) < 5 * await cost(500)
 
@@ -198,8 +217,14 @@ class Counted(str):
 
 
 def test_what_an_update_adds_is_told_with_few_comparisons() -> None:
-    stored = [TokenizedValue(number, "text", False, Counted(f"token {number}"), False) for number in range(1000)]
-    values = [TokenizedValue(number, "text", False, Counted(f"token {number}"), False) for number in range(500, 1500)]
+    stored = [
+        TokenizedValue(number, "text", False, Counted(f"token {number}"), False)
+        for number in range(1000)
+    ]
+    values = [
+        TokenizedValue(number, "text", False, Counted(f"token {number}"), False)
+        for number in range(500, 1500)
+    ]
     Counted.compared = 0
 
     assert [kept.number for kept in _added(values, stored)] == list(range(1000, 1500))
@@ -264,7 +289,11 @@ async def test_health_is_told_beside_a_list_of_twelve_thousand(tmp_path: Path) -
         instance = Instance(tmp_path)
         instance.rules.mkdir()
         (instance.rules / "rules.yaml").write_text(
-            f'version: 1\nendpoint: {{name: app, upstream: "{upstream}"}}\nentities:\n  p:\n    fields:\n'
+            (
+                f'version: 1\nendpoint: {{name: app, upstream: "{upstream}"}}\nentities:\n  p:\n '
+                "   "
+                "fields:\n"
+            )
             + "".join(f"      {field}\n" for field in FIELDS)
             + "operations:\n"
             + "".join(f"  - {rule}\n" for rule in RULES)
@@ -286,7 +315,8 @@ async def test_health_is_told_beside_a_list_of_twelve_thousand(tmp_path: Path) -
                 for start in range(0, len(sent), 6000):
                     await create(sent[start : start + 6000])
                 assert Value("Ann Wexlomere 1").text not in json.dumps(people.kept)
-                # In one turn for all the caller waits for nearly all of it; of three tries on a busy machine one is undisturbed.
+                # In one turn for all the caller waits for nearly all of it; of three tries on a
+                # busy machine one is undisturbed.
                 assert min([await worst_health(session, instance, read()) for _ in range(3)]) < 0.4
         finally:
             await instance.kill()

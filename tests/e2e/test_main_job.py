@@ -27,7 +27,9 @@ def stored(world: World, ident: int = 1) -> dict[str, Any]:
 
 
 def nowhere(world: World, *, answers: bytes = b"") -> None:
-    """No marker in what the application saw or stores, nor in any file, log line or answer of our own."""
+    """No marker in what the application saw or stores, nor in any file, log line or answer of our
+    own.
+    """
     heap = bytes(world.instance.log) + answers
     for path in sorted(world.instance.data.rglob("*")):
         if path.is_file():
@@ -99,7 +101,9 @@ async def test_a_token_is_stable_until_its_value_changes(world: World) -> None:
 async def test_an_own_token_that_comes_back_keeps_its_value(world: World) -> None:
     await ann(world)
     tokens = dict(stored(world))
-    changed = await world.call("PATCH", "/people/1", 200, json={"name": tokens["name"], "email": tokens["email"]})
+    changed = await world.call(
+        "PATCH", "/people/1", 200, json={"name": tokens["name"], "email": tokens["email"]}
+    )
     assert changed["name"] == ANN["name"]
     assert stored(world) == tokens
 
@@ -119,7 +123,9 @@ async def test_a_list_of_500_is_restored_whole(world: World) -> None:
 async def test_one_change_for_many(world: World) -> None:
     for _ in range(3):
         await ann(world)
-    changed = await world.call("PATCH", "/people/bulk", 200, json={"keys": [1, 3], "data": {"name": "Flumpergatan"}})
+    changed = await world.call(
+        "PATCH", "/people/bulk", 200, json={"keys": [1, 3], "data": {"name": "Flumpergatan"}}
+    )
     assert [item["name"] for item in changed] == ["Flumpergatan", "Flumpergatan"]
     listed = (await world.call("GET", "/people", 200))["items"]
     assert [item["name"] for item in listed] == ["Flumpergatan", ANN["name"], "Flumpergatan"]
@@ -127,12 +133,21 @@ async def test_one_change_for_many(world: World) -> None:
 
 
 async def test_forms_and_redirects_with_the_id_in_location(world: World) -> None:
-    form = {"name": ANN["name"], "email": ANN["email"], "phone": ANN["phone"], "color": "gr\u00f6n & bl\u00e5"}
-    async with world.caller.post(world.instance.proxy + "/people/form", data=form, allow_redirects=False) as answer:
+    form = {
+        "name": ANN["name"],
+        "email": ANN["email"],
+        "phone": ANN["phone"],
+        "color": "gr\u00f6n & bl\u00e5",
+    }
+    async with world.caller.post(
+        world.instance.proxy + "/people/form", data=form, allow_redirects=False
+    ) as answer:
         assert (answer.status, answer.headers["Location"]) == (302, "/people/1")
     assert await world.call("GET", "/people/1", 200) == {**form, "id": 1}
     async with world.caller.post(
-        world.instance.proxy + "/people/1/form", data={"name": "Flumpergatan 9"}, allow_redirects=False
+        world.instance.proxy + "/people/1/form",
+        data={"name": "Flumpergatan 9"},
+        allow_redirects=False,
     ) as answer:
         assert answer.status == 303
     assert await world.call("GET", "/people/1", 200) == {**form, "id": 1, "name": "Flumpergatan 9"}
@@ -145,7 +160,9 @@ async def test_gzip_answers_are_restored(world: World) -> None:
     created = await ann(world)
     assert created == {**ANN, "id": 1}
     raw = world.caller.get(
-        world.instance.proxy + "/people/1", headers={"Accept-Encoding": "gzip"}, auto_decompress=False
+        world.instance.proxy + "/people/1",
+        headers={"Accept-Encoding": "gzip"},
+        auto_decompress=False,
     )
     async with raw as answer:
         body = await answer.read()
@@ -155,7 +172,9 @@ async def test_gzip_answers_are_restored(world: World) -> None:
         assert int(answer.headers["Content-Length"]) == len(await answer.read())
 
 
-async def test_a_refusal_that_repeats_the_input_shows_callers_their_own_words_and_keeps_nothing(world: World) -> None:
+async def test_a_refusal_that_repeats_the_input_shows_callers_their_own_words_and_keeps_nothing(
+    world: World,
+) -> None:
     world.application.plan = [Misbehaviour(status=422)]
     refused = await world.call("POST", "/people", 422, json=ANN)
     assert json.loads(refused["input"])["name"] == ANN["name"]
@@ -175,7 +194,9 @@ async def test_a_create_in_doubt_is_kept_and_bound_by_the_next_read(
     if act:
         assert await world.call("GET", "/people/1", 200) == {**ANN, "id": 1}
         assert await world.metric("domicile_vault_events_total", event="reconciled") == 1
-        assert (await world.call("PATCH", "/people/1", 200, json={"vip": False}))["name"] == ANN["name"]
+        assert (await world.call("PATCH", "/people/1", 200, json={"vip": False}))["name"] == ANN[
+            "name"
+        ]
 
 
 @pytest.mark.parametrize("spelled", ["1", "01"])
@@ -202,19 +223,25 @@ async def test_a_record_that_is_changed_before_its_lost_create_was_shown_is_one_
 
 @pytest.mark.parametrize("act", [True, False])
 @pytest.mark.parametrize("way", [{"status": 503}, {"cut": True}])
-async def test_an_update_in_doubt_resolves_either_way(world: World, way: dict[str, Any], act: bool) -> None:
+async def test_an_update_in_doubt_resolves_either_way(
+    world: World, way: dict[str, Any], act: bool
+) -> None:
     await ann(world)
     world.application.plan = [Misbehaviour(act=act, **way)]
     await world.call("PATCH", "/people/1", json={"name": "Flumpergatan 1", "born": "1955-05-05"})
     seen = await world.call("GET", "/people/1", 200)
-    assert (seen["name"], seen["born"]) == (("Flumpergatan 1", "1955-05-05") if act else (ANN["name"], ANN["born"]))
+    assert (seen["name"], seen["born"]) == (
+        ("Flumpergatan 1", "1955-05-05") if act else (ANN["name"], ANN["born"])
+    )
     assert await world.call("GET", "/people/1", 200) == seen
 
 
 async def test_a_read_only_field_keeps_its_value(world: World) -> None:
     await ann(world)
     world.application.plan = [Misbehaviour(forget=("email",))]
-    changed = await world.call("PATCH", "/people/1", 200, json={"name": "Bo", "email": "other@wexlomere.example"})
+    changed = await world.call(
+        "PATCH", "/people/1", 200, json={"name": "Bo", "email": "other@wexlomere.example"}
+    )
     assert (changed["name"], changed["email"]) == ("Bo", ANN["email"])
     assert (await world.call("GET", "/people/1", 200))["email"] == ANN["email"]
 
@@ -222,7 +249,11 @@ async def test_a_read_only_field_keeps_its_value(world: World) -> None:
 async def test_concurrent_updates_of_one_record_end_in_one_of_them_whole(world: World) -> None:
     await ann(world)
     people = [
-        {"name": f"Name {number}", "email": f"mail{number}@wexlomere.example", "born": f"19{number:02d}-01-01"}
+        {
+            "name": f"Name {number}",
+            "email": f"mail{number}@wexlomere.example",
+            "born": f"19{number:02d}-01-01",
+        }
         for number in range(10, 42)
     ]
     await asyncio.gather(*(world.call("PATCH", "/people/1", 200, json=person) for person in people))
@@ -231,7 +262,9 @@ async def test_concurrent_updates_of_one_record_end_in_one_of_them_whole(world: 
     await world.become("domicile_records", 0, state="staged")
 
 
-async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_was_looked_for(world: World) -> None:
+async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_was_looked_for(
+    world: World,
+) -> None:
     await ann(world)
     page = "/people?email=zorbina.q%40wexlomere.example"
     for path in ("/elsewhere/picture.png", "/people/1"):
@@ -239,13 +272,17 @@ async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_wa
         async with world.caller.get(world.instance.proxy + path, headers=headers) as answer:
             await answer.read()
     nowhere(world)
-    assert world.application.holds(f"/people?email={stored(world)['email'].replace('@', '%40')}") != []
+    assert (
+        world.application.holds(f"/people?email={stored(world)['email'].replace('@', '%40')}") != []
+    )
 
 
 async def test_what_no_rule_names_passes_byte_for_byte(world: World) -> None:
     body = b'{"name": "Zorbina",  "n": 1.0e+05, "u": "\\u00e5", "dup": 1, "dup": 2}\n'
     async with world.caller.post(
-        world.instance.proxy + "/elsewhere//x/%2e?a=1&&b", data=body, headers={"Content-Type": "application/json"}
+        world.instance.proxy + "/elsewhere//x/%2e?a=1&&b",
+        data=body,
+        headers={"Content-Type": "application/json"},
     ) as answer:
         assert await answer.read() == body
 
@@ -264,7 +301,12 @@ REFUSED = [
     (b'{"name": "Quibblethwaite"}', "text/plain", 415, "unreadable_body"),
     (b"<name>Quibblethwaite</name>", "application/xml", 415, "unreadable_body"),
     (b"name=Quibblethwaite", "application/x-www-form-urlencoded", 415, "unreadable_body"),
-    (b'{"name": ' + b"[" * 100 + b'"Quibblethwaite"' + b"]" * 100 + b"}", "application/json", 413, "too_large"),
+    (
+        b'{"name": ' + b"[" * 100 + b'"Quibblethwaite"' + b"]" * 100 + b"}",
+        "application/json",
+        413,
+        "too_large",
+    ),
     (b'{"name": "' + b"Quibblethwaite" * 200_000 + b'"}', "application/json", 413, "too_large"),
 ]
 
@@ -274,7 +316,9 @@ async def test_what_is_not_understood_is_refused_and_leaves_no_trace(
     world: World, body: bytes, kind: str, status: int, code: str
 ) -> None:
     sent = io.BytesIO(body)
-    async with world.caller.post(world.instance.proxy + "/people", data=sent, headers={"Content-Type": kind}) as answer:
+    async with world.caller.post(
+        world.instance.proxy + "/people", data=sent, headers={"Content-Type": kind}
+    ) as answer:
         raw = await answer.read()
         assert answer.status == status, raw
         assert answer.content_type == "application/problem+json"

@@ -27,7 +27,9 @@ ZEROS = bytes(64 * MEGABYTES)
 async def instance(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Instance]:
     async with (
         RawServer(says(OK)) as server,
-        running(tmp_path_factory.mktemp("memory"), rules(server.url), DOMICILE__LIMITS__HELD="16MiB") as made,
+        running(
+            tmp_path_factory.mktemp("memory"), rules(server.url), DOMICILE__LIMITS__HELD="16MiB"
+        ) as made,
     ):
         yield made
 
@@ -52,7 +54,10 @@ def bombs() -> dict[str, tuple[str, bytes]]:
         "br": ("br", brotli.compress(ZEROS, quality=5)),
         "zstd": ("zstd", small),
         "gzip in gzip": ("gzip, gzip", gzip.compress(packed, mtime=0)),
-        "zstd in br in gzip": ("zstd, br, gzip", gzip.compress(brotli.compress(small, quality=5), mtime=0)),
+        "zstd in br in gzip": (
+            "zstd, br, gzip",
+            gzip.compress(brotli.compress(small, quality=5), mtime=0),
+        ),
         "parts without end": ("gzip", gzip.compress(bytes(1000), mtime=0) * 20_000),
     }
 
@@ -65,7 +70,10 @@ async def test_bombs_in_every_coding_cost_no_memory(instance: Instance) -> None:
         request = post("/people", body, JSON, f"Content-Encoding: {coding}")
         assert await ask(instance, request) == 413, name
         assert plain.memory(process(instance)) - before < 64 * MEGABYTES, name
-        assert await ask(instance, post("/elsewhere", body, JSON, f"Content-Encoding: {coding}")) == 200, name
+        assert (
+            await ask(instance, post("/elsewhere", body, JSON, f"Content-Encoding: {coding}"))
+            == 200
+        ), name
     assert await ask(instance, get("/next")) == 200
 
 
@@ -79,5 +87,6 @@ async def test_many_large_bodies_at_once_stay_within_what_may_be_held(instance: 
         peak = max(peak, plain.memory(process(instance)))
     assert {task.result() for task in asked} <= {200, 503}
     assert any(task.result() == 200 for task in asked)
-    assert peak - before < 5 * 16 * MEGABYTES  # of 120 that were sent, each of which is needed more than once
+    # of 120 that were sent, each of which is needed more than once
+    assert peak - before < 5 * 16 * MEGABYTES
     assert await ask(instance, post("/people", body, JSON)) == 200

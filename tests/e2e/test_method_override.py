@@ -1,4 +1,7 @@
-"""Browsers send forms by POST alone; frameworks then take the method out of the body. So does the rule of that method."""
+"""Browsers send forms by POST alone; frameworks then take the method out of the body.
+
+So does the rule of that method.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +19,8 @@ from tests.support.serving import serving
 
 NAME, EMAIL = "Quibblethwaite", "Zorbina.Q@Wexlomere.example"
 
-#: The same update as the application's forms have it, for a form whose member ``_method`` names PUT.
+#: The same update as the application's forms have it, for a form whose member ``_method`` names
+#: PUT.
 FORM_RULE = """
   - match: "PUT /clients/{id}"
     update: person
@@ -43,7 +47,9 @@ async def echoed(world: World, path: str, data: Any, **options: Any) -> tuple[in
 
 
 async def test_a_form_that_names_put_is_redacted_and_its_answer_restored(clients):
-    status, text = await echoed(clients, "/clients/17", {"_method": "put", "name": NAME, "email": EMAIL})
+    status, text = await echoed(
+        clients, "/clients/17", {"_method": "put", "name": NAME, "email": EMAIL}
+    )
     assert status == 200
     assert NAME in text
     assert not clients.application.holds(NAME)
@@ -55,7 +61,9 @@ async def test_a_form_that_names_put_is_redacted_and_its_answer_restored(clients
 async def test_json_that_names_patch_is_redacted(world):
     created = await world.call("POST", "/people", 201, json=ANN)
     body = json.dumps({"name": NAME, "_method": "PATCH"})
-    await echoed(world, f"/people/{created['id']}", body, headers={"Content-Type": "application/json"})
+    await echoed(
+        world, f"/people/{created['id']}", body, headers={"Content-Type": "application/json"}
+    )
     assert b"_method" in world.application.seen
     assert not any(world.application.holds(marker) for marker in MARKERS)
 
@@ -63,11 +71,16 @@ async def test_json_that_names_patch_is_redacted(world):
 async def test_what_may_name_a_method_and_cannot_be_read_is_not_sent(clients):
     parts = aiohttp.FormData({"_method": "PUT", "name": NAME}, default_to_multipart=True)
     assert (await echoed(clients, "/clients/17", parts))[0] == 415
-    assert (await echoed(clients, "/clients/17", f"_method=PUT&_method=PATCH&name={NAME}"))[0] == 400
+    assert (await echoed(clients, "/clients/17", f"_method=PUT&_method=PATCH&name={NAME}"))[
+        0
+    ] == 400
     assert clients.application.requests == 0
 
 
 async def test_other_forms_pass_as_they_are(clients):
     assert await echoed(clients, "/clients/17", {"name": NAME}) == (200, f"name={NAME}")
-    assert await echoed(clients, "/elsewhere", {"_method": "put", "name": NAME}) == (200, f"_method=put&name={NAME}")
+    assert await echoed(clients, "/elsewhere", {"_method": "put", "name": NAME}) == (
+        200,
+        f"_method=put&name={NAME}",
+    )
     assert await clients.metric("domicile_requests_total", outcome="passed") == 2

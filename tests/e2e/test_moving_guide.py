@@ -1,4 +1,6 @@
-"""The guide for who moves from a hosted service, line by line, against a running instance, with the client that it names."""
+"""The guide for who moves from a hosted service, line by line, against a running instance, with the
+client that it names.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,8 @@ from tests.support.tree import ROOT
 GUIDE = (ROOT / "docs/moving.md").read_text("utf-8")
 VAULT = "http://127.0.0.1:8081"
 
-#: The instance runs already, so what ``init`` said is read again; and nothing but Python takes members out of JSON here.
+#: The instance runs already, so what ``init`` said is read again; and nothing but Python takes
+#: members out of JSON here.
 COMMANDS = f"""
 domicile() {{ if test "$*" = "init --country se --json"; then cat init.json; else {sys.executable} -m proxy "$@"; fi; }}
 jq() {{ {sys.executable} -c 'import json, sys
@@ -33,27 +36,38 @@ def blocks(language: str) -> list[str]:
 
 async def output(*command: str | Path, folder: Path, variables: dict[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=folder, env=variables, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command,
+        cwd=folder,
+        env=variables,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     told, faults = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
     assert process.returncode == 0, told + faults
     return told.decode()
 
 
-async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callable[[str, str], None]) -> None:
+async def test_the_guide_works_as_it_stands(
+    tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> None:
     if shutil.which("curl") is None:
         unavailable("the lines of the guide for moving", "this machine has no curl")
         return
     settings = {"DOMICILE__RECORDS__PLAIN": "[key1]", "DOMICILE__RECORDS__PARTIAL_MATCH": "[key2]"}
     async with opened(tmp_path, settings) as office:
-        known = {"client_id": office.variables[CLIENT_ID], "client_secret": office.variables[CLIENT_SECRET]}
+        known = {
+            "client_id": office.variables[CLIENT_ID],
+            "client_secret": office.variables[CLIENT_SECRET],
+        }
         (tmp_path / "init.json").write_text(json.dumps({"environment_id": "default", **known}))
         (records,) = blocks("jsonl")
         (tmp_path / "records.jsonl").write_text(records)
         script = (COMMANDS + "\necho\n".join(blocks("sh"))).replace(VAULT, office.instance.vault)
         told = await output("bash", "-c", script, folder=tmp_path, variables=office.environment)
         client = "\n".join(blocks("python")).replace(VAULT, office.instance.vault)
-        said = await output(environment(POP_CLIENT), "-c", client, folder=tmp_path, variables=office.environment)
+        said = await output(
+            environment(POP_CLIENT), "-c", client, folder=tmp_path, variables=office.environment
+        )
         left = await office.ask("POST", "/api/records/find", {"country": "se"})
     assert (
         told.count("records: 3 created, 0 updated, 0 skipped, 0 rejected") == 2

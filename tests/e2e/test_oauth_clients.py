@@ -1,4 +1,5 @@
-"""OAuth 2.0 clients by different hands, from the package index, get tokens of a running instance and use them.
+"""OAuth 2.0 clients by different hands, from the package index, get tokens of a running instance
+and use them.
 
 Authlib, the fourth, and joserfc are in ``tests/conformance/test_oauth_clients.py``.
 """
@@ -18,7 +19,11 @@ DRIVER = Path(__file__).parents[1] / "support/real/oauthdriver.txt"
 async def test_clients_of_others_get_tokens_and_use_them_in_both_spellings_of_basic(tmp_path):
     python = await asyncio.to_thread(environment, OAUTH_CLIENTS)
     async with opened(tmp_path, {}) as office:
-        known = (office.instance.vault, office.variables[CLIENT_ID], office.variables[CLIENT_SECRET])
+        known = (
+            office.instance.vault,
+            office.variables[CLIENT_ID],
+            office.variables[CLIENT_SECRET],
+        )
         process = await asyncio.create_subprocess_exec(
             python, DRIVER, *known, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )

@@ -26,7 +26,9 @@ async def test_a_copy_made_while_it_serves_restores_everybody(world: World, tmp_
     await world.instance.start()
     assert await world.call("GET", "/people/1", 200) == created
     later = await world.call("GET", "/people/2", 200)
-    assert later["name"] == world.application.records[2]["name"], "written after the backup: the token is all there is"
+    assert later["name"] == world.application.records[2]["name"], (
+        "written after the backup: the token is all there is"
+    )
 
 
 async def test_after_a_stop_the_file_alone_is_complete(world: World, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The disk, the vault or the application fails while the proxy runs: what callers see, and that it mends by itself."""
+"""The disk, the vault or the application fails while the proxy runs: what callers see, and that it
+mends by itself.
+"""
 
 import asyncio
 import json
@@ -56,7 +58,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def send(crowd: Crowd, method: str, path: str, **options: Any) -> tuple[int, Any]:
     """A request whose answer may be the proxy's own; such a one never quotes what was sent."""
-    async with crowd.caller.request(method, crowd.installation.proxy + path, allow_redirects=False, **options) as got:
+    async with crowd.caller.request(
+        method, crowd.installation.proxy + path, allow_redirects=False, **options
+    ) as got:
         raw = await got.read()
         if got.content_type == "application/problem+json":
             assert {"status", "code", "detail"} <= json.loads(raw).keys()
@@ -68,7 +72,11 @@ async def metrics(crowd: Crowd, name: str, label: str) -> float:
     """The sum of the samples of a metric that carry this text in their labels."""
     async with crowd.caller.get(crowd.installation.admin + "/metrics", headers=FIELD) as answer:
         lines = (await answer.text()).splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{") and label in line)
+    return sum(
+        float(line.rsplit(" ", 1)[1])
+        for line in lines
+        if line.startswith(name + "{") and label in line
+    )
 
 
 async def become(crowd: Crowd, name: str, label: str, value: float) -> None:
@@ -112,7 +120,9 @@ def sending(method: str, number: int) -> dict[str, Any]:
 # ---------------------------------------------------------------------- the disk
 
 
-async def test_a_full_disk_refuses_writes_sends_nothing_on_and_mends_by_itself(crowd: Crowd) -> None:
+async def test_a_full_disk_refuses_writes_sends_nothing_on_and_mends_by_itself(
+    crowd: Crowd,
+) -> None:
     assert await crowd.installation.start()
     assert await crowd.create(0) == 201
     limit(crowd, 100)  # not even a log line fits
@@ -121,7 +131,8 @@ async def test_a_full_disk_refuses_writes_sends_nothing_on_and_mends_by_itself(c
         status, problem = await send(crowd, method, path, **sending(method, 9))
         assert (status, problem["code"]) == (503, "vault_down")
     assert crowd.application.requests == before
-    status, listed = await send(crowd, "GET", "/people")  # no line of the audit log fits, so nothing is revealed
+    # no line of the audit log fits, so nothing is revealed
+    status, listed = await send(crowd, "GET", "/people")
     assert status == 200
     assert not any(found_in(json.dumps(listed).encode(), marker) for marker in MARKERS)
     limit(crowd, FREE)
@@ -139,14 +150,20 @@ async def test_a_disk_that_fills_up_during_the_start_does_not_end_it(crowd: Crow
     crowd.installation.armed.touch()
     assert await crowd.installation.start(failing=["put_note"])
     assert await crowd.create(0) == 201
-    await until(lambda: bool(crowd.installation.events("the audit log could not be looked after and will be again")))
+    await until(
+        lambda: bool(
+            crowd.installation.events("the audit log could not be looked after and will be again")
+        )
+    )
     crowd.installation.armed.unlink()
     await crowd.judge()
     assert await crowd.installation.stop() == 0
 
 
 @pytest.mark.parametrize(("method", "path", "status"), WRITES)
-async def test_the_disk_fills_up_while_the_application_works(crowd: Crowd, method: str, path: str, status: int) -> None:
+async def test_the_disk_fills_up_while_the_application_works(
+    crowd: Crowd, method: str, path: str, status: int
+) -> None:
     assert await crowd.installation.start(upkeep=0.3)
     assert await crowd.create(0) == 201
     crowd.application.gate = asyncio.Event()
@@ -156,7 +173,8 @@ async def test_the_disk_fills_up_while_the_application_works(crowd: Crowd, metho
     limit(crowd, 100)
     crowd.application.gate.set()
     answered, answer = await asking
-    assert (answered, answer["code"]) == (503, "audit_down")  # the application took it, and no line can say so
+    # the application took it, and no line can say so
+    assert (answered, answer["code"]) == (503, "audit_down")
     assert await metrics(crowd, "domicile_vault_events_total", 'event="late"') >= 1
     assert (await send(crowd, "PATCH", "/people/1", json=body(3)))[0] == 503
     limit(crowd, FREE)
@@ -178,7 +196,9 @@ async def test_a_database_that_leaves_its_place_is_not_written_to(crowd: Crowd) 
     before = crowd.application.requests
     status, problem = await send(crowd, "POST", "/people", json=body(2))
     assert (status, problem["code"]) == (503, "vault_down")
-    assert str(crowd.installation.folder) not in json.dumps(problem), "a caller learns nothing of our folders"
+    assert str(crowd.installation.folder) not in json.dumps(problem), (
+        "a caller learns nothing of our folders"
+    )
     assert crowd.application.requests == before
     database.with_name("elsewhere.db").rename(database)
     assert await crowd.create(0) == 201
@@ -200,7 +220,9 @@ async def test_a_vault_that_cannot_be_read_shows_tokens_or_a_status(crowd: Crowd
     await crowd.judge()
     file = crowd.installation.rules / "rules.yaml"
     file.write_text(
-        file.read_text().replace("entities:", "on_error: {vault_down: {read: 507, write: 598}}\nentities:", 1)
+        file.read_text().replace(
+            "entities:", "on_error: {vault_down: {read: 507, write: 598}}\nentities:", 1
+        )
     )
     await until(lambda: bool(crowd.installation.events("rules took effect")))
     crowd.installation.armed.touch()
@@ -214,7 +236,9 @@ async def test_an_update_after_one_whose_settling_is_late_wins(crowd: Crowd) -> 
     assert await crowd.installation.start(failing=["commit Replace"], upkeep=1.5)
     assert await crowd.create(0) == 201
     crowd.installation.armed.touch()
-    status, seen = await send(crowd, "PATCH", "/people/1", json=body(crowd.next(), ("name", "born")))
+    status, seen = await send(
+        crowd, "PATCH", "/people/1", json=body(crowd.next(), ("name", "born"))
+    )
     assert (status, faults(seen)) == (200, [])
     assert await metrics(crowd, "domicile_vault_events_total", 'event="late"') == 1
     crowd.installation.armed.unlink()
@@ -223,7 +247,8 @@ async def test_an_update_after_one_whose_settling_is_late_wins(crowd: Crowd) -> 
         assert (status, faults(seen)) == (200, [])
     await become(crowd, "domicile_records", 'state="staged"', 0)
     rounds = crowd.installation.rounds
-    await until(lambda: crowd.installation.rounds >= rounds + 2)  # the first of them may have begun before
+    # the first of them may have begun before
+    await until(lambda: crowd.installation.rounds >= rounds + 2)
     await crowd.judge()
 
 
@@ -237,11 +262,18 @@ async def test_one_damaged_record_takes_no_other_with_it(crowd: Crowd) -> None:
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'r\\_%' ESCAPE '\\'"
         )
         counted = {
-            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables.fetchall()
+            name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+            for (name,) in tables.fetchall()
         }
-        (table,) = (name for name, count in counted.items() if count)  # the instance has a table of its own as well
-        (rid, sealed) = connection.execute(f"SELECT rid, body FROM {table} ORDER BY rid LIMIT 1").fetchone()
-        connection.execute(f"UPDATE {table} SET body = ? WHERE rid = ?", (sealed[:-1] + bytes([sealed[-1] ^ 1]), rid))
+        # the instance has a table of its own as well
+        (table,) = (name for name, count in counted.items() if count)
+        (rid, sealed) = connection.execute(
+            f"SELECT rid, body FROM {table} ORDER BY rid LIMIT 1"
+        ).fetchone()
+        connection.execute(
+            f"UPDATE {table} SET body = ? WHERE rid = ?",
+            (sealed[:-1] + bytes([sealed[-1] ^ 1]), rid),
+        )
     connection.close()
     assert await crowd.installation.start()
     status, listed = await send(crowd, "GET", "/people")
@@ -284,11 +316,14 @@ async def test_an_application_that_is_not_there_leaves_nothing_in_the_vault(crow
         await become(crowd, "domicile_records", f'state="{state}"', 0)
 
 
-async def test_an_application_that_falls_silent_is_given_up_and_its_record_kept(crowd: Crowd) -> None:
+async def test_an_application_that_falls_silent_is_given_up_and_its_record_kept(
+    crowd: Crowd,
+) -> None:
     crowd.installation.environment["DOMICILE__UPSTREAM__HEAD"] = "300ms"
     assert await crowd.installation.start()
     tries = 0
-    while not crowd.application.records:  # where this machine pauses, the application may have learned of it too late
+    # where this machine pauses, the application may have learned of it too late
+    while not crowd.application.records:
         tries += 1
         assert tries < 10
         crowd.application.plan = [Misbehaviour(hang=True, act=True)]
@@ -296,7 +331,8 @@ async def test_an_application_that_falls_silent_is_given_up_and_its_record_kept(
         assert (status, problem["code"]) == (504, "upstream_timeout")
         assert await metrics(crowd, "domicile_vault_events_total", 'event="in_doubt"') == tries
     assert await crowd.installation.stop() == 0
-    del crowd.installation.environment["DOMICILE__UPSTREAM__HEAD"]  # what follows is answered, however long it takes
+    # what follows is answered, however long it takes
+    del crowd.installation.environment["DOMICILE__UPSTREAM__HEAD"]
     assert await crowd.installation.start()
     crowd.application.plan = []
     crowd.every.update(crowd.application.records)
@@ -321,7 +357,10 @@ async def test_a_request_never_chooses_where_it_is_sent(crowd: Crowd) -> None:
             f"GET {address}/people/1 HTTP/1.1\r\nHost: {place}\r\n",
             f"GET {address}/secret HTTP/1.1\r\nHost: localhost\r\n",
             f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n",
-            f"GET /people/1 HTTP/1.1\r\nHost: {place}\r\nX-Forwarded-Host: {place}\r\nForwarded: host={place}\r\n",
+            (
+                f"GET /people/1 HTTP/1.1\r\nHost: {place}\r\nX-Forwarded-Host: {place}\r\nForwarded: "
+                f"host={place}\r\n"
+            ),
             f"GET //{place}/people/1 HTTP/1.1\r\nHost: localhost\r\n",
             f"GET /@{place}/ HTTP/1.1\r\nHost: localhost\r\n",
         ):
@@ -362,14 +401,18 @@ async def test_sigterm_lets_a_slow_request_finish_and_takes_no_new_one(crowd: Cr
     status, seen = await asking
     assert (status, faults(seen)) == (201, [])
     assert await crowd.installation.ended() == 0
-    assert not crowd.installation.data.joinpath("vault.db-wal").exists(), "the log was not moved into the database"
+    assert not crowd.installation.data.joinpath("vault.db-wal").exists(), (
+        "the log was not moved into the database"
+    )
     crowd.application.gate = None
     assert await crowd.installation.start()
     await crowd.judge()
     await become(crowd, "domicile_records", 'state="live"', 1)
 
 
-async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_are_broken(crowd: Crowd) -> None:
+async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_are_broken(
+    crowd: Crowd,
+) -> None:
     assert await crowd.installation.start()
     assert await crowd.create(0) == 201
     crowd.installation.send(SIGHUP)
@@ -377,7 +420,9 @@ async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_ar
     good = file.read_text()
     file.write_text("version: 1\nnonsense: true\n")
     crowd.installation.send(SIGHUP)
-    await until(lambda: bool(crowd.installation.events("rules were refused, those before stay in force")))
+    await until(
+        lambda: bool(crowd.installation.events("rules were refused, those before stay in force"))
+    )
     await crowd.judge()
     assert await crowd.create(0) == 201
     file.write_text(good)

@@ -1,4 +1,6 @@
-"""Pages of large records: however many are asked for at once, the process stays within the container that is shipped."""
+"""Pages of large records: however many are asked for at once, the process stays within the
+container that is shipped.
+"""
 
 import asyncio
 import json
@@ -25,7 +27,9 @@ def shipped_limit() -> int:
     documents: Iterable[Any] = yaml.safe_load_all((ROOT / "k8s" / "statefulset.yaml").read_text())
     (vault,) = [one for one in documents if one["kind"] == "StatefulSet"]
     containers = vault["spec"]["template"]["spec"]["containers"]
-    (found,) = [one["resources"]["limits"]["memory"] for one in containers if one["name"] == "domicile"]
+    (found,) = [
+        one["resources"]["limits"]["memory"] for one in containers if one["name"] == "domicile"
+    ]
     match = re.fullmatch(r"(\d+)Mi", found)
     assert match is not None
     return int(match[1]) * 2**20
@@ -42,7 +46,11 @@ def memory(office: Office, name: str) -> int:
 
 async def filled(office: Office) -> None:
     for number in range(RECORDS):
-        record = {"record_key": f"r{number}", "country": "se", "body": f"{number:08}" + "x" * (BODY - 8)}
+        record = {
+            "record_key": f"r{number}",
+            "country": "se",
+            "body": f"{number:08}" + "x" * (BODY - 8),
+        }
         await office.ask("POST", "/api/records", record, status=201)
 
 

@@ -1,4 +1,6 @@
-"""Access policies of files on a real process: SIGHUP puts changed ones in force for tokens that are out already, and refuses broken ones."""
+"""Access policies of files on a real process: SIGHUP puts changed ones in force for tokens that are
+out already, and refuses broken ones.
+"""
 
 import asyncio
 import signal
@@ -27,7 +29,9 @@ FAULT = "a fault in a file with policies"  # logged after that, once for each
 
 @dataclass
 class Scene:
-    """A running instance, and the tokens of an administrator and of a client under the policy of the file."""
+    """A running instance, and the tokens of an administrator and of a client under the policy of
+    the file.
+    """
 
     instance: Instance
     caller: aiohttp.ClientSession
@@ -35,7 +39,10 @@ class Scene:
     tokens: dict[str, str] = field(default_factory=dict)
 
     async def enter(self, made: NewClient) -> None:
-        form, sent = {"grant_type": "client_credentials"}, {"Authorization": basic(made.client.id, made.secret)}
+        form, sent = (
+            {"grant_type": "client_credentials"},
+            {"Authorization": basic(made.client.id, made.secret)},
+        )
         async with self.caller.post("/oauth2/token", data=form, headers=sent) as answer:
             self.tokens[made.client.name] = (await answer.json())["access_token"]
 
@@ -74,7 +81,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         made.append(await clients.create("desk", "default", admin=False, policies=["desk"]))
     await instance.start()
     try:
-        async with aiohttp.ClientSession(instance.vault, timeout=aiohttp.ClientTimeout(PATIENCE)) as caller:
+        async with aiohttp.ClientSession(
+            instance.vault, timeout=aiohttp.ClientTimeout(PATIENCE)
+        ) as caller:
             here = Scene(instance, caller, files)
             for client in made:
                 await here.enter(client)
@@ -83,7 +92,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         await instance.kill()
 
 
-async def test_a_changed_policy_file_counts_at_once_and_a_broken_one_changes_nothing(scene: Scene) -> None:
+async def test_a_changed_policy_file_counts_at_once_and_a_broken_one_changes_nothing(
+    scene: Scene,
+) -> None:
     body = {"id": "a", "email": "ann@example.com"}
     assert (await scene.said("chief", "POST", "/api/models/guest", body))[0] == 201
     assert await scene.seen() == "ann@example.com"
@@ -101,10 +112,14 @@ async def test_a_changed_policy_file_counts_at_once_and_a_broken_one_changes_not
     (scene.files / "other.yaml").write_text("name: other\nschema: guest\nactions: [write]\n")
     await scene.again(DESK.replace("[read]", "[peek]"), FAULT)  # all of the files, or none
     assert (await scene.said("chief", "GET", "/api/policies/other"))[0] == 404
-    await scene.again(DESK + "fields: {email: {valueType: masked, mask: {last: 3}}}\n", IN_FORCE, lines=2)
+    await scene.again(
+        DESK + "fields: {email: {valueType: masked, mask: {last: 3}}}\n", IN_FORCE, lines=2
+    )
     assert await scene.seen() == "***@*******.com"
     assert (await scene.said("chief", "GET", "/api/policies/other"))[0] == 200
-    status, told = await scene.said("chief", "PUT", "/api/policies/desk", {"schema": "guest", "actions": ["read"]})
+    status, told = await scene.said(
+        "chief", "PUT", "/api/policies/desk", {"schema": "guest", "actions": ["read"]}
+    )
     assert (status, told["code"]) == (409, "conflict")
     await scene.again(DESK.replace("[read]", "[delete]"), IN_FORCE)
     assert await scene.seen() == "access_denied"
@@ -112,7 +127,9 @@ async def test_a_changed_policy_file_counts_at_once_and_a_broken_one_changes_not
     assert [len(scene.instance.events(event)) for event in (REFUSED, FAULT)] == [5, 5]
 
 
-async def test_broken_schemas_and_policies_leave_the_instance_ready_and_are_named_until_they_are_mended(scene: Scene):
+async def test_broken_schemas_and_policies_leave_the_instance_ready_and_are_named_until_they_are_mended(
+    scene: Scene,
+):
     schemas = scene.files.parent / "guest.yaml"
 
     async def ready() -> tuple[int, list[str], str]:

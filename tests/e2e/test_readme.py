@@ -39,7 +39,9 @@ def block(heading: str, language: str) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder like a clone in which ``make install`` has run already: the command in ``.venv/bin`` is this one."""
+    """A folder like a clone in which ``make install`` has run already: the command in ``.venv/bin``
+    is this one.
+    """
     shutil.copytree(ROOT / "rules", tmp_path / "rules")
     (tmp_path / "Makefile").write_text("install:\n")
     command = tmp_path / ".venv" / "bin" / "domicile"
@@ -50,7 +52,9 @@ def clone(tmp_path: Path) -> Path:
 
 
 def shell(clone: Path, script: str) -> str:
-    """What the script prints, run as by somebody who has the environment of the clone activated; it must succeed."""
+    """What the script prints, run as by somebody who has the environment of the clone activated; it
+    must succeed.
+    """
     done = subprocess.run(
         ["bash", "-euc", script],
         cwd=clone,
@@ -79,7 +83,9 @@ async def started(clone: Path, script: str) -> AsyncIterator[str]:
     try:
         said = b""
         async with asyncio.timeout(PATIENCE):
-            while (event := parsed(said.splitlines()[-1] if said else b"")).get("listener") != "proxy":
+            while (event := parsed(said.splitlines()[-1] if said else b"")).get(
+                "listener"
+            ) != "proxy":
                 line = await process.stdout.readline()
                 assert line, said.decode()
                 said += line
@@ -90,7 +96,9 @@ async def started(clone: Path, script: str) -> AsyncIterator[str]:
 
 
 class Contacts:
-    """An application as the README has it in mind: contacts with a name and an e-mail address, and ids it gives."""
+    """An application as the README has it in mind: contacts with a name and an e-mail address, and
+    ids it gives.
+    """
 
     def __init__(self) -> None:
         self.stored: dict[str, Any] = {}
@@ -142,7 +150,10 @@ def test_the_rule_that_explains_the_language_is_in_order(clone: Path) -> None:
     path = clone / "crm.yaml"
     path.write_text(head + block(RULE, "yaml"), "utf-8")
     rules = load_rule_set(path)
-    assert [operation.label for operation in rules.operations] == ["POST /contacts", "GET /contacts"]
+    assert [operation.label for operation in rules.operations] == [
+        "POST /contacts",
+        "GET /contacts",
+    ]
     assert [text for text in rules.warnings if "has the token shape date" not in text] == []
     shell(clone, "domicile rules check crm.yaml")
 
@@ -155,7 +166,9 @@ def test_every_command_about_rules_does_what_stands_beside_it(clone: Path) -> No
     assert "POST /contacts" in explain
     assert "contact" in explain
     rules = yaml.safe_load((clone / "rules" / "contacts.yaml").read_text("utf-8"))
-    jsonschema.Draft202012Validator(json.loads((clone / "rules.json").read_text("utf-8"))).validate(rules)
+    jsonschema.Draft202012Validator(json.loads((clone / "rules.json").read_text("utf-8"))).validate(
+        rules
+    )
 
 
 def test_what_the_readme_points_at_is_there() -> None:

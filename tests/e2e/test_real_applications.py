@@ -1,7 +1,9 @@
-"""Applications as people really run them, behind the proxy, with the rule files of ``rules/`` that anybody may copy.
+"""Applications as people really run them, behind the proxy, with the rule files of ``rules/`` that
+anybody may copy.
 
-A Django project with two faces: a REST interface made with Django REST framework, and Django's own admin, a site of HTML
-forms. Both are installed from the package index by the tests themselves, served by gunicorn, and used through httpx.
+A Django project with two faces: a REST interface made with Django REST framework, and Django's own
+admin, a site of HTML forms. Both are installed from the package index by the tests themselves,
+served by gunicorn, and used through httpx.
 """
 
 import sqlite3
@@ -75,7 +77,10 @@ async def setting(python: Path, template: Path, folder: Path, rules: str) -> Asy
     assert rules.count(address) == 1
     async with site.serving(python, template, folder / "site") as served:
         text = rules.replace(address, f'upstream: "{served.wire.address}"')
-        async with running(folder / "proxy", text) as instance, client(python, instance.proxy) as caller:
+        async with (
+            running(folder / "proxy", text) as instance,
+            client(python, instance.proxy) as caller,
+        ):
             yield Setting(served, instance, caller)
             assert faults(instance) == []
 
@@ -110,7 +115,10 @@ async def test_a_rest_interface_stores_tokens_and_its_callers_see_people(rest):
 
 
 async def test_lists_are_restored_page_by_page(rest):
-    people = [await created(rest, name=f"Zorbina No. {n}", email=f"z{n}@wexlomere.example") for n in range(5)]
+    people = [
+        await created(rest, name=f"Zorbina No. {n}", email=f"z{n}@wexlomere.example")
+        for n in range(5)
+    ]
     first = (await rest.client("GET", "/api/people/")).json
     assert first["count"] == 5
     assert first["next"].startswith(rest.instance.proxy + "/api/people/?page=2")
@@ -123,18 +131,26 @@ async def test_people_are_found_by_their_address_however_it_is_spelled(rest):
     record = await created(rest)
     await created(rest, email="other@wexlomere.example")
     for spelled in ("Zorbina.Q@Wexlomere.example", "zorbina.q@wexlomere.example"):
-        found = (await rest.client("GET", "/api/people/", params={"email": spelled, "city": "Visby"})).json
+        found = (
+            await rest.client("GET", "/api/people/", params={"email": spelled, "city": "Visby"})
+        ).json
         assert (found["count"], found["results"]) == (1, [record])
-    assert (await rest.client("GET", "/api/people/", params={"email": "nobody@wexlomere.example"})).json["count"] == 0
+    assert (
+        await rest.client("GET", "/api/people/", params={"email": "nobody@wexlomere.example"})
+    ).json["count"] == 0
     assert rest.leaked() == {}
 
 
 async def test_what_does_not_change_keeps_its_token(rest):
     record = await created(rest)
     (before,) = rest.stored()
-    patched = await rest.client("PATCH", f"/api/people/{record['id']}/", json={"note": "Zorbina moved.", "vip": True})
+    patched = await rest.client(
+        "PATCH", f"/api/people/{record['id']}/", json={"note": "Zorbina moved.", "vip": True}
+    )
     assert patched.json == {**record, "note": "Zorbina moved.", "vip": True}
-    replaced = await rest.client("PUT", f"/api/people/{record['id']}/", json={**patched.json, "city": "Ystad"})
+    replaced = await rest.client(
+        "PUT", f"/api/people/{record['id']}/", json={**patched.json, "city": "Ystad"}
+    )
     assert replaced.json == {**patched.json, "city": "Ystad"}
     (after,) = rest.stored()
     assert {name for name in before if before[name] != after[name]} == {"note", "vip", "city"}
@@ -145,7 +161,9 @@ async def test_what_does_not_change_keeps_its_token(rest):
 async def test_a_refusal_repeats_the_callers_own_words_and_leaves_nothing_behind(rest):
     reply = await rest.client("POST", "/api/people/", json={**ANN, "phone": "", "vip": True})
     assert reply.status == 400
-    words = "Zorbina Quibblethwaite <Zorbina.Q@Wexlomere.example> is a VIP: a phone number is needed."
+    words = (
+        "Zorbina Quibblethwaite <Zorbina.Q@Wexlomere.example> is a VIP: a phone number is needed."
+    )
     assert reply.json == {"non_field_errors": [words]}
     assert rest.leaked() == {}
     assert rest.kept == (0, 0, 0, 0)
@@ -153,7 +171,9 @@ async def test_a_refusal_repeats_the_callers_own_words_and_leaves_nothing_behind
 
 
 async def test_what_no_token_can_stand_for_is_refused_without_repeating_it(rest):
-    reply = await rest.client("POST", "/api/people/", json={**ANN, "birth_date": "the Wexlomere fair"})
+    reply = await rest.client(
+        "POST", "/api/people/", json={**ANN, "birth_date": "the Wexlomere fair"}
+    )
     assert (reply.status, reply.json["code"]) == (422, "value_unfit")
     assert "Wexlomere" not in reply.text
     assert rest.site.wire.requests(b"POST ") == 0
@@ -168,17 +188,24 @@ async def test_the_framework_refuses_what_lacks_a_required_field(rest):
 async def test_a_unique_address_stays_unique(rest):
     await created(rest)
     reply = await rest.client("POST", "/api/people/", json={**ANN, "name": "Zorbina the Second"})
-    assert (reply.status, reply.json) == (400, {"email": ["person with this email already exists."]})
+    assert (reply.status, reply.json) == (
+        400,
+        {"email": ["person with this email already exists."]},
+    )
     assert rest.kept[:3] == (1, 0, 0)
 
 
-@pytest.mark.parametrize("address", ["/api/people/", "/api/people.json", "/api/people.json/", "/api/%70eople/"])
+@pytest.mark.parametrize(
+    "address", ["/api/people/", "/api/people.json", "/api/people.json/", "/api/%70eople/"]
+)
 @pytest.mark.parametrize("kind", ["json", "data"])
 async def test_every_address_and_kind_of_body_that_makes_a_record_is_protected(rest, kind, address):
     reply = await rest.client("POST", address, **{kind: ANN})
     assert reply.status == 201
     assert reply.json == {**ANN, "id": reply.json["id"], "vip": False}
-    changed = await rest.client("PATCH", f"/api/people/{reply.json['id']}.json", **{kind: {"note": "Zorbina moved."}})
+    changed = await rest.client(
+        "PATCH", f"/api/people/{reply.json['id']}.json", **{kind: {"note": "Zorbina moved."}}
+    )
     assert changed.json == {**reply.json, "note": "Zorbina moved."}
     assert rest.leaked() == {}
 
@@ -213,7 +240,9 @@ async def test_without_an_account_nothing_is_stored(rest, python):
 async def test_what_no_rule_names_passes_unchanged(rest):
     described = await rest.client("OPTIONS", "/api/people/")
     assert described.json["actions"]["POST"]["email"]["type"] == "email"
-    assert (await rest.client("GET", "/api/")).json == {"people": f"{rest.instance.proxy}/api/people/"}
+    assert (await rest.client("GET", "/api/")).json == {
+        "people": f"{rest.instance.proxy}/api/people/"
+    }
 
 
 # ---------------------------------------------------------------------- Django's own admin
@@ -223,7 +252,9 @@ async def test_what_no_rule_names_passes_unchanged(rest):
 async def admin(python: Path, template: Path, tmp_path: Path) -> AsyncIterator[Setting]:
     text = (RULES / "django-admin.yaml").read_text()
     assert text.count(OPERATIONS) == 1
-    async with setting(python, template, tmp_path, text.replace(OPERATIONS, OPERATIONS + READ_API)) as made:
+    async with setting(
+        python, template, tmp_path, text.replace(OPERATIONS, OPERATIONS + READ_API)
+    ) as made:
         form = Page((await made.client("GET", "/admin/login/")).text).fields
         reply = await made.client("POST", "/admin/login/", data={**form, **LOGIN})
         assert (reply.status, reply.location) == (302, "/admin/")
@@ -254,7 +285,10 @@ async def submitted(admin: Setting, path: str, button: dict[str, str], **content
 
 
 async def added(admin: Setting, **content: str) -> str:
-    """A new person by "Save and continue editing": the one submit whose answer carries the id. The page to change it."""
+    """A new person by "Save and continue editing": the one submit whose answer carries the id.
+
+    The page to change it.
+    """
     reply = await submitted(admin, ADD, CONTINUE, **{**ANN, **content})
     assert reply.status == 302, reply.text
     assert reply.location.startswith("/admin/people/person/")
@@ -307,14 +341,18 @@ async def test_a_form_that_is_shown_again_shows_the_editors_own_words(admin):
     assert reply.status == 200
     again = Page(reply.text)
     assert shown(again) == ANN | {"phone": ""} | HIDDEN
-    words = "Zorbina Quibblethwaite <Zorbina.Q@Wexlomere.example> is a VIP: a phone number is needed."
+    words = (
+        "Zorbina Quibblethwaite <Zorbina.Q@Wexlomere.example> is a VIP: a phone number is needed."
+    )
     assert words in again.text
     assert admin.kept == (0, 0, 0, 0)
     assert admin.leaked() == {}
 
 
 async def test_a_hidden_date_is_never_stored_as_a_real_one(admin):
-    again = Page((await submitted(admin, ADD, CONTINUE, **{**ANN, "phone": "", "vip": "on"})).text).fields
+    again = Page(
+        (await submitted(admin, ADD, CONTINUE, **{**ANN, "phone": "", "vip": "on"})).text
+    ).fields
     corrected = {**again, "phone": ANN["phone"], **CONTINUE}
     refused = await admin.client("POST", ADD, data=corrected)
     assert (refused.status, refused.json["code"]) == (422, "value_unfit")
@@ -371,7 +409,9 @@ async def test_a_pop_up_that_closes_has_saved(admin):
     place = f"{LIST}{row['id']}/change/"
     assert await record(admin, place) == {**ANN, "id": row["id"], "vip": False}
     again = await submitted(admin, f"{place}?_popup=1", SAVE, phone="", vip="on")
-    assert (again.status, shown(Page(again.text))["name"]) == (200, ANN["name"]), "a pop-up with mistakes stays open"
+    assert (again.status, shown(Page(again.text))["name"]) == (200, ANN["name"]), (
+        "a pop-up with mistakes stays open"
+    )
     assert (await record(admin, place))["phone"] == ANN["phone"]
     await submitted(admin, f"{place}?_popup=1", SAVE, note="Zorbina moved.")
     assert (await record(admin, place))["note"] == "Zorbina moved."
@@ -385,6 +425,10 @@ async def test_a_plain_save_tells_no_id_so_the_record_waits_for_an_answer_that_d
     assert admin.kept[:3] == (1, 0, 0), "what Django took is kept for good, with or without an id"
     assert "Zorbina Quibblethwaite" in (await page(admin, LIST)).text
     (row,) = admin.stored()
-    assert await record(admin, f"{LIST}{row['id']}/change/") == {**ANN, "id": row["id"], "vip": False}
+    assert await record(admin, f"{LIST}{row['id']}/change/") == {
+        **ANN,
+        "id": row["id"],
+        "vip": False,
+    }
     assert admin.kept[:3] == (1, 0, 0)
     assert admin.leaked() == {}

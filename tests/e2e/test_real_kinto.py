@@ -1,4 +1,6 @@
-"""Kinto, a server of JSON records that people really run, behind the proxy with its own client and ``rules/examples/kinto.yaml``."""
+"""Kinto, a server of JSON records that people really run, behind the proxy with its own client and
+``rules/examples/kinto.yaml``.
+"""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -29,7 +31,15 @@ ANN = {
 }
 ACCOUNT = ("editor", "correct horse")
 #: What of her must never reach the server, in any spelling.
-MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "Flumpergatan", "yxmarker")
+MARKERS = (
+    "Zorbina",
+    "Quibblethwaite",
+    "Wexlomere",
+    "+46 70 918 27",
+    "1931-02-27",
+    "Flumpergatan",
+    "yxmarker",
+)
 
 
 @dataclass(frozen=True)
@@ -107,35 +117,58 @@ async def test_a_search_by_address_finds_the_record(records):
     await records.client("create_record", id="ann", data=ANN)
     await records.client("create_record", id="bo", data={**ANN, "email": "bo@wexlomere.example"})
     for spelled in (ANN["email"], "zorbina.q@wexlomere.example"):
-        assert [record["id"] for record in await records.client("get_records", email=spelled)] == ["ann"]
-    assert [record["id"] for record in await records.client("get_records", not_email=ANN["email"])] == ["bo"]
+        assert [record["id"] for record in await records.client("get_records", email=spelled)] == [
+            "ann"
+        ]
+    assert [
+        record["id"] for record in await records.client("get_records", not_email=ANN["email"])
+    ] == ["bo"]
     assert records.leaked() == {}
 
 
 async def test_a_patch_keeps_the_tokens_of_what_it_does_not_change(records):
     await records.client("create_record", id="ann", data=ANN)
     before = await stored(records)
-    patched = (await records.client("patch_record", id="ann", data={"name": "Zorbina Ångström", "vip": False}))["data"]
+    patched = (
+        await records.client(
+            "patch_record", id="ann", data={"name": "Zorbina Ångström", "vip": False}
+        )
+    )["data"]
     assert content(patched) == {**ANN, "name": "Zorbina Ångström", "vip": False}
     after = await stored(records)
-    assert {name for name in before if before[name] != after[name]} == {"name", "vip", "last_modified"}
+    assert {name for name in before if before[name] != after[name]} == {
+        "name",
+        "vip",
+        "last_modified",
+    }
     assert records.leaked() == {}
 
 
 async def test_a_replacement_forgets_what_it_does_not_carry(records):
     await records.client("create_record", id="ann", data=ANN)
-    replaced = (await records.client("update_record", id="ann", data={"name": ANN["name"], "tags": []}))["data"]
+    replaced = (
+        await records.client("update_record", id="ann", data={"name": ANN["name"], "tags": []})
+    )["data"]
     assert content(replaced) == {"name": ANN["name"], "tags": []}
-    assert content((await records.client("get_record", id="ann"))["data"]) == {"name": ANN["name"], "tags": []}
+    assert content((await records.client("get_record", id="ann"))["data"]) == {
+        "name": ANN["name"],
+        "tags": [],
+    }
     assert records.kept.tokens == 0
 
 
 async def test_a_refusal_that_shows_the_record_shows_its_caller_the_person(records):
     await records.client("create_record", id="ann", data=ANN)
-    again = await records.client.refused("create_record", id="ann", data={**ANN, "name": "Zorbina the Second"})
+    again = await records.client.refused(
+        "create_record", id="ann", data={**ANN, "name": "Zorbina the Second"}
+    )
     assert again["status"] == 412
     existing = again["refused"]["details"]["existing"]
-    assert (existing["name"], existing["email"], existing["tags"]) == (ANN["name"], ANN["email"], ANN["tags"])
+    assert (existing["name"], existing["email"], existing["tags"]) == (
+        ANN["name"],
+        ANN["email"],
+        ANN["tags"],
+    )
     assert (await records.client("get_record", id="ann"))["data"]["name"] == ANN["name"]
     assert records.leaked() == {}
     assert records.kept[:3] == (1, 0, 0)
@@ -152,14 +185,20 @@ async def test_deleting_what_a_filter_finds_deletes_it_from_the_vault(records):
     await records.client("create_record", id="ann", data=ANN)
     await records.client("create_record", id="bo", data={**ANN, "email": "bo@wexlomere.example"})
     async with httpx(records.python, records.instance.proxy, *ACCOUNT) as caller:
-        gone = await caller("DELETE", "/v1/buckets/crm/collections/people/records", params={"email": ANN["email"]})
+        gone = await caller(
+            "DELETE", "/v1/buckets/crm/collections/people/records", params={"email": ANN["email"]}
+        )
     assert [record["id"] for record in gone.json["data"]] == ["ann"]
     assert records.kept[:3] == (1, 0, 0)
     assert records.leaked() == {}
 
 
 async def test_a_batch_is_refused_because_no_rule_looks_into_it(records):
-    inner = {"method": "PUT", "path": "/buckets/crm/collections/people/records/ann", "body": {"data": ANN}}
+    inner = {
+        "method": "PUT",
+        "path": "/buckets/crm/collections/people/records/ann",
+        "body": {"data": ANN},
+    }
     async with httpx(records.python, records.instance.proxy, *ACCOUNT) as caller:
         reply = await caller("POST", "/v1/batch", json={"requests": [inner]})
     assert reply.status == 415
@@ -169,7 +208,9 @@ async def test_a_batch_is_refused_because_no_rule_looks_into_it(records):
 
 async def test_the_address_without_a_version_is_no_way_past_the_rules(records):
     async with httpx(records.python, records.instance.proxy, *ACCOUNT) as caller:
-        reply = await caller("PUT", "/buckets/crm/collections/people/records/ann", json={"data": ANN})
+        reply = await caller(
+            "PUT", "/buckets/crm/collections/people/records/ann", json={"data": ANN}
+        )
     assert reply.status == 404
     assert records.leaked() == {}
     assert records.kept == (0, 0, 0, 0)

@@ -1,4 +1,5 @@
-"""A framework that drops bytes which are no UTF-8: Bottle serves ``/p%FFeople`` as ``/people``, and so does its rule.
+"""A framework that drops bytes which are no UTF-8: Bottle serves ``/p%FFeople`` as ``/people``, and
+so does its rule.
 
 It stands on Python's own server, which takes every byte in a target.
 """
@@ -48,7 +49,8 @@ with make_server("127.0.0.1", 0, application, handler_class=Quiet) as server:
     server.serve_forever()
 """
 
-#: Bytes that the framework drops: escaped, raw, cut off, half of a surrogate pair, in two letter cases.
+#: Bytes that the framework drops: escaped, raw, cut off, half of a surrogate pair, in two letter
+#: cases.
 FOREIGN = [b"%FF", b"%fe", b"\xff", b"%E2%82", b"%ED%A0%80", b"%C3", b"%F0%9F"]
 
 
@@ -56,7 +58,13 @@ FOREIGN = [b"%FF", b"%fe", b"\xff", b"%E2%82", b"%ED%A0%80", b"%C3", b"%F0%9F"]
 async def behind(folder: Path) -> AsyncIterator[tuple[Wire, int, int]]:
     """The framework, tapped; its own port, and that of the proxy before it."""
     process = await asyncio.create_subprocess_exec(
-        str(environment(LENIENT)), "-W", "ignore", "-c", _SERVER, stdout=asyncio.subprocess.PIPE, stderr=sys.stderr
+        str(environment(LENIENT)),
+        "-W",
+        "ignore",
+        "-c",
+        _SERVER,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=sys.stderr,
     )
     try:
         assert process.stdout is not None
@@ -70,7 +78,9 @@ async def behind(folder: Path) -> AsyncIterator[tuple[Wire, int, int]]:
 
 async def asked(port: int, target: bytes, method: str = "POST") -> Message:
     async with RawClient(port) as client:
-        request = post("TARGET", json.dumps(ANN).encode(), "Content-Type: application/json", method=method)
+        request = post(
+            "TARGET", json.dumps(ANN).encode(), "Content-Type: application/json", method=method
+        )
         return await client.ask(request.replace(b"TARGET", target, 1))
 
 
@@ -80,13 +90,17 @@ async def test_bytes_that_the_framework_drops_lead_past_no_rule(tmp_path: Path) 
         for foreign in FOREIGN:
             targets = [b"/p" + foreign + b"eople", b"/" + foreign + b"people", b"/people" + foreign]
             assert (await asked(port, targets[0])).status == 201  # what the test is about
-            answers = [await asked(proxy, target) for target in [*targets, b"/" + foreign + b"/people"]]
+            answers = [
+                await asked(proxy, target) for target in [*targets, b"/" + foreign + b"/people"]
+            ]
             answers.append(await asked(proxy, b"/peo" + foreign + b"ple/1", "PUT"))
             assert {answer.status for answer in answers} <= {200, 201, 400, 404}
             assert [answer.status for answer in answers].count(201) >= 2
             shown = [json.loads(answer.body)["name"] for answer in answers if answer.status < 300]
             assert set(shown) == {ANN["name"]}
-        assert {marker: found_in(bytes(wire.sent), marker) for marker in MARKERS} == {marker: [] for marker in MARKERS}
+        assert {marker: found_in(bytes(wire.sent), marker) for marker in MARKERS} == {
+            marker: [] for marker in MARKERS
+        }
 
 
 async def test_what_no_rule_names_in_any_reading_passes_byte_for_byte(tmp_path: Path) -> None:

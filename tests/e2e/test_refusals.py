@@ -1,4 +1,6 @@
-"""What callers get to see of a refusal: before they are asked for a body, behind one that they sent at once, and in a browser."""
+"""What callers get to see of a refusal: before they are asked for a body, behind one that they sent
+at once, and in a browser.
+"""
 
 import asyncio
 import socket
@@ -11,7 +13,8 @@ from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
 
 JSON, TEXT, FORM = (
-    f"Content-Type: {kind}" for kind in ("application/json", "text/xml", "application/x-www-form-urlencoded")
+    f"Content-Type: {kind}"
+    for kind in ("application/json", "text/xml", "application/x-www-form-urlencoded")
 )
 EXPECT = "Expect: 100-continue"
 CHROME = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -29,7 +32,9 @@ async def first(place: str, request: bytes) -> int:
 
 
 def sent_whole(place: str, head: bytes, size: int) -> bytes:
-    """The first line of the answer, for a caller that reads nothing before it has sent everything; raises for a reset."""
+    """The first line of the answer, for a caller that reads nothing before it has sent everything;
+    raises for a reset.
+    """
     with socket.create_connection(("127.0.0.1", port(place)), timeout=PATIENCE) as caller:
         caller.sendall(head + b"x" * size)
         return caller.recv(65536).partition(b"\r\n")[0]
@@ -38,14 +43,31 @@ def sent_whole(place: str, head: bytes, size: int) -> bytes:
 async def early(instance: Instance) -> None:
     proxy, vault = instance.proxy, instance.vault
     many = f"Content-Length: {10**9}"
-    assert await first(proxy, get("/people", EXPECT, JSON, "Content-Length: 9", method="POST")) == 100
-    assert await first(proxy, get("/people", EXPECT, TEXT, "Content-Length: 9", method="POST")) == 415
+    assert (
+        await first(proxy, get("/people", EXPECT, JSON, "Content-Length: 9", method="POST")) == 100
+    )
+    assert (
+        await first(proxy, get("/people", EXPECT, TEXT, "Content-Length: 9", method="POST")) == 415
+    )
     assert await first(proxy, get("/people", EXPECT, JSON, many, method="POST")) == 413
-    assert await first(proxy, get("/people", EXPECT, TEXT, "Transfer-Encoding: chunked", method="POST")) == 415
-    assert await first(proxy, get("/people/%FF", EXPECT, JSON, "Content-Length: 9", method="PUT")) == 400
-    assert await first(vault, get("/api/records", EXPECT, JSON, "Content-Length: 9", method="POST")) == 401
+    assert (
+        await first(
+            proxy, get("/people", EXPECT, TEXT, "Transfer-Encoding: chunked", method="POST")
+        )
+        == 415
+    )
+    assert (
+        await first(proxy, get("/people/%FF", EXPECT, JSON, "Content-Length: 9", method="PUT"))
+        == 400
+    )
+    assert (
+        await first(vault, get("/api/records", EXPECT, JSON, "Content-Length: 9", method="POST"))
+        == 401
+    )
     assert await first(vault, get("/oauth2/token", EXPECT, FORM, many, method="POST")) == 413
-    assert await first(vault, get("/oauth2/token", EXPECT, TEXT, "Content-Length: 9", method="POST")) in (400, 415)
+    assert await first(
+        vault, get("/oauth2/token", EXPECT, TEXT, "Content-Length: 9", method="POST")
+    ) in (400, 415)
 
 
 async def late(instance: Instance) -> None:

@@ -24,7 +24,11 @@ BATCH = 100
 STEP = RECORDS // (2 * DEATHS) if RECORDS >= 50_000 else 1
 
 ALL = "/api/records/rehash/all"
-RULES = {"key1": {"strategy": "alphaNumeric"}, "mail": {"strategy": "emailPersistent"}, "key2": {"strategy": "uuid"}}
+RULES = {
+    "key1": {"strategy": "alphaNumeric"},
+    "mail": {"strategy": "emailPersistent"},
+    "key2": {"strategy": "uuid"},
+}
 
 
 @pytest.fixture
@@ -48,7 +52,9 @@ def record(number: int) -> dict[str, Any]:
 async def fill(office: Office, count: int) -> None:
     for start in range(0, count, BATCH):
         records = [record(number) for number in range(start, start + BATCH)]
-        await office.ask("POST", "/api/records/batch", {"country": "se", "records": records}, status=201)
+        await office.ask(
+            "POST", "/api/records/batch", {"country": "se", "records": records}, status=201
+        )
 
 
 async def tokens(office: Office) -> dict[str, dict[str, str]]:
@@ -83,12 +89,16 @@ async def at_work(office: Office, number: int, counts: list[int]) -> None:
                 "body": '{"mail": "me@example.com"}',
             }
             await office.ask("POST", "/api/records", mine, status=201)
-            found = await office.ask("POST", "/api/records/find", {"country": "se", "filter": {"record_key": key}})
+            found = await office.ask(
+                "POST", "/api/records/find", {"country": "se", "filter": {"record_key": key}}
+            )
             assert found["data"][0]["key1"] == mine["key1"]
             counts[number] += 1
 
 
-async def test_it_goes_on_through_kill_9_while_others_work_and_no_record_is_between_two_states(office: Office) -> None:
+async def test_it_goes_on_through_kill_9_while_others_work_and_no_record_is_between_two_states(
+    office: Office,
+) -> None:
     await fill(office, RECORDS)
     counts, deaths, runs = [0, 0], 0, 0
     run: dict[str, Any] = {"state": "none", "done": 0}
@@ -96,9 +106,15 @@ async def test_it_goes_on_through_kill_9_while_others_work_and_no_record_is_betw
     now: dict[str, dict[str, str]] = {}
     while deaths < DEATHS or run["state"] == "running":
         if run["state"] != "running":
-            run, seen, runs = await office.ask("POST", ALL, {"dtk": DTK, "rules": RULES}, status=202), {}, runs + 1
+            run, seen, runs = (
+                await office.ask("POST", ALL, {"dtk": DTK, "rules": RULES}, status=202),
+                {},
+                runs + 1,
+            )
             assert runs < 20, "every run was through before anybody could stop it"
-        workers = [asyncio.create_task(at_work(office, number, counts)) for number in range(len(counts))]
+        workers = [
+            asyncio.create_task(at_work(office, number, counts)) for number in range(len(counts))
+        ]
         run = await reached(office, 2 * RECORDS if deaths == DEATHS else run["done"] + STEP)
         if run["state"] == "running":
             await office.instance.kill()
@@ -131,18 +147,35 @@ async def served(counts: list[int]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_the_command_begins_it_follows_it_and_fetches_the_tokens(office: Office, tmp_path: Path) -> None:
+async def test_the_command_begins_it_follows_it_and_fetches_the_tokens(
+    office: Office, tmp_path: Path
+) -> None:
     await fill(office, 2 * BATCH)
     (tmp_path / "rules.json").write_text(json.dumps(RULES))
-    told = await office.command("rehash", "--rules", "rules.json", "--tokens", "tokens.jsonl", DOMICILE_DTK=DTK)
-    assert (told["state"], told["done"], told["failed"], told["tokens"]) == ("done", 2 * BATCH, 0, 2 * BATCH)
+    told = await office.command(
+        "rehash", "--rules", "rules.json", "--tokens", "tokens.jsonl", DOMICILE_DTK=DTK
+    )
+    assert (told["state"], told["done"], told["failed"], told["tokens"]) == (
+        "done",
+        2 * BATCH,
+        0,
+        2 * BATCH,
+    )
     lines = [json.loads(line) for line in (tmp_path / "tokens.jsonl").read_text().splitlines()]
     (one,) = (
-        await office.ask("POST", "/api/records/rehash", {"dtk": DTK, "keys": ["p7"], "rules": {"mail": RULES["mail"]}})
+        await office.ask(
+            "POST",
+            "/api/records/rehash",
+            {"dtk": DTK, "keys": ["p7"], "rules": {"mail": RULES["mail"]}},
+        )
     )["data"]
-    assert one["fields"]["mail"] == next(line["fields"]["mail"] for line in lines if line["record_key"] == "r7")
+    assert one["fields"]["mail"] == next(
+        line["fields"]["mail"] for line in lines if line["record_key"] == "r7"
+    )
     assert (await office.command("rehash", "--forget"))["state"] == "done"
     assert (await office.command("rehash"))["state"] == "done"
     told = await office.command("rehash", "--stop")
     assert told["state"] == "done"
-    assert DTK.encode() not in b"".join(path.read_bytes() for path in office.instance.data.rglob("*") if path.is_file())
+    assert DTK.encode() not in b"".join(
+        path.read_bytes() for path in office.instance.data.rglob("*") if path.is_file()
+    )

@@ -1,4 +1,6 @@
-"""A schema changes under load: readers and writers notice nothing, and kill -9 in the middle only delays it."""
+"""A schema changes under load: readers and writers notice nothing, and kill -9 in the middle only
+delays it.
+"""
 
 import asyncio
 import json
@@ -17,14 +19,22 @@ from tests.support.people import rules
 
 RECORDS = 3000
 KEY = {"type": "primary_key"}
-BEFORE = {"fields": {"id": KEY, "code": {"type": "string", "storage": "indexed"}, "note": {"type": "string"}}}
+BEFORE = {
+    "fields": {
+        "id": KEY,
+        "code": {"type": "string", "storage": "indexed"},
+        "note": {"type": "string"},
+    }
+}
 AFTER = {"fields": {"id": KEY, "code": {"type": "integer", "storage": "indexed_hashed"}}}
 
 
 class Vault:
     """An administrator of an instance."""
 
-    def __init__(self, instance: Instance, session: aiohttp.ClientSession, access: dict[str, str]) -> None:
+    def __init__(
+        self, instance: Instance, session: aiohttp.ClientSession, access: dict[str, str]
+    ) -> None:
         self.instance, self.session, self.access = instance, session, access
         self.token = ""
 
@@ -37,12 +47,16 @@ class Vault:
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.token}"}
-        async with self.session.request(method, self.instance.vault + path, json=body, headers=headers) as answer:
+        async with self.session.request(
+            method, self.instance.vault + path, json=body, headers=headers
+        ) as answer:
             content = await answer.read()
             return answer.status, json.loads(content) if content else None
 
     async def found(self, code: Any) -> list[str]:
-        status, answer = await self.ask("POST", "/api/models/contact/find", {"filter": {"code": code}})
+        status, answer = await self.ask(
+            "POST", "/api/models/contact/find", {"filter": {"code": code}}
+        )
         assert status == 200, answer
         return [record["id"] for record in answer["data"]]
 
@@ -53,7 +67,9 @@ class Vault:
 
     async def fill(self) -> None:
         for start in range(0, RECORDS, 100):
-            batch = [{"id": f"r{n}", "code": str(n), "note": "x"} for n in range(start, start + 100)]
+            batch = [
+                {"id": f"r{n}", "code": str(n), "note": "x"} for n in range(start, start + 100)
+            ]
             status, answer = await self.ask("POST", "/api/models/contact/batch", batch)
             assert status == 201, answer
 
@@ -100,7 +116,8 @@ async def test_readers_and_writers_notice_nothing_of_a_migration(tmp_path: Path)
                 number = rounds % RECORDS
                 kind = {"string": str, "integer": int}
                 status, answer = 0, cast(Any, None)
-                for _ in range(3):  # the definition may change between the question about it and the one by it
+                # the definition may change between the question about it and the one by it
+                for _ in range(3):
                     definition = (await one.schema())["fields"]["code"]["type"]
                     code = kind[definition](number)
                     status, answer = await one.ask(
@@ -108,7 +125,9 @@ async def test_readers_and_writers_notice_nothing_of_a_migration(tmp_path: Path)
                     )
                     assert status == 200, answer
                     assert len(answer["data"]) == 1
-                    status, answer = await one.ask("POST", "/api/models/contact/find", {"filter": {"code": code}})
+                    status, answer = await one.ask(
+                        "POST", "/api/models/contact/find", {"filter": {"code": code}}
+                    )
                     if status == 200:
                         break
                 assert status == 200, answer
@@ -156,7 +175,9 @@ async def test_kill_9_in_the_middle_of_a_migration_only_delays_it(tmp_path: Path
         assert answer["migration"]["failed"] == 0
         for number in range(0, RECORDS, 97):
             assert await one.found(number) == [f"r{number}"]
-        status, page = await one.ask("POST", "/api/models/contact/find", {"options": {"limit": 1000}})
+        status, page = await one.ask(
+            "POST", "/api/models/contact/find", {"options": {"limit": 1000}}
+        )
         assert status == 200
         assert all(
             set(record) == {"id", "code", "created_at", "updated_at", "version", "attachments"}

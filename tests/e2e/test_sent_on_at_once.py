@@ -1,4 +1,6 @@
-"""Requests that no rule names go out in the moment they come, and what was found out about them is remembered: never for too long."""
+"""Requests that no rule names go out in the moment they come, and what was found out about them is
+remembered: never for too long.
+"""
 
 import asyncio
 import json
@@ -69,7 +71,8 @@ async def started(folder: Path) -> AsyncIterator[Place]:
         "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
         "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
         "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
-        "DOMICILE__UPSTREAM__KEEP": "60s",  # longer than a machine stands still between two requests of a test
+        # longer than a machine stands still between two requests of a test
+        "DOMICILE__UPSTREAM__KEEP": "60s",
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Gateway, "begin", noted)
@@ -126,9 +129,13 @@ async def test_no_spelling_leads_past_a_rule_behind_what_was_sent_on_at_once(tmp
                 await client.ask(get("/other"))
         place.begun.clear()
         for attempt in attempts:
-            # The same target and fields, but for what frames the body: nothing found out about one may count for the other.
+            # The same target and fields, but for what frames the body: nothing found out about one
+            # may count for the other.
             alike = attempt.partition(b"\r\n\r\n")[0].replace(b"POST", b"GET", 1)
-            alike = b"\r\n".join(line for line in alike.split(b"\r\n") if b"Content-Length" not in line) + b"\r\n\r\n"
+            alike = (
+                b"\r\n".join(line for line in alike.split(b"\r\n") if b"Content-Length" not in line)
+                + b"\r\n\r\n"
+            )
             async with RawClient(place.port) as client, asyncio.timeout(PATIENCE):
                 for _ in range(2):
                     await client.ask(get("/other"))

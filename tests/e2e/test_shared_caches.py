@@ -1,4 +1,6 @@
-"""A real nginx with ``proxy_cache`` stands before the proxy: what was restored for one caller, no other one gets out of the cache."""
+"""A real nginx with ``proxy_cache`` stands before the proxy: what was restored for one caller, no
+other one gets out of the cache.
+"""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -54,13 +56,18 @@ KEEPING = [
     ("Cache-Control: private", "x-accel-expires: @4102444800"),
     ("Cache-Control: public, max-age=3600", "Cache-Control: s-maxage=3600"),
     ("Expires: Thu, 31 Dec 2099 23:59:59 GMT",),
-    ("Expires: Thu, 31 Dec 2099 23:59:59 GMT", 'Cache-Control: private="set-cookie, x-seen", max-age=3600'),
+    (
+        "Expires: Thu, 31 Dec 2099 23:59:59 GMT",
+        'Cache-Control: private="set-cookie, x-seen", max-age=3600',
+    ),
     ("X-Accel-Expires: 3600", "Vary: Accept-Language", "Surrogate-Control: max-age=3600"),
 ]
 
 
 class Application:
-    """Keeps one person, shows her to her own session alone, and says how long everything may be kept."""
+    """Keeps one person, shows her to her own session alone, and says how long everything may be
+    kept.
+    """
 
     def __init__(self) -> None:
         self.stored = b"{}"
@@ -72,11 +79,17 @@ class Application:
             request = await server.read(wire)
             if request.head.startswith(b"POST"):
                 self.stored = json.dumps({**json.loads(request.body), "id": 1}).encode()
-                await wire.send(_answer("201 Created", self.stored, "Content-Type: application/json"))
+                await wire.send(
+                    _answer("201 Created", self.stored, "Content-Type: application/json")
+                )
             else:
-                own = request.all("cookie") == [b"session=ann"] or request.head.startswith(b"GET /static")
+                own = request.all("cookie") == [b"session=ann"] or request.head.startswith(
+                    b"GET /static"
+                )
                 body = self.stored if own else b'{"id": 1}'
-                await wire.send(_answer(self.status, body, "Content-Type: application/json", *self.fields))
+                await wire.send(
+                    _answer(self.status, body, "Content-Type: application/json", *self.fields)
+                )
 
 
 def _answer(status: str, body: bytes, *fields: str) -> bytes:
@@ -93,7 +106,9 @@ async def cached(
         port = int(instance.proxy.rpartition(":")[2])
         async with RawClient(port) as client:
             body = json.dumps(ANN).encode()
-            assert (await client.ask(post("/people", body, "Content-Type: application/json"))).status == 201
+            assert (
+                await client.ask(post("/people", body, "Content-Type: application/json"))
+            ).status == 201
         assert not any(marker.encode() in application.stored for marker in MARKERS)
         (folder / "nginx").mkdir()
         try:
@@ -123,7 +138,9 @@ async def test_a_stranger_never_gets_what_was_restored_for_somebody_else(
             assert (stranger.all("x-cache"), stranger.body) == ([b"MISS"], b'{"id": 1}'), fields
 
 
-async def test_what_no_rule_names_is_cached_as_ever(tmp_path: Path, unavailable: Callable[[str, str], None]) -> None:
+async def test_what_no_rule_names_is_cached_as_ever(
+    tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> None:
     async with cached(tmp_path, unavailable) as (application, asked):
         application.fields = KEEPING[0]
         first, second = [await asked("/static/1") for _ in range(2)]

@@ -1,4 +1,6 @@
-"""Callers that do next to nothing, by the thousand: others are served, and nothing of them is left when they have gone."""
+"""Callers that do next to nothing, by the thousand: others are served, and nothing of them is left
+when they have gone.
+"""
 
 import asyncio
 import contextlib
@@ -26,7 +28,8 @@ JSON = "Content-Type: application/json"
 PERSON = post("/people", b'{"name": "Ann"}', JSON)
 MEGABYTES = 1 << 20
 
-#: How a slow caller begins: with nothing, in the middle of a head, of a body that a rule names, of one that none names.
+#: How a slow caller begins: with nothing, in the middle of a head, of a body that a rule names, of
+#: one that none names.
 BEGINNINGS = [
     b"",
     b"GET /slow HTTP/1.1\r\nHost: a\r\nX-",
@@ -71,7 +74,9 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     async with (
         serving(Application().app()) as upstream,
         running(
-            tmp_path_factory.mktemp("slow"), rules(upstream), DOMICILE__LIMITS__ADDRESS_CONNECTIONS="0"
+            tmp_path_factory.mktemp("slow"),
+            rules(upstream),
+            DOMICILE__LIMITS__ADDRESS_CONNECTIONS="0",
         ) as instance,
     ):
         made = Place(instance, int(instance.proxy.rpartition(":")[2]))
@@ -83,7 +88,9 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 def connected(
     port: int, count: int, seconds: float = float("inf"), request: bytes = b""
 ) -> Iterator[list[socket.socket]]:
-    """So many connections, or as many as can be made in that time, each with a request; all closed at the end."""
+    """So many connections, or as many as can be made in that time, each with a request; all closed
+    at the end.
+    """
     made: list[socket.socket] = []
     until = time.perf_counter() + seconds
     try:
@@ -144,7 +151,9 @@ async def test_slow_bodies_alone_do_not_keep_the_application_from_others(place: 
     await place.back_to(before)
 
 
-async def test_ten_thousand_idle_connections(place: Place, unavailable: Callable[[str, str], None]) -> None:
+async def test_ten_thousand_idle_connections(
+    place: Place, unavailable: Callable[[str, str], None]
+) -> None:
     before, memory = await settled(place)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     theirs, _ = resource.prlimit(place.process, resource.RLIMIT_NOFILE)
@@ -153,11 +162,14 @@ async def test_ten_thousand_idle_connections(place: Place, unavailable: Callable
         unavailable("10 000 idle connections", f"this machine allows {count} to a process")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
     try:
-        with contextlib.ExitStack() as stack:  # a connection that has asked for something is kept for 75 seconds
+        # a connection that has asked for something is kept for 75 seconds
+        with contextlib.ExitStack() as stack:
             asked = connected(place.port, count, seconds=40, request=get("/next"))
             callers = await asyncio.to_thread(stack.enter_context, asked)
             if len(callers) < count:
-                unavailable("10 000 idle connections", f"this machine makes {len(callers)} in forty seconds")
+                unavailable(
+                    "10 000 idle connections", f"this machine makes {len(callers)} in forty seconds"
+                )
             count = len(callers)
             assert await place.soonest(get("/next"), 200) < 1
             assert plain.descriptors(place.process) >= count

@@ -1,4 +1,6 @@
-"""The embedded store under what happens to processes and disks: SIGKILL at any moment, a file that may not grow."""
+"""The embedded store under what happens to processes and disks: SIGKILL at any moment, a file that
+may not grow.
+"""
 
 import asyncio
 import random
@@ -13,8 +15,9 @@ import pytest
 from proxy.storage import open_store
 from tests.support.rows import LAYOUT, TABLE, h
 
-#: Writes from the id it is given until it is killed, and prints each id once its commit has returned. The log is
-#: moved into the database every few commits, so that many a kill falls into that as well.
+#: Writes from the id it is given until it is killed, and prints each id once its commit has
+#: returned. The log is moved into the database every few commits, so that many a kill falls into
+#: that as well.
 WRITER = """
 import asyncio, sys
 from proxy.storage import open_store
@@ -77,7 +80,10 @@ asyncio.run(main(sys.argv[1]))
 
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
     )
 
 
@@ -113,7 +119,9 @@ async def everything_is_there(path: Path, acknowledged: set[int]) -> None:
     await store.ensure(LAYOUT)
     rids = sorted(acknowledged)
     assert (await store.rows(TABLE, rids)).keys() == acknowledged
-    assert await store.by_tokens(TABLE, [h(rid) for rid in rids]) == {h(rid): (rid,) for rid in rids}
+    assert await store.by_tokens(TABLE, [h(rid) for rid in rids]) == {
+        h(rid): (rid,) for rid in rids
+    }
     for rid in rids:
         assert await store.reply(TABLE, h(f"i{rid}"), 0) is not None
     past, total = await store.past(TABLE, h("k"), 10**6, 0)
@@ -122,12 +130,16 @@ async def everything_is_there(path: Path, acknowledged: set[int]) -> None:
     changed = {one.rid for one in await store.scan(TABLE, 0, 10**6) if one.version == 2}
     held = {file.rid for file in await store.file_scan(TABLE, b"", 10**6)}
     doomed = {int(name.split()[1]) for name in await store.doomed(10**6)}
-    assert held | doomed == changed, "a file comes with the change it belongs to, and goes into the list of doomed ones"
+    assert held | doomed == changed, (
+        "a file comes with the change it belongs to, and goes into the list of doomed ones"
+    )
     assert held & doomed == set()
     assert {rid for rid in acknowledged if rid % 2} <= doomed
     holder = (await store.by_keys(TABLE, [h("k")]))[h("k")]
     rows, pending, _ = await store.count(TABLE)
-    assert rows - pending == 1, "one row holds the key, every other one lost it in the same transaction"
+    assert rows - pending == 1, (
+        "one row holds the key, every other one lost it in the same transaction"
+    )
     assert rows >= len(acknowledged)
     assert holder.rid > 0
     await store.close()

@@ -1,6 +1,8 @@
-"""What no rule names flows: delivered as it arrives, in constant memory, and ended on one side as soon as on the other.
+"""What no rule names flows: delivered as it arrives, in constant memory, and ended on one side as
+soon as on the other.
 
-Times are requirements of their own here, so each is the best of several tries: a busy machine may spoil some of them.
+Times are requirements of their own here, so each is the best of several tries: a busy machine may
+spoil some of them.
 """
 
 import asyncio
@@ -24,12 +26,17 @@ GIGABYTES = 2 << 30
 MEGABYTES = 1 << 20
 TRIES = 40  #: the first that is good enough ends them
 EVENTS = 8
-SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+SSE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: "
+    b"close\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 
 
 @dataclass
 class Stage:
-    """A process before an application that does with each connection what the test says, and when things happened."""
+    """A process before an application that does with each connection what the test says, and when
+    things happened.
+    """
 
     port: int
     process: int
@@ -77,7 +84,9 @@ def swallows(connection: socket.socket) -> None:
     """Take any body, say how much it was."""
     head, rest = plain.read_head(connection)
     size = len(rest) + plain.swallow(connection, plain.declared(head) - len(rest))
-    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Size: %d\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % size)
+    connection.sendall(
+        b"HTTP/1.1 200 OK\r\nX-Size: %d\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % size
+    )
 
 
 def pours(connection: socket.socket) -> None:
@@ -89,7 +98,9 @@ def pours(connection: socket.socket) -> None:
 
 
 def up(stage: Stage, size: int) -> None:
-    with stage.connect(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size) as caller:
+    with stage.connect(
+        b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size
+    ) as caller:
         plain.pour(caller, size)
         assert b"X-Size: %d\r\n" % size in plain.read_head(caller)[0]
 
@@ -120,7 +131,9 @@ async def test_two_gigabytes_pass_in_constant_memory(
 async def test_who_takes_nothing_stops_the_other_side_and_costs_no_memory(stage: Stage) -> None:
     stage.behave = pours
     before = plain.memory(stage.process)
-    callers = [stage.connect(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % (64 * MEGABYTES)) for _ in range(20)]
+    callers = [
+        stage.connect(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % (64 * MEGABYTES)) for _ in range(20)
+    ]
     await asyncio.to_thread(lambda: [plain.read_head(caller) for caller in callers])
     assert plain.memory(stage.process) - before < 40 * MEGABYTES
     for caller in callers:
@@ -192,7 +205,9 @@ async def test_a_caller_that_goes_away_is_noticed_by_the_application_within_a_te
     assert await asyncio.to_thread(best, attempt, 0.1) < 0.1
 
 
-async def test_an_application_that_breaks_off_is_noticed_by_the_caller_within_a_tenth_of_a_second(stage: Stage) -> None:
+async def test_an_application_that_breaks_off_is_noticed_by_the_caller_within_a_tenth_of_a_second(
+    stage: Stage,
+) -> None:
     def breaks(connection: socket.socket) -> None:
         plain.read_head(connection)
         connection.sendall(SSE + b"2\r\nab\r\n")

@@ -1,7 +1,9 @@
-"""Somebody writes to the database without a key: open columns change, and nobody sees, changes or destroys what is not his.
+"""Somebody writes to the database without a key: open columns change, and nobody sees, changes or
+destroys what is not his.
 
-Row policies, keys and every equality are evaluated again on what is sealed. So each change of the matrix below leaves the
-limited client with its own records alone, leaves other people's records as they were, and raises an alarm.
+Row policies, keys and every equality are evaluated again on what is sealed. So each change of the
+matrix below leaves the limited client with its own records alone, leaves other people's records as
+they were, and raises an alarm.
 """
 
 import json
@@ -56,7 +58,9 @@ class Database:
         self.rids = {key: row.rid for key, row in rows.items()}
 
     def write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
-        """Change rows ``r``, the token index ``t`` and past versions ``h``; a field is named as in the schema."""
+        """Change rows ``r``, the token index ``t`` and past versions ``h``; a field is named as in
+        the schema.
+        """
         table = self._records.collection.table
         with sqlite3.connect(self._file, timeout=10) as connection:
             for text, values in statements:
@@ -84,17 +88,29 @@ class Database:
         """The rows of ``r1`` and of ``b1`` exchange keys."""
         one, other = self.rids["r1"], self.rids["b1"]
         self.write(
-            ("CREATE TEMP TABLE keys AS SELECT rid, key FROM <r> WHERE rid IN (?, ?)", (one, other)),
+            (
+                "CREATE TEMP TABLE keys AS SELECT rid, key FROM <r> WHERE rid IN (?, ?)",
+                (one, other),
+            ),
             ("UPDATE <r> SET key = NULL WHERE rid IN (?, ?)", (one, other)),
-            ("UPDATE <r> SET key = (SELECT key FROM keys WHERE rid = ?) WHERE rid = ?", (other, one)),
-            ("UPDATE <r> SET key = (SELECT key FROM keys WHERE rid = ?) WHERE rid = ?", (one, other)),
+            (
+                "UPDATE <r> SET key = (SELECT key FROM keys WHERE rid = ?) WHERE rid = ?",
+                (other, one),
+            ),
+            (
+                "UPDATE <r> SET key = (SELECT key FROM keys WHERE rid = ?) WHERE rid = ?",
+                (one, other),
+            ),
         )
 
     def others_hang_on_own(self) -> None:
         """The hash of the field that deletes follow, and searches and updates find by."""
         self.write(
             (
-                "UPDATE <r> SET <boss> = (SELECT <boss> FROM <r> WHERE rid = ?), <team> = 'red' WHERE rid = ?",
+                (
+                    "UPDATE <r> SET <boss> = (SELECT <boss> FROM <r> WHERE rid = ?), <team> = 'red' "
+                    "WHERE rid = ?"
+                ),
                 (self.rids["r2"], self.rids["b1"]),
             )
         )
@@ -124,12 +140,16 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         await made.declare("person", SCHEMA)
         everything = ("read", "write", "delete")
         await made.policy("red", "person", *everything, rows={"filter": {"team": "red"}})
-        await made.policy("tagged", "person", *everything, rows={"filter": {"more": {"$.tag": "mine"}}})
+        await made.policy(
+            "tagged", "person", *everything, rows={"filter": {"more": {"$.tag": "mine"}}}
+        )
         for one in RECORDS:
             assert (await made.client("POST", PEOPLE, json=one)).status == 201
         form = aiohttp.FormData()
         form.add_field("file", b"secret of blue", filename="b1")
-        upload = await made.client("POST", f"{PEOPLE}/b1/files", data=form, headers={"x-filename": "Blue.txt"})
+        upload = await made.client(
+            "POST", f"{PEOPLE}/b1/files", data=form, headers={"x-filename": "Blue.txt"}
+        )
         assert upload.status == 201
         change = [{"id": "b1", "note": "secret of blue, second"}]
         assert (await made.client("POST", f"{PEOPLE}/batch/update", json=change)).status == 201
@@ -181,7 +201,9 @@ def alarms(here: World) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
-async def test_no_read_shows_what_columns_were_changed_to_show(here: World, tmp_path: Path, tampering: str):
+async def test_no_read_shows_what_columns_were_changed_to_show(
+    here: World, tmp_path: Path, tampering: str
+):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
     getattr(database, tampering)()
@@ -195,7 +217,9 @@ async def test_no_read_shows_what_columns_were_changed_to_show(here: World, tmp_
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
-async def test_no_write_changes_or_ends_what_columns_were_changed_to_offer(here: World, tmp_path: Path, tampering: str):
+async def test_no_write_changes_or_ends_what_columns_were_changed_to_offer(
+    here: World, tmp_path: Path, tampering: str
+):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
     store, collection = here.store, here.catalog.records("person").collection
@@ -204,7 +228,11 @@ async def test_no_write_changes_or_ends_what_columns_were_changed_to_offer(here:
     getattr(database, tampering)()
     for method, path, content in writes():
         said = await ask(here, TAMPERINGS[tampering], method, path, content)
-        assert all(other not in json.dumps(said.json) for other in OTHERS), (path, content, said.json)
+        assert all(other not in json.dumps(said.json) for other in OTHERS), (
+            path,
+            content,
+            said.json,
+        )
         now = (await store.rows(collection.table, [before.rid])).get(before.rid)
         assert now is not None, (path, content)
         assert (now.body, now.version) == (before.body, before.version), (path, content)
@@ -214,18 +242,26 @@ async def test_no_write_changes_or_ends_what_columns_were_changed_to_offer(here:
 
 
 @pytest.mark.parametrize("tampering", ["others_into_red", "others_under_own_key"])
-async def test_no_file_is_shown_by_a_key_that_was_exchanged(here: World, tmp_path: Path, tampering: str):
+async def test_no_file_is_shown_by_a_key_that_was_exchanged(
+    here: World, tmp_path: Path, tampering: str
+):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
     found = await here.client("POST", f"{PEOPLE}/find", json={"filter": {"id": "b1"}})
     file_id = found.json["data"][0]["attachments"][0]["file_id"]
     getattr(database, tampering)()
     for key in ("r1", "b1"):
-        assert (await here.client("GET", f"{PEOPLE}/{key}/files/{file_id}", "under:red")).status == 404
-        assert (await here.client("DELETE", f"{PEOPLE}/{key}/files/{file_id}", "under:red")).status == 404
+        assert (
+            await here.client("GET", f"{PEOPLE}/{key}/files/{file_id}", "under:red")
+        ).status == 404
+        assert (
+            await here.client("DELETE", f"{PEOPLE}/{key}/files/{file_id}", "under:red")
+        ).status == 404
 
 
-async def test_who_may_see_everything_gets_no_record_under_the_key_of_another_one(here: World, tmp_path: Path):
+async def test_who_may_see_everything_gets_no_record_under_the_key_of_another_one(
+    here: World, tmp_path: Path
+):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
     database.others_under_own_key()
@@ -238,12 +274,16 @@ async def test_who_may_see_everything_gets_no_record_under_the_key_of_another_on
     ):
         said = await ask(here, "writer", method, path, content)
         assert "Blue" not in json.dumps(said.json), (path, said.json)
-    rows = await here.store.rows(here.catalog.records("person").collection.table, list(database.rids.values()))
+    rows = await here.store.rows(
+        here.catalog.records("person").collection.table, list(database.rids.values())
+    )
     assert {row.version for row in rows.values()} == {1, 2}
     assert len(rows) == 3
 
 
-async def test_an_alarm_names_the_schema_and_the_operation_and_no_value(here: World, tmp_path: Path):
+async def test_an_alarm_names_the_schema_and_the_operation_and_no_value(
+    here: World, tmp_path: Path
+):
     database = Database(here, tmp_path / "vault.db")
     await database.look()
     database.others_into_red()

@@ -1,4 +1,6 @@
-"""TLS of the whole program: by the settings, under load while certificates change, and the caller's address behind a load balancer."""
+"""TLS of the whole program: by the settings, under load while certificates change, and the caller's
+address behind a load balancer.
+"""
 
 import asyncio
 import contextlib
@@ -72,12 +74,18 @@ async def client(instance: Instance) -> dict[str, str]:
 
 
 async def checks(instance: Instance) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.get(instance.admin + "/readyz") as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(instance.admin + "/readyz") as answer,
+    ):
         return answer.status, (await answer.json())["checks"]["certificates"]
 
 
 async def metrics(instance: Instance) -> str:
-    async with aiohttp.ClientSession() as session, session.get(instance.admin + "/metrics", headers=FIELD) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(instance.admin + "/metrics", headers=FIELD) as answer,
+    ):
         return await answer.text()
 
 
@@ -107,7 +115,10 @@ async def test_both_listeners_speak_tls_and_the_vault_goes_by_the_name_of_its_ce
         foreign = await greeted(port(instance.vault), trusting(authority, version), "foreign.test")
         assert "UNRECOGNIZED_NAME" in foreign
         for name in (None, "foreign.test", "localhost"):
-            assert await greeted(port(instance.proxy), trusting(authority, version), name) == "vault.test"
+            assert (
+                await greeted(port(instance.proxy), trusting(authority, version), name)
+                == "vault.test"
+            )
     text = await metrics(instance)
     assert 'domicile_tls_handshakes_total{listener="vault",outcome="foreign_name"} 2' in text
     assert 'domicile_tls_handshakes_total{listener="vault",outcome="no_name"} 2' in text
@@ -126,7 +137,11 @@ async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_r
         for name in ("CERTIFICATE", "KEY"):
             del instance.environment[f"DOMICILE__LISTEN__TLS__{name}"]
     await instance.start()
-    places = [instance.proxy, instance.vault] if secure else [instance.proxy, instance.vault, instance.admin]
+    places = (
+        [instance.proxy, instance.vault]
+        if secure
+        else [instance.proxy, instance.vault, instance.admin]
+    )
     for place in places:
         for sent, status, code in [
             (get("/" + "secret" * 4000), 414, "uri_too_long"),
@@ -143,7 +158,9 @@ async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_r
             assert b"secret" not in answer.body
 
 
-async def test_certificates_change_under_load_and_no_request_fails(instance: Instance, authority: Authority) -> None:
+async def test_certificates_change_under_load_and_no_request_fails(
+    instance: Instance, authority: Authority
+) -> None:
     await instance.start()
     own = _files(instance)
     over, asked = asyncio.Event(), 0
@@ -170,7 +187,10 @@ async def test_certificates_change_under_load_and_no_request_fails(instance: Ins
             fresh = authority.issue(f"name{number}.test", *NAMES, file=f"fresh{number}")
             replace(own, fresh)
             await instance.logged("other certificates took effect", number + 1)
-            assert await greeted(port(instance.proxy), trusting(authority), "localhost") == f"name{number}.test"
+            assert (
+                await greeted(port(instance.proxy), trusting(authority), "localhost")
+                == f"name{number}.test"
+            )
             before = asked
             while asked < before + 20:  # the workers count
                 assert not [one for one in workers if one.done()]
@@ -211,12 +231,19 @@ async def test_callers_show_certificates_where_the_settings_ask_for_them(
     instance.environment["DOMICILE__LISTEN__TLS__CLIENTS"] = str(authority.certificate)
     await instance.start()
     own = authority.issue("client.test")
-    assert "CERTIFICATE_REQUIRED" in await greeted(port(instance.vault), trusting(authority), "localhost")
-    assert await greeted(port(instance.vault), trusting(authority, own=own), "localhost") == "vault.test"
+    assert "CERTIFICATE_REQUIRED" in await greeted(
+        port(instance.vault), trusting(authority), "localhost"
+    )
+    assert (
+        await greeted(port(instance.vault), trusting(authority, own=own), "localhost")
+        == "vault.test"
+    )
     assert await greeted(port(instance.proxy), trusting(authority), "localhost") == "vault.test"
 
 
-async def test_a_certificate_that_cannot_be_used_ends_the_start_with_a_sentence(instance: Instance) -> None:
+async def test_a_certificate_that_cannot_be_used_ends_the_start_with_a_sentence(
+    instance: Instance,
+) -> None:
     _files(instance).key.write_text("nothing")
     with pytest.raises(Exception, match=r"listen\.tls\.certificate") as caught:
         await instance.start()
@@ -237,9 +264,14 @@ async def test_behind_a_load_balancer_whoever_guesses_secrets_is_slowed_by_the_a
     try:
 
         async def guess(address: str, number: int) -> int:
-            form = f"grant_type=client_credentials&client_id=nobody{number}&client_secret=x".encode()
+            form = (
+                f"grant_type=client_credentials&client_id=nobody{number}&client_secret=x".encode()
+            )
             request = post(
-                "/oauth2/token", form, "Content-Type: application/x-www-form-urlencoded", "Connection: close"
+                "/oauth2/token",
+                form,
+                "Content-Type: application/x-www-form-urlencoded",
+                "Connection: close",
             )
             async with RawClient(port(instance.vault)) as caller:
                 await caller.send(f"PROXY TCP4 {address} 127.0.0.1 5 80\r\n".encode() + request)
@@ -248,7 +280,8 @@ async def test_behind_a_load_balancer_whoever_guesses_secrets_is_slowed_by_the_a
         statuses = [await guess("192.0.2.7", number) for number in range(40)]
         assert 429 in statuses
         assert await guess("192.0.2.8", 99) == 401
-        async with RawClient(port(instance.vault)) as caller:  # no preamble from one that has to send it
+        # no preamble from one that has to send it
+        async with RawClient(port(instance.vault)) as caller:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await caller.ask(get("/openapi.json"))
                 raise AssertionError("a trusted proxy without a preamble was answered")

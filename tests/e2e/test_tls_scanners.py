@@ -1,4 +1,7 @@
-"""TLS scanners of others against the listeners of a real process: nothing is reported. They live in an environment of their own."""
+"""TLS scanners of others against the listeners of a real process: nothing is reported.
+
+They live in an environment of their own.
+"""
 
 import asyncio
 import json
@@ -14,7 +17,8 @@ from tests.support.tree import ROOT
 
 SCANNERS = ROOT / ".venv-scan" / "bin"
 
-#: cryptolyzer's library for certificates takes an OpenSSL of a two-digit patch level for none at all.
+#: cryptolyzer's library for certificates takes an OpenSSL of a two-digit patch level for none at
+#: all.
 CRYPTOLYZE = r"""
 import re, sys
 search = re.search
@@ -57,7 +61,10 @@ def place(address: str) -> str:
 
 async def scan(program: str, *arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        str(SCANNERS / program), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        str(SCANNERS / program),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     try:
         async with asyncio.timeout(180):
@@ -70,24 +77,41 @@ async def scan(program: str, *arguments: str) -> tuple[int, str]:
 
 
 async def test_scanners_of_others_report_nothing(
-    instance: Instance, authority: Authority, tmp_path: Path, unavailable: Callable[[str, str], None]
+    instance: Instance,
+    authority: Authority,
+    tmp_path: Path,
+    unavailable: Callable[[str, str], None],
 ) -> None:
     if not (SCANNERS / "sslyze").exists():
         unavailable("TLS scanners", "make .venv-scan/.installed puts them there")
         return
-    status, text = await scan("sslyze", "--certinfo_ca_file", str(authority.certificate), place(instance.proxy))
+    status, text = await scan(
+        "sslyze", "--certinfo_ca_file", str(authority.certificate), place(instance.proxy)
+    )
     assert status == 0, text
     assert "OK - Compliant" in text  # with Mozilla's profile, its default one
 
     found = tmp_path / "found.json"
     wanted = [f"--{name}" for name in (*ATTACKS, *VERSIONS, "elliptic_curves")]
     status, text = await scan(
-        "sslyze", "--mozilla_config", "disable", "--json_out", str(found), *wanted, place(instance.vault)
+        "sslyze",
+        "--mozilla_config",
+        "disable",
+        "--json_out",
+        str(found),
+        *wanted,
+        place(instance.vault),
     )
     assert status == 0, text
     (server,) = json.loads(found.read_text())["server_scan_results"]
-    told = {name: one["result"] for name, one in server["scan_result"].items() if one["result"] is not None}
-    accepted = {name: bool(told[f"{name}_cipher_suites"]["accepted_cipher_suites"]) for name in NAMES}
+    told = {
+        name: one["result"]
+        for name, one in server["scan_result"].items()
+        if one["result"] is not None
+    }
+    accepted = {
+        name: bool(told[f"{name}_cipher_suites"]["accepted_cipher_suites"]) for name in NAMES
+    }
     assert accepted == {name: name in ("tls_1_2", "tls_1_3") for name in NAMES}
     assert not told["tls_compression"]["supports_compression"]
     assert not told["heartbleed"]["is_vulnerable_to_heartbleed"]
@@ -99,8 +123,19 @@ async def test_scanners_of_others_report_nothing(
     assert told["tls_extended_master_secret"]["supports_ems_extension"]
 
     status, text = await scan(
-        "python", "-c", CRYPTOLYZE, "--output-format", "markdown", "tls", "vulns", place(instance.vault)
+        "python",
+        "-c",
+        CRYPTOLYZE,
+        "--output-format",
+        "markdown",
+        "tls",
+        "vulns",
+        place(instance.vault),
     )
-    verdicts = dict(line.strip(" *").split(": ") for line in text.splitlines() if line.endswith((": yes", ": no")))
+    verdicts = dict(
+        line.strip(" *").split(": ")
+        for line in text.splitlines()
+        if line.endswith((": yes", ": no"))
+    )
     assert (status, len(verdicts)) == (0, 15), text
     assert set(verdicts.values()) == {"no"}, text

@@ -1,8 +1,9 @@
-"""Whatever no rule names is as if the proxy were not there: every exchange of a long list, directly and through the proxy.
+"""Whatever no rule names is as if the proxy were not there: every exchange of a long list, directly
+and through the proxy.
 
-A real ``domicile serve`` with a real rule file stands between a recording application and a raw caller. Every byte that may
-not differ is compared (``tests.support.differing`` says which may). nginx, set to be as transparent as it can be, runs
-the same list as a control.
+A real ``domicile serve`` with a real rule file stands between a recording application and a raw
+caller. Every byte that may not differ is compared (``tests.support.differing`` says which may).
+nginx, set to be as transparent as it can be, runs the same list as a control.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,15 @@ from tests.support.people import rules
 from tests.support.rawclient import get
 
 #: What we change, and why it stays so. Nothing else may differ.
-KNOWN = {"status 200": "a space must follow the status, also where no reason does (RFC 9112 section 4): it is added"}
+KNOWN = {
+    "status 200": (
+        "a space must follow the status, also where no reason does (RFC 9112 section 4): it is "
+        "added"
+    )
+}
 
-#: nginx as transparent as it can be made: nothing buffered, merged, hidden, rewritten or refused that a setting can prevent.
+#: nginx as transparent as it can be made: nothing buffered, merged, hidden, rewritten or refused
+#: that a setting can prevent.
 NGINX = """\
 daemon off;
 worker_processes 1;
@@ -70,13 +77,16 @@ http {{
 async def through(recorder: Recorder, port: int, direct: dict[Case, Seen]) -> dict[str, list[str]]:
     """What differs through the proxy at that port, by the name of the case.
 
-    A difference counts when it comes again: where a machine stalls for a second, a half-closed caller looks like one that left.
+    A difference counts when it comes again: where a machine stalls for a second, a half-closed
+    caller looks like one that left.
     """
     found: dict[str, list[str]] = {}
     for case, seen in direct.items():
         texts = differences(seen, await recorder.drive(case, port))
         for _ in range(2 if texts else 0):
-            texts = texts and differences(await recorder.directly(case), await recorder.drive(case, port))
+            texts = texts and differences(
+                await recorder.directly(case), await recorder.drive(case, port)
+            )
         if texts:
             found[case.name] = texts
     return found
@@ -120,7 +130,10 @@ CHANGES = [
 
 @pytest.mark.parametrize(("one", "other"), CHANGES)
 async def test_the_comparison_sees_a_change(one: bytes, other: bytes) -> None:
-    head = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nX-a: 1\r\nY: 2\r\nZ: \xe9\r\nContent-Length: 4\r\n\r\n"
+    head = (
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nX-a: 1\r\nY: 2\r\nZ: "
+        b"\xe9\r\nContent-Length: 4\r\n\r\n"
+    )
     case = Case("x", (get(),), (head + b"body",))
     changed = case._replace(answers=(case.answers[0].replace(one, other),))
     recorder = Recorder()

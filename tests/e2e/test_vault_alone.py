@@ -31,13 +31,17 @@ async def test_without_rules_the_vault_serves_and_the_proxy_says_why_it_does_not
     try:
         async with aiohttp.ClientSession() as caller:
             async with caller.get(instance.proxy + "/anything") as answer:
-                assert (answer.status, "has no rules" in (await answer.json())["detail"]) == (404, True)
+                assert (answer.status, "has no rules" in (await answer.json())["detail"]) == (
+                    404,
+                    True,
+                )
             async with caller.get(instance.vault + "/oauth2/jwks") as answer:
                 assert answer.status == 200
             async with caller.get(instance.admin + "/readyz") as answer:
                 assert (answer.status, (await answer.json())["checks"]["rules"]) == (200, "ok")
             await instance.logged(
-                "no rules: the proxy serves no application, the vault's own interface alone is in use"
+                "no rules: the proxy serves no application, the vault's own interface alone is "
+                "in use"
             )
             (instance.rules / "people.yaml").write_text(rules("http://127.0.0.1:9"))
             await instance.logged("rules took effect")
@@ -61,8 +65,14 @@ async def test_check_works_beside_a_running_instance_and_says_what_it_left_out(t
         assert (status, "in use by a running instance" in shown) == (0, True), shown
         instance.environment["DOMICILE__COUNTRY"] = "de"
         status, shown = await command(instance, "check", "--json")
-        assert (status, json.loads(shown)["faults"]["store"]["details"][0]["source"]) == (1, "country")
-        async with aiohttp.ClientSession() as caller, caller.get(instance.admin + "/readyz") as answer:
+        assert (status, json.loads(shown)["faults"]["store"]["details"][0]["source"]) == (
+            1,
+            "country",
+        )
+        async with (
+            aiohttp.ClientSession() as caller,
+            caller.get(instance.admin + "/readyz") as answer,
+        ):
             assert answer.status == 200
     finally:
         await instance.kill()

@@ -1,6 +1,8 @@
-"""``python -m tests.fuzz NAME SECONDS``: run one target by hand, with atheris where it is installed, else with plain chance.
+"""``python -m tests.fuzz NAME SECONDS``: run one target by hand, with atheris where it is
+installed, else with plain chance.
 
-What breaks a law is written to ``tests/fuzz/corpus/NAME/`` and named, so that it is tested from then on.
+What breaks a law is written to ``tests/fuzz/corpus/NAME/`` and named, so that it is tested from
+then on.
 """
 
 import hashlib
@@ -17,18 +19,25 @@ from tests.fuzz.seeds import CORPUS, changed, corpus
 
 def main(arguments: list[str]) -> int:
     """Fuzz until the time is over or something breaks; 0 where nothing did."""
-    atheris = importlib.import_module("atheris") if importlib.util.find_spec("atheris") is not None else None
+    atheris = (
+        importlib.import_module("atheris")
+        if importlib.util.find_spec("atheris") is not None
+        else None
+    )
     if atheris is None:
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
     else:
-        with atheris.instrument_imports(include=["proxy"]):  # it counts branches of what is imported here
+        # it counts branches of what is imported here
+        with atheris.instrument_imports(include=["proxy"]):
             targets = importlib.import_module("tests.fuzz.targets").TARGETS
     if len(arguments) != 2 or arguments[0] not in targets or not arguments[1].isdecimal():
         print(f"usage: python -m tests.fuzz {{{','.join(targets)}}} SECONDS", file=sys.stderr)
         return 2
     name, seconds = arguments[0], int(arguments[1])
     return (
-        _by_chance(name, targets[name], seconds) if atheris is None else _guided(atheris, name, targets[name], seconds)
+        _by_chance(name, targets[name], seconds)
+        if atheris is None
+        else _guided(atheris, name, targets[name], seconds)
     )
 
 

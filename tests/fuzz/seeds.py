@@ -12,7 +12,9 @@ def corpus(name: str) -> list[bytes]:
 
 
 def changed(texts: list[bytes], chance: random.Random) -> bytes:
-    """One of the texts with a few changes: bytes flipped, dropped, doubled, or pieces of another text put in."""
+    """One of the texts with a few changes: bytes flipped, dropped, doubled, or pieces of another
+    text put in.
+    """
     data = bytearray(chance.choice(texts))
     for _ in range(chance.randint(1, 6)):
         at = chance.randrange(len(data) + 1)
@@ -25,7 +27,22 @@ def changed(texts: list[bytes], chance: random.Random) -> bytes:
                 bytes(data[at:to]) * 2,
                 bytes([chance.randrange(256)]),
                 chance.choice(
-                    [b'"', b"\\", b"\r\n", b"%", b"&", b"=", b";", b"/", b"\0", b"{", b"[", b",", b":", b" "]
+                    [
+                        b'"',
+                        b"\\",
+                        b"\r\n",
+                        b"%",
+                        b"&",
+                        b"=",
+                        b";",
+                        b"/",
+                        b"\0",
+                        b"{",
+                        b"[",
+                        b",",
+                        b":",
+                        b" ",
+                    ]
                 ),
                 other[start : start + chance.randint(1, 24)],
             ]

@@ -1,4 +1,6 @@
-"""What is fuzzed: one function a target, which takes any bytes and raises ``AssertionError`` where a law does not hold."""
+"""What is fuzzed: one function a target, which takes any bytes and raises ``AssertionError`` where
+a law does not hold.
+"""
 
 import json
 import posixpath
@@ -62,10 +64,14 @@ def _requests(pieces: Iterable[bytes]) -> tuple[list[_Read], bool]:
 
 
 def request_head(data: bytes) -> None:
-    """However a stream is cut, the same requests are in it; nothing of a head is made up or holds a line end."""
+    """However a stream is cut, the same requests are in it; nothing of a head is made up or holds a
+    line end.
+    """
     data = data[:8192]
     whole, refused = _requests([data])
-    assert _requests(data[at : at + 1] for at in range(len(data)))[0][: len(whole)] == whole or refused
+    assert (
+        _requests(data[at : at + 1] for at in range(len(data)))[0][: len(whole)] == whole or refused
+    )
     cut = len(data) // 3
     assert _requests([data[:cut], data[cut:]])[0][: len(whole)] == whole or refused
     for method, target, block, body in whole:
@@ -73,8 +79,11 @@ def request_head(data: bytes) -> None:
         assert block in data
         assert not re.search(rb"[\x00-\x20\x7f]", target)
         assert not re.search(rb"\r(?!\n)|(?<!\r)\n|\x00|\n[ \t]", block)
-        assert not (b"content-length" in block.lower() and b"transfer-encoding" in block.lower()) or re.search(
-            rb"(?i)[^\n]\S*(?:content-length|transfer-encoding)|(?:content-length|transfer-encoding)[^:]", block
+        assert not (
+            b"content-length" in block.lower() and b"transfer-encoding" in block.lower()
+        ) or re.search(
+            rb"(?i)[^\n]\S*(?:content-length|transfer-encoding)|(?:content-length|transfer-encoding)[^:]",
+            block,
         )
         assert body is None or body in data or b"chunked" in block.lower()
 
@@ -94,7 +103,9 @@ def chunks(data: bytes) -> None:
                     content += b"".join(reader.feed(piece))
         except BadAnswerError:
             return None
-        return (content, reader.rest + rest, reader.trailers) if reader.done else (content, b"", None)
+        return (
+            (content, reader.rest + rest, reader.trailers) if reader.done else (content, b"", None)
+        )
 
     data = data[:8192]
     whole = read([data])
@@ -124,7 +135,9 @@ def _outcome(find: Callable[[], TreeSelection]) -> TreeSelection | Code:
 
 
 def json_body(data: bytes) -> None:
-    """Both ways to select agree; what is selected is a value, and a swap changes it and nothing else."""
+    """Both ways to select agree; what is selected is a value, and a swap changes it and nothing
+    else.
+    """
     for (objects, leaves, anchored), selection in _COMPILED:
         found = _outcome(partial(selection.find, data))
         slow = _outcome(partial(walk, objects, leaves, anchored, data, 64))
@@ -136,12 +149,16 @@ def json_body(data: bytes) -> None:
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
         for start, end in spans:
             codec.read_json_value(data[start:end])
-        changed = splice(data, [(start, end, codec.write_json_value(Value("token"))) for start, end in spans])
+        changed = splice(
+            data, [(start, end, codec.write_json_value(Value("token"))) for start, end in spans]
+        )
         assert len(changed) == len(data) + sum(7 - (end - start) for start, end in spans)
         again = _outcome(partial(selection.find, changed))
         assert isinstance(again, TreeSelection)
         assert len(again.anchored) == len(found.anchored)
-        assert [len(one.leaves) for one in again.objects] == [len(one.leaves) for one in found.objects]
+        assert [len(one.leaves) for one in again.objects] == [
+            len(one.leaves) for one in found.objects
+        ]
         if not _LONG_NUMBER.search(data):  # the library refuses such
             json.loads(changed.decode())
 
@@ -153,15 +170,23 @@ _DECLARED = ("name", "email", "person[name]", "tag_*")
 
 
 def form_body(data: bytes) -> None:
-    """After a swap no reader finds another value under a declared name, and all other members are as they were."""
+    """After a swap no reader finds another value under a declared name, and all other members are
+    as they were.
+    """
     try:
         members = form.form_members(data, 200, _DECLARED)
     except VaultError:
         return
-    wanted = [m for m in members if any(form.pattern_matches(pattern, m.name) for pattern in _DECLARED)]
+    wanted = [
+        m for m in members if any(form.pattern_matches(pattern, m.name) for pattern in _DECLARED)
+    ]
     changed = splice(data, [member.edit("token") for member in wanted])
-    before = parse_qsl(data.decode("latin-1"), keep_blank_values=True, encoding="utf-8", errors="replace")
-    after = parse_qsl(changed.decode("latin-1"), keep_blank_values=True, encoding="utf-8", errors="replace")
+    before = parse_qsl(
+        data.decode("latin-1"), keep_blank_values=True, encoding="utf-8", errors="replace"
+    )
+    after = parse_qsl(
+        changed.decode("latin-1"), keep_blank_values=True, encoding="utf-8", errors="replace"
+    )
     assert len(before) == len(after)
     ruled = re.compile(r"(?i)\s*(?:name|email|person\[name\]|tag_.*)\s*")
     for old, new in zip(before, after, strict=True):
@@ -170,8 +195,15 @@ def form_body(data: bytes) -> None:
 
 
 def override(data: bytes) -> None:
-    """The method that a body names is found or the body is refused, whatever type it is said to have."""
-    for types in ([], ["application/json"], ["application/x-www-form-urlencoded"], ["text/plain", "a/json"]):
+    """The method that a body names is found or the body is refused, whatever type it is said to
+    have.
+    """
+    for types in (
+        [],
+        ["application/json"],
+        ["application/x-www-form-urlencoded"],
+        ["text/plain", "a/json"],
+    ):
         try:
             method = override_method(types, data, 200)
         except VaultError:
@@ -181,7 +213,9 @@ def override(data: bytes) -> None:
 
 # ---------------------------------------------------------------------- paths
 
-_RULES = rules_of("{match: POST /people, create: note}", '{match: "POST /people/{id}/notes", create: note}')
+_RULES = rules_of(
+    "{match: POST /people, create: note}", '{match: "POST /people/{id}/notes", create: note}'
+)
 _ROUTER = Router(_RULES.operations, _RULES.endpoints)
 
 

@@ -1,4 +1,6 @@
-"""The laws of the audit log: whatever is done to its lines is found, and what was not touched is not complained about."""
+"""The laws of the audit log: whatever is done to its lines is found, and what was not touched is
+not complained about.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -22,7 +24,10 @@ NUMBERS = st.integers(0, COUNT - 1)
 
 def chain() -> tuple[list[bytes], Known]:
     """A dozen lines, and what is remembered of them."""
-    bodies = [body(AuditEvent.REVEAL, schema="p", records=[f"r{number}"], fields=["email"]) for number in range(COUNT)]
+    bodies = [
+        body(AuditEvent.REVEAL, schema="p", records=[f"r{number}"], fields=["email"])
+        for number in range(COUNT)
+    ]
     whole, last = sealed(MAC, CHAIN_START, AT, bodies)
     return whole.splitlines(keepends=True), Known(CHAIN_START, last)
 
@@ -49,7 +54,9 @@ def test_an_untouched_log_is_in_order_however_it_is_cut_into_files(cuts):
 @FEW
 @given(NUMBERS, st.lists(st.integers(1, COUNT - 1), max_size=3))
 def test_any_line_that_was_removed_is_missed(number, cuts):
-    assert faults(LINES[:number] + LINES[number + 1 :], [cut for cut in cuts if cut < COUNT - 1]) != []
+    assert (
+        faults(LINES[:number] + LINES[number + 1 :], [cut for cut in cuts if cut < COUNT - 1]) != []
+    )
 
 
 @FEW

@@ -1,4 +1,6 @@
-"""Any sequence of commits and reads gives the same on every engine as on the reference, alone and in one breath."""
+"""Any sequence of commits and reads gives the same on every engine as on the reference, alone and
+in one breath.
+"""
 
 import asyncio
 import itertools
@@ -90,12 +92,26 @@ staged = st.builds(
     st.booleans(),
     st.binary(),
 )
-pasts = st.builds(Past, rids, st.integers(1, 3), keys, instants, st.just(b"salt"), st.binary(max_size=1))
+pasts = st.builds(
+    Past, rids, st.integers(1, 3), keys, instants, st.just(b"salt"), st.binary(max_size=1)
+)
 replies = st.builds(StoredReply, keys, instants, st.binary(max_size=1), st.binary(max_size=1))
 names = st.sampled_from([h("n1"), h("n2")])
 # An object never holds the content of two files, so each has names of its own.
-files = st.builds(File, keys, rids, names, st.just(""), st.integers(0, 2), instants, instants, st.binary(max_size=1))
-objects = st.builds(lambda file, n: file._replace(object=f"{file.file_id!r} {n}"), files, st.integers(0, 2))
+files = st.builds(
+    File,
+    keys,
+    rids,
+    names,
+    st.just(""),
+    st.integers(0, 2),
+    instants,
+    instants,
+    st.binary(max_size=1),
+)
+objects = st.builds(
+    lambda file, n: file._replace(object=f"{file.file_id!r} {n}"), files, st.integers(0, 2)
+)
 bodies, sealed_keys = st.binary(max_size=1), st.sampled_from([None, b"sealed", b"other"])
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Insert, rows(), few, few),
@@ -112,7 +128,9 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(AddVersion, pasts),
     st.builds(Attach, objects),
     st.builds(UpdateFile, objects, rids),
-    st.builds(UpdateFile, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object))),
+    st.builds(
+        UpdateFile, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object))
+    ),
     st.builds(Detach, rids, keys),
     st.builds(
         ReplaceCiphertext,
@@ -122,7 +140,11 @@ changes: st.SearchStrategy[Change] = st.one_of(
         st.tuples(bodies, sealed_keys),
     ),
     st.builds(
-        ReplaceCiphertext, st.just(SealedPart.STAGED), st.tuples(sids, rids), st.tuples(bodies), st.tuples(bodies)
+        ReplaceCiphertext,
+        st.just(SealedPart.STAGED),
+        st.tuples(sids, rids),
+        st.tuples(bodies),
+        st.tuples(bodies),
     ),
     st.builds(
         ReplaceCiphertext,
@@ -131,9 +153,19 @@ changes: st.SearchStrategy[Change] = st.one_of(
         st.tuples(bodies),
         st.tuples(bodies),
     ),
-    st.builds(ReplaceCiphertext, st.just(SealedPart.FILE), st.tuples(keys, rids), st.tuples(bodies), st.tuples(bodies)),
     st.builds(
-        Remember, replies, instants, st.lists(st.sampled_from((*RIDS, ANY_ROW)), max_size=2).map(tuple), st.booleans()
+        ReplaceCiphertext,
+        st.just(SealedPart.FILE),
+        st.tuples(keys, rids),
+        st.tuples(bodies),
+        st.tuples(bodies),
+    ),
+    st.builds(
+        Remember,
+        replies,
+        instants,
+        st.lists(st.sampled_from((*RIDS, ANY_ROW)), max_size=2).map(tuple),
+        st.booleans(),
     ),
 )
 commits = st.lists(changes, min_size=1, max_size=4)
@@ -234,14 +266,20 @@ def test_a_group_gives_what_its_commits_give_one_after_the_other(
 
 @settings(max_examples=40)
 @given(burst=st.lists(commits, min_size=2, max_size=12))
-def test_commits_called_in_one_breath_are_as_one_after_the_other(engines: Engines, burst: list[list[Change]]) -> None:
+def test_commits_called_in_one_breath_are_as_one_after_the_other(
+    engines: Engines, burst: list[list[Change]]
+) -> None:
     layout = engines.fresh()
     group = [[fit(change, layout) for change in commit] for commit in burst]
 
     async def together() -> list[Any]:
-        return await asyncio.gather(*(outcome(engines.other, layout.table, commit) for commit in group))
+        return await asyncio.gather(
+            *(outcome(engines.other, layout.table, commit) for commit in group)
+        )
 
-    expected = [engines.runner.run(outcome(engines.reference, layout.table, commit)) for commit in group]
+    expected = [
+        engines.runner.run(outcome(engines.reference, layout.table, commit)) for commit in group
+    ]
     assert engines.runner.run(together()) == expected
     engines.agree(layout)
 

@@ -1,4 +1,6 @@
-"""What holds for every request and its answer: what is named is swapped, all else is the same byte for byte, both ways."""
+"""What holds for every request and its answer: what is named is swapped, all else is the same byte
+for byte, both ways.
+"""
 
 import asyncio
 import base64
@@ -23,7 +25,16 @@ from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.plan import make_plan
 from proxy.redactor.restore import splice
-from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Match, Operation, RequestRule, ResponseRule, Verb
+from proxy.redactor.rules import (
+    BodyPlace,
+    IdPlace,
+    IdSource,
+    Match,
+    Operation,
+    RequestRule,
+    ResponseRule,
+    Verb,
+)
 from proxy.redactor.select import Selection
 from tests.support.audit import witness
 from tests.support.documents import documents, spelled
@@ -86,17 +97,25 @@ class Bench:
         )
 
     def exchange(self, operation: Operation) -> RuleExchange:
-        joined = BoundOperation(make_plan(operation), self.desk.people, self.desk.metrics, witness())
+        joined = BoundOperation(
+            make_plan(operation), self.desk.people, self.desk.metrics, witness()
+        )
         return RuleExchange(joined, Match(operation, {}), self.desk.vault)
 
-    def send(self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON, target: bytes = b"/p") -> Request:
+    def send(
+        self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON, target: bytes = b"/p"
+    ) -> Request:
         return self.runner.run(exchange.outgoing(Request("POST", target, headers, body)))
 
     def answer(self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON) -> bytes:
         return self.runner.run(exchange.incoming(Response(200, headers + LOCATION, body))).body
 
-    def there_and_back(self, place: BodyPlace, body: bytes, headers: RawHeaders = JSON) -> tuple[bytes, list[bytes]]:
-        """What the application gets, and what callers get when it echoes that: the writer at once, a reader later."""
+    def there_and_back(
+        self, place: BodyPlace, body: bytes, headers: RawHeaders = JSON
+    ) -> tuple[bytes, list[bytes]]:
+        """What the application gets, and what callers get when it echoes that: the writer at once,
+        a reader later.
+        """
         create = self.exchange(self.operation(Verb.CREATE, place))
         sent = self.send(create, body, headers).body
         written = self.answer(create, sent, headers)
@@ -123,9 +142,13 @@ def between(body: bytes, spans: Sequence[tuple[int, int]]) -> list[bytes]:
 
 
 def apart(body: bytes, pieces: Sequence[bytes], inner: Sequence[bytes]) -> list[bytes]:
-    """What stands between the pieces, each as its expression has it; fails when all else is not there byte for byte."""
+    """What stands between the pieces, each as its expression has it; fails when all else is not
+    there byte for byte.
+    """
     groups = [b"(" + expression + b")" for expression in inner]
-    pattern = b"".join(re.escape(piece) + group for piece, group in zip(pieces, [*groups, b""], strict=True))
+    pattern = b"".join(
+        re.escape(piece) + group for piece, group in zip(pieces, [*groups, b""], strict=True)
+    )
     match = re.fullmatch(pattern, body, re.DOTALL)
     assert match is not None
     return list(match.groups())
@@ -135,7 +158,13 @@ def strings(node: Any) -> Iterator[str]:
     """Every text of a document, names included."""
     if isinstance(node, str):
         yield node
-    for child in [*node, *node.values()] if isinstance(node, dict) else node if isinstance(node, list) else ():
+    for child in (
+        [*node, *node.values()]
+        if isinstance(node, dict)
+        else node
+        if isinstance(node, list)
+        else ()
+    ):
         yield from strings(child)
 
 
@@ -163,7 +192,9 @@ def hold(bench: Bench, choice: Choice, body: bytes) -> None:
     apart(sent, pieces, [was if was in EMPTY else b'"' + TOKEN + b'"' for was in raw])
     for answer in answers:
         for was, back in zip(
-            raw, apart(answer, pieces, [STRING if was[:1] == b'"' else re.escape(was) for was in raw]), strict=True
+            raw,
+            apart(answer, pieces, [STRING if was[:1] == b'"' else re.escape(was) for was in raw]),
+            strict=True,
         ):
             assert json.loads(back) == json.loads(was)
     assert bench.desk.idle
@@ -175,7 +206,13 @@ def hold(bench: Bench, choice: Choice, body: bytes) -> None:
 def places(node: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every node of a document and the way to it."""
     yield place, node
-    for step, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+    for step, child in (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    ):
         yield from places(child, (*place, step))
 
 
@@ -205,7 +242,9 @@ def selections(draw: st.DrawFn, body: bytes) -> Choice:
         while rest and isinstance(rest[0], int):
             rest = rest[1:]
         leaves.append(draw(wider(rest or ("a",))))
-    anchored = draw(st.lists(st.sampled_from(inner).flatmap(wider), min_size=start is None, max_size=2))
+    anchored = draw(
+        st.lists(st.sampled_from(inner).flatmap(wider), min_size=start is None, max_size=2)
+    )
     return Choice(None if start is None else draw(wider(start)), tuple(leaves), tuple(anchored))
 
 
@@ -213,13 +252,24 @@ def selections(draw: st.DrawFn, body: bytes) -> Choice:
 def ruled(draw: st.DrawFn) -> tuple[Choice, bytes]:
     one, two, three = (draw(documents(distinct=True, depth=3)) for _ in range(3))
     body = draw(
-        st.sampled_from([one, f'{{"a":{one},"id":[{two},{three}]}}', f'[{one},{{"k" :{two}, "b":{three}}}]'])
+        st.sampled_from(
+            [one, f'{{"a":{one},"id":[{two},{three}]}}', f'[{one},{{"k" :{two}, "b":{three}}}]']
+        )
     ).encode()
     return draw(selections(body)), body
 
 
 ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
-    ["\0", "\u2028\u2029", "\ufeff", "\U0001f468\u200d\U0001f469", "e\u0301", "\\u0041", '","a":"', "\x7f\x80"]
+    [
+        "\0",
+        "\u2028\u2029",
+        "\ufeff",
+        "\U0001f468\u200d\U0001f469",
+        "e\u0301",
+        "\\u0041",
+        '","a":"',
+        "\x7f\x80",
+    ]
 )
 
 
@@ -304,7 +354,9 @@ FORM_NAMES = {"a": "f0", "b1": "f1", "b*[]": "f1", "b[]": "f1", "é": "f2", "x y
 def test_forms_are_swapped_member_by_member(bench, found):
     body = joined(found)
     sent, answers = bench.there_and_back(BodyPlace(None, False, {}, {}, FORM_NAMES), body, FORM)
-    for (name, field, value, raw), segment in zip(found, sent.split(b"&") if found else [], strict=True):
+    for (name, field, value, raw), segment in zip(
+        found, sent.split(b"&") if found else [], strict=True
+    ):
         before, _, after = segment.partition(b"=")
         assert before == name
         if field and value:
@@ -316,7 +368,9 @@ def test_forms_are_swapped_member_by_member(bench, found):
     )
     assert not [value for _, field, value, _ in found if field and value and value in decoded]
     for answer in answers:
-        for (name, field, value, raw), segment in zip(found, answer.split(b"&") if found else [], strict=True):
+        for (name, field, value, raw), segment in zip(
+            found, answer.split(b"&") if found else [], strict=True
+        ):
             before, _, after = segment.partition(b"=")
             assert before == name
             assert form.read_form_value(after) == value if field else after == raw
@@ -327,12 +381,16 @@ def test_forms_are_swapped_member_by_member(bench, found):
 @given(members())
 def test_parameters_of_an_address_are_swapped_for_same_value_tokens(bench, found):
     read = bench.exchange(
-        bench.operation(Verb.READ, BodyPlace((), False, {}, {}, {}), **dict.fromkeys(FORM_NAMES, "same"))
+        bench.operation(
+            Verb.READ, BodyPlace((), False, {}, {}, {}), **dict.fromkeys(FORM_NAMES, "same")
+        )
     )
     path, mark, query = bench.send(read, b"", target=b"/p?" + joined(found)).target.partition(b"?")
     assert (path, mark) == (b"/p", b"?")
     tokens: dict[str, bytes] = {}
-    for (name, field, value, raw), segment in zip(found, query.split(b"&") if found else [], strict=True):
+    for (name, field, value, raw), segment in zip(
+        found, query.split(b"&") if found else [], strict=True
+    ):
         before, _, after = segment.partition(b"=")
         assert before == name
         if field and value:
@@ -340,7 +398,9 @@ def test_parameters_of_an_address_are_swapped_for_same_value_tokens(bench, found
             assert tokens.setdefault(value, after) == after
         else:
             assert after == raw
-    assert len(set(tokens.values())) == len({value.casefold() for value in tokens}) or len(tokens) < 2
+    assert (
+        len(set(tokens.values())) == len({value.casefold() for value in tokens}) or len(tokens) < 2
+    )
     bench.runner.run(read.settled(204, ()))
 
 
@@ -358,7 +418,8 @@ def is_json(body: bytes) -> bool:
     try:
         text = body.decode("utf-8")
         json.loads(text)
-        return not re.search(r"NaN|Infinity", text)  # what the standard library takes beyond the standard
+        # what the standard library takes beyond the standard
+        return not re.search(r"NaN|Infinity", text)
     except (ValueError, RecursionError):
         return False
 
@@ -379,7 +440,10 @@ def test_our_own_json_texts(bench):
 def test_the_json_parsing_corpus(bench, unavailable):
     file = PUBLIC / "jsontestsuite.b64.json.gz"
     if not file.exists():
-        unavailable("the JSON parsing corpus through an exchange", "the public test data is not beside the repository")
+        unavailable(
+            "the JSON parsing corpus through an exchange",
+            "the public test data is not beside the repository",
+        )
         return
     seen = Counter[str]()
     for name, packed in json.loads(gzip.decompress(file.read_bytes())).items():
@@ -416,7 +480,8 @@ def test_the_naughty_strings(bench, unavailable):
     file = PUBLIC / "blns.json"
     if not file.exists():
         unavailable(
-            "the Big List of Naughty Strings through an exchange", "the public test data is not beside the repository"
+            "the Big List of Naughty Strings through an exchange",
+            "the public test data is not beside the repository",
         )
         return
     texts = json.loads(file.read_text("utf-8"))

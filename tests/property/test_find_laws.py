@@ -1,4 +1,6 @@
-"""For generated schemas, records and requests both engines answer the same, order included, and as the specification says."""
+"""For generated schemas, records and requests both engines answer the same, order included, and as
+the specification says.
+"""
 
 import asyncio
 import itertools
@@ -29,7 +31,8 @@ from tests.support.contacts import Contacts, make_contacts
 from tests.support.oracle import Oracle, Plain
 
 D = Decimal
-#: Few values of each type, so that they meet; among them what folds, composes, overflows and is spelled in two ways.
+#: Few values of each type, so that they meet; among them what folds, composes, overflows and is
+#: spelled in two ways.
 TEXTS = [
     "", "a", "abc", "ABC ", "abcd", "xabcdy", "bcdabc", "abcabd", "Straße", "STRASSE", "caf\u00e9", "cafe\u0301 abc", "\u0130stanbul",
     "\ufb01nance", "\u0390xy z", "\u03ca\u0301XY", "\u01c4abc", "a%b_c", "\\abc'",
@@ -76,11 +79,17 @@ _names = itertools.count()
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
-    fields = [Field("id", FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED, partial_match=draw(st.booleans()))]
+    fields = [
+        Field(
+            "id", FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED, partial_match=draw(st.booleans())
+        )
+    ]
     for number in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from([FieldType.STRING, FieldType.STRING, *POOLS]))
         partial = kind is FieldType.STRING and draw(st.booleans())
-        fields.append(Field(f"f{number}", kind, draw(st.sampled_from(CLASSES)), partial_match=partial))
+        fields.append(
+            Field(f"f{number}", kind, draw(st.sampled_from(CLASSES)), partial_match=partial)
+        )
     return Schema(f"s{next(_names)}", tuple(fields))
 
 
@@ -113,8 +122,13 @@ def asked(draw: st.DrawFn, field: Field) -> Any:
                               st.fixed_dictionaries({draw(low): number, draw(high): number})))  # fmt: skip
     if field.type in (FieldType.STRING, FieldType.PRIMARY_KEY):
         part = st.sampled_from(PARTS)
-        forms: list[st.SearchStrategy[Any]] = [pool(field), st.fixed_dictionaries({"$not": pool(field)})]
-        if field.partial_match or (field.type is FieldType.STRING and field.storage is Storage.INDEXED):
+        forms: list[st.SearchStrategy[Any]] = [
+            pool(field),
+            st.fixed_dictionaries({"$not": pool(field)}),
+        ]
+        if field.partial_match or (
+            field.type is FieldType.STRING and field.storage is Storage.INDEXED
+        ):
             forms += [
                 st.fixed_dictionaries({"$like": part}),
                 st.fixed_dictionaries({"$like": part, "$not": pool(field)}),
@@ -127,12 +141,18 @@ def asked(draw: st.DrawFn, field: Field) -> Any:
 @st.composite
 def filters(draw: st.DrawFn, schema: Schema) -> dict[str, Any]:
     open_fields = [field for field in schema.fields if field.storage is not Storage.ENCRYPTED]
-    chosen = draw(st.lists(st.sampled_from(open_fields), max_size=2, unique_by=lambda field: field.name))
+    chosen = draw(
+        st.lists(st.sampled_from(open_fields), max_size=2, unique_by=lambda field: field.name)
+    )
     where = {field.name: draw(asked(field)) for field in chosen}
-    texts = [field for field in open_fields if field.type in (FieldType.STRING, FieldType.PRIMARY_KEY)]
+    texts = [
+        field for field in open_fields if field.type in (FieldType.STRING, FieldType.PRIMARY_KEY)
+    ]
     which = draw(st.integers(0, 7))
     if which == 0:
-        alternative = st.sampled_from(texts).flatmap(lambda field: st.fixed_dictionaries({field.name: asked(field)}))
+        alternative = st.sampled_from(texts).flatmap(
+            lambda field: st.fixed_dictionaries({field.name: asked(field)})
+        )
         where["$or"] = draw(st.lists(alternative, min_size=2, max_size=3))
     elif which == 1:
         where = {field.name: where[field.name] for field in chosen if field not in texts}
@@ -166,8 +186,14 @@ def aggregations(draw: st.DrawFn, schema: Schema) -> dict[str, Any]:
     numbers = [f.name for f in schema.fields if f.type in NUMBERS and f.storage is Storage.INDEXED]
     metrics = {"n": {"func": "count"}}
     for name in numbers:
-        metrics |= {f"{func} {name}": {"func": func, "key": name} for func in ("SUM", "min", "max", "Avg")}
-    keys = [f.name for f in schema.fields if f.type is not FieldType.JSON and f.storage is not Storage.ENCRYPTED]
+        metrics |= {
+            f"{func} {name}": {"func": func, "key": name} for func in ("SUM", "min", "max", "Avg")
+        }
+    keys = [
+        f.name
+        for f in schema.fields
+        if f.type is not FieldType.JSON and f.storage is not Storage.ENCRYPTED
+    ]
     request: dict[str, Any] = {"metrics": metrics, "filter": draw(filters(schema))}
     chosen = draw(st.lists(st.sampled_from([*keys, "record_key"]), max_size=3, unique=True))
     if chosen and not {"id", "record_key"} <= set(chosen):
@@ -203,19 +229,26 @@ class Side:
             (made,) = await update(records, [draft], "me", nothing)
             one.fields = {**one.fields, **fields}
             one.version, one.updated_at = made.version, made.updated_at
-        clock.advance(40 + len(sent) // 2)  # so that some of those that expire have, and some have not
+        # so that some of those that expire have, and some have not
+        clock.advance(40 + len(sent) // 2)
         return plain
 
     async def find(self, request: dict[str, Any]) -> FoundPage[Any]:
-        return await find_page(self.contacts.records, read_find(self.contacts.records.schema, request, DEFAULTS))
+        return await find_page(
+            self.contacts.records, read_find(self.contacts.records.schema, request, DEFAULTS)
+        )
 
     async def walk(self, request: dict[str, Any]) -> list[str | None]:
         """The keys of all records, page by page."""
         records = self.contacts.records
-        query = read_find(records.schema, {**request, "options": {**request["options"], "offset": 0}}, DEFAULTS)
+        query = read_find(
+            records.schema, {**request, "options": {**request["options"], "offset": 0}}, DEFAULTS
+        )
         keys: list[str | None] = []
         while True:
-            found = await page_of(records, query, DEFAULTS, PageAsker(lambda record: record.key, "me"))
+            found = await page_of(
+                records, query, DEFAULTS, PageAsker(lambda record: record.key, "me")
+            )
             keys += found.records
             if found.next is None:
                 return keys
@@ -223,7 +256,9 @@ class Side:
 
     async def aggregate(self, request: dict[str, Any]) -> list[Figures]:
         records = self.contacts.records
-        page = await aggregate_groups(records, read_aggregate(records.schema, request, DEFAULTS), "me")
+        page = await aggregate_groups(
+            records, read_aggregate(records.schema, request, DEFAULTS), "me"
+        )
         groups = list(page.groups)
         while page.next is not None:
             page = await aggregate_groups(records, page.next, "me")
@@ -249,7 +284,9 @@ def readable(read: Any, schema: Schema, request: dict[str, Any]) -> bool:
     return True
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(data=st.data())
 def test_both_engines_answer_as_the_specification_says(sides, data):
     runner, memory, sqlite = sides
@@ -259,9 +296,15 @@ def test_both_engines_answer_as_the_specification_says(sides, data):
     plain = runner.run(memory.fill(schema, sent, changes))
     assert runner.run(sqlite.fill(schema, sent, changes)) == plain
     oracle = Oracle(schema, plain, memory.contacts.clock())
-    searches = [one for one in data.draw(st.lists(finds(schema), max_size=6)) if readable(read_find, schema, one)]
+    searches = [
+        one
+        for one in data.draw(st.lists(finds(schema), max_size=6))
+        if readable(read_find, schema, one)
+    ]
     sums = [
-        one for one in data.draw(st.lists(aggregations(schema), max_size=3)) if readable(read_aggregate, schema, one)
+        one
+        for one in data.draw(st.lists(aggregations(schema), max_size=3))
+        if readable(read_aggregate, schema, one)
     ]
     assume(searches or sums)
     for request in searches:
@@ -271,8 +314,12 @@ def test_both_engines_answer_as_the_specification_says(sides, data):
         ]
         assert ([r.key for r in found.records], found.total) == oracle.find(request), request
         assert other.total == found.total
-        whole, _ = oracle.find({**request, "options": {**request["options"], "offset": 0, "limit": 100}})
-        assert runner.run(memory.walk(request)) == runner.run(sqlite.walk(request)) == whole, request
+        whole, _ = oracle.find(
+            {**request, "options": {**request["options"], "offset": 0, "limit": 100}}
+        )
+        assert runner.run(memory.walk(request)) == runner.run(sqlite.walk(request)) == whole, (
+            request
+        )
     for request in sums:
         groups = runner.run(memory.aggregate(request))
         assert groups == runner.run(sqlite.aggregate(request))

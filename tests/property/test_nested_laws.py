@@ -1,4 +1,6 @@
-"""What holds for every document with names that write out a way: both ways of finding agree, and what leads to a place is refused."""
+"""What holds for every document with names that write out a way: both ways of finding agree, and
+what leads to a place is refused.
+"""
 
 import json
 from typing import Any
@@ -17,7 +19,9 @@ JOINTS = st.sampled_from([".", "/", "->", "[", "].", "[]", "]["])
 NAMES = LETTERS | st.lists(LETTERS | JOINTS, min_size=1, max_size=6).map("".join)
 VALUES = st.sampled_from([None, True, "", "x", 7])
 DOCUMENTS = st.recursive(
-    VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12
+    VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
 )
 STEPS: st.SearchStrategy[Any] = st.sampled_from(["a", "b", "c", "a.b"])
 PATHS: st.SearchStrategy[Path] = st.builds(
@@ -36,16 +40,27 @@ def outcome(find: Any, *order: Any) -> TreeSelection | Code:
         return fault.code
 
 
-@given(DOCUMENTS, st.none() | st.just(()) | PATHS, st.lists(PATHS, max_size=3), st.lists(PATHS | WILD, max_size=2))
-def test_the_fast_path_refuses_the_names_that_the_walker_refuses(document, objects, leaves, anchored):
+@given(
+    DOCUMENTS,
+    st.none() | st.just(()) | PATHS,
+    st.lists(PATHS, max_size=3),
+    st.lists(PATHS | WILD, max_size=2),
+)
+def test_the_fast_path_refuses_the_names_that_the_walker_refuses(
+    document, objects, leaves, anchored
+):
     body = json.dumps(document, separators=(",", ":")).encode()
     selection = Selection(objects, leaves, anchored, nested=True)
     for _ in range(2):  # the second time with what the first one remembered
-        assert outcome(selection.find, body, 64) == outcome(walk_nested, objects, leaves, anchored, body, 64)
+        assert outcome(selection.find, body, 64) == outcome(
+            walk_nested, objects, leaves, anchored, body, 64
+        )
 
 
 @given(
-    st.lists(STEPS, min_size=2, max_size=4), st.integers(1, 3), st.sampled_from(["{}.{}", "{}[{}]", "{}/{}", "{}->{}"])
+    st.lists(STEPS, min_size=2, max_size=4),
+    st.integers(1, 3),
+    st.sampled_from(["{}.{}", "{}[{}]", "{}/{}", "{}->{}"]),
 )
 def test_any_two_steps_of_a_way_that_are_written_as_one_name_are_refused(steps, at, joint):
     at = min(at, len(steps) - 1)
@@ -62,4 +77,6 @@ def test_any_two_steps_of_a_way_that_are_written_as_one_name_are_refused(steps, 
 def test_what_is_not_refused_is_found_where_it_is_without_such_names(document, leaves):
     plain = json.dumps(document).encode()
     if isinstance(outcome(Selection((), leaves, nested=True).find, plain), TreeSelection):
-        assert outcome(Selection((), leaves).find, plain) == outcome(Selection((), leaves, nested=True).find, plain)
+        assert outcome(Selection((), leaves).find, plain) == outcome(
+            Selection((), leaves, nested=True).find, plain
+        )

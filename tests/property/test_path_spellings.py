@@ -22,7 +22,9 @@ SEGMENT = st.text(alphabet="abcXYZ0189-_~", min_size=1, max_size=6)
 PATHS = st.one_of(
     st.just(("POST", ("api", "contacts"))),
     SEGMENT.map(lambda ident: ("PUT", ("api", "contacts", ident))),
-    st.tuples(SEGMENT, SEGMENT).map(lambda ids: ("PUT", ("api", "contacts", ids[0], "notes", ids[1]))),
+    st.tuples(SEGMENT, SEGMENT).map(
+        lambda ids: ("PUT", ("api", "contacts", ids[0], "notes", ids[1]))
+    ),
 )
 
 
@@ -33,16 +35,25 @@ def escaped(character: str, how: int) -> str:
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    return "".join(escaped(character, draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4]))) for character in text)
+    return "".join(
+        escaped(character, draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4]))) for character in text
+    )
 
 
 @st.composite
 def obfuscated(draw: st.DrawFn) -> tuple[str, bytes, tuple[str, ...]]:
-    """A method and target that a lenient server reads as a ruled path, and the segments of that path."""
+    """A method and target that a lenient server reads as a ruled path, and the segments of that
+    path.
+    """
     method, segments = draw(PATHS)
-    # One server decodes once or twice, before or after it splits: the tricks of one target belong together.
+    # One server decodes once or twice, before or after it splits: the tricks of one target belong
+    # together.
     slashes = st.sampled_from(
-        draw(st.sampled_from([["/"], ["/", "//"], ["/", "\\"], ["/", "%2f", "%2F"], ["/", "%252f"], ["/", "%5c"]]))
+        draw(
+            st.sampled_from(
+                [["/"], ["/", "//"], ["/", "\\"], ["/", "%2f", "%2F"], ["/", "%252f"], ["/", "%5c"]]
+            )
+        )
     )
     detours = st.sampled_from(
         draw(
@@ -90,7 +101,9 @@ def test_every_spelling_of_a_ruled_path_hits_its_rule_or_is_refused(case):
 
 
 @given(st.text("abc/.", max_size=12), st.sampled_from(FOREIGN), st.text("abc/.", max_size=12))
-def test_a_path_with_bytes_that_are_no_text_passes_where_no_reading_hits_a_rule(before, foreign, after):
+def test_a_path_with_bytes_that_are_no_text_passes_where_no_reading_hits_a_rule(
+    before, foreign, after
+):
     target = f"/static/{before}{foreign}{after}".encode("latin-1")
     assume(b".." not in target)
     assert ROUTER.match("POST", "h", target) is None

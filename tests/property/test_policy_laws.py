@@ -1,8 +1,10 @@
-"""The law of access policies: whatever is hidden or redacted, no answer tells one value from another.
+"""The law of access policies: whatever is hidden or redacted, no answer tells one value from
+another.
 
-For generated policies and data there are two vaults that differ only in such values. Everything that the interface can be asked is
-asked of both, and each answer of one is that of the other, byte for byte: errors, counts, orders, figures, histories, exports, files.
-Few values and few keys, so that what is guessed is often right in one vault and wrong in the other.
+For generated policies and data there are two vaults that differ only in such values. Everything
+that the interface can be asked is asked of both, and each answer of one is that of the other, byte
+for byte: errors, counts, orders, figures, histories, exports, files. Few values and few keys, so
+that what is guessed is often right in one vault and wrong in the other.
 """
 
 import asyncio
@@ -30,7 +32,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "zone": {"type": "string", "storage": "indexed"},
 }
 TEXTS, OTHERS = ("plain", "parts", "sealed"), ("age", "sum", "extra")
-#: What vaults hold, and what a client asks for or sends as a guess. Two texts have one mask; two are keys that something may hang on.
+#: What vaults hold, and what a client asks for or sends as a guess. Two texts have one mask; two
+#: are keys that something may hang on.
 POOLS: dict[str, tuple[Any, ...]] = {
     "string": ("aaaa11", "bbbb11", "a", "b"),
     "integer": (1, 2),
@@ -57,7 +60,9 @@ class Scenario:
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
-        self.fields: dict[str, Any] = {name: self.one("clear", REDACTED, REDACTED, MASKED, "hidden") for name in TEXTS}
+        self.fields: dict[str, Any] = {
+            name: self.one("clear", REDACTED, REDACTED, MASKED, "hidden") for name in TEXTS
+        }
         self.fields |= {name: self.one("clear", "hidden") for name in OTHERS}
         self.fields["zone"] = self.one("clear", "clear", "hidden")
         self.actions = self.one(*ACTIONS)
@@ -96,7 +101,10 @@ class Scenario:
         return one, other
 
     def pair(self, name: str, how: Any) -> tuple[Any, Any]:
-        """The value of a field in either vault. That there is one is told of what is redacted or masked, and not of what is hidden."""
+        """The value of a field in either vault.
+
+        That there is one is told of what is redacted or masked, and not of what is hidden.
+        """
         if name == "zone":
             value = self.one("north", "north", "north", "south")
             return value, value
@@ -117,7 +125,9 @@ class Scenario:
     def filter(self) -> dict[str, Any]:
         if self.perhaps(5):
             wanted: dict[str, Any] = self.one(
-                {"search_keys": "aaaa11"}, {"search_keys": "bbbb"}, {"$or": [{"plain": "a"}, {"parts": "b"}]}
+                {"search_keys": "aaaa11"},
+                {"search_keys": "bbbb"},
+                {"$or": [{"plain": "a"}, {"parts": "b"}]},
             )
             return wanted
         return {
@@ -132,11 +142,18 @@ class Scenario:
         if self.perhaps():
             return value
         return self.one(
-            [value, None], {"$not": value}, {"$like": str(value)}, {"$not": {"$like": "aaa"}}, {"$gte": value}
+            [value, None],
+            {"$not": value},
+            {"$like": str(value)},
+            {"$not": {"$like": "aaa"}},
+            {"$gte": value},
         )
 
     def options(self) -> dict[str, Any]:
-        sort = [{self.one(self.name(), "created_at"): self.one("asc", "desc")} for _ in range(self.number(0, 1))]
+        sort = [
+            {self.one(self.name(), "created_at"): self.one("asc", "desc")}
+            for _ in range(self.number(0, 1))
+        ]
         return {"limit": self.number(1, 4), "offset": self.one(0, 0, 1), "sort": sort}
 
     def search(self) -> dict[str, Any]:
@@ -145,8 +162,12 @@ class Scenario:
     def aggregation(self) -> dict[str, Any]:
         if self.perhaps(4):
             return {"next": "CURSOR"}
-        metric = self.one({"func": "count"}, {"func": self.one("sum", "min", "avg"), "key": self.name()})
-        groups = {"group_by": {"keys": [self.name()], "limit": self.one(1, 9)}} if self.perhaps() else {}
+        metric = self.one(
+            {"func": "count"}, {"func": self.one("sum", "min", "avg"), "key": self.name()}
+        )
+        groups = (
+            {"group_by": {"keys": [self.name()], "limit": self.one(1, 9)}} if self.perhaps() else {}
+        )
         return {"metrics": {"x": metric}, "filter": self.filter(), **groups}
 
     def sent(self, *keys: str) -> dict[str, Any]:
@@ -160,7 +181,9 @@ class Scenario:
             name = self.one(*TEXTS, *OTHERS) if self.perhaps() else self.name()
             found = {
                 "search_key": name,
-                "records": [{"age": 2, **({} if name == "version" else {name: self.one(*pool(name))})}],
+                "records": [
+                    {"age": 2, **({} if name == "version" else {name: self.one(*pool(name))})}
+                ],
             }
         return {**found, "return_keys": [self.name()]} if self.perhaps(4) else found
 
@@ -185,7 +208,14 @@ STEPS = (
     lambda here: ("POST", "/api/v2/models/thing", here.sent(*KEYS, *NEW)),
     lambda here: ("POST", M + "/batch", [here.sent(*NEW), here.sent(*KEYS)]),
     *[lambda here: ("POST", M + "/batch/update", here.update())] * 7,
-    *[lambda here: ("POST", M + "/clone", {"filter": here.filter(), "update_with": here.sent(*NEW)})] * 2,
+    *[
+        lambda here: (
+            "POST",
+            M + "/clone",
+            {"filter": here.filter(), "update_with": here.sent(*NEW)},
+        )
+    ]
+    * 2,
     *[lambda here: ("POST", f"{M}/{here.one(*KEYS)}/migrate/{here.key()}", None)] * 3,
     lambda here: ("DELETE", f"{M}/{here.key()}{here.cascade()}", None),
     lambda here: ("POST", M + "/batch/delete" + here.cascade(), {"filter": {"id": [here.key()]}}),
@@ -206,7 +236,9 @@ async def carry_out(pair: Twins, number: int, step: tuple[str, str, Any, dict[st
     elif method.startswith("FILE"):
         await pair.ask_file(method.removeprefix("FILE "), path, ME, number)
     else:
-        await pair.ask(method, path, ME, headers=headers, **({} if body is None else {"json": body}))
+        await pair.ask(
+            method, path, ME, headers=headers, **({} if body is None else {"json": body})
+        )
 
 
 async def hold(engine: str, here: Scenario, on_existing: str) -> None:
@@ -216,7 +248,8 @@ async def hold(engine: str, here: Scenario, on_existing: str) -> None:
             for world in pair.worlds:
                 await world.declare("thing", {"fields": {"id": {"type": "primary_key"}, **FIELDS}})
                 await world.policy("mine", "thing", *here.actions, fields=here.fields, **rows)
-                # The same with every action, so that what a write did shows also to who may not read.
+                # The same with every action, so that what a write did shows also to who may not
+                # read.
                 await world.policy("all", "thing", *EVERYTHING, fields=here.fields, **rows)
             for one, other in here.records:
                 pair.advance(1000)
@@ -230,7 +263,9 @@ async def hold(engine: str, here: Scenario, on_existing: str) -> None:
 
 
 @pytest.mark.parametrize(("engine", "examples"), [("memory", 60), ("sqlite", 12)])
-def test_no_answer_tells_a_hidden_or_redacted_value_from_another(engine: str, examples: int) -> None:
+def test_no_answer_tells_a_hidden_or_redacted_value_from_another(
+    engine: str, examples: int
+) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.composite(Scenario)(), st.sampled_from(("refuse", "update")))
     def holds(here: Scenario, on_existing: str) -> None:

@@ -1,4 +1,6 @@
-"""Any question about any rows has the same answer on every engine, order included: rows, totals, groups, figures."""
+"""Any question about any rows has the same answer on every engine, order included: rows, totals,
+groups, figures.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -108,10 +110,15 @@ def conditions(columns: tuple[Column, ...]) -> st.SearchStrategy[Where]:
     whole: list[st.SearchStrategy[Where]] = [
         names.flatmap(
             lambda name: st.builds(
-                Is, st.just(name), st.lists(st.one_of(st.none(), values[name]), max_size=3).map(tuple), st.booleans()
+                Is,
+                st.just(name),
+                st.lists(st.one_of(st.none(), values[name]), max_size=3).map(tuple),
+                st.booleans(),
             )
         ),
-        names.flatmap(lambda name: st.builds(Compared, st.just(name), st.sampled_from(Compare), values[name])),
+        names.flatmap(
+            lambda name: st.builds(Compared, st.just(name), st.sampled_from(Compare), values[name])
+        ),
         st.builds(Indexed, hashes, st.booleans()),
         st.builds(Indexed, hashes),
     ]
@@ -121,7 +128,9 @@ def conditions(columns: tuple[Column, ...]) -> st.SearchStrategy[Where]:
     return st.recursive(
         st.one_of(whole),
         lambda inner: st.builds(
-            lambda kind, parts: kind(tuple(parts)), st.sampled_from([All, Any]), st.lists(inner, max_size=3)
+            lambda kind, parts: kind(tuple(parts)),
+            st.sampled_from([All, Any]),
+            st.lists(inner, max_size=3),
         ),
         max_leaves=6,
     )
@@ -143,11 +152,17 @@ def selects(draw: st.DrawFn, columns: tuple[Column, ...]) -> Select:
 @st.composite
 def groupings(draw: st.DrawFn, columns: tuple[Column, ...]) -> Grouping:
     names = st.sampled_from([*FIXED, *(column.name for column in columns)])
-    numbers = [column.name for column in columns if column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)]
+    numbers = [
+        column.name for column in columns if column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)
+    ]
     figures = st.builds(
-        AggregateMetric, st.sampled_from(AggregateFunction), st.sampled_from([*numbers, "@version", "@expires_at"])
+        AggregateMetric,
+        st.sampled_from(AggregateFunction),
+        st.sampled_from([*numbers, "@version", "@expires_at"]),
     )
-    counts = st.builds(AggregateMetric, st.just(AggregateFunction.COUNT), st.one_of(st.none(), names))
+    counts = st.builds(
+        AggregateMetric, st.just(AggregateFunction.COUNT), st.one_of(st.none(), names)
+    )
     return Grouping(
         draw(conditions(columns)),
         draw(st.integers(0, 3)),
@@ -225,11 +240,15 @@ def compare(engines: Engines, data: st.DataObject) -> None:
             row.rid for row in engines.select(table, select._replace(limit=None, offset=0)).rows
         ]
     for grouping in data.draw(st.lists(groupings(columns), min_size=1, max_size=3)):
-        assert walk(engines, table, grouping) == engines.aggregate(table, grouping._replace(limit=99))
+        assert walk(engines, table, grouping) == engines.aggregate(
+            table, grouping._replace(limit=99)
+        )
 
 
 def pages(engines: Engines, table: str, columns: tuple[Column, ...], query: Select) -> list[int]:
-    """The ids of all rows, each page behind the last row of the one before; the total is the same for each."""
+    """The ids of all rows, each page behind the last row of the one before; the total is the same
+    for each.
+    """
     places = {column.name: place for place, column in enumerate(columns)}
     room = None if query.offset else 4
     query = query._replace(limit=max(query.limit or 1, 1), offset=0, room=room)
@@ -244,7 +263,9 @@ def pages(engines: Engines, table: str, columns: tuple[Column, ...], query: Sele
         assert 1 <= len(page.rows) <= (query.limit or 1)
         last = page.rows[-1]
         cells = [
-            getattr(last, key.column[1:]) if key.column.startswith("@") else last.cells[places[key.column]]
+            getattr(last, key.column[1:])
+            if key.column.startswith("@")
+            else last.cells[places[key.column]]
             for key in query.order
         ]
         query = query._replace(after=(*cells, last.rid))
@@ -261,7 +282,9 @@ def walk(engines: Engines, table: str, query: Grouping) -> list[Anything]:
 
 
 @settings(max_examples=40)
-@given(values=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30))
+@given(
+    values=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30)
+)
 def test_sums_are_exact_beyond_64_bits(engines: Engines, values: list[int | None]) -> None:
     cells: list[tuple[ColumnValue, ...]] = [(value,) for value in values]
     rows = [

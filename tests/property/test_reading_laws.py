@@ -1,4 +1,6 @@
-"""Whatever JSON a caller sends: it is read, or refused with its places and without its values; never anything else."""
+"""Whatever JSON a caller sends: it is read, or refused with its places and without its values;
+never anything else.
+"""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -43,7 +45,9 @@ CODES = {
 
 
 def found(document: Any, pointer: str) -> bool:
-    """Whether a JSON Pointer leads somewhere in the document, or to a member that is missing from an object there."""
+    """Whether a JSON Pointer leads somewhere in the document, or to a member that is missing from
+    an object there.
+    """
     steps = pointer.split("/")[1:]
     for number, step in enumerate(steps):
         name = step.replace("~1", "/").replace("~0", "~")
@@ -75,22 +79,32 @@ def test_a_record_is_read_or_refused(raw):
     answered(lambda document: read_draft(SCHEMA, document, partial=False, limits=DEFAULTS), raw)
     answered(lambda document: read_draft(SCHEMA, document, partial=True, limits=DEFAULTS), raw)
     answered(
-        lambda document: read_drafts(SCHEMA, document, partial=False, limits=DEFAULTS), [raw, {"id": "a"}, {"id": "a"}]
+        lambda document: read_drafts(SCHEMA, document, partial=False, limits=DEFAULTS),
+        [raw, {"id": "a"}, {"id": "a"}],
     )
 
 
 @settings(max_examples=250)
 @given(OBJECTS, DOCUMENTS)
 def test_a_search_is_read_or_refused(where, options):
-    answered(lambda document: read_find(SCHEMA, document, DEFAULTS), {"filter": where, "options": options})
-    answered(lambda document: read_find(SCHEMA, document, DEFAULTS), {"filter": {"$or": [where, where], **where}})
+    answered(
+        lambda document: read_find(SCHEMA, document, DEFAULTS),
+        {"filter": where, "options": options},
+    )
+    answered(
+        lambda document: read_find(SCHEMA, document, DEFAULTS),
+        {"filter": {"$or": [where, where], **where}},
+    )
 
 
 @settings(max_examples=150)
 @given(OBJECTS, DOCUMENTS, st.lists(st.sampled_from(NAMES), max_size=3))
 def test_an_aggregation_is_read_or_refused_and_can_be_written_down(where, metrics, keys):
     number = {"n": {"func": "count"}}
-    answered(lambda document: read_aggregate(SCHEMA, document, DEFAULTS), {"metrics": metrics, "filter": where})
+    answered(
+        lambda document: read_aggregate(SCHEMA, document, DEFAULTS),
+        {"metrics": metrics, "filter": where},
+    )
     raw = {"metrics": number, "filter": where, "group_by": {"keys": keys}}
     question = answered(lambda document: read_aggregate(SCHEMA, document, DEFAULTS), raw)
     if question is not None:
@@ -106,8 +120,14 @@ def test_what_is_read_is_read_the_same_again(data):
         "sum": st.decimals(-(10**11), 10**11, places=4), "paid": st.booleans(), "born": st.dates().map(str),
         "hour": st.times().map(lambda time: time.isoformat("seconds")[:8]),
     }  # fmt: skip
-    raw = {name: data.draw(kind) for name, kind in kinds.items() if name == "id" or data.draw(st.booleans())}
-    draft = answered(lambda document: read_draft(SCHEMA, document, partial=False, limits=DEFAULTS), raw)
+    raw = {
+        name: data.draw(kind)
+        for name, kind in kinds.items()
+        if name == "id" or data.draw(st.booleans())
+    }
+    draft = answered(
+        lambda document: read_draft(SCHEMA, document, partial=False, limits=DEFAULTS), raw
+    )
     if any("\0" in value for value in raw.values() if isinstance(value, str)):
         assert draft is None
         return

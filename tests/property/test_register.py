@@ -1,4 +1,6 @@
-"""Single records are linearizable: whatever clients do at the same time, some order of it explains every answer."""
+"""Single records are linearizable: whatever clients do at the same time, some order of it explains
+every answer.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -54,7 +56,9 @@ class Hesitant:
 class Client:
     """One of several clients of one record; ``history`` and ``tick`` are everybody's."""
 
-    def __init__(self, contacts: Contacts, history: list[Done], ticks: list[int], chance: Random) -> None:
+    def __init__(
+        self, contacts: Contacts, history: list[Done], ticks: list[int], chance: Random
+    ) -> None:
         self._contacts = contacts
         self._history = history
         self._ticks = ticks
@@ -78,7 +82,9 @@ class Client:
         return self._ticks[0]
 
     async def _create(self, value: int) -> int:
-        (made,) = await store_records(self._contacts.records, [contact("a", age=value)], "x", nothing)
+        (made,) = await store_records(
+            self._contacts.records, [contact("a", age=value)], "x", nothing
+        )
         return int(made.fields["age"])
 
     async def _brief(self, value: int) -> None:
@@ -87,7 +93,9 @@ class Client:
 
     async def _put(self, value: int) -> int:
         drafts = [contact("a", age=value)]
-        (made,) = await store_records(self._contacts.records, drafts, "x", nothing, on_existing="update")
+        (made,) = await store_records(
+            self._contacts.records, drafts, "x", nothing, on_existing="update"
+        )
         return int(made.fields["age"])
 
     async def _update(self, value: int) -> int | None:
@@ -122,7 +130,9 @@ async def records(engine: str, folder: Path, chance: Random) -> AsyncIterator[Co
 
 
 @pytest.mark.parametrize("engine", ["memory:", "sqlite:///{}/vault.db"])
-async def test_some_order_explains_what_clients_of_one_record_are_told(engine: str, tmp_path: Path) -> None:
+async def test_some_order_explains_what_clients_of_one_record_are_told(
+    engine: str, tmp_path: Path
+) -> None:
     for seed in range(_ROUNDS):
         chance = Random(seed)
         folder = tmp_path / str(seed)
@@ -131,7 +141,9 @@ async def test_some_order_explains_what_clients_of_one_record_are_told(engine: s
             history: list[Done] = []
             ticks, over = [0], asyncio.Event()
             janitor = asyncio.create_task(tidied(contacts, over))
-            await asyncio.gather(*(Client(contacts, history, ticks, chance).work() for _ in range(_CLIENTS)))
+            await asyncio.gather(
+                *(Client(contacts, history, ticks, chance).work() for _ in range(_CLIENTS))
+            )
             over.set()
             await janitor
         assert len(history) == _CLIENTS * _CALLS
@@ -143,13 +155,43 @@ async def test_some_order_explains_what_clients_of_one_record_are_told(engine: s
     [
         ([Done("create", 1, 1, True, 0, 3), Done("create", 2, None, False, 1, 2)], True),
         ([Done("create", 1, 1, True, 0, 3), Done("create", 2, 2, True, 1, 2)], False),
-        ([Done("create", 1, 1, True, 0, 1), Done("update", 2, 2, True, 2, 5), Done("read", 0, 1, True, 3, 4)], True),
-        ([Done("create", 1, 1, True, 0, 1), Done("update", 2, 2, True, 2, 3), Done("read", 0, 1, True, 4, 5)], False),
+        (
+            [
+                Done("create", 1, 1, True, 0, 1),
+                Done("update", 2, 2, True, 2, 5),
+                Done("read", 0, 1, True, 3, 4),
+            ],
+            True,
+        ),
+        (
+            [
+                Done("create", 1, 1, True, 0, 1),
+                Done("update", 2, 2, True, 2, 3),
+                Done("read", 0, 1, True, 4, 5),
+            ],
+            False,
+        ),
         ([Done("create", 1, 1, True, 0, 1), Done("delete", 0, None, False, 2, 3)], False),
         ([Done("brief", 1, None, True, 0, 1), Done("read", 0, 1, True, 2, 3)], False),
-        ([Done("put", 1, 1, True, 0, 1), Done("delete", 0, None, True, 2, 3), Done("read", 0, None, True, 4, 5)], True),
-        ([Done("update", 1, None, False, 0, 1), Done("put", 2, 2, True, 2, 3), Done("update", 3, 3, True, 4, 5)], True),
+        (
+            [
+                Done("put", 1, 1, True, 0, 1),
+                Done("delete", 0, None, True, 2, 3),
+                Done("read", 0, None, True, 4, 5),
+            ],
+            True,
+        ),
+        (
+            [
+                Done("update", 1, None, False, 0, 1),
+                Done("put", 2, 2, True, 2, 3),
+                Done("update", 3, 3, True, 4, 5),
+            ],
+            True,
+        ),
     ],
 )
-def test_the_judge_tells_lost_writes_and_stale_reads(history: Sequence[Done], explained: bool) -> None:
+def test_the_judge_tells_lost_writes_and_stale_reads(
+    history: Sequence[Done], explained: bool
+) -> None:
     assert linearizable(history) is explained

@@ -18,13 +18,17 @@ TREE = read_tree(TEXT, "f", RuleFaults())
 
 WORDS = st.sampled_from(
     (
-        "$|$.id|$..x|$[*]|path id|form id|header Location /x/{id}|GET /a/{b}|POST /contacts|contact|email|each|object|form|create|"
+        "$|$.id|$..x|$[*]|path id|form id|header Location /x/{id}|GET /a/{b}|POST "
+        "/contacts|contact|email|each|object|form|create|"
         "update|delete|read|same|plain|exact|range|2MiB|7y|${env:X}|template"
     ).split("|")
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(WORDS | st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -42,13 +46,21 @@ def outcome(text: str) -> RuleSet | VaultError:
 
 
 def paths(node: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    inner = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     return [prefix, *(path for key, value in inner for path in paths(value, (*prefix, key)))]
 
 
 @st.composite
 def damaged_documents(draw: st.DrawFn) -> str:
-    """The example with a few places replaced, removed or given a stranger beside them; JSON is YAML."""
+    """The example with a few places replaced, removed or given a stranger beside them; JSON is
+    YAML.
+    """
     assert TREE is not None
     document: Any = json.loads(json.dumps(plain_values(TREE)))
     for _ in range(draw(st.integers(1, 3))):

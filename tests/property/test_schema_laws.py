@@ -1,4 +1,6 @@
-"""After any sequence of definitions, with records written meanwhile and processes that end, a schema is what its last definition says."""
+"""After any sequence of definitions, with records written meanwhile and processes that end, a
+schema is what its last definition says.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,11 +30,16 @@ STORAGES = st.sampled_from(["indexed", "indexed_hashed", "encrypted"])
 TEXTS = st.one_of(
     st.builds(lambda storage: {"type": "string", "storage": storage}, STORAGES),
     st.sampled_from(
-        [{"type": "string", "partial_match": True}, {"type": "string", "storage": "indexed", "partial_match": True}]
+        [
+            {"type": "string", "partial_match": True},
+            {"type": "string", "storage": "indexed", "partial_match": True},
+        ]
     ),
 )
 NUMBERS = st.builds(
-    lambda kind, storage: {"type": kind, "storage": storage}, st.sampled_from(["integer", "decimal"]), STORAGES
+    lambda kind, storage: {"type": kind, "storage": storage},
+    st.sampled_from(["integer", "decimal"]),
+    STORAGES,
 )
 DOCUMENTS = st.builds(lambda storage: {"type": "json", "storage": storage}, STORAGES)
 
@@ -48,7 +55,9 @@ def definitions(draw: st.DrawFn) -> Schema:
 
 
 class Gate:
-    """Lets batches of migrations pass one by one, so that records are written and found between them."""
+    """Lets batches of migrations pass one by one, so that records are written and found between
+    them.
+    """
 
     def __init__(self) -> None:
         self._left = asyncio.Semaphore(0)
@@ -72,7 +81,9 @@ class Gate:
 KEYS = st.sampled_from("abcde")
 WRITES = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), KEYS, st.integers(100, 104), st.sets(st.sampled_from("xyj"), min_size=1)),
+        st.tuples(
+            st.just("put"), KEYS, st.integers(100, 104), st.sets(st.sampled_from("xyj"), min_size=1)
+        ),
         st.tuples(st.just("delete"), KEYS),
     ),
     max_size=4,
@@ -97,7 +108,9 @@ STEPS = st.lists(ROUND, min_size=1, max_size=4).map(
 
 
 def value(kind: FieldType, number: int) -> Any:
-    """The number as a value that can be converted into one of every other type of these definitions."""
+    """The number as a value that can be converted into one of every other type of these
+    definitions.
+    """
     if kind is FieldType.JSON:
         return {"n": number, "of": [str(number)]}
     made = {FieldType.INTEGER: number, FieldType.DECIMAL: Decimal(number)}
@@ -154,7 +167,9 @@ async def lived(gate: Gate, steps: list[tuple[Any, ...]]) -> Shelf:
 
 
 async def made(shelf: Shelf) -> Shelf:
-    """A store that was made with the last definition, and holds the same records, in the order of their age."""
+    """A store that was made with the last definition, and holds the same records, in the order of
+    their age.
+    """
     fresh = await make_shelf()
     await fresh.catalog.apply(shelf.catalog.declared("contact").schema, Origin.API)
     for key, fields in (await shelf.values()).items():
@@ -169,7 +184,9 @@ def questions(definition: Schema) -> list[dict[str, Any]]:
             continue
         if field.type is FieldType.JSON:
             asked += [{"filter": {field.name: {"$.n": number}}} for number in range(99, 106)]
-            asked += [{"filter": {field.name: {"$.of": [str(number)]}}} for number in range(99, 106)]
+            asked += [
+                {"filter": {field.name: {"$.of": [str(number)]}}} for number in range(99, 106)
+            ]
             continue
         asked += [{"filter": {field.name: value(field.type, number)}} for number in range(99, 106)]
         asked += [{"filter": {field.name: None}}, {"filter": {field.name: {"$gt": 101}}}]
@@ -189,7 +206,9 @@ async def answer(shelf: Shelf, question: dict[str, Any]) -> list[Any] | Code:
 
 
 async def agrees(shelf: Shelf) -> Shelf:
-    """Answers are those of the definition in force, also in the middle of a migration; what is compared with."""
+    """Answers are those of the definition in force, also in the middle of a migration; what is
+    compared with.
+    """
     while True:
         definition = shelf.catalog.declared("contact").schema
         types = {field.name: type(value(field.type, 1)) for field in definition.fields}
@@ -199,9 +218,14 @@ async def agrees(shelf: Shelf) -> Shelf:
             (question, await answer(shelf, question), await answer(fresh, question))
             for question in questions(definition)
         ]
-        if shelf.catalog.declared("contact").schema == definition:  # else a migration has taken its turn meanwhile
+        # else a migration has taken its turn meanwhile
+        if shelf.catalog.declared("contact").schema == definition:
             break
-    assert all(item is None or type(item) is types[name] for fields in held for name, item in fields.items())
+    assert all(
+        item is None or type(item) is types[name]
+        for fields in held
+        for name, item in fields.items()
+    )
     assert [found for found in answers if found[1] != found[2]] == []
     return fresh
 
@@ -228,6 +252,8 @@ async def compare(steps: list[tuple[Any, ...]]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
-def test_what_a_schema_has_been_cannot_be_told_from_its_answers(steps: list[tuple[Any, ...]]) -> None:
+def test_what_a_schema_has_been_cannot_be_told_from_its_answers(
+    steps: list[tuple[Any, ...]],
+) -> None:
     with patch.object(job, "_BATCH", 2), patch.object(job, "_NOTED", 1):
         asyncio.run(compare(steps))

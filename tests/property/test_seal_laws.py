@@ -36,7 +36,9 @@ def test_opening_undoes_sealing_also_after_a_rotation(plain, salt, context):
 
 
 @given(PLAINS, SALTS, SALTS, CONTEXTS, CONTEXTS)
-def test_another_salt_context_or_keyset_does_not_open(plain, salt, other_salt, context, other_context):
+def test_another_salt_context_or_keyset_does_not_open(
+    plain, salt, other_salt, context, other_context
+):
     sealed = AEAD.seal(plain, salt, context)
     stays_shut(STRANGER, sealed, salt, context)
     if other_salt != salt:
@@ -51,7 +53,9 @@ def test_a_cut_longer_or_changed_body_does_not_open(plain, salt, context, data):
     stays_shut(AEAD, sealed[: data.draw(st.integers(0, len(sealed) - 1))], salt, context)
     stays_shut(AEAD, sealed + data.draw(st.binary(min_size=1, max_size=20)), salt, context)
     place, flip = data.draw(st.integers(0, len(sealed) - 1)), data.draw(st.integers(1, 255))
-    stays_shut(AEAD, sealed[:place] + bytes((sealed[place] ^ flip,)) + sealed[place + 1 :], salt, context)
+    stays_shut(
+        AEAD, sealed[:place] + bytes((sealed[place] ^ flip,)) + sealed[place + 1 :], salt, context
+    )
 
 
 @given(PLAINS, SALTS)

@@ -1,4 +1,6 @@
-"""What holds for every document: both ways of finding agree, and nothing changes but what was selected."""
+"""What holds for every document: both ways of finding agree, and nothing changes but what was
+selected.
+"""
 
 import json
 from urllib.parse import parse_qsl
@@ -21,7 +23,9 @@ from tests.support.documents import Object, broken, documents, meaning, parsed, 
 PATHS = st.lists(paths(wild=False, empty=False), max_size=4)
 WILD_PATHS = st.lists(paths(wild=True), max_size=3)
 OBJECTS = st.none() | st.just(()) | paths(wild=False)
-VALUES = st.text().map(Value) | st.sampled_from([Value("1.0", json=True), Value("[null]", json=True)])
+VALUES = st.text().map(Value) | st.sampled_from(
+    [Value("1.0", json=True), Value("[null]", json=True)]
+)
 
 
 def outcome(
@@ -33,7 +37,9 @@ def outcome(
         return fault.code
 
 
-def agree(objects: Path | None, leaves: list[Path], anchored: list[Path], body: bytes, depth: int) -> None:
+def agree(
+    objects: Path | None, leaves: list[Path], anchored: list[Path], body: bytes, depth: int
+) -> None:
     selection = Selection(objects, leaves, anchored)
     for _ in range(2):  # the second time with what the first one remembered
         try:
@@ -53,14 +59,19 @@ def test_the_fast_path_refuses_what_the_walker_refuses(body, objects, leaves, an
     agree(objects, leaves, anchored, body, 64)
 
 
-@given(documents(distinct=True).map(str.encode), st.none() | paths(wild=True), WILD_PATHS, WILD_PATHS)
+@given(
+    documents(distinct=True).map(str.encode), st.none() | paths(wild=True), WILD_PATHS, WILD_PATHS
+)
 def test_a_selection_means_what_its_steps_say(body, objects, leaves, anchored):
     found = Selection(objects, leaves, anchored).find(body)
     in_objects, from_root = meaning(body, objects, leaves, anchored)
     assert [
-        [(leaf.name, parsed(body[leaf.start : leaf.end])) for leaf in one.leaves] for one in found.objects
+        [(leaf.name, parsed(body[leaf.start : leaf.end])) for leaf in one.leaves]
+        for one in found.objects
     ] == in_objects
-    assert [(leaf.name, parsed(body[leaf.start : leaf.end])) for leaf in found.anchored] == from_root
+    assert [
+        (leaf.name, parsed(body[leaf.start : leaf.end])) for leaf in found.anchored
+    ] == from_root
     assert all(isinstance(parsed(body[one.start : one.end]), Object) for one in found.objects)
 
 
@@ -69,10 +80,18 @@ def test_only_the_selected_values_change(body, leaves, data):
     found = Selection((), leaves).find(body)
     spans = [(leaf.start, leaf.end) for one in found.objects for leaf in one.leaves]
     values = [data.draw(VALUES) for _ in spans]
-    changed = splice(body, [(*span, codec.write_json_value(value)) for span, value in zip(spans, values, strict=True)])
+    changed = splice(
+        body,
+        [(*span, codec.write_json_value(value)) for span, value in zip(spans, values, strict=True)],
+    )
     new_spans = moved(spans, values)
     assert [codec.read_json_value(changed[start:end]) for start, end in new_spans] == values
-    assert splice(changed, [(*new, body[slice(*old)]) for new, old in zip(new_spans, spans, strict=True)]) == body
+    assert (
+        splice(
+            changed, [(*new, body[slice(*old)]) for new, old in zip(new_spans, spans, strict=True)]
+        )
+        == body
+    )
     again = Selection((), leaves).find(changed).objects
     assert {(leaf.start, leaf.end) for one in again for leaf in one.leaves} == set(new_spans)
 
@@ -97,7 +116,9 @@ def test_a_second_member_that_somebody_takes_for_the_selected_one_is_refused(tex
         "é": "éÉ",
         "x/y": ["x/y", "X/y"],
     }
-    other = data.draw(st.sampled_from(list(variants[name])).flatmap(lambda variant: spelled(variant, True)))
+    other = data.draw(
+        st.sampled_from(list(variants[name])).flatmap(lambda variant: spelled(variant, True))
+    )
     mine = data.draw(spelled(name, True))
     members = data.draw(st.permutations([f"{mine}:1", f"{other}: {text}", f'"zz":{text}']))
     body = ("{" + ",".join(members) + "}").encode()
@@ -152,14 +173,22 @@ PAIRS = st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=6
 
 
 @given(PAIRS, st.data())
-def test_a_form_is_read_as_the_standard_library_reads_it_and_only_the_edited_members_change(pairs, data):
-    body = b"&".join(form.write_form_value(name) + b"=" + form.write_form_value(value) for name, value in pairs)
+def test_a_form_is_read_as_the_standard_library_reads_it_and_only_the_edited_members_change(
+    pairs, data
+):
+    body = b"&".join(
+        form.write_form_value(name) + b"=" + form.write_form_value(value) for name, value in pairs
+    )
     members = form.form_members(body, 100)
-    assert [(member.name, form.read_form_value(body[member.start : member.end])) for member in members] == pairs
+    assert [
+        (member.name, form.read_form_value(body[member.start : member.end])) for member in members
+    ] == pairs
     assert parse_qsl(body.decode(), keep_blank_values=True) == pairs
     chosen = [number for number in range(len(members)) if data.draw(st.booleans())]
     changed = splice(body, [members[number].edit("täken") for number in chosen])
-    expected = [(name, "täken" if number in chosen else value) for number, (name, value) in enumerate(pairs)]
+    expected = [
+        (name, "täken" if number in chosen else value) for number, (name, value) in enumerate(pairs)
+    ]
     assert parse_qsl(changed.decode(), keep_blank_values=True) == expected
 
 
@@ -168,8 +197,8 @@ def test_spans_of_a_form_hold_its_raw_values(text):
     body = text.encode()
     assume("%" not in text)
     members = form.form_members(body, 100)
-    assert [(member.name, form.read_form_value(body[member.start : member.end])) for member in members] == parse_qsl(
-        text, keep_blank_values=True
-    )
+    assert [
+        (member.name, form.read_form_value(body[member.start : member.end])) for member in members
+    ] == parse_qsl(text, keep_blank_values=True)
     for member in members:
         assert member.bare == (body[member.start - 1 : member.start] != b"=")

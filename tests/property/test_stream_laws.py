@@ -1,4 +1,6 @@
-"""The laws of sealed streams, over contents that generated pieces make; small chunks, so that there are many of them."""
+"""The laws of sealed streams, over contents that generated pieces make; small chunks, so that there
+are many of them.
+"""
 
 from collections.abc import Iterator
 
@@ -29,13 +31,17 @@ def small_chunks() -> Iterator[None]:
 def sealed_of(parts: list[bytes]) -> tuple[bytes, list[bytes]]:
     sealer = AEAD.sealer(SALT, b"context")
     sealed = b"".join([bytes(sealer.update(part)) for part in parts])
-    cut = [sealed[at : at + stream.SEALED_CHUNK] for at in range(0, len(sealed), stream.SEALED_CHUNK)]
+    cut = [
+        sealed[at : at + stream.SEALED_CHUNK] for at in range(0, len(sealed), stream.SEALED_CHUNK)
+    ]
     return sealer.header, [*cut, sealer.finish()]
 
 
 def opened(header: bytes, sealed: list[bytes]) -> bytes:
     opener = AEAD.opener(header, SALT, b"context")
-    return b"".join(opener.chunk(n, part, last=n == len(sealed) - 1) for n, part in enumerate(sealed))
+    return b"".join(
+        opener.chunk(n, part, last=n == len(sealed) - 1) for n, part in enumerate(sealed)
+    )
 
 
 @given(pieces)
@@ -50,7 +56,11 @@ def test_to_open_is_the_inverse_of_to_seal(parts):
 @given(pieces, st.data())
 def test_no_other_arrangement_of_chunks_opens(parts, data):
     header, sealed = sealed_of(parts)
-    other = data.draw(st.lists(st.sampled_from(sealed), max_size=len(sealed) + 1).filter(lambda found: found != sealed))
+    other = data.draw(
+        st.lists(st.sampled_from(sealed), max_size=len(sealed) + 1).filter(
+            lambda found: found != sealed
+        )
+    )
     if other:
         with pytest.raises(VaultError) as caught:
             opened(header, other)
@@ -66,4 +76,7 @@ def test_no_changed_byte_opens(parts, data):
     sizes = [len(part) for part in sealed]
     starts = [len(header) + sum(sizes[:n]) for n in range(len(sizes))]
     with pytest.raises(VaultError):
-        opened(bytes(whole[: len(header)]), [bytes(whole[a : a + n]) for a, n in zip(starts, sizes, strict=True)])
+        opened(
+            bytes(whole[: len(header)]),
+            [bytes(whole[a : a + n]) for a, n in zip(starts, sizes, strict=True)],
+        )

@@ -30,7 +30,17 @@ CARDS = st.from_regex(r"[1-9][0-9]{6,17}", fullmatch=True).map(
 DATES = st.builds(
     lambda day, form: day.strftime(form),
     st.dates(),
-    st.sampled_from(["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y%m%d", "%Y-%m-%dT10:20:30Z", "%d-%m-%Y 10:20"]),
+    st.sampled_from(
+        [
+            "%Y-%m-%d",
+            "%d.%m.%Y",
+            "%m/%d/%Y",
+            "%d/%m/%Y",
+            "%Y%m%d",
+            "%Y-%m-%dT10:20:30Z",
+            "%d-%m-%Y 10:20",
+        ]
+    ),
 ).filter(lambda text: read_date(text) is not None)
 DATED = re.compile(r"[0-9]")
 
@@ -103,7 +113,9 @@ def test_same_tells_different_values_and_fields_apart(name, one, other):
 
 
 def injective(tokenize: Callable[[str], str], one: str, other: str) -> None:
-    assert (tokenize(one) == tokenize(other)) == (normalize("number", one) == normalize("number", other))
+    assert (tokenize(one) == tokenize(other)) == (
+        normalize("number", one) == normalize("number", other)
+    )
 
 
 @given(one=WRITTEN, other=WRITTEN, first=st.integers(0, 3), last=st.integers(0, 3))
@@ -154,7 +166,11 @@ def test_numeric_swaps_digits_and_nothing_else(text, first, last, same):
 
 @given(card=CARDS, first=st.integers(0, 2), last=st.integers(0, 4), same=st.booleans())
 def test_luhn_holds(card, first, last, same):
-    token = bound("luhn", "card", same=same, keep_first=first, keep_last=last).mint(Value(card), 1, 1).text
+    token = (
+        bound("luhn", "card", same=same, keep_first=first, keep_last=last)
+        .mint(Value(card), 1, 1)
+        .text
+    )
     assert luhn_by_hand(token)
     assert len(token) == len(card)
     assert token[:first] == card[:first]
@@ -163,7 +179,9 @@ def test_luhn_holds(card, first, last, same):
 
 
 @given(
-    number=st.one_of(st.integers(-(10**18), 10**18), st.decimals(-(10**9), 10**9, places=2).map(str)),
+    number=st.one_of(
+        st.integers(-(10**18), 10**18), st.decimals(-(10**9), 10**9, places=2).map(str)
+    ),
     same=st.booleans(),
 )
 def test_a_json_number_stays_one(number, same):
@@ -212,10 +230,16 @@ def test_whatever_the_text_there_is_another_or_a_refusal_that_does_not_show_it(n
     tokenizer = bound(name)
     refusal = refusal_of(tokenizer, text)
     if refusal is not None:
-        # A text may happen to be a word of the sentence; it is shown when the sentence has it for this text alone.
-        others = [refusal_of(tokenizer, other) for other in ("Ж", "", "*", "0", "1", "1" * 57, "4111111111111112")]
+        # A text may happen to be a word of the sentence; it is shown when the sentence has it for
+        # this text alone.
+        others = [
+            refusal_of(tokenizer, other)
+            for other in ("Ж", "", "*", "0", "1", "1" * 57, "4111111111111112")
+        ]
         assert refusal.code is Code.VALUE_UNFIT
-        assert text not in refusal.message or any(other and text in other.message for other in others)
+        assert text not in refusal.message or any(
+            other and text in other.message for other in others
+        )
 
 
 @pytest.mark.parametrize("kind", FIELD_KINDS)
@@ -237,4 +261,6 @@ def test_a_template_gives_what_it_says(alphabet, count, constant):
     tokenizer = bound("template", template=f"{constant}[{alphabet}]{{{count}}}")
     token = tokenizer.mint(Value("Ann"), 1, 1).text
     assert re.fullmatch(re.escape(constant) + f"[{alphabet}]{{{count}}}", token)
-    assert shape.capacity() == float(len(set(re.findall(f"[{alphabet}]", "".join(map(chr, range(256)))))) ** count)
+    assert shape.capacity() == float(
+        len(set(re.findall(f"[{alphabet}]", "".join(map(chr, range(256)))))) ** count
+    )

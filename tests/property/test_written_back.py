@@ -1,7 +1,9 @@
-"""The law of records that are written back: what a client did not change stays as it is stored, also where it sees a mask.
+"""The law of records that are written back: what a client did not change stays as it is stored,
+also where it sees a mask.
 
-A client under a policy finds a record, changes one field that it sees, and sends the whole back, in each way that the interface has.
-Whoever sees everything then finds that field changed and every other one as it was; and what the client is shown stays the same.
+A client under a policy finds a record, changes one field that it sees, and sends the whole back, in
+each way that the interface has. Whoever sees everything then finds that field changed and every
+other one as it was; and what the client is shown stays the same.
 """
 
 import asyncio
@@ -43,10 +45,28 @@ MASKS: tuple[dict[str, Any], ...] = (
 )
 
 _SIGHTS = st.sampled_from(
-    ("clear", REDACTED, REDACTED, *[{"valueType": "masked", "mask": mask} for mask in MASKS], "hidden")
+    (
+        "clear",
+        REDACTED,
+        REDACTED,
+        *[{"valueType": "masked", "mask": mask} for mask in MASKS],
+        "hidden",
+    )
 )
 _TEXT = st.one_of(
-    st.sampled_from(("bjorn@example.com", "+46 70 123 45 67", "***@*.se", "**", "x", "xxxx", "", " ", '{"a": [1]}')),
+    st.sampled_from(
+        (
+            "bjorn@example.com",
+            "+46 70 123 45 67",
+            "***@*.se",
+            "**",
+            "x",
+            "xxxx",
+            "",
+            " ",
+            '{"a": [1]}',
+        )
+    ),
     st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20),
 )
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -58,13 +78,17 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "time": st.sampled_from(("00:00:00", "23:59:59")),
     "boolean": st.booleans(),
     "json": st.dictionaries(
-        st.sampled_from("ab*"), st.one_of(_TEXT, st.integers(-9, 9), st.lists(st.booleans())), max_size=2
+        st.sampled_from("ab*"),
+        st.one_of(_TEXT, st.integers(-9, 9), st.lists(st.booleans())),
+        max_size=2,
     ),
 }
 
 
 def _values(fields: dict[str, dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({name: st.none() | _VALUES[field["type"]] for name, field in fields.items()})
+    return st.fixed_dictionaries(
+        {name: st.none() | _VALUES[field["type"]] for name, field in fields.items()}
+    )
 
 
 async def _whole(here: World, path: str, body: Any, headers: Any = None) -> dict[str, Any]:
@@ -88,13 +112,19 @@ async def _hold(folder: Path, engine: str, case: "Case") -> None:
         before = await _whole(here, case.path, asked)
         for way in case.ways:
             here.clock.advance(1000)
-            (shown,) = (await here.client("POST", case.path + "/find", "under:some", json=asked)).json["data"]
+            (shown,) = (
+                await here.client("POST", case.path + "/find", "under:some", json=asked)
+            ).json["data"]
             change = {} if case.changed is None else {case.changed: case.value}
             method, path, body = way(shown | change)
-            said = await here.client(method, path, "under:some", json=body, headers=POP if path.startswith(P) else {})
+            said = await here.client(
+                method, path, "under:some", json=body, headers=POP if path.startswith(P) else {}
+            )
             assert said.status in (200, 201), said.json
             assert await _whole(here, case.path, asked) == before | change
-            (again,) = (await here.client("POST", case.path + "/find", "under:some", json=asked)).json["data"]
+            (again,) = (
+                await here.client("POST", case.path + "/find", "under:some", json=asked)
+            ).json["data"]
             hidden = {"updated_at", "version", case.changed}
             assert {name: value for name, value in again.items() if name not in hidden} == {
                 name: value for name, value in shown.items() if name not in hidden
@@ -108,7 +138,9 @@ class Case:
         model = family == "model"
         texts = TEXTS if model else KEPT
         fields = FIELDS if model else {name: {"type": "string"} for name in KEPT}
-        self.schema, self.path, self.ways = ("thing", M, MODEL_WAYS) if model else ("records", R, RECORD_WAYS)
+        self.schema, self.path, self.ways = (
+            ("thing", M, MODEL_WAYS) if model else ("records", R, RECORD_WAYS)
+        )
         self.beside = {} if model else {"country": "se"}
         self.sights = {name: draw(_SIGHTS) for name in texts}
         key = "id" if model else "record_key"
@@ -142,7 +174,9 @@ def _of_pop(record: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", ["model", "records"])
 @pytest.mark.parametrize(("engine", "examples"), [("memory", 40), ("sqlite", 8)])
-def test_what_is_read_and_written_back_stays_as_it_is_stored(engine: str, examples: int, family: str) -> None:
+def test_what_is_read_and_written_back_stays_as_it_is_stored(
+    engine: str, examples: int, family: str
+) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.composite(Case)(family))
     def holds(case: Case) -> None:

@@ -1,4 +1,6 @@
-"""The vault's own interface on a free port: operations of a test's own, or those of the table on a vault of its own."""
+"""The vault's own interface on a free port: operations of a test's own, or those of the table on a
+vault of its own.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -72,9 +74,19 @@ def no_policies() -> Policies:
 
 def services(**given: Any) -> Services:
     """Services of a test, with one environment; what it does not give is not there."""
-    here: dict[str, Any] = {"catalog": NoSchemas(), "once": once, "policies": no_policies(), "contents": None}
+    here: dict[str, Any] = {
+        "catalog": NoSchemas(),
+        "once": once,
+        "policies": no_policies(),
+        "contents": None,
+    }
     here |= {name: given.pop(name) for name in here if name in given}
-    made = {"spaces": {"default": Space(**here)}, "access": access, "body_limit": 4096, "country": "se"}
+    made = {
+        "spaces": {"default": Space(**here)},
+        "access": access,
+        "body_limit": 4096,
+        "country": "se",
+    }
     given.setdefault("audit", auditing(Kept()))
     auth = {
         "auth": cast(Any, None),
@@ -104,7 +116,9 @@ class Client:
 
     async def __call__(self, method: str, path: str, as_: str = "writer", **more: Any) -> Said:
         headers = {**({"Authorization": f"Bearer {as_}"} if as_ else {}), **more.pop("headers", {})}
-        async with self.session.request(method, self.address + path, headers=headers, **more) as response:
+        async with self.session.request(
+            method, self.address + path, headers=headers, **more
+        ) as response:
             body = await response.read()
             kind = response.headers.get("Content-Type", "")
             content = await response.json(content_type=None) if body and "json" in kind else None

@@ -1,4 +1,6 @@
-"""An application to stand behind the proxy: it stores what it is sent, records every byte, and misbehaves on request."""
+"""An application to stand behind the proxy: it stores what it is sent, records every byte, and
+misbehaves on request.
+"""
 
 import asyncio
 import base64
@@ -34,12 +36,14 @@ class Application:
     """Records by id under ``/people``, as JSON and as forms."""
 
     records: dict[int, Record] = field(default_factory=dict)
-    seen: bytearray = field(default_factory=bytearray)  #: every byte of every request that reached it
+    #: every byte of every request that reached it
+    seen: bytearray = field(default_factory=bytearray)
     requests: int = 0
     plan: list[Misbehaviour] = field(default_factory=list)
     gzip: bool = False
     gate: asyncio.Event | None = None  #: requests wait here before they act
-    reply: Callable[[list[Record]], list[Record]] | None = None  #: what a bulk create shows of what it made
+    #: what a bulk create shows of what it made
+    reply: Callable[[list[Record]], list[Record]] | None = None
     following: int = 1
 
     def app(self) -> web.Application:
@@ -65,16 +69,22 @@ class Application:
     def holds(self, marker: str) -> list[str]:
         """The forms in which the marker reached the application, in anything it ever saw or stores."""
         heap = (
-            bytes(self.seen) + json.dumps(self.records).encode() + json.dumps(self.records, ensure_ascii=False).encode()
+            bytes(self.seen)
+            + json.dumps(self.records).encode()
+            + json.dumps(self.records, ensure_ascii=False).encode()
         )
         return found_in(heap, marker)
 
     @web.middleware
-    async def _record(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:
+    async def _record(
+        self, request: web.Request, handler: Callable[[web.Request], Any]
+    ) -> web.StreamResponse:
         self.requests += 1
         body = await request.read()
         head = b"".join(name + b": " + value + b"\r\n" for name, value in request.raw_headers)
-        self.seen += f"{request.method} {request.raw_path}\r\n".encode() + head + b"\r\n" + body + b"\r\n"
+        self.seen += (
+            f"{request.method} {request.raw_path}\r\n".encode() + head + b"\r\n" + body + b"\r\n"
+        )
         if self.gate is not None:
             await self.gate.wait()
         way = self.plan.pop(0) if self.plan else Misbehaviour()
@@ -86,7 +96,9 @@ class Application:
             return await self._misbehave(request, way, {})
         return self._pack(answer)
 
-    async def _misbehave(self, request: web.Request, way: Misbehaviour, record: Record) -> web.StreamResponse:
+    async def _misbehave(
+        self, request: web.Request, way: Misbehaviour, record: Record
+    ) -> web.StreamResponse:
         if way.hang:
             await asyncio.sleep(3600)
         if way.cut:
@@ -116,7 +128,9 @@ class Application:
 
     async def _list(self, request: web.Request) -> web.Response:
         wanted = request.query.get("email")
-        items = [item for item in self.records.values() if wanted is None or item.get("email") == wanted]
+        items = [
+            item for item in self.records.values() if wanted is None or item.get("email") == wanted
+        ]
         return web.json_response({"items": items, "total": len(items)})
 
     async def _create(self, request: web.Request) -> web.Response:
@@ -145,12 +159,18 @@ class Application:
 
     async def _read(self, request: web.Request) -> web.Response:
         record = self.records.get(int(request.match_info["id"]))
-        return web.json_response(record) if record else web.json_response({"error": "not found"}, status=404)
+        return (
+            web.json_response(record)
+            if record
+            else web.json_response({"error": "not found"}, status=404)
+        )
 
     async def _change(self, request: web.Request) -> web.Response:
         ident = int(request.match_info["id"])
         content = self._accepted(request, await request.json())
-        before = self.records.get(ident, {}) if request.method == "PATCH" or request[WAY].forget else {}
+        before = (
+            self.records.get(ident, {}) if request.method == "PATCH" or request[WAY].forget else {}
+        )
         return web.json_response(self._put({**before, **content}, ident))
 
     async def _delete(self, request: web.Request) -> web.Response:
@@ -167,13 +187,19 @@ class Application:
 
 
 def spellings(marker: str) -> dict[str, list[bytes]]:
-    """Every form in which a value may hide: raw, JSON-escaped, percent-encoded, base64 at each offset, UTF-16."""
+    """Every form in which a value may hide: raw, JSON-escaped, percent-encoded, base64 at each
+    offset, UTF-16.
+    """
     raw = marker.encode()
     escaped = "".join(f"\\u{ord(char):04x}" for char in marker)
     percent = "".join(f"%{byte:02x}" for byte in raw)
     return {
         "raw": [raw, raw.lower(), raw.upper()],
-        "json": [json.dumps(marker)[1:-1].encode(), escaped.encode(), escaped.upper().replace("\\U", "\\u").encode()],
+        "json": [
+            json.dumps(marker)[1:-1].encode(),
+            escaped.encode(),
+            escaped.upper().replace("\\U", "\\u").encode(),
+        ],
         "percent": [
             quote(marker, safe="").encode(),
             quote_plus(marker).encode(),
@@ -188,11 +214,15 @@ def spellings(marker: str) -> dict[str, list[bytes]]:
 
 def found_in(heap: bytes, marker: str) -> list[str]:
     """Which spellings of the marker occur in the bytes."""
-    return [name for name, forms in spellings(marker).items() if any(form in heap for form in forms)]
+    return [
+        name for name, forms in spellings(marker).items() if any(form in heap for form in forms)
+    ]
 
 
 def _base64_cores(raw: bytes) -> list[bytes]:
-    """The part of the base64 text that does not depend on what surrounds the value, for each of three offsets."""
+    """The part of the base64 text that does not depend on what surrounds the value, for each of
+    three offsets.
+    """
     cores: list[bytes] = []
     for offset in range(3):
         text = base64.b64encode(b"\x00" * offset + raw)

@@ -12,7 +12,13 @@ from proxy.storage.base import Store
 from proxy.storage.changes import Change
 from proxy.storage.rows import File
 from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.service import IncomingFile, Owner, download, replace_attachment_of, upload
+from proxy.vault.attachments.service import (
+    IncomingFile,
+    Owner,
+    download,
+    replace_attachment_of,
+    upload,
+)
 from proxy.vault.records.attachment_metadata import Label, attachments_of
 from tests.support.contacts import Contacts, contact, make_contacts
 
@@ -48,18 +54,24 @@ class Files:
         """The record of that key, as the use cases take it."""
         return Owner(self.contacts.records, key)
 
-    async def add(self, content: bytes, name: str = "cv.pdf", key: str = "a", mime: str = "text/plain") -> Attachment:
+    async def add(
+        self, content: bytes, name: str = "cv.pdf", key: str = "a", mime: str = "text/plain"
+    ) -> Attachment:
         """Upload a file."""
         incoming = IncomingFile(Label(name, mime), in_pieces(content))
         return await upload(self.contents, self.owner(key), incoming, nothing)
 
-    async def put(self, content: bytes, name: str = "cv.pdf", key: str = "a", mime: str = "text/plain") -> Attachment:
+    async def put(
+        self, content: bytes, name: str = "cv.pdf", key: str = "a", mime: str = "text/plain"
+    ) -> Attachment:
         """Replace a file."""
         return await replace_attachment_of(
             self.contents, self.owner(key), IncomingFile(Label(name, mime), in_pieces(content))
         )
 
-    async def read(self, file_id: str, start: int = 0, stop: int | None = None, key: str = "a") -> bytes:
+    async def read(
+        self, file_id: str, start: int = 0, stop: int | None = None, key: str = "a"
+    ) -> bytes:
         """Download a file, or a part of it."""
         opened = await download(self.contents, self.owner(key), file_id)
         stop = opened.attachment.size if stop is None else stop
@@ -77,7 +89,9 @@ class Files:
 
     async def rows(self) -> list[File]:
         """The rows of all files."""
-        return await self.contacts.store.file_scan(self.contacts.records.collection.table, b"", 1000)
+        return await self.contacts.store.file_scan(
+            self.contacts.records.collection.table, b"", 1000
+        )
 
 
 async def make_files(
@@ -93,4 +107,6 @@ async def make_files(
 
 def everything(folder: Path) -> bytes:
     """All bytes of all files of a folder, names included."""
-    return b"".join(str(path).encode() + path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return b"".join(
+        str(path).encode() + path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    )

@@ -28,13 +28,24 @@ Remembered = Forgetful
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     """Every line of a folder."""
-    return [json.loads(line) for path in log_segments(folder) for line in path.read_bytes().splitlines()]
+    return [
+        json.loads(line) for path in log_segments(folder) for line in path.read_bytes().splitlines()
+    ]
 
 
 def told(folder: Path, *events: str) -> list[dict[str, Any]]:
-    """The lines of these events, without what ties them together; those of the log itself only where asked for."""
-    chosen = [line for line in lines(folder) if (line["event"] in events if events else line["event"] != "log")]
-    return [{name: line[name] for name in line if name not in ("n", "at", "prev", "hash")} for line in chosen]
+    """The lines of these events, without what ties them together; those of the log itself only
+    where asked for.
+    """
+    chosen = [
+        line
+        for line in lines(folder)
+        if (line["event"] in events if events else line["event"] != "log")
+    ]
+    return [
+        {name: line[name] for name in line if name not in ("n", "at", "prev", "hash")}
+        for line in chosen
+    ]
 
 
 def unreported(error: VaultError) -> None:
@@ -42,7 +53,9 @@ def unreported(error: VaultError) -> None:
     raise error
 
 
-async def opened(folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any) -> Trail:
+async def opened(
+    folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any
+) -> Trail:
     """The log of a folder; whoever asks for it closes it."""
     memory = memory or Remembered()
     made = await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory)
@@ -82,11 +95,18 @@ def auditing(sink: Sink) -> Auditing:
 
 def witness(sink: Sink | None = None, alarms: list[str] | None = None) -> Witness:
     """What lines are told to; ``alarms`` gets the kind of each alarm."""
-    return Witness(sink or Kept(), marks(MAC), Baits(Forgetful()), (alarms if alarms is not None else []).append)
+    return Witness(
+        sink or Kept(),
+        marks(MAC),
+        Baits(Forgetful()),
+        (alarms if alarms is not None else []).append,
+    )
 
 
 @asynccontextmanager
-async def trail(folder: Path, memory: Remembered | None = None, **given: Any) -> AsyncIterator[Trail]:
+async def trail(
+    folder: Path, memory: Remembered | None = None, **given: Any
+) -> AsyncIterator[Trail]:
     """A log for the length of a test."""
     memory = memory or Remembered()
     made = await opened(folder, memory, **given)

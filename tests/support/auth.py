@@ -48,14 +48,20 @@ async def office(
     store: Store | None = None, keyset: Keyset | None = None, clock: ManualClock | None = None
 ) -> AsyncIterator[Office]:
     """A token service; pass store and keyset on to see what another process would."""
-    store, keyset, clock = store or MemoryStore(), keyset or Keyset.create("default"), clock or ManualClock()
+    store, keyset, clock = (
+        store or MemoryStore(),
+        keyset or Keyset.create("default"),
+        clock or ManualClock(),
+    )
     outcomes = Counter[str]()
 
     def observe(outcome: str) -> None:
         outcomes[outcome] += 1
 
     with patch("proxy.crypto.passwords._HASHER", CHEAP):
-        service = await open_service(store, {"default": keyset}, clock, observe, AuthOptions(300, (HERE,)))
+        service = await open_service(
+            store, {"default": keyset}, clock, observe, AuthOptions(300, (HERE,))
+        )
         try:
             yield Office(store, keyset, clock, service, outcomes)
         finally:

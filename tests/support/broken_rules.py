@@ -1,4 +1,5 @@
-"""Broken rule files: name, text with a mark before the place of each fault, and words that each fault must say.
+"""Broken rule files: name, text with a mark before the place of each fault, and words that each
+fault must say.
 
 The words are what an operator needs: the name at fault, and what to write instead.
 """
@@ -25,7 +26,8 @@ YAML: list[Case] = [
     ("duplicate key in flow", with_fields("email: {kind: email, ▲kind: text}"), ("'kind' stands twice",)),
     ("second document", f"{HEAD}▲---\nversion: 1\n", ("one document a file",)),
     ("tag", f"{HEAD}entities: ▲!!python/object:os.system {{}}\n", ("without it",)),
-    ("merge key", f"{HEAD}entities:\n  a: &a {{fields: {{b: {{kind: text}}}}}}\n  c: {{▲<<: *a, fields: {{b: {{kind: text}}}}}}\n", ("merge keys",)),
+    ("merge key", (f"{HEAD}entities:\n  a: &a {{fields: {{b: {{kind: text}}}}}}\n  c: {{▲<<: *a, fields: "
+        "{b: {kind: text}}}\n"), ("merge keys",)),
     ("alias of nothing", f"{HEAD}entities: ▲*gone\n", ("'*gone' names nothing",)),
     ("alias inside itself", f"{HEAD}entities: &a {{b: ▲*a}}\n", ("inside what it names",)),
     ("key that is a list", f"{HEAD}? ▲[a]\n: b\n", ("a key must be a plain text",)),
@@ -103,11 +105,13 @@ ENTITY: list[Case] = [
     ("letter case only", with_fields("mail: {kind: text, at: $.a}", "▲Mail: {kind: text, at: $.b}"), ("letter case only",)),
     ("duration without unit", with_fields("a: {kind: text}", entity="expires: ▲7"), ("12h, 90d or 7y",)),
     ("schema name", with_fields("a: {kind: text}", entity='schema: ▲"a b"'), ("letters, digits",)),
-    ("one schema, two shapes of it", f"{HEAD}entities:\n  a: {{schema: s, fields: {{x: {{kind: text}}}}}}\n  ▲b: {{schema: s, fields: {{y: {{kind: text}}}}}}\n", ("defined differently",)),
+    ("one schema, two shapes of it", (f"{HEAD}entities:\n  a: {{schema: s, fields: {{x: {{kind: text}}}}}}\n  ▲b: {{schema: s, "
+        "fields: {y: {kind: text}}}\n"), ("defined differently",)),
 ]
 
 OPERATION: list[Case] = [
-    ("several places of a constant", with_fields("a: {kind: number, token: one}") + 'operations:\n  - {match: "PUT /a/{id}", update: person, ▲request: {fields: {a: "$.x[*]"}}, ▲response: {fields: {a: "$.y.*"}}}\n', ("several values in one record", "the token shape one")),
+    ("several places of a constant", with_fields("a: {kind: number, token: one}") + 'operations:\n  - {match: "PUT /a/{id}", update: person, ▲request: {fields: {a: '
+        '"$.x[*]"}}, ▲response: {fields: {a: "$.y.*"}}}\n', ("several values in one record", "the token shape one")),
     ("no match", with_operations("▲{read: note}"), ("lacks 'match'",)),
     ("no method", with_operations("{match: ▲/notes, read: note}"), ("METHOD and path",)),
     ("method in small letters", with_operations("{match: ▲post /notes, create: note}"), ("in capitals: POST",)),
@@ -135,7 +139,8 @@ OPERATION: list[Case] = [
     ("patch", with_operations('{match: "PATCH /n/{id}", update: note, request: {▲patch: json}}'), ("not supported yet",)),
     ("own mask", with_operations('{match: "PATCH /n/{id}", update: note, request: {▲own_mask: keep}}'), ("not supported yet",)),
     ("carriers", with_operations("{match: GET /n, read: note, response: {▲carriers: [$.next]}}"), ("not supported yet",)),
-    ("via", with_operations("{match: GET /n, read: contact, query: {q: {field: email, ▲via: vault}}, response: {id: $.id}}"), ("not supported yet",)),
+    ("via", with_operations("{match: GET /n, read: contact, query: {q: {field: email, ▲via: vault}}, response: {id: "
+        "$.id}}"), ("not supported yet",)),
     ("refuse", with_operations("{match: GET /n, read: note, query: {sort: ▲{▲refuse: always}}}"), ("lacks 'field'", "not supported yet")),
     ("both object and each", with_operations('{match: GET /n, read: note, response: {object: $, ▲each: "$[*]"}}'), ("exclude each other",)),
     ("each of one", with_operations("{match: GET /n, read: note, response: {each: ▲$.items}}"), ("write $.items[*]",)),
@@ -144,7 +149,8 @@ OPERATION: list[Case] = [
     ("place outside of the objects", with_operations('{match: POST /n, create: note, request: {each: "$.n[*]", fields: {text: ▲$.t}}}'), ("write $.n[*].text",)),
     ("place of another field", with_operations("{match: POST /n, create: contact, request: {fields: {name: ▲$.email}}}"), ("name overlaps email",)),
     ("form member of no field", with_operations("{match: POST /n, create: note, request: {form: {t: ▲txt}}, response: {id: $.id}}"), ("did you mean 'text'?",)),
-    ("tie of member patterns", with_operations('{match: PUT /n, update: contact, id: form id, request: {form: {"a*": email, ▲"*a": name}}}'), ("neither is more specific",)),
+    ("tie of member patterns", with_operations('{match: PUT /n, update: contact, id: form id, request: {form: {"a*": email, ▲"*a": '
+        'name}}}'), ("neither is more specific",)),
     ("create of a form without id", with_operations("{match: POST /n, ▲create: note, request: {form: {t: text}}}"), ("header Location",)),
     ("create with redirects only", with_operations("{match: POST /n, ▲create: note, response: {success: [302]}}"), ("header Location",)),
     ("create with an id in the request", with_operations("{match: POST /n, create: note, ▲id: $.id}"), ("response: {id: $.id}",)),
@@ -166,7 +172,8 @@ OPERATION: list[Case] = [
     ("values in the address of a create", with_operations('{match: POST /n, create: contact, ▲query: {mail: email}}'), ("sent in the body",)),
     ("values in the address of an update", with_operations('{match: "PUT /n/{id}", update: contact, ▲query: {mail: email}}'), ("sent in the body",)),
     ("small shape in a list without id", with_operations('{match: GET /n, read: contact, ▲response: {each: "$[*]"}}'), ("born has the token shape date",)),
-    ("too few free digits without id", f"{HEAD}entities: {{p: {{fields: {{card: {{kind: card, token: {{shape: luhn, keep_first: 6, keep_last: 4}}}}}}}}}}\noperations: [{{match: ▲GET /n, read: p}}]\n", ("card has the token shape luhn",)),
+    ("too few free digits without id", (f"{HEAD}entities: {{p: {{fields: {{card: {{kind: card, token: {{shape: luhn, keep_first: "
+        "6, keep_last: 4}}}}}\noperations: [{match: ▲GET /n, read: p}]\n"), ("card has the token shape luhn",)),
     ("search of a random token", with_operations('{match: GET /n, read: contact, query: {n: ▲{field: name}}, response: {id: $.id}}'), ("same: true",)),
     ("search in a body", with_operations("{match: POST /s, read: contact, ▲request: {form: {n: name}}, response: {id: $.id}}"), ("same: true",)),
     ("words of writing in a read", with_operations("{match: GET /n, read: note, request: {▲nulls: keep}}"), ("means nothing to a read",)),
@@ -176,11 +183,16 @@ OPERATION: list[Case] = [
     ("condition without a condition", with_operations('{match: "PUT /n/{id}", update: note, response: {success: ▲{status: 302}}}'), ("add location or text",)),
     ("condition without a status", with_operations('{match: "PUT /n/{id}", update: note, response: {success: [▲{location: /n}]}}'), ("lacks 'status'",)),
     ("condition misspelt", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: 302, ▲locations: /n}}}'), ("did you mean 'location'?",)),
-    ("location of no redirect", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: [302, ▲200], location: /n}}}'), ("200 is none",)),
-    ("location with a host", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: 302, location: ▲"https://a.example/n"}}}'), ("without scheme and host",)),
-    ("location with a query", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: 302, location: [▲"/n?saved=1"]}}}'), ("ends before '?'",)),
-    ("status with and without a condition", with_operations('{match: "PUT /n/{id}", update: note, response: {success: [302, {status: ▲302, location: /n}]}}'), ("keep one of the two",)),
-    ("id where no redirect leads", with_operations('{match: POST /n, create: note, response: {id: ▲"header Location /n/{id}", success: {status: 302, location: /login}}}'), ("this id is never told",)),
+    ("location of no redirect", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: [302, ▲200], '
+        'location: /n}}}'), ("200 is none",)),
+    ("location with a host", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: 302, location: '
+        '▲"https://a.example/n"}}}'), ("without scheme and host",)),
+    ("location with a query", with_operations('{match: "PUT /n/{id}", update: note, response: {success: {status: 302, location: '
+        '[▲"/n?saved=1"]}}}'), ("ends before '?'",)),
+    ("status with and without a condition", with_operations('{match: "PUT /n/{id}", update: note, response: {success: [302, {status: ▲302, location: '
+        '/n}]}}'), ("keep one of the two",)),
+    ("id where no redirect leads", with_operations('{match: POST /n, create: note, response: {id: ▲"header Location /n/{id}", success: '
+        '{status: 302, location: /login}}}'), ("this id is never told",)),
     ("same rule twice", with_operations("{match: GET /n, read: note}", "{match: ▲GET|POST /n/, read: note}"), ("in line 13 names the same requests",)),
     ("same placeholder under another name", with_operations('{match: "GET /n/{id}", read: note}', '{match: ▲"GET /n/{nr}", read: note}'), ("keep one of the two",)),
     ("tie", with_operations('{match: "GET /a/{x}", read: note}', '{match: ▲"GET /{y}/b", read: note}'), ("add a rule for GET /a/b",)),
@@ -200,8 +212,10 @@ REST: list[Case] = [
     ("call of nothing", f"{_VALID}tests: [{{name: a, call: ▲{{json: 1}}}}]\n", ("match: GET /contacts/17",)),
     ("call with two bodies", f"{_VALID}tests: [{{name: a, call: ▲{{match: POST /n, json: 1, form: {{a: b}}}}}}]\n", ("one body",)),
     ("call of a template", f"{_VALID}tests: [{{name: a, call: ▲{{match: \"GET /n/{{id}}\"}}}}]\n", ("without placeholders",)),
-    ("test of an unknown shape", f"{_VALID}tests: [{{name: a, call: ▲{{match: GET /n}}, app_sees: {{json: {{shape: mail}}}}}}]\n", ("any token of a shape",)),
-    ("test name twice", f"{_VALID}tests: [{{name: a, call: {{match: GET /n}}}}, {{name: ▲a, call: {{match: GET /n}}}}]\n", ("rename one",)),
+    ("test of an unknown shape", (f"{_VALID}tests: [{{name: a, call: ▲{{match: GET /n}}, app_sees: {{json: {{shape: "
+        "mail}}}]\n"), ("any token of a shape",)),
+    ("test name twice", (f"{_VALID}tests: [{{name: a, call: {{match: GET /n}}}}, {{name: ▲a, call: {{match: GET "
+        "/n}}]\n"), ("rename one",)),
 ]
 # fmt: on
 

@@ -1,7 +1,9 @@
-"""A real Chromium for tests, driven over the Chrome DevTools Protocol; no driver program and no further library.
+"""A real Chromium for tests, driven over the Chrome DevTools Protocol; no driver program and no
+further library.
 
-``find_chromium`` looks for the program and, as root on a system with apt, installs it. ``Browser.launch`` starts it
-with a profile of its own, ``Browser.page`` opens a page whose pointer, keyboard and screen a test then uses.
+``find_chromium`` looks for the program and, as root on a system with apt, installs it.
+``Browser.launch`` starts it with a profile of its own, ``Browser.page`` opens a page whose pointer,
+keyboard and screen a test then uses.
 """
 
 import asyncio
@@ -63,10 +65,16 @@ def _installed() -> str:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         try:
             done = subprocess.run(
-                ["apt-get", *arguments], capture_output=True, env=environment, timeout=300, check=False
+                ["apt-get", *arguments],
+                capture_output=True,
+                env=environment,
+                timeout=300,
+                check=False,
             )
         except subprocess.TimeoutExpired as fault:
-            raise NoBrowser(f"no chromium found, and apt-get {arguments[0]} took more than five minutes") from fault
+            raise NoBrowser(
+                f"no chromium found, and apt-get {arguments[0]} took more than five minutes"
+            ) from fault
         if done.returncode != 0:
             raise NoBrowser(f"no chromium found, and apt-get {arguments[0]} failed")
     path = _known()
@@ -87,7 +95,9 @@ class Browser:
     @classmethod
     @asynccontextmanager
     async def launch(cls, profile: Path) -> AsyncIterator[Self]:
-        """Start a Chromium whose profile lives in that new folder, and end it afterwards; raises ``NoBrowser``."""
+        """Start a Chromium whose profile lives in that new folder, and end it afterwards; raises
+        ``NoBrowser``.
+        """
         program = await asyncio.to_thread(find_chromium)
         process = await asyncio.create_subprocess_exec(
             program,
@@ -99,7 +109,10 @@ class Browser:
         )
         try:
             address = await _address(process, profile / "DevToolsActivePort")
-            async with aiohttp.ClientSession() as client, client.ws_connect(address, max_msg_size=0) as connection:
+            async with (
+                aiohttp.ClientSession() as client,
+                client.ws_connect(address, max_msg_size=0) as connection,
+            ):
                 browser = cls(connection)
                 reader = asyncio.create_task(browser._read())
                 try:
@@ -113,7 +126,9 @@ class Browser:
     async def page(self, width: int = 1280, height: int = 800, dark: bool = False) -> "Page":
         """A new page of that size, in CSS pixels."""
         target = await self.send("Target.createTarget", {"url": "about:blank"})
-        attached = await self.send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
+        attached = await self.send(
+            "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
+        )
         page = self._pages[attached["sessionId"]] = Page(self, attached["sessionId"])
         for domain in ("Page", "Runtime", "Log"):
             await page.send(f"{domain}.enable")
@@ -122,7 +137,9 @@ class Browser:
         await page.send("Emulation.setEmulatedMedia", {"features": [scheme]})
         return page
 
-    async def send(self, method: str, parameters: dict[str, Any] | None = None, session: str = "") -> dict[str, Any]:
+    async def send(
+        self, method: str, parameters: dict[str, Any] | None = None, session: str = ""
+    ) -> dict[str, Any]:
         """One command and its result; ``AssertionError`` with the browser's words when it refuses."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters or {}}
@@ -147,13 +164,17 @@ class Browser:
 
 
 class Page:
-    """One page (tab) of the browser, or with ``frame`` one frame of it. Selectors are CSS selectors."""
+    """One page (tab) of the browser, or with ``frame`` one frame of it.
+
+    Selectors are CSS selectors.
+    """
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
         self._session = session
         self._contexts: dict[int, str] = {}  # execution context -> address of its frame's origin
-        self.problems: list[str] = []  #: errors and warnings of the page's console, uncaught faults included
+        #: errors and warnings of the page's console, uncaught faults included
+        self.problems: list[str] = []
 
     async def send(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
         """One command for this page."""
@@ -161,8 +182,16 @@ class Page:
 
     def happened(self, event: str, content: dict[str, Any]) -> None:
         """Take note of an event that the browser reports."""
-        if event == "Runtime.consoleAPICalled" and content["type"] in {"error", "warning", "assert"}:
-            self.problems.append(" ".join(str(part.get("value", part.get("description"))) for part in content["args"]))
+        if event == "Runtime.consoleAPICalled" and content["type"] in {
+            "error",
+            "warning",
+            "assert",
+        }:
+            self.problems.append(
+                " ".join(
+                    str(part.get("value", part.get("description"))) for part in content["args"]
+                )
+            )
         elif event == "Runtime.exceptionThrown":
             details = content["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description", details["text"]))
@@ -187,7 +216,9 @@ class Page:
         await self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     async def evaluate(self, script: str, origin: str = "") -> Any:
-        """The value of a JavaScript expression (awaited), in the page or in its frame of that origin."""
+        """The value of a JavaScript expression (awaited), in the page or in its frame of that
+        origin.
+        """
         where = {}
         if origin:
             found = [number for number, address in self._contexts.items() if address == origin]
@@ -199,14 +230,18 @@ class Page:
         return result.get("result", {}).get("value")
 
     async def until(self, script: str, origin: str = "") -> None:
-        """Wait until the expression is true; ``AssertionError`` with the page's text when it does not become so."""
+        """Wait until the expression is true; ``AssertionError`` with the page's text when it does
+        not become so.
+        """
         try:
             async with asyncio.timeout(PATIENCE):
                 while not await self._holds(script, origin):  # noqa: ASYNC110  # the page is another process
                     await asyncio.sleep(0.05)
         except TimeoutError:
             text = await self.evaluate("document.body.innerText")
-            raise AssertionError(f"never true: {script}\nThe page says:\n{text}\n{self.problems}") from None
+            raise AssertionError(
+                f"never true: {script}\nThe page says:\n{text}\n{self.problems}"
+            ) from None
 
     async def _holds(self, script: str, origin: str) -> bool:
         try:
@@ -215,7 +250,9 @@ class Page:
             return False  # the page is between two documents
 
     async def click(self, selector: str, origin: str = "") -> None:
-        """Press the middle of an element with the pointer; it must be visible and nothing may cover it."""
+        """Press the middle of an element with the pointer; it must be visible and nothing may cover
+        it.
+        """
         spot = json.dumps(selector)
         await self.until(f"!!document.querySelector({spot})", origin)
         place = await self.evaluate(
@@ -231,8 +268,13 @@ class Page:
         )
         assert place, f"{selector} cannot be clicked: it is hidden or covered"
         if origin:
-            frame = "(() => { const box = document.querySelector('iframe').getBoundingClientRect(); return [box.x, box.y]; })()"
-            place = [one + other for one, other in zip(place, await self.evaluate(frame), strict=True)]
+            frame = (
+                "(() => { const box = document.querySelector('iframe').getBoundingClientRect(); "
+                "return [box.x, box.y]; })()"
+            )
+            place = [
+                one + other for one, other in zip(place, await self.evaluate(frame), strict=True)
+            ]
         for kind in ("mousePressed", "mouseReleased"):
             button = {"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1}
             await self.send("Input.dispatchMouseEvent", button)
@@ -242,13 +284,15 @@ class Page:
         spot = json.dumps(selector)
         await self.until(f"!!document.querySelector({spot})", origin)
         kind = await self.evaluate(
-            f"(() => {{ const field = document.querySelector({spot}); field.focus(); field.select(); return field.type; }})()",
+            f"(() => {{ const field = document.querySelector({spot}); field.focus(); "
+            "field.select(); return field.type; })()",
             origin,
         )
         if kind != "date":
             await self.send("Input.insertText", {"text": text})
             return
-        # The parts of a date field are typed in the order of the machine's locale; its value is not.
+        # The parts of a date field are typed in the order of the machine's locale; its value is
+        # not.
         await self.evaluate(
             f"""(() => {{
                 const field = document.querySelector({spot});
@@ -267,10 +311,16 @@ class Page:
 
     async def text(self, selector: str = "body", origin: str = "") -> str:
         """What a person can read in an element."""
-        return str(await self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''", origin))
+        return str(
+            await self.evaluate(
+                f"document.querySelector({json.dumps(selector)})?.innerText ?? ''", origin
+            )
+        )
 
     async def too_wide(self) -> list[str]:
-        """Elements that reach beyond the page's width, as they are written; empty when nothing makes it scroll sideways."""
+        """Elements that reach beyond the page's width, as they are written; empty when nothing
+        makes it scroll sideways.
+        """
         script = """[...document.querySelectorAll("body *")].filter((element) => {
             const box = element.getBoundingClientRect();
             return box.width > 0 && box.right > innerWidth + 0.5 && !element.closest("pre, .skip, .unseen");
@@ -279,8 +329,12 @@ class Page:
         return list(await self.evaluate(script))
 
     async def screenshot(self, path: Path, whole: bool = False) -> None:
-        """Save what the page looks like as PNG; ``whole`` takes what one would have to scroll to as well."""
-        shot = await self.send("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole})
+        """Save what the page looks like as PNG; ``whole`` takes what one would have to scroll to as
+        well.
+        """
+        shot = await self.send(
+            "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole}
+        )
         await asyncio.to_thread(path.write_bytes, base64.b64decode(shot["data"]))
 
 

@@ -26,7 +26,9 @@ class Shelf:
     catalog: Catalog
     reported: list[VaultError]
 
-    async def apply(self, name: str = "contact", /, origin: Origin = Origin.API, **fields: dict[str, Any]) -> Applied:
+    async def apply(
+        self, name: str = "contact", /, origin: Origin = Origin.API, **fields: dict[str, Any]
+    ) -> Applied:
         """Put a definition in force, and wait until it is."""
         applied = await self.catalog.apply(schema(name, **fields), origin)
         await self.catalog.settled(name)
@@ -56,7 +58,9 @@ class Shelf:
         """The keys of the records whose field has the value, by its column."""
         records = self.catalog.records(name)
         where = Is(records.column(field), (records.cell(field, value),))
-        page = await records.collection.store.select(records.collection.table, Select(where, self.bench.clock()))
+        page = await records.collection.store.select(
+            records.collection.table, Select(where, self.bench.clock())
+        )
         return [str(records.open(row).key) for row in page.rows]
 
     async def holding(self, field: str, part: str, name: str = "contact") -> list[int]:

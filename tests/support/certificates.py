@@ -33,7 +33,9 @@ class Authority:
         self.folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-        made = self._builder(self._name, self._key).add_extension(x509.BasicConstraints(True, None), critical=True)
+        made = self._builder(self._name, self._key).add_extension(
+            x509.BasicConstraints(True, None), critical=True
+        )
         usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
         identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         made = made.add_extension(usage, critical=True).add_extension(identifier, critical=False)
@@ -41,9 +43,16 @@ class Authority:
         self.certificate = folder / "authority.pem"
         self.certificate.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1
+    ) -> x509.CertificateBuilder:
         end = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key.public_key())
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+        )
         return (
             made.serial_number(x509.random_serial_number())
             .not_valid_before(end - dt.timedelta(days=3))
@@ -51,7 +60,8 @@ class Authority:
         )
 
     def issue(self, name: str, *more: str, days: int = 1, file: str = "") -> Pair:
-        """A certificate for host names or an address, signed by this authority, that ends in so many days.
+        """A certificate for host names or an address, signed by this authority, that ends in so
+        many days.
 
         ``file`` is the beginning of both files' names where that is not the first name.
         """
@@ -59,7 +69,9 @@ class Authority:
         made = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, days)
         alternatives = x509.SubjectAlternativeName([_general(one) for one in (name, *more)])
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        purposes = x509.ExtendedKeyUsage(
+            [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        )
         for extension in (alternatives, issuer, purposes):
             made = made.add_extension(extension, critical=False)
         signed = made.sign(self._key, hashes.SHA256())
@@ -67,7 +79,9 @@ class Authority:
         pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         pair.key.write_bytes(
             key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
             )
         )
         return pair
@@ -76,4 +90,6 @@ class Authority:
         """Store the key of a pair encrypted with a password."""
         key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
         locked = serialization.BestAvailableEncryption(b"password")
-        path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+        path.write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+        )

@@ -78,14 +78,23 @@ async def make_contacts(
 
     history = history or HistoryPolicy()
     around = VaultContext(
-        "test", keyset or Keyset.create("test"), store, clock, Sequencer(clock), "SE", observe, history
+        "test",
+        keyset or Keyset.create("test"),
+        store,
+        clock,
+        Sequencer(clock),
+        "SE",
+        observe,
+        history,
     )
     vault = Vault(around, VaultOptions("test", "SE", 7 * 86_400_000, history))
     collection = await vault.collection(recipe or TableSpec(CONTACT, {}, None, addressed=False))
     return Contacts(store, clock, vault, Records(collection), events)
 
 
-def contact(key: str | None, *, expires_at: int | UnsetType | None = UNSET, at: str = "", **fields: Any) -> RecordDraft:
+def contact(
+    key: str | None, *, expires_at: int | UnsetType | None = UNSET, at: str = "", **fields: Any
+) -> RecordDraft:
     """A draft of a contact."""
     own = {} if key is None else {"id": key}
     return RecordDraft(key, {**own, **fields}, expires_at, at)

@@ -18,7 +18,10 @@ SWEDISH6, AMERICAN6 = "2a00:800::1", "2001:4860::1"
 
 def nested(code: str) -> dict[str, Any]:
     """A record as MaxMind and DB-IP write it."""
-    return {"continent": {"code": "XX"}, "country": {"iso_code": code, "names": {"en": "Somewhere"}}}
+    return {
+        "continent": {"code": "XX"},
+        "country": {"iso_code": code, "names": {"en": "Somewhere"}},
+    }
 
 
 def flat(code: str) -> dict[str, Any]:
@@ -26,9 +29,15 @@ def flat(code: str) -> dict[str, Any]:
     return {"country": "Somewhere", "country_code": code, "asn": "AS64500"}
 
 
-def write(path: Path, records: Mapping[str, dict[str, Any]] | None = None, kind: str = "Test-Country") -> Path:
-    """A database at ``path``, complete before anybody sees it; ``records`` by network, else those of ``PLACES``."""
-    found = {network: nested(code) for network, code in PLACES.items()} if records is None else records
+def write(
+    path: Path, records: Mapping[str, dict[str, Any]] | None = None, kind: str = "Test-Country"
+) -> Path:
+    """A database at ``path``, complete before anybody sees it; ``records`` by network, else those
+    of ``PLACES``.
+    """
+    found = (
+        {network: nested(code) for network, code in PLACES.items()} if records is None else records
+    )
     wide = any(ipaddress.ip_network(network).version == 6 for network in found)
     database = MMDBWriter(
         ip_version=6 if wide else 4,

@@ -1,8 +1,10 @@
-"""``domicile`` as a process that kills itself with SIGKILL at a named step, or whose store fails on demand.
+"""``domicile`` as a process that kills itself with SIGKILL at a named step, or whose store fails on
+demand.
 
-``python -m tests.support.crashing`` imports the program once, then forks a process for each line on standard input: a
-start costs milliseconds instead of a second, so that hundreds of deaths fit into a test. A fork shares nothing with
-its siblings but the files. The production code has no hook for this; the functions that are the steps get wrapped.
+``python -m tests.support.crashing`` imports the program once, then forks a process for each line on
+standard input: a start costs milliseconds instead of a second, so that hundreds of deaths fit into
+a test. A fork shares nothing with its siblings but the files. The production code has no hook for
+this; the functions that are the steps get wrapped.
 """
 
 import asyncio
@@ -38,10 +40,12 @@ STEPS: dict[str, tuple[str, ...]] = {
     "transaction": ("proxy.storage.sqlite.apply:_together",),
     "send": ("proxy.net.client:HttpUpstream.send",),
     "settle": tuple(
-        f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("bind", "promote", "remove", "drop", "doubt")
+        f"proxy.redactor.exchange.staging:Writing.{verb}"
+        for verb in ("bind", "promote", "remove", "drop", "doubt")
     ),
     "answer": tuple(
-        f"proxy.net.response:{verb}" for verb in ("restored", "whole_response", "refuse_request", "stream")
+        f"proxy.net.response:{verb}"
+        for verb in ("restored", "whole_response", "refuse_request", "stream")
     ),
     # later
     "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
@@ -49,7 +53,8 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 
 
-#: In the folder of a life that says how often the janitor comes: a file with one byte for each of its rounds.
+#: In the folder of a life that says how often the janitor comes: a file with one byte for each of
+#: its rounds.
 ROUNDS = "rounds"
 
 
@@ -102,7 +107,11 @@ def _mine(life: Life) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     for place in STEPS[name]:
-        _wrap(place, reached if side == "before" else _nothing, reached if side == "after" else _nothing)
+        _wrap(
+            place,
+            reached if side == "before" else _nothing,
+            reached if side == "after" else _nothing,
+        )
 
 
 def _round() -> None:
@@ -162,8 +171,12 @@ def _break(verb: str, while_exists: str) -> None:
 
     @wraps(inner)
     async def broken(*arguments: Any) -> Any:
-        if _exists(while_exists) and (not change or any(type(one).__name__ == change for one in arguments[2])):
-            raise VaultError(Code.VAULT_DOWN, "The disk of the vault's database is full: free some space.")
+        if _exists(while_exists) and (
+            not change or any(type(one).__name__ == change for one in arguments[2])
+        ):
+            raise VaultError(
+                Code.VAULT_DOWN, "The disk of the vault's database is full: free some space."
+            )
         return await inner(*arguments)
 
     setattr(owner, name, broken)
@@ -177,7 +190,9 @@ def _shift(milliseconds: int) -> None:
 
     _set("proxy.bootstrap.instance:system_clock", shifted)
     function = importlib.import_module("proxy.bootstrap.instance").running.__wrapped__
-    function.__defaults__ = tuple(shifted if value is inner else value for value in function.__defaults__)
+    function.__defaults__ = tuple(
+        shifted if value is inner else value for value in function.__defaults__
+    )
 
 
 # ---------------------------------------------------------------------- the process that forks

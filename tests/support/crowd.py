@@ -1,8 +1,10 @@
-"""Callers who create, change and delete at once, and a judge who knows what each of them must see afterwards.
+"""Callers who create, change and delete at once, and a judge who knows what each of them must see
+afterwards.
 
-Every protected value is made from a number, and the number travels beside it in the clear (``name`` and ``name_w``).
-The application keeps both, so each answer tells by itself which values it has to show: the judge needs no model of the
-order in which things happened, and it sees at once when a token stands for another value, or for none.
+Every protected value is made from a number, and the number travels beside it in the clear (``name``
+and ``name_w``). The application keeps both, so each answer tells by itself which values it has to
+show: the judge needs no model of the order in which things happened, and it sees at once when a
+token stands for another value, or for none.
 """
 
 import asyncio
@@ -43,7 +45,8 @@ VALUES: dict[str, Callable[[int], Any]] = {
 FIELDS = tuple(VALUES)
 #: What of the values must never be found outside.
 MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatrix-", "zzpin-")
-#: Their values have one token, so that of a write in doubt only the other tells: they are written together.
+#: Their values have one token, so that of a write in doubt only the other tells: they are written
+#: together.
 TOGETHER = {"name", "pin"}
 
 
@@ -67,7 +70,9 @@ def faults(seen: Record) -> list[str]:
 
 
 def moody(application: Application) -> Any:
-    """The application, slow now and then: it refuses, fails before it acted, after it acted, or falls silent."""
+    """The application, slow now and then: it refuses, fails before it acted, after it acted, or
+    falls silent.
+    """
 
     @web.middleware
     async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -76,7 +81,9 @@ def moody(application: Application) -> Any:
         await asyncio.sleep(random.choice((0, 0, 0, 0.002, 0.01)))
         mood = random.random()
         if mood < 0.08:
-            return web.json_response({"error": "refused", "input": await request.text()}, status=422)
+            return web.json_response(
+                {"error": "refused", "input": await request.text()}, status=422
+            )
         if mood < 0.12:
             return web.json_response({"error": "no"}, status=500)
         if request.match_info.get("id", "0") not in {"0", *map(str, application.records)}:
@@ -103,16 +110,20 @@ class Crowd:
     installation: Installation
     number: int = 0
     every: set[int] = field(default_factory=set)  #: ids that the application ever gave
-    known: set[int] = field(default_factory=set)  #: of these, what its own answer or a quiet moment told callers of
+    #: of these, what its own answer or a quiet moment told callers of
+    known: set[int] = field(default_factory=set)
     gone: set[int] = field(default_factory=set)  #: ids whose deletion was acknowledged
     last: dict[int, dict[str, int]] = field(
         default_factory=dict
     )  #: numbers acknowledged to the one who owns the record
-    open: dict[int, dict[str, set[int]]] = field(default_factory=dict)  #: numbers sent since, without an answer
+    #: numbers sent since, without an answer
+    open: dict[int, dict[str, set[int]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    writes: Counter[int] = field(default_factory=Counter)  #: by record, counted when one begins and when it ends
+    #: by record, counted when one begins and when it ends
+    writes: Counter[int] = field(default_factory=Counter)
     busy: Counter[int] = field(default_factory=Counter)  #: by record, those under way
-    story: list[str] = field(default_factory=list)  #: what was asked and answered, in the order of the answers
+    #: what was asked and answered, in the order of the answers
+    story: list[str] = field(default_factory=list)
 
     def next(self) -> int:
         """A number that nobody has used."""
@@ -124,21 +135,41 @@ class Crowd:
         options.setdefault("allow_redirects", False)
         status, data = await self._ask(method, path, **options)
         sent = options.get("json")
-        numbers = {name: w for name, w in sent.items() if name.endswith("_w")} if isinstance(sent, dict) else ""
-        made = f" id {data['id']}" if method == "POST" and isinstance(data, dict) and "id" in data else ""
+        numbers = (
+            {name: w for name, w in sent.items() if name.endswith("_w")}
+            if isinstance(sent, dict)
+            else ""
+        )
+        made = (
+            f" id {data['id']}"
+            if method == "POST" and isinstance(data, dict) and "id" in data
+            else ""
+        )
         self.story.append(f"{method} {path} {numbers}: {status}{made}")
         return status, data
 
     def told(self, ident: int) -> str:
         """The story of one record."""
-        lines = [line for line in self.story if f"/people/{ident} " in line or line.endswith(f" id {ident}")]
-        return f"record {ident}:\n  " + "\n  ".join(lines) + f"\n  {self.application.records.get(ident)}"
+        lines = [
+            line
+            for line in self.story
+            if f"/people/{ident} " in line or line.endswith(f" id {ident}")
+        ]
+        return (
+            f"record {ident}:\n  "
+            + "\n  ".join(lines)
+            + f"\n  {self.application.records.get(ident)}"
+        )
 
     async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         try:
-            async with self.caller.request(method, self.installation.proxy + path, **options) as answer:
+            async with self.caller.request(
+                method, self.installation.proxy + path, **options
+            ) as answer:
                 data = await answer.json(content_type=None) if await answer.read() else None
-                assert answer.status in (0, 502) or answer.content_type != "application/problem+json", data
+                assert (
+                    answer.status in (0, 502) or answer.content_type != "application/problem+json"
+                ), data
                 self.counts[f"{method} {answer.status}"] += 1
                 return answer.status, data
         except (aiohttp.ClientError, OSError):
@@ -146,7 +177,10 @@ class Crowd:
             return 0, None
 
     async def visit(self, worker: int, workers: int) -> None:
-        """One caller: whatever comes to mind, until nobody answers any more. Records of odd ids have one writer only."""
+        """One caller: whatever comes to mind, until nobody answers any more.
+
+        Records of odd ids have one writer only.
+        """
         while True:
             mine = [
                 ident
@@ -168,7 +202,9 @@ class Crowd:
 
     async def create_many(self, _: int) -> int:
         """Three at once."""
-        status, seen = await self.ask("POST", "/people/bulk", json=[body(self.next()) for _ in range(3)])
+        status, seen = await self.ask(
+            "POST", "/people/bulk", json=[body(self.next()) for _ in range(3)]
+        )
         self._know(status, (201, 422, 500, 502, 503), seen if status == 201 else [])
         return status
 
@@ -182,14 +218,17 @@ class Crowd:
     async def replace(self, ident: int) -> int:
         """Every field, or what is left of them."""
         w = self.next()
-        return await self._write("PUT", ident, body(w, random.sample(FIELDS, random.choice((3, 6, 8)))), True)
+        return await self._write(
+            "PUT", ident, body(w, random.sample(FIELDS, random.choice((3, 6, 8)))), True
+        )
 
     async def change(self, ident: int) -> int:
         """Some fields, one of them perhaps as it is."""
         names = random.sample(FIELDS, random.randint(1, 4))
         sent = body(self.next(), names)
         record = self.application.records.get(ident, {})
-        if f"{names[0]}_w" in record and ident % 2 and ident in self.last:  # its only writer knows what it holds
+        # its only writer knows what it holds
+        if f"{names[0]}_w" in record and ident % 2 and ident in self.last:
             sent.update(body(int(record[f"{names[0]}_w"]), names[:1]))
         return await self._write("PATCH", ident, sent, False)
 
@@ -234,7 +273,9 @@ class Crowd:
         """Read all."""
         before = self.writes - self.busy
         status, seen = await self.ask("GET", "/people")
-        self._know(status, (200,), self._quiet(seen["items"], before) if status == 200 else [], shown=False)
+        self._know(
+            status, (200,), self._quiet(seen["items"], before) if status == 200 else [], shown=False
+        )
         return status
 
     def _quiet(self, seen: Iterable[Record], before: Counter[int]) -> list[Record]:
@@ -244,7 +285,9 @@ class Crowd:
     _acts = (create, create_many, create_form, replace, change, delete, look, browse)
     _weights = (20, 3, 5, 15, 30, 12, 12, 3)
 
-    def _know(self, status: int, expected: tuple[int, ...], seen: Iterable[Record], *, shown: bool = True) -> None:
+    def _know(
+        self, status: int, expected: tuple[int, ...], seen: Iterable[Record], *, shown: bool = True
+    ) -> None:
         assert status in (0, *expected), f"{status} is no answer of this application"
         for record in seen:
             assert not faults(record), f"{faults(record)}\n{record}\n{self.told(record['id'])}"
@@ -253,7 +296,9 @@ class Crowd:
         self.every.update(self.application.records)
 
     async def judge(self, sample: int = 20) -> None:
-        """Everything that the application holds reads as it was written; what was acknowledged is what it holds."""
+        """Everything that the application holds reads as it was written; what was acknowledged is
+        what it holds.
+        """
         status, listed = await self.ask("GET", "/people")
         assert status == 200
         assert {item["id"] for item in listed["items"]} == set(self.application.records)
@@ -273,4 +318,6 @@ class Crowd:
         for ident, record in self.application.records.items():
             for name, number in self.last.get(ident, {}).items() if ident % 2 else ():
                 held = int(record.get(f"{name}_w", 0))
-                assert held in {number} | self.open.get(ident, {}).get(name, set()), f"{ident} lost {name}_w={number}"
+                assert held in {number} | self.open.get(ident, {}).get(name, set()), (
+                    f"{ident} lost {name}_w={number}"
+                )

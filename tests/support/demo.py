@@ -43,7 +43,9 @@ class Demo:
     @property
     def commands(self) -> list[str]:
         """The lines that the text says to try."""
-        return [line.strip() for line in self.text.splitlines() if line.lstrip().startswith("curl ")]
+        return [
+            line.strip() for line in self.text.splitlines() if line.lstrip().startswith("curl ")
+        ]
 
     async def interrupted(self) -> tuple[int, str]:
         """Press Ctrl-C; the exit status, and what was printed since."""
@@ -71,7 +73,9 @@ def sample_rules(folder: Path) -> None:
 
 @asynccontextmanager
 async def demo(folder: Path, *arguments: str) -> AsyncIterator[Demo]:
-    """Start it there and wait until it says that it runs; killed at the end where it has not ended by then."""
+    """Start it there and wait until it says that it runs; killed at the end where it has not ended
+    by then.
+    """
     if not (folder / "rules").exists():
         sample_rules(folder)
     process = await asyncio.create_subprocess_exec(

@@ -1,23 +1,25 @@
-"""The same exchange driven directly and through a proxy, and what differs between the two beyond what may.
+"""The same exchange driven directly and through a proxy, and what differs between the two beyond
+what may.
 
 What may differ, and why:
 
-=====================================================  =====================================================================
-Difference                                             Why it is allowed
-=====================================================  =====================================================================
-HTTP version of a start line                           every hop speaks its own (RFC 9110 section 2.5)
-Connection, Keep-Alive, Proxy-Connection, TE, Upgrade  they concern one connection (RFC 9110 section 7.6.1)
-fields that Connection names                           the sender says that they do, too
-Transfer-Encoding; Content-Length beside a chunked     how a body is framed is settled between two hops (RFC 9112 section 6);
-or close-delimited body; sizes and extensions of       the bytes of the body are compared
-chunks
-white space around a field value                       it is no part of the value (RFC 9110 section 5.5)
-Host, where a caller of HTTP/1.0 sent none             a request of HTTP/1.1 needs one (RFC 9112 section 3.2)
-LF in place of CRLF at the ends of an answer's head    a proxy writes CRLF (RFC 9112 section 2.2)
-=====================================================  =====================================================================
+=====================================================
+===================================================================== Difference
+Why it is allowed =====================================================
+===================================================================== HTTP version of a start line
+every hop speaks its own (RFC 9110 section 2.5) Connection, Keep-Alive, Proxy-Connection, TE,
+Upgrade  they concern one connection (RFC 9110 section 7.6.1) fields that Connection names
+the sender says that they do, too Transfer-Encoding; Content-Length beside a chunked     how a body
+is framed is settled between two hops (RFC 9112 section 6); or close-delimited body; sizes and
+extensions of       the bytes of the body are compared chunks
+white space around a field value                       it is no part of the value (RFC 9110 section
+5.5) Host, where a caller of HTTP/1.0 sent none             a request of HTTP/1.1 needs one (RFC
+9112 section 3.2) LF in place of CRLF at the ends of an answer's head    a proxy writes CRLF (RFC
+9112 section 2.2) =====================================================
+=====================================================================
 
-Everything else is compared: methods, targets, statuses, reasons, names, values, order and repetition of fields, bodies,
-trailers and interim answers.
+Everything else is compared: methods, targets, statuses, reasons, names, values, order and
+repetition of fields, bodies, trailers and interim answers.
 """
 
 import asyncio
@@ -31,7 +33,9 @@ from tests.support.rawserver import OK, RawServer
 #: Seconds for one exchange. Generous: it ends what hangs, and judges nobody's speed.
 PATIENCE = 10.0
 
-_HOP = frozenset(b"connection keep-alive proxy-connection te upgrade transfer-encoding content-length".split())
+_HOP = frozenset(
+    b"connection keep-alive proxy-connection te upgrade transfer-encoding content-length".split()
+)
 
 
 class Case(NamedTuple):
@@ -44,7 +48,8 @@ class Case(NamedTuple):
     waits: bool = False  #: the caller sends its body only after an interim answer
     closes: bool = False  #: the application ends the connection behind its answer
     half: bool = False  #: the caller ends its side behind its request
-    direct: bytes = b""  #: what the application says in place of its answer where it is asked directly
+    #: what the application says in place of its answer where it is asked directly
+    direct: bytes = b""
 
 
 @dataclass
@@ -83,12 +88,15 @@ class Recorder:
                 await _call(client, case, self.seen.answers)
         except (TimeoutError, OSError, EOFError, ValueError, AssertionError) as fault:
             self.seen.fault = type(fault).__name__
-            await asyncio.sleep(0.2)  # what is still on its way belongs to this case, not to the next
+            # what is still on its way belongs to this case, not to the next
+            await asyncio.sleep(0.2)
         return self.seen
 
     async def directly(self, case: Case) -> Seen:
         """The case without a proxy."""
-        return await self.drive(case._replace(answers=(case.direct,)) if case.direct else case, self.server.port)
+        return await self.drive(
+            case._replace(answers=(case.direct,)) if case.direct else case, self.server.port
+        )
 
 
 async def _call(client: RawClient, case: Case, answers: list[Message]) -> None:
@@ -146,15 +154,20 @@ def _start(message: Message) -> list[bytes]:
 
 def _kept(message: Message, original: Message) -> Fields:
     """Fields that must be the same; ``original`` is the message as it came without a proxy."""
-    named = {token.strip().lower() for value in original.all("connection") for token in value.split(b",")}
-    named -= {b"host", b"authorization", b"cookie"}  # they must never be named; a proxy may keep them or obey
+    named = {
+        token.strip().lower() for value in original.all("connection") for token in value.split(b",")
+    }
+    # they must never be named; a proxy may keep them or obey
+    named -= {b"host", b"authorization", b"cookie"}
     if original.start.endswith(b"HTTP/1.0") and not original.all("host"):
         named.add(b"host")
     return [(name, value) for name, value in message.fields if name.lower() not in _HOP | named]
 
 
 def _lengths(one: Message, other: Message) -> tuple[list[bytes], list[bytes]]:
-    """The declared lengths, as far as they must agree: not where one of the two frames a body in another way."""
+    """The declared lengths, as far as they must agree: not where one of the two frames a body in
+    another way.
+    """
     if one.all("transfer-encoding") or other.all("transfer-encoding") or one.closed or other.closed:
         return [], []
     return one.all("content-length"), other.all("content-length")
@@ -167,4 +180,7 @@ def _brief(value: object) -> str:
 
 def listing(found: dict[str, list[str]]) -> str:
     """All differences of one proxy, a line a case."""
-    return "\n".join(f"  {name}: {'; '.join(texts)}" for name, texts in sorted(found.items())) or "  none"
+    return (
+        "\n".join(f"  {name}: {'; '.join(texts)}" for name, texts in sorted(found.items()))
+        or "  none"
+    )

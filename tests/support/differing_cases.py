@@ -1,4 +1,6 @@
-"""The exchanges of the differential test: everything that HTTP/1.1 allows and some application or caller does."""
+"""The exchanges of the differential test: everything that HTTP/1.1 allows and some application or
+caller does.
+"""
 
 import gzip
 from collections.abc import Iterator
@@ -49,7 +51,20 @@ TARGETS = [
         "/a!$&'()*",
         "/a=b",
     ),
-    *("/a|b", '/a"b', "/a<b>", "/a^b", "/a`b", "/a{b}", "/a\\b", "/[x]", "/a#b", "/?#", "/\xe9", "/\xc3\xa9?\xc3\xa9"),
+    *(
+        "/a|b",
+        '/a"b',
+        "/a<b>",
+        "/a^b",
+        "/a`b",
+        "/a{b}",
+        "/a\\b",
+        "/[x]",
+        "/a#b",
+        "/?#",
+        "/\xe9",
+        "/\xc3\xa9?\xc3\xa9",
+    ),
     *(
         "/a?\xff",
         "http://app.test/absolute",
@@ -62,8 +77,33 @@ TARGETS = [
 ]
 
 METHODS = [
-    *("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "MKCOL", "LOCK", "REPORT", "SEARCH"),
-    *("PURGE", "QUERY", "BREW", "LINK", "X", "M-SEARCH", "VERSION-CONTROL", "get", "Post", "A1", "!#$%&'*+-.^_`|~"),
+    *(
+        "GET",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+        "OPTIONS",
+        "TRACE",
+        "PROPFIND",
+        "MKCOL",
+        "LOCK",
+        "REPORT",
+        "SEARCH",
+    ),
+    *(
+        "PURGE",
+        "QUERY",
+        "BREW",
+        "LINK",
+        "X",
+        "M-SEARCH",
+        "VERSION-CONTROL",
+        "get",
+        "Post",
+        "A1",
+        "!#$%&'*+-.^_`|~",
+    ),
 ]
 
 REQUEST_FIELDS: dict[str, list[str]] = {
@@ -84,21 +124,46 @@ REQUEST_FIELDS: dict[str, list[str]] = {
     "Authorization": ["Authorization: Basic dTpw"],
     "a bearer": ["authorization: Bearer a.b.c=="],
     "Range": ["Range: bytes=0-1,5-", 'If-Range: "a"'],
-    "conditions": ['If-None-Match: W/"a", "b"', "If-Modified-Since: Sat, 29 Oct 1994 19:43:31 GMT", 'If-Match: "c"'],
-    "Accept": ["Accept: text/*;q=0.3, */*;q=0.5", "Accept-Language: da, en-gb;q=0.8", "Accept-Charset: x"],
+    "conditions": [
+        'If-None-Match: W/"a", "b"',
+        "If-Modified-Since: Sat, 29 Oct 1994 19:43:31 GMT",
+        'If-Match: "c"',
+    ],
+    "Accept": [
+        "Accept: text/*;q=0.3, */*;q=0.5",
+        "Accept-Language: da, en-gb;q=0.8",
+        "Accept-Charset: x",
+    ],
     "Accept-Encoding": ["Accept-Encoding: br;q=1.0, gzip;q=0.8, *;q=0.1, x-own"],
     "User-Agent twice": ["User-Agent: a", "User-Agent: b"],
     "Content-Type twice": ["Content-Type: text/a", "Content-Type: text/b"],
-    "CORS asked": ["Origin: null", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: x, y"],
-    "fetch metadata": ["Sec-Fetch-Site: cross-site", 'Sec-CH-UA: "x";v="1"', "Upgrade-Insecure-Requests: 1", "DNT: 1"],
+    "CORS asked": [
+        "Origin: null",
+        "Access-Control-Request-Method: PUT",
+        "Access-Control-Request-Headers: x, y",
+    ],
+    "fetch metadata": [
+        "Sec-Fetch-Site: cross-site",
+        'Sec-CH-UA: "x";v="1"',
+        "Upgrade-Insecure-Requests: 1",
+        "DNT: 1",
+    ],
     "Referer": ["Referer: http://x/?a#b", "From: a@b"],
     "tracing": ["traceparent: 00-0af7-b7ad-01", "tracestate: a=b", "X-Request-ID: 1"],
     "caching": ["Cache-Control: no-cache", "Pragma: no-cache", "Warning: 199 - x"],
     "Max-Forwards": ["Max-Forwards: 0"],
     "Connection: close": ["Connection: close"],
-    "Connection: keep-alive": ["Connection: keep-alive", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive"],
+    "Connection: keep-alive": [
+        "Connection: keep-alive",
+        "Keep-Alive: timeout=5",
+        "Proxy-Connection: keep-alive",
+    ],
     "fields that Connection names": ["Connection: close, X-Hop", "X-Hop: 1", "X-Kept: 2"],
-    "HTTP2-Settings": ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"],
+    "HTTP2-Settings": [
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: AAMAAABk",
+    ],
     "TE": ["TE: trailers", "Connection: TE"],
     "Date": ["Date: whenever", "Expires: 0"],
     "Content-Encoding without a body": ["Content-Encoding: gzip", "Content-Language: sv"],
@@ -113,7 +178,9 @@ BODIES: dict[str, bytes] = {
     "every byte": post("/", bytes(range(256)), "Content-Type: application/octet-stream"),
     "JSON": post("/", b'{ "a" : 1.0e2 }\n', "Content-Type: application/json"),
     "a form": post("/", b"a=b&&a=%zz+", "Content-Type: application/x-www-form-urlencoded"),
-    "multipart": post("/", b"--x\r\n\r\na\r\n--x--\r\n", "Content-Type: multipart/form-data; boundary=x"),
+    "multipart": post(
+        "/", b"--x\r\n\r\na\r\n--x--\r\n", "Content-Type: multipart/form-data; boundary=x"
+    ),
     "gzip": post("/", gzip.compress(b"abc" * 100, mtime=0), "Content-Encoding: gzip"),
     "100 kB": post("/", bytes(range(250)) * 400),
     "1 MB": post("/", bytes(range(250)) * 4000),
@@ -153,7 +220,13 @@ STATUSES = [
         "303 See Other",
         "307 Again",
     ),
-    *("308 Permanent Redirect", "400 Bad Request", "401 Unauthorized", "402 Payment Required", "403 Forbidden"),
+    *(
+        "308 Permanent Redirect",
+        "400 Bad Request",
+        "401 Unauthorized",
+        "402 Payment Required",
+        "403 Forbidden",
+    ),
     *(
         "404 Not Found",
         "405 Method Not Allowed",
@@ -161,7 +234,13 @@ STATUSES = [
         "408 Request Timeout",
         "409 Conflict",
     ),
-    *("413 Content Too Large", "416 Range Not Satisfiable", "418 I'm a teapot", "421 Misdirected Request", "422 No"),
+    *(
+        "413 Content Too Large",
+        "416 Range Not Satisfiable",
+        "418 I'm a teapot",
+        "421 Misdirected Request",
+        "422 No",
+    ),
     *(
         "425 Too Early",
         "428 Precondition Required",
@@ -204,30 +283,59 @@ ANSWER_FIELDS: dict[str, list[str]] = {
         "Set-Cookie: e",
     ],
     "an odd cookie": ['Set-Cookie: a="b c", d; SameSite=None; \xe9'],
-    "who answers": ["Server: app/1.0 (x)", "Date: Tue, 15 Nov 1994 08:12:31 GMT", "X-Powered-By: y", "Via: 1.0 z"],
+    "who answers": [
+        "Server: app/1.0 (x)",
+        "Date: Tue, 15 Nov 1994 08:12:31 GMT",
+        "X-Powered-By: y",
+        "Via: 1.0 z",
+    ],
     "Date alone": ["Date: whenever"],
-    "validators": ['ETag: W/"a"', "Last-Modified: Tue, 15 Nov 1994 12:45:26 GMT", "Vary: *", "Age: 5"],
-    "caching": ["Cache-Control: private, max-age=0", "Expires: -1", "Pragma: no-cache", "CDN-Cache-Control: x"],
+    "validators": [
+        'ETag: W/"a"',
+        "Last-Modified: Tue, 15 Nov 1994 12:45:26 GMT",
+        "Vary: *",
+        "Age: 5",
+    ],
+    "caching": [
+        "Cache-Control: private, max-age=0",
+        "Expires: -1",
+        "Pragma: no-cache",
+        "CDN-Cache-Control: x",
+    ],
     "Location of its own": ["Location: http://127.0.0.1:3000/x?y#z"],
     "Location elsewhere": ["Location: //other/\xe9"],
     "Refresh": ["Refresh: 5; url=http://127.0.0.1/x", "Content-Location: /y"],
-    "a name for a file": ["Content-Disposition: attachment; filename*=UTF-8''%e2%82%ac; filename=\"\xc3\xa9\""],
+    "a name for a file": [
+        "Content-Disposition: attachment; filename*=UTF-8''%e2%82%ac; filename=\"\xc3\xa9\""
+    ],
     "a coding": ["Content-Encoding: gzip", 'Content-Type: text/plain;charset="x"'],
     "CORS": [
         "Access-Control-Allow-Origin: *",
         "Access-Control-Allow-Credentials: true",
         "Access-Control-Expose-Headers: x",
     ],
-    "security": ["Content-Security-Policy: " + "x 'self'; " * 100, "Strict-Transport-Security: max-age=1"],
+    "security": [
+        "Content-Security-Policy: " + "x 'self'; " * 100,
+        "Strict-Transport-Security: max-age=1",
+    ],
     "links": ["Link: </a>; rel=preload, </b>", 'Alt-Svc: h3=":443"', "Timing-Allow-Origin: *"],
     "ranges": ["Accept-Ranges: bytes", "Content-Range: bytes */10"],
-    "challenges": ['WWW-Authenticate: Basic realm="a, b"', "WWW-Authenticate: Negotiate", "Retry-After: 5"],
+    "challenges": [
+        'WWW-Authenticate: Basic realm="a, b"',
+        "WWW-Authenticate: Negotiate",
+        "Retry-After: 5",
+    ],
     "a challenge of a proxy": ["Proxy-Authenticate: Basic", "Proxy-Authentication-Info: x"],
     "X-Accel": ["X-Accel-Buffering: no", "X-Accel-Expires: 0"],
     "many fields": [f"X-{number}: {number}" for number in range(90)],
     "a long value": ["X: " + "y" * 8000],
     "30 kB": [f"X-{number}: " + "y" * 1000 for number in range(30)],
-    "fields that Connection names": ["Connection: X-Hop", "X-Hop: 1", "X-Kept: 2", "Keep-Alive: timeout=5"],
+    "fields that Connection names": [
+        "Connection: X-Hop",
+        "X-Hop: 1",
+        "X-Kept: 2",
+        "Keep-Alive: timeout=5",
+    ],
     "Content-Type twice": ["Content-Type: text/a", "content-type: text/b"],
     "Trailer": ["Trailer: X-Sum"],
     "Digest": ["Content-Digest: sha-256=:x:", "Content-MD5: x"],
@@ -247,20 +355,32 @@ FRAMINGS: dict[str, tuple[bytes, bytes]] = {
     "many chunks": (get(), CHUNKED + b"1\r\nx\r\n" * 300 + b"0\r\n\r\n"),
     "big chunks": (get(), CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BIG), BIG)),
     "chunk extensions": (get(), CHUNKED + b'2;a="b"\r\nok\r\n0;c\r\n\r\n'),
-    "trailers": (get("/", "TE: trailers", "Connection: TE"), CHUNKED + b"2\r\nok\r\n0\r\nX-Sum: 1\r\nx-sum:2\r\n\r\n"),
+    "trailers": (
+        get("/", "TE: trailers", "Connection: TE"),
+        CHUNKED + b"2\r\nok\r\n0\r\nX-Sum: 1\r\nx-sum:2\r\n\r\n",
+    ),
     "trailers nobody asked for": (get(), CHUNKED + b"0\r\nX-Sum: \xe9\r\n\r\n"),
     "HEAD with a length": (get(method="HEAD"), HEAD + b"Content-Length: 1000\r\n\r\n"),
     "HEAD with chunks": (get(method="HEAD"), CHUNKED),
     "HEAD with neither": (get(method="HEAD"), HEAD + b"X: y\r\n\r\n"),
-    "HEAD of what is not there": (get(method="HEAD"), b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n"),
+    "HEAD of what is not there": (
+        get(method="HEAD"),
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n",
+    ),
     "204": (get(), b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n"),
-    "304 with a length": (get(), b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 1000\r\n\r\n'),
+    "304 with a length": (
+        get(),
+        b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 1000\r\n\r\n',
+    ),
     "304 without": (get(), b"HTTP/1.1 304 Not Modified\r\nDate: x\r\n\r\n"),
     "206": (
         get("/", "Range: bytes=0-1"),
         b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-1/9\r\nContent-Length: 2\r\n\r\nok",
     ),
-    "HTTP/1.0 with a length, kept": (get(), OK.replace(b"1.1 200 OK\r\n", b"1.0 200 OK\r\nConnection: keep-alive\r\n")),
+    "HTTP/1.0 with a length, kept": (
+        get(),
+        OK.replace(b"1.1 200 OK\r\n", b"1.0 200 OK\r\nConnection: keep-alive\r\n"),
+    ),
     "a body that begins with line ends": (get(), HEAD + b"Content-Length: 6\r\n\r\n\r\n\r\nok"),
     "early hints": (get(), b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nlink: </b>\r\n\r\n" + OK),
     "early hints twice": (get(), b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" * 2 + OK),
@@ -274,7 +394,10 @@ CLOSING: dict[str, tuple[bytes, bytes]] = {
     "1 MB of it": (get(), HEAD + b"\r\n" + BIG),
     "HTTP/1.0": (get(), b"HTTP/1.0 200 OK\r\nX: y\r\n\r\nall of it"),
     "HTTP/1.0 with a length": (get(), b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"),
-    "Connection: close with a length": (get(), HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nok"),
+    "Connection: close with a length": (
+        get(),
+        HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nok",
+    ),
     "Connection: close with chunks": (
         get(),
         CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + b"0\r\n\r\n",
@@ -282,8 +405,14 @@ CLOSING: dict[str, tuple[bytes, bytes]] = {
     "a close that nobody announced": (get(), OK),
     "a caller of HTTP/1.0": (b"GET / HTTP/1.0\r\nHost: x\r\n\r\n", OK),
     "a caller of HTTP/1.0 without Host": (b"GET / HTTP/1.0\r\n\r\n", OK),
-    "a caller of HTTP/1.0 and a stream": (b"GET / HTTP/1.0\r\nHost: x\r\n\r\n", HEAD + b"\r\nall of it"),
-    "a body of a caller of HTTP/1.0": (b"POST / HTTP/1.0\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", OK),
+    "a caller of HTTP/1.0 and a stream": (
+        b"GET / HTTP/1.0\r\nHost: x\r\n\r\n",
+        HEAD + b"\r\nall of it",
+    ),
+    "a body of a caller of HTTP/1.0": (
+        b"POST / HTTP/1.0\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
+        OK,
+    ),
 }
 
 HOSTS = [
@@ -298,9 +427,15 @@ HOSTS = [
     "",
 ]
 
-UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x==", "Sec-WebSocket-Version: 13")
+UPGRADE = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: x==",
+    "Sec-WebSocket-Version: 13",
+)
 SWITCH = (
-    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: y\r\n\r\n"
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "
+    b"Upgrade\r\nSec-WebSocket-Accept: y\r\n\r\n"
 )
 EXPECT = "Expect: 100-continue"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -328,7 +463,9 @@ def _cases() -> Iterator[Case]:
         yield Case(f"request body: {name}", (request,))
     for status in STATUSES:
         yield Case(
-            f"status {status}", (get(),), (f"HTTP/1.1 {status}\r\n".encode("latin-1") + OK.partition(b"\r\n")[2],)
+            f"status {status}",
+            (get(),),
+            (f"HTTP/1.1 {status}\r\n".encode("latin-1") + OK.partition(b"\r\n")[2],),
         )
     for name, fields in ANSWER_FIELDS.items():
         head = "\r\n".join(["HTTP/1.1 200 OK", *fields, "Content-Length: 2", "", ""])
@@ -341,7 +478,10 @@ def _cases() -> Iterator[Case]:
 
 
 def _several() -> Iterator[Case]:
-    asking = (get("/", EXPECT, "Content-Length: 3", method="POST") + b"abc", chunked("/", b"abc", fields=(EXPECT,)))
+    asking = (
+        get("/", EXPECT, "Content-Length: 3", method="POST") + b"abc",
+        chunked("/", b"abc", fields=(EXPECT,)),
+    )
     for kind, request in zip(("length", "chunks"), asking, strict=True):
         yield Case(f"continue: granted before {kind}", (request,), early=CONTINUE, waits=True)
         yield Case(f"continue: not waited for, {kind}", (request,), early=CONTINUE)
@@ -365,7 +505,9 @@ def _several() -> Iterator[Case]:
         (OK, HEAD + b"Content-Length: 9\r\n\r\n", OK),
     )
     yield Case("half closed: a request", (get(),), half=True)
-    yield Case("half closed: a body", (post("/", b"abc"),), (CHUNKED + b"2\r\nok\r\n0\r\n\r\n",), half=True)
+    yield Case(
+        "half closed: a body", (post("/", b"abc"),), (CHUNKED + b"2\r\nok\r\n0\r\n\r\n",), half=True
+    )
     yield Case("half closed: several requests", (get("/1"), get("/2"), get("/3")), named, half=True)
     yield Case("upgrade: to websocket", (get("/", *UPGRADE),), (SWITCH,))
     yield Case("upgrade: declined", (get("/", *UPGRADE), get("/next")))

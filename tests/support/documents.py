@@ -52,10 +52,14 @@ def spelled(draw: st.DrawFn, text: str, escapes: bool) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn, distinct: bool = False, depth: int = 4) -> str:
-    """A document; ``distinct``: no two names of an object are alike to anybody, and names have only one case."""
+    """A document; ``distinct``: no two names of an object are alike to anybody, and names have only
+    one case.
+    """
     tight = draw(st.booleans())
     names = st.sampled_from(
-        [name for name in NAMES if name not in ("A", "Id", "\u212a", "É", "ſ")] if distinct else NAMES
+        [name for name in NAMES if name not in ("A", "Id", "\u212a", "É", "ſ")]
+        if distinct
+        else NAMES
     )
 
     def space() -> str:
@@ -84,17 +88,46 @@ def broken(draw: st.DrawFn) -> bytes:
     at = draw(st.integers(0, len(body)))
     end = min(len(body), at + draw(st.integers(0, 2)))
     put = draw(
-        st.sampled_from([b"", b",", b'"', b"{", b"]", b"\\", b"\xff", b"\0", b"\xed\xa0\x80", rb"\ud800", b" 1", b"id"])
+        st.sampled_from(
+            [
+                b"",
+                b",",
+                b'"',
+                b"{",
+                b"]",
+                b"\\",
+                b"\xff",
+                b"\0",
+                b"\xed\xa0\x80",
+                rb"\ud800",
+                b" 1",
+                b"id",
+            ]
+        )
     )
     return body[:at] + put + body[end:]
 
 
 def paths(*, wild: bool, empty: bool = True) -> st.SearchStrategy[Path]:
     """Selectors; ``wild`` ones may hold ``.*`` and ``..``."""
-    plain: list[str | int | PathStep] = ["a", "b", "id", "é", "x/y", 'q"', "k", 0, 1, PathStep.EACH, PathStep.EACH]
+    plain: list[str | int | PathStep] = [
+        "a",
+        "b",
+        "id",
+        "é",
+        "x/y",
+        'q"',
+        "k",
+        0,
+        1,
+        PathStep.EACH,
+        PathStep.EACH,
+    ]
     steps = st.sampled_from([*plain, *([PathStep.MEMBERS, PathStep.DEEP] if wild else [])])
     made = st.lists(steps, min_size=0 if empty else 1, max_size=3)
-    return made.map(lambda path: (*path, "a") if path and path[-1] is PathStep.DEEP else tuple(path))
+    return made.map(
+        lambda path: (*path, "a") if path and path[-1] is PathStep.DEEP else tuple(path)
+    )
 
 
 # ---------------------------------------------------------------------- the plain meaning of a selection
@@ -133,7 +166,9 @@ def select(node: Any, path: Path, place: Place = ()) -> list[tuple[Place, Any]]:
 
 
 def meaning(body: bytes, objects: Path | None, leaves: list[Path], anchored: list[Path]) -> Any:
-    """What a selection names: for each object its (selector, value) pairs, and those that count from the root."""
+    """What a selection names: for each object its (selector, value) pairs, and those that count
+    from the root.
+    """
     root = parsed(body)
     chosen: dict[Place, Any] = {}
     todo = select(root, objects) if objects is not None else []
@@ -144,7 +179,11 @@ def meaning(body: bytes, objects: Path | None, leaves: list[Path], anchored: lis
         elif isinstance(node, list):
             todo += [((*place, number), child) for number, child in enumerate(node)]
     owners = sorted(chosen)
-    hits = [(at, -1, name, value) for name, path in enumerate(anchored) for at, value in select(root, path)]
+    hits = [
+        (at, -1, name, value)
+        for name, path in enumerate(anchored)
+        for at, value in select(root, path)
+    ]
     for owner, place in enumerate(owners):
         hits += [
             (at, owner, name, value)

@@ -1,4 +1,6 @@
-"""Exchanges over a rule text and a vault in memory: one call is one request and what the application answered."""
+"""Exchanges over a rule text and a vault in memory: one call is one request and what the
+application answered.
+"""
 
 import json
 from collections import Counter
@@ -60,7 +62,9 @@ def rule_text(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = ""
         "    fields:",
     ]
     lines += [f"      {field}" for field in fields]
-    return "\n".join([*lines, "operations:", *(f"  - {operation}" for operation in operations)]) + "\n"
+    return (
+        "\n".join([*lines, "operations:", *(f"  - {operation}" for operation in operations)]) + "\n"
+    )
 
 
 def member_form(**members: str) -> bytes:
@@ -92,7 +96,9 @@ class Call:
     def form(self) -> dict[str, str]:
         return dict(parse_qsl(self.sent.body.decode(), keep_blank_values=True))
 
-    async def answer(self, status: int, body: Any = b"", headers: RawHeaders | None = None) -> Response:
+    async def answer(
+        self, status: int, body: Any = b"", headers: RawHeaders | None = None
+    ) -> Response:
         """What the caller gets for this answer, by the way that the proxy goes."""
         raw = written(body)
         answer = Response(status, headers_of(raw, headers), raw)
@@ -182,11 +188,18 @@ async def desk(
     before: Desk | None = None,
     hosted: bool = False,
 ) -> Desk:
-    """A desk with these operations; without any, ``USUAL``. ``before``: what another process left, whose store it takes over.
+    """A desk with these operations; without any, ``USUAL``.
+
+    ``before``: what another process left, whose store it takes over.
 
     ``hosted``: what the rules collect stands among the records of the program's own schema.
     """
-    store, clock, events, metrics = FailingStore(MemoryStore()), ManualClock(), Counter[str](), Metrics()
+    store, clock, events, metrics = (
+        FailingStore(MemoryStore()),
+        ManualClock(),
+        Counter[str](),
+        Metrics(),
+    )
     keyset = Keyset.create("test")
     if before is not None:
         store, clock, keyset = before.store, before.clock, before.keyset
@@ -194,11 +207,17 @@ async def desk(
     def observe(event: str, _schema: str, count: int) -> None:
         events[event] += count
 
-    vault = new_vault(keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000))
+    vault = new_vault(
+        keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
+    )
     text = rule_text(*(operations or USUAL), fields=fields, more=more)
-    rules = load_text(text.replace("    fields:", "    schema: records\n    fields:", 1) if hosted else text)
+    rules = load_text(
+        text.replace("    fields:", "    schema: records\n    fields:", 1) if hosted else text
+    )
     catalog = await open_catalog(vault, lambda error: None, (records_schema(),)) if hosted else None
     audit, alarms = Kept(), list[str]()
     seen = witness(audit, alarms)
     runtime = await bind_rules(rules, vault, metrics, seen, catalog)
-    return Desk(runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, catalog, events)
+    return Desk(
+        runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, catalog, events
+    )

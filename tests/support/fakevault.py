@@ -1,4 +1,7 @@
-"""An instance as a command sees it over HTTP: token, schema, batches, pages. Whoever tests decides what goes wrong."""
+"""An instance as a command sees it over HTTP: token, schema, batches, pages.
+
+Whoever tests decides what goes wrong.
+"""
 
 import json
 import threading
@@ -47,7 +50,11 @@ class FakeVault:
         if parts.path == "/api/models/contact/export":
             return self._exported(parse_qs(parts.query))
         if not parts.path.startswith("/api/models/contact/batch"):
-            return 400, {"code": "unknown_schema", "detail": "There is no such schema.", "errors": []}
+            return 400, {
+                "code": "unknown_schema",
+                "detail": "There is no such schema.",
+                "errors": [],
+            }
         key = headers["Idempotency-Key"]
         if key not in self.replies:
             told = self._stored(json.loads(body), update=parts.path.endswith("update"))
@@ -57,24 +64,41 @@ class FakeVault:
         return self.replies[key]
 
     def _stored(self, batch: list[dict[str, Any]], *, update: bool) -> tuple[int, Any]:
-        faults = [(f"/{n}/age", "Has to be a whole number.") for n, one in enumerate(batch) if one.get("age") == -1]
+        faults = [
+            (f"/{n}/age", "Has to be a whole number.")
+            for n, one in enumerate(batch)
+            if one.get("age") == -1
+        ]
         if faults:
             return 400, _problem("invalid_record", faults)
-        taken = [(f"/{n}/id", "The key is used.") for n, one in enumerate(batch) if one["id"] in self.records]
+        taken = [
+            (f"/{n}/id", "The key is used.")
+            for n, one in enumerate(batch)
+            if one["id"] in self.records
+        ]
         if taken and not update:
             return 409, _problem("record_exists", taken)
-        self.records.update({one["id"]: {**self.records.get(one["id"], {}), **one} for one in batch})
+        self.records.update(
+            {one["id"]: {**self.records.get(one["id"], {}), **one} for one in batch}
+        )
         return 201, batch
 
     def _exported(self, query: dict[str, list[str]]) -> tuple[int, Any]:
         start = int(query.get("next", ["0"])[0])
         page = list(self.records.values())[start : start + self.page]
         more = {"next": str(start + self.page)} if start + self.page < len(self.records) else {}
-        return 200, {"data": [{**one, "attachments": [], "created_at": "x"} for one in page], "meta": more}
+        return 200, {
+            "data": [{**one, "attachments": [], "created_at": "x"} for one in page],
+            "meta": more,
+        }
 
 
 def _problem(code: str, faults: list[tuple[str, str]]) -> dict[str, Any]:
-    return {"code": code, "detail": "no", "errors": [{"source": source, "detail": text} for source, text in faults]}
+    return {
+        "code": code,
+        "detail": "no",
+        "errors": [{"source": source, "detail": text} for source, text in faults],
+    }
 
 
 @contextmanager

@@ -1,7 +1,9 @@
-"""Clients that work with attachments while the vault is killed, and what each of them must find afterwards.
+"""Clients that work with attachments while the vault is killed, and what each of them must find
+afterwards.
 
-Every client has two records of its own and knows their files. A call that got no answer was carried out as a whole or not at all;
-one look at the records tells which. Every file that a record shows can be downloaded, and is what was uploaded.
+Every client has two records of its own and knows their files. A call that got no answer was carried
+out as a whole or not at all; one look at the records tells which. Every file that a record shows
+can be downloaded, and is what was uploaded.
 """
 
 import asyncio
@@ -25,7 +27,9 @@ Files = dict[str, dict[str, str]]
 
 @dataclass
 class FileWorker:
-    """One client. ``unknown`` is what its records hold if the call was carried out whose answer never came."""
+    """One client. ``unknown`` is what its records hold if the call was carried out whose answer
+    never came.
+    """
 
     keys: tuple[str, str]
     state: Files = field(default_factory=dict)
@@ -46,7 +50,9 @@ class FileCrowd(RecordCrowd):
             key = random.choice(worker.keys)
             if key not in worker.state:
                 after: Files = {**worker.state, key: {}}
-                told = await self._called("create", worker, after, self.ask("POST", _PATH, {"id": key}))
+                told = await self._called(
+                    "create", worker, after, self.ask("POST", _PATH, {"id": key})
+                )
             elif (drawn := random.random()) < 0.5:
                 told = await self._upload(worker, key)
             elif drawn < 0.65:
@@ -55,12 +61,19 @@ class FileCrowd(RecordCrowd):
                 told = await self._delete(worker, key)
             else:
                 after = {other: files for other, files in worker.state.items() if other != key}
-                told = await self._called("end", worker, after, self.ask("DELETE", f"{_PATH}/{key}", None))
+                told = await self._called(
+                    "end", worker, after, self.ask("DELETE", f"{_PATH}/{key}", None)
+                )
             if not told:
                 return
 
-    async def _called(self, name: str, worker: FileWorker, after: Files, call: Any, expected: bool = True) -> bool:
-        """Await a call; whether it was answered. ``expected``: it has to be carried out, or else refused."""
+    async def _called(
+        self, name: str, worker: FileWorker, after: Files, call: Any, expected: bool = True
+    ) -> bool:
+        """Await a call; whether it was answered.
+
+        ``expected``: it has to be carried out, or else refused.
+        """
         status, content = await call
         self.counts[f"{name} {status or 'killed'}"] += 1
         if not status:
@@ -85,7 +98,9 @@ class FileCrowd(RecordCrowd):
         form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
         files = {**worker.state[key], name: hashlib.sha256(content).hexdigest()}
         fits = method == "PUT" or name not in worker.state[key]
-        sent = self._send(method, f"{_PATH}/{key}/files", form, {"x-filename": name.replace(" ", "%20")})
+        sent = self._send(
+            method, f"{_PATH}/{key}/files", form, {"x-filename": name.replace(" ", "%20")}
+        )
         return await self._called("upload", worker, {**worker.state, key: files}, sent, fits)
 
     async def _move(self, worker: FileWorker, key: str) -> bool:
@@ -95,9 +110,13 @@ class FileCrowd(RecordCrowd):
         name = random.choice(list(worker.state[key]))
         files = dict(worker.state[key])
         target = {**worker.state[other], name: files.pop(name)}
-        sent = self.ask("POST", f"{_PATH}/{key}/files/move/{other}", {"attachment_ids": [worker.ids[key, name]]})
+        sent = self.ask(
+            "POST", f"{_PATH}/{key}/files/move/{other}", {"attachment_ids": [worker.ids[key, name]]}
+        )
         fits = name not in worker.state[other]
-        told = await self._called("move", worker, {**worker.state, key: files, other: target}, sent, fits)
+        told = await self._called(
+            "move", worker, {**worker.state, key: files, other: target}, sent, fits
+        )
         if told and fits:
             worker.ids[other, name] = worker.ids.pop((key, name))
         return told
@@ -110,7 +129,9 @@ class FileCrowd(RecordCrowd):
         sent = self.ask("DELETE", f"{_PATH}/{key}/files/{worker.ids[key, name]}", None)
         return await self._called("delete", worker, {**worker.state, key: files}, sent)
 
-    async def _send(self, method: str, path: str, form: aiohttp.FormData, headers: dict[str, str]) -> tuple[int, Any]:
+    async def _send(
+        self, method: str, path: str, form: aiohttp.FormData, headers: dict[str, str]
+    ) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self._token}", **headers}
         try:
             async with self.caller.request(
@@ -122,22 +143,34 @@ class FileCrowd(RecordCrowd):
 
     async def look(self) -> None:
         """Every record has the files that its client knows of, each of them whole."""
-        status, content = await self.ask("POST", _PATH + "/find", {"filter": {}, "options": {"limit": 1000}})
+        status, content = await self.ask(
+            "POST", _PATH + "/find", {"filter": {}, "options": {"limit": 1000}}
+        )
         assert status == 200, content
         assert "unreadable" not in content["meta"]
         shown = {record["id"]: record["attachments"] for record in content["data"]}
         for worker in self.people:
-            held = {key: {file["filename"]: file["hash"] for file in shown[key]} for key in worker.keys if key in shown}
+            held = {
+                key: {file["filename"]: file["hash"] for file in shown[key]}
+                for key in worker.keys
+                if key in shown
+            }
             assert held in (worker.state, worker.unknown), (worker, held)
             if worker.unknown is not None and worker.unknown != worker.state:
-                self.counts["carried out unheard" if held == worker.unknown else "not carried out"] += 1
+                self.counts[
+                    "carried out unheard" if held == worker.unknown else "not carried out"
+                ] += 1
             worker.state, worker.unknown = held, None
-            worker.ids = {(key, file["filename"]): file["file_id"] for key in held for file in shown[key]}
+            worker.ids = {
+                (key, file["filename"]): file["file_id"] for key in held for file in shown[key]
+            }
         await asyncio.gather(*(self._check(file) for files in shown.values() for file in files))
 
     async def _check(self, file: dict[str, Any]) -> None:
         headers = {"Authorization": f"Bearer {self._token}"}
-        async with self.caller.get(self.installation.vault + file["download_link"], headers=headers) as answer:
+        async with self.caller.get(
+            self.installation.vault + file["download_link"], headers=headers
+        ) as answer:
             content = await answer.read()
         assert answer.status == 200
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file["size"], file["hash"])

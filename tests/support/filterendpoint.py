@@ -1,4 +1,6 @@
-"""A customer's filter endpoint: a real server that decides by action and key, or misbehaves as told."""
+"""A customer's filter endpoint: a real server that decides by action and key, or misbehaves as
+told.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,12 +21,17 @@ URL = "http://127.0.0.1:{}/allowed"
 
 def answered(body: bytes, status: bytes = b"200 OK", *fields: bytes) -> bytes:
     """An answer as bytes."""
-    return b"\r\n".join((b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), *fields, b"", body))
+    return b"\r\n".join(
+        (b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), *fields, b"", body)
+    )
 
 
 @dataclass
 class FilterEndpoint:
-    """``allowed``: keys by action, or ``*``. ``says``: these bytes in place of an answer; ``None`` in it: no answer at all."""
+    """``allowed``: keys by action, or ``*``.
+
+    ``says``: these bytes in place of an answer; ``None`` in it: no answer at all.
+    """
 
     allowed: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(ACTS, "*"))
     says: list[bytes | None] = field(default_factory=list)
@@ -66,7 +73,10 @@ class FilterEndpoint:
 async def filtering(here: World, seconds: float = PATIENCE) -> AsyncIterator[FilterEndpoint]:
     """An endpoint that the interface of ``here`` asks where a policy names it."""
     endpoint = FilterEndpoint()
-    async with RawServer(endpoint.behave) as server, Outbound(seconds, client_context()) as outbound:
+    async with (
+        RawServer(endpoint.behave) as server,
+        Outbound(seconds, client_context()) as outbound,
+    ):
         endpoint.port = server.port
         here.services.acl = AclClient(outbound, lambda _outcome: None)
         yield endpoint

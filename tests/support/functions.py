@@ -62,13 +62,17 @@ NAMES = (
 
 
 def install(folder: Path, points: Mapping[str, str] | None = None, package: str = "sample") -> Path:
-    """Put the functions into a folder as an installed package; give it to ``PYTHONPATH`` or ``sys.path``."""
+    """Put the functions into a folder as an installed package; give it to ``PYTHONPATH`` or
+    ``sys.path``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{package}_functions.py").write_text(CODE)
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    points = points if points is not None else {name: f"{package}_functions:{name}" for name in NAMES}
+    points = (
+        points if points is not None else {name: f"{package}_functions:{name}" for name in NAMES}
+    )
     lines = "".join(f"{name} = {target}\n" for name, target in points.items())
     (info / "entry_points.txt").write_text(f"[domicile.functions]\n{lines}")
     return folder

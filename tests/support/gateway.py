@@ -108,14 +108,23 @@ class Steered:
         return self.endpoint if self.fault is None else self.fault
 
     def match(
-        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
         self.asked.append((method, host, target, headers))
         if self.fault is not None:
             raise self.fault
         if target.startswith(PASSED):
-            return self.endpoint, PassRule("GET /open", self.endpoint, ("GET",), "/open", Position("rules.yaml", 1, 1))
-        if not target.startswith(MATCHED) and not (target.startswith(OVERRIDDEN) and override == "PUT"):
+            return self.endpoint, PassRule(
+                "GET /open", self.endpoint, ("GET",), "/open", Position("rules.yaml", 1, 1)
+            )
+        if not target.startswith(MATCHED) and not (
+            target.startswith(OVERRIDDEN) and override == "PUT"
+        ):
             return self.endpoint, None
         return self.endpoint, Match(operation(self.endpoint, self.verb), {})
 
@@ -128,8 +137,13 @@ class Steered:
     def contested(self, match: Match, target: bytes) -> bool:
         return False
 
-    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
-        return tuple((name, value.replace(VALUE, TOKEN) if name == b"Referer" else value) for name, value in headers)
+    async def referred(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        return tuple(
+            (name, value.replace(VALUE, TOKEN) if name == b"Referer" else value)
+            for name, value in headers
+        )
 
     def exchange(self, match: Match) -> Exchange:
         return self.exchange_
@@ -180,9 +194,14 @@ async def gateway(
     coverage: Coverage | None = None,
     **more: Any,
 ) -> AsyncIterator[tuple[int, Steered]]:
-    """A gateway before the application at ``url``; gives its port and what steers it. ``more`` is for the endpoint."""
+    """A gateway before the application at ``url``; gives its port and what steers it.
+
+    ``more`` is for the endpoint.
+    """
     steered = Steered(endpoint(url, **more))
-    made = Gateway(steered, steered, GatewayOptions(HttpUpstream(limits), keyed, **(options or {})), coverage)
+    made = Gateway(
+        steered, steered, GatewayOptions(HttpUpstream(limits), keyed, **(options or {})), coverage
+    )
     steered.gateway = made
     try:
         async with listen("proxy", ("127.0.0.1", 0), made.server) as place:

@@ -1,4 +1,6 @@
-"""A group of commits against a bare in-memory SQLite connection, beside the reference engine's table."""
+"""A group of commits against a bare in-memory SQLite connection, beside the reference engine's
+table.
+"""
 
 import asyncio
 import sqlite3

@@ -1,7 +1,8 @@
-"""The clients of ``keptcrowd`` beside the callers of ``crowd``: an application whose people the proxy keeps among records.
+"""The clients of ``keptcrowd`` beside the callers of ``crowd``: an application whose people the
+proxy keeps among records.
 
-The application tells what the record of each person has to be; every call of a client checks that the rows that lead to a value
-hold it.
+The application tells what the record of each person has to be; every call of a client checks that
+the rows that lead to a value hold it.
 """
 
 import asyncio
@@ -20,7 +21,13 @@ _FIND = "/api/records/find"
 _PREFIX = "rules:person/"
 _DAY = 86_400_000
 #: By field of the record schema: the person's field that is kept in it.
-_KEPT = {"profile_key": "name", "key3": "email", "key4": "phone", "range_key2": "card", "body": "tags"}
+_KEPT = {
+    "profile_key": "name",
+    "key3": "email",
+    "key4": "phone",
+    "range_key2": "card",
+    "body": "tags",
+}
 #: Of those, what clients ask for.
 _ASKED = ("profile_key", "key3", "key4", "range_key2")
 #: How ``key4`` may be kept: a change of it rewrites the records.
@@ -31,17 +38,26 @@ def kept(name: str, number: int) -> Any:
     """What a field of the record schema holds of a value that was written under a number."""
     value = VALUES[_KEPT[name]](number)
     if name == "body":
-        return None if not value else value[0] if len(value) == 1 else json.dumps(value, separators=(",", ":"))
+        return (
+            None
+            if not value
+            else value[0]
+            if len(value) == 1
+            else json.dumps(value, separators=(",", ":"))
+        )
     return int(value) if name == "range_key2" else value
 
 
 def record_of(person: Person) -> dict[str, Any]:
     """What is kept of a person that the application holds.
 
-    Of what it holds nothing, something may be kept: no answer shows that a field has gone, so that an erasure in doubt stays so.
+    Of what it holds nothing, something may be kept: no answer shows that a field has gone, so that
+    an erasure in doubt stays so.
     """
     numbers = {name: int(person[f"{of}_w"]) for name, of in _KEPT.items() if f"{of}_w" in person}
-    return {name: value for name, number in numbers.items() if (value := kept(name, number)) is not None}
+    return {
+        name: value for name, number in numbers.items() if (value := kept(name, number)) is not None
+    }
 
 
 @dataclass
@@ -65,8 +81,12 @@ class HostedCrowd(KeptCrowd):
         """Question after question for what people may have, until an answer does not come."""
         while True:
             name = random.choice(_ASKED)
-            wanted = kept(name, random.randint(max(1, self.people.number - 60), self.people.number + 1))
-            status, content = await self.ask("POST", _FIND, {"country": "se", "filter": {name: wanted}})
+            wanted = kept(
+                name, random.randint(max(1, self.people.number - 60), self.people.number + 1)
+            )
+            status, content = await self.ask(
+                "POST", _FIND, {"country": "se", "filter": {name: wanted}}
+            )
             self.counts[f"look {status or 'killed'}"] += 1
             if not status:
                 return
@@ -81,21 +101,30 @@ class HostedCrowd(KeptCrowd):
         await super().judge()
 
     async def found(self) -> State:
-        """What the vault holds of the clients, once it is seen that it holds everything of the application as a whole."""
+        """What the vault holds of the clients, once it is seen that it holds everything of the
+        application as a whole.
+        """
         held = await self._held()
         own: State = {}
         for key, record in list(held.items()):
             if not key.startswith(_PREFIX):
                 own.update((self.value_of(record),))
                 del held[key]
-        expected = {f"{_PREFIX}{ident}": record_of(person) for ident, person in self.people.application.records.items()}
+        expected = {
+            f"{_PREFIX}{ident}": record_of(person)
+            for ident, person in self.people.application.records.items()
+        }
         assert expected.keys() <= held.keys(), sorted(expected.keys() - held.keys())
         for key, fields in expected.items():
             seen = {name: held[key][name] for name in fields}
-            assert seen == fields, f"{seen}\n{fields}\n{self.people.told(int(key.removeprefix(_PREFIX)))}"
+            assert seen == fields, (
+                f"{seen}\n{fields}\n{self.people.told(int(key.removeprefix(_PREFIX)))}"
+            )
         # Of what the application gave up, the end may be to come.
         unknown = held.keys() - {f"{_PREFIX}{ident}" for ident in self.people.every}
-        assert not unknown, "\n".join(self.people.told(int(key.removeprefix(_PREFIX))) for key in unknown)
+        assert not unknown, "\n".join(
+            self.people.told(int(key.removeprefix(_PREFIX))) for key in unknown
+        )
         for key in random.sample(sorted(expected), min(3, len(expected))):
             path = f"/api/records/se/{key.replace('/', '%2F')}/history"
             status, content = await self.ask("GET", path, None)
@@ -117,7 +146,9 @@ class HostedCrowd(KeptCrowd):
                 return held
 
     async def converge(self) -> None:
-        """After everything that exists was read and ``pending.keep`` has passed, both hold the same people."""
+        """After everything that exists was read and ``pending.keep`` has passed, both hold the same
+        people.
+        """
         for shift in (0, _DAY, 9 * _DAY):
             await self.installation.kill()
             await self.arrive(shift=shift, quick=True)

@@ -51,12 +51,15 @@ class Instance:
             "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
             **SCRAPED,
-            "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0",  # crowds of tests are one client; limits have tests of their own
+            # crowds of tests are one client; limits have tests of their own
+            "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0",
             **self.environment,
         }
 
     async def start(self) -> None:
-        """Start and wait until all listeners are open; ``VaultError`` with the log when it ends instead."""
+        """Start and wait until all listeners are open; ``VaultError`` with the log when it ends
+        instead.
+        """
         self._listening.clear()
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -69,11 +72,15 @@ class Instance:
         )
         self._reader = asyncio.create_task(self._read(self.process))
         waiting = asyncio.create_task(self._listening.wait())
-        await asyncio.wait([waiting, self._reader], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [waiting, self._reader], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED
+        )
         waiting.cancel()
         if not self._listening.is_set():
             await self.kill()
-            raise VaultError(Code.INTERNAL, "The process did not start listening:\n" + self.log.decode())
+            raise VaultError(
+                Code.INTERNAL, "The process did not start listening:\n" + self.log.decode()
+            )
 
     def _limit(self) -> None:
         if self.files is not None:
@@ -88,12 +95,20 @@ class Instance:
             if event.get("event") == "listening":
                 found[event["listener"]] = "http://" + event["address"]
                 if {"proxy", "vault", "admin"} <= found.keys():
-                    self.proxy, self.vault, self.admin = found["proxy"], found["vault"], found["admin"]
+                    self.proxy, self.vault, self.admin = (
+                        found["proxy"],
+                        found["vault"],
+                        found["admin"],
+                    )
                     self._listening.set()
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Log lines of that event so far."""
-        return [event for line in self.log.splitlines() if (event := parsed(bytes(line))).get("event") == name]
+        return [
+            event
+            for line in self.log.splitlines()
+            if (event := parsed(bytes(line))).get("event") == name
+        ]
 
     async def logged(self, name: str, count: int = 1, within: float = PATIENCE) -> None:
         """Wait until the event was logged so many times."""

@@ -1,6 +1,8 @@
-"""The whole interface as a process of its own, on a vault in memory: what tools from outside are pointed at.
+"""The whole interface as a process of its own, on a vault in memory: what tools from outside are
+pointed at.
 
-``python -m tests.support.interface_server``: prints its address and the token to send, and serves until it is ended.
+``python -m tests.support.interface_server``: prints its address and the token to send, and serves
+until it is ended.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""An external issuer of access tokens: keys of several kinds, the document that publishes them, and tokens."""
+"""An external issuer of access tokens: keys of several kinds, the document that publishes them, and
+tokens.
+"""
 
 import base64
 import json
@@ -25,7 +27,11 @@ def made(algorithm: str, bits: int = 2048) -> Private:
 
 def public(private: Private, **more: Any) -> dict[str, Any]:
     """Its public half as an issuer publishes it."""
-    kinds = {"RSA": jwt.algorithms.RSAAlgorithm, "EC": jwt.algorithms.ECAlgorithm, "OKP": jwt.algorithms.OKPAlgorithm}
+    kinds = {
+        "RSA": jwt.algorithms.RSAAlgorithm,
+        "EC": jwt.algorithms.ECAlgorithm,
+        "OKP": jwt.algorithms.OKPAlgorithm,
+    }
     kind = (
         "RSA"
         if isinstance(private, rsa.RSAPrivateKey)
@@ -54,11 +60,20 @@ def token(private: Private, said: dict[str, Any], algorithm: str = "ES256", **he
     """A signed token."""
     fields = {"typ": "at+jwt", "kid": "one", **header}
     return jwt.encode(
-        said, private, algorithm, headers={name: value for name, value in fields.items() if value is not None}
+        said,
+        private,
+        algorithm,
+        headers={name: value for name, value in fields.items() if value is not None},
     )
 
 
 def unsigned(said: dict[str, Any], **header: Any) -> str:
     """A token that nobody has signed."""
     parts = ({"alg": "none", "typ": "at+jwt", **header}, said)
-    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
+    return (
+        ".".join(
+            base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+            for part in parts
+        )
+        + "."
+    )

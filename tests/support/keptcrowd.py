@@ -1,4 +1,6 @@
-"""The clients of ``recordcrowd`` with records of the record-based family: creates overwrite, and no field is of two bodies."""
+"""The clients of ``recordcrowd`` with records of the record-based family: creates overwrite, and no
+field is of two bodies.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -57,7 +59,9 @@ class KeptWorker(Worker):
 class KeptCrowd(RecordCrowd):
     """The clients, and the installation they work with."""
 
-    workers: list[Worker] = field(default_factory=lambda: [KeptWorker(number) for number in range(WORKERS)])
+    workers: list[Worker] = field(
+        default_factory=lambda: [KeptWorker(number) for number in range(WORKERS)]
+    )
 
     def value_of(self, record: dict[str, Any]) -> tuple[str, int]:
         """Key and number of a record, once it is seen that it is whole."""
@@ -67,7 +71,9 @@ class KeptCrowd(RecordCrowd):
 
     async def found(self) -> State:
         """What the vault holds, each record whole, and each of them with a history of whole ones."""
-        status, content = await self.ask("POST", _PATH + "/find", {**_HERE, "options": {"limit": 1000}})
+        status, content = await self.ask(
+            "POST", _PATH + "/find", {**_HERE, "options": {"limit": 1000}}
+        )
         assert status == 200, content
         held = dict(map(self.value_of, content["data"]))
         assert content["meta"]["total"] == len(held) == len(content["data"])

@@ -18,7 +18,10 @@ class Clock:
 
 @contextmanager
 def time_of_limits() -> Iterator[Clock]:
-    """In this block buckets leak by a clock that stands still. The library takes none, it asks this function of its own."""
+    """In this block buckets leak by a clock that stands still.
+
+    The library takes none, it asks this function of its own.
+    """
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("throttled.utils.now_mono_f", clock)

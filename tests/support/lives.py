@@ -1,4 +1,6 @@
-"""Many short lives of one installation: started by fork, killed at will or by themselves, reborn on the same files."""
+"""Many short lives of one installation: started by fork, killed at will or by themselves, reborn on
+the same files.
+"""
 
 import asyncio
 import json
@@ -126,10 +128,14 @@ class Installation:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Log lines of that event in the current life."""
-        return [event for line in self.log.splitlines() if (event := parsed(line)).get("event") == name]
+        return [
+            event for line in self.log.splitlines() if (event := parsed(line)).get("event") == name
+        ]
 
     async def begin(self, *argv: str, **plan: Any) -> None:
-        """Start the command line ``argv`` (``serve`` where none is given), and do not wait for anything."""
+        """Start the command line ``argv`` (``serve`` where none is given), and do not wait for
+        anything.
+        """
         self.lives += 1
         self.proxy = self.vault = self.admin = ""
         settings = {
@@ -159,8 +165,12 @@ class Installation:
         return True
 
     def _listening(self) -> bool:
-        found = {event["listener"]: "http://" + event["address"] for event in self.events("listening")}
-        self.proxy, self.vault, self.admin = (found.get(name, "") for name in ("proxy", "vault", "admin"))
+        found = {
+            event["listener"]: "http://" + event["address"] for event in self.events("listening")
+        }
+        self.proxy, self.vault, self.admin = (
+            found.get(name, "") for name in ("proxy", "vault", "admin")
+        )
         return bool(self.proxy and self.vault and self.admin)
 
     async def run(self, *argv: str, **plan: Any) -> int:
@@ -182,8 +192,11 @@ class Installation:
             self.send(signal.SIGKILL)
             await self.ended()
 
-    async def kill_at_work(self, work: Iterable[Coroutine[Any, Any, None]], counts: Counter[str], most: int) -> None:
-        """kill -9 in the midst of what clients do, when fewer than ``most`` further answers are counted; return when all have noticed.
+    async def kill_at_work(
+        self, work: Iterable[Coroutine[Any, Any, None]], counts: Counter[str], most: int
+    ) -> None:
+        """kill -9 in the midst of what clients do, when fewer than ``most`` further answers are
+        counted; return when all have noticed.
 
         By answers, not by seconds: on a slow machine as much is tried.
         """

@@ -1,13 +1,15 @@
 """Who meets what: every operation of the interface and every kind of caller, as one table.
 
-A line is an operation; what it says is put together with the kinds of callers by ``expected``. Words for what is met:
+A line is an operation; what it says is put together with the kinds of callers by ``expected``.
+Words for what is met:
 
-==========  ======================================================================================================
-``ok``      what the first example of the document answers
-``empty``   the same status, with nothing of the records that are there
-``denied``  ``access_denied``, with the status that the specification leaves for it
-others      status and code, written out
-==========  ======================================================================================================
+==========
+======================================================================================================
+``ok``      what the first example of the document answers ``empty``   the same status, with nothing
+of the records that are there ``denied``  ``access_denied``, with the status that the specification
+leaves for it others      status and code, written out
+==========
+======================================================================================================
 """
 
 import json
@@ -32,7 +34,8 @@ class Line(NamedTuple):
 _GONE: Final = "404 not_found"
 _NO_MATCH: Final = "403 no_match"
 _OWN: Final = "ok"  # each environment has records of the record-based family
-_NOT_HERE: Final = "401 unauthorized"  # the environment that the request names is not that of the token
+# the environment that the request names is not that of the token
+_NOT_HERE: Final = "401 unauthorized"
 
 _FIND: Final = Line("r", rows="empty", none="empty", some="ok")
 _READ: Final = Line("r", rows=_GONE, none=_GONE)
@@ -116,7 +119,8 @@ TABLE: Final[dict[str, Line]] = {
 #: Further spellings of operations in the table.
 ALIASES: Final = {"token_slash": "token"}
 
-#: What a policy of each kind says besides its schema: for contacts, and for the record-based family.
+#: What a policy of each kind says besides its schema: for contacts, and for the record-based
+#: family.
 _SECRET: Final = {"contact": "name", "records": "body"}
 _THERE: Final[dict[str, Any]] = {"contact": {"city": "Lund"}, "records": {"profile_key": "p-2"}}
 _ALL: Final = ["read", "write", "delete"]
@@ -136,7 +140,11 @@ def policy(kind: str, schema: str) -> dict[str, Any]:
     word, _, rest = kind.partition("-")
     acts = [word] if rest == "only" else _ALL
     made: dict[str, Any] = {"schema": schema, "actions": acts}
-    shown = {"redacted": {"valueType": "redacted", "format": "[a-z]{12}"}, "masked": "masked", "hidden": "hidden"}
+    shown = {
+        "redacted": {"valueType": "redacted", "format": "[a-z]{12}"},
+        "masked": "masked",
+        "hidden": "hidden",
+    }
     if kind in shown:
         made["fields"] = {_SECRET[schema]: shown[kind]}
     if kind == "rows":
@@ -160,7 +168,9 @@ class Endpoint:
             case "none":
                 return json.dumps({primary: []}).encode()
             case "some":
-                return json.dumps({primary: [key for key in keys if key.endswith(("2", "9"))]}).encode()
+                return json.dumps(
+                    {primary: [key for key in keys if key.endswith(("2", "9"))]}
+                ).encode()
             case "all":
                 return json.dumps({primary: "*"}).encode()
             case "late":
@@ -174,7 +184,8 @@ def expected(operation: str, caller: str) -> str:
     line = TABLE[operation]
     if caller == "outside":
         return "403 outside_country"
-    if operation == "openapi" and caller in ("expired", "too-often"):  # who shows a token wants the schemas in it
+    # who shows a token wants the schemas in it
+    if operation == "openapi" and caller in ("expired", "too-often"):
         return "401 unauthorized" if caller == "expired" else "429 too_many_requests"
     if line.needs == "open":
         return "ok"

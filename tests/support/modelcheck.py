@@ -1,8 +1,10 @@
-"""Random operations on an application behind the proxy and on the same application without one, compared answer by answer.
+"""Random operations on an application behind the proxy and on the same application without one,
+compared answer by answer.
 
-Both get the same requests, fail in the same ways and at the same moments, and move their own lists alike; the one behind the proxy
-sees tokens only. Whatever a caller is shown must be the same. One difference is allowed, because nothing can tell it: a field whose
-old and new value have one token, changed by a request of which nobody knows the end, may show either until it is written again.
+Both get the same requests, fail in the same ways and at the same moments, and move their own lists
+alike; the one behind the proxy sees tokens only. Whatever a caller is shown must be the same. One
+difference is allowed, because nothing can tell it: a field whose old and new value have one token,
+changed by a request of which nobody knows the end, may show either until it is written again.
 
 By hand: ``python -m tests.support.modelcheck SEED OPERATIONS``.
 """
@@ -59,7 +61,10 @@ OPERATIONS = (
     '{match: "GET /p/{id}", read: p}',
     '{match: "PUT /p/{id}", update: p, request: {absent: erase}}',
     '{match: "PATCH /p/{id}", update: p}',
-    '{match: PATCH /p, update: p, id: "$.ids[*]", request: {object: $.data}, response: {each: "$[*]", id: $.id}}',
+    (
+        '{match: PATCH /p, update: p, id: "$.ids[*]", request: {object: $.data}, response: {each: '
+        '"$[*]", id: $.id}}'
+    ),
     "{match: 'POST /p/{id}', update: p, id: path id, request: {form: {FORM}}, response: {success: [303]}}".replace(
         "FORM", ", ".join(f"{name}: {name}" for name in IN_FORM)
     ),
@@ -118,7 +123,9 @@ class Application:
             self.records[ident] = json.loads(json.dumps({**kept, **request.written[0]}))
         if request.form:
             return 303, b""
-        return 200, [self.records[ident] for ident in ids] if target == "/p" else self.records[ids[0]]
+        return 200, [self.records[ident] for ident in ids] if target == "/p" else self.records[
+            ids[0]
+        ]
 
     def _make(self, content: Record) -> Record:
         ident, self.following = self.following, self.following + 1
@@ -141,7 +148,9 @@ class Application:
 
 
 class Values:
-    """What callers write: fresh values, respellings of the present ones, constants, nulls, moved elements."""
+    """What callers write: fresh values, respellings of the present ones, constants, nulls, moved
+    elements.
+    """
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -153,15 +162,21 @@ class Values:
         return self._number
 
     def fresh(self, member: str) -> Any:
-        """A value that may be written for the first time; of ``TELLING`` members it is, unless it is empty."""
+        """A value that may be written for the first time; of ``TELLING`` members it is, unless it
+        is empty.
+        """
         chance, number = self._chance, self.next()
         many = range(chance.choice((0, 1, 2, 3)))
         day = f"20{number // 336 % 90 + 10:02d}-{number // 28 % 12 + 1:02d}-{number % 28 + 1:02d}"
         values: dict[str, Callable[[], Any]] = {
             "name": lambda: f"Name {number}",
             "email": lambda: self._spelled(f"mail{number % 40}@x.example"),
-            "phone": lambda: chance.choice(("0{}", "+46{}", "0046 {}")).format(f"70{number % 40:07d}"),
-            "note": lambda: chance.choice(("{}", " {}", "{} ", "{}\t")).format(f"note {number % 20}"),
+            "phone": lambda: chance.choice(("0{}", "+46{}", "0046 {}")).format(
+                f"70{number % 40:07d}"
+            ),
+            "note": lambda: chance.choice(("{}", " {}", "{} ", "{}\t")).format(
+                f"note {number % 20}"
+            ),
             "born": lambda: f"{chance.randrange(1950, 2000)}-01-{number % 28 + 1:02d}",
             "pin": lambda: f"{number % 10_000:04d}",
             "hint": lambda: chance.choice("ab") + f"x{number % 90 + 10}",
@@ -169,7 +184,9 @@ class Values:
             "rank": lambda: chance.choice((number % 90 + 2, 1.5e3, "first")),
             "day": lambda: day,
             "days": lambda: [f"{chance.randrange(2000, 2030)}-02-{at + 1:02d}" for at in many],
-            "tags": lambda: [chance.choice((f"tag {number} {at}", f"tag {number} {at}", None, "")) for at in many],
+            "tags": lambda: [
+                chance.choice((f"tag {number} {at}", f"tag {number} {at}", None, "")) for at in many
+            ],
             "mails": lambda: [self._spelled(f"mail{chance.randrange(3)}@x.example") for _ in many],
             "parts": lambda: [{"no": at, "serial": f"serial {number} {at}"} for at in many],
             "address": lambda: {"street": f"Street {number}", "city": "Visby"},
@@ -203,8 +220,16 @@ class Values:
         }
 
 
-#: What the application does with a request: how often, whether it acts, and the status that it answers with (0: none).
-MOODS = ((84, True, 200), (4, False, 422), (3, False, 500), (4, True, 500), (2, False, 0), (3, True, 0))
+#: What the application does with a request: how often, whether it acts, and the status that it
+#: answers with (0: none).
+MOODS = (
+    (84, True, 200),
+    (4, False, 422),
+    (3, False, 500),
+    (4, True, 500),
+    (2, False, 0),
+    (3, True, 0),
+)
 
 
 @dataclass
@@ -216,11 +241,16 @@ class Model:
     chance: Random = field(init=False)
     values: Values = field(init=False)
     desk: Desk = field(init=False)
-    plain: Application = field(default_factory=lambda: Application(lambda mail: mail.strip().casefold()))
+    plain: Application = field(
+        default_factory=lambda: Application(lambda mail: mail.strip().casefold())
+    )
     behind: Application = field(default_factory=lambda: Application(lambda token: token))
-    open: dict[tuple[int, str], list[Any]] = field(default_factory=dict)  #: what a member of ``ALIKE`` may show besides
-    waiting: dict[tuple[int, str], list[Any]] = field(default_factory=dict)  #: the same, where the next read tells
-    erased: dict[tuple[int, str], list[Any]] = field(default_factory=dict)  #: what requests in doubt may have erased
+    #: what a member of ``ALIKE`` may show besides
+    open: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
+    #: the same, where the next read tells
+    waiting: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
+    #: what requests in doubt may have erased
+    erased: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
     unseen: set[int] = field(
         default_factory=set
     )  #: records whose creation was in doubt, and that nobody was shown since
@@ -241,14 +271,18 @@ class Model:
         await self.compare_all()
 
     def _fields(self) -> tuple[str, ...]:
-        return FIELDS if self.hosted else tuple(re.sub(r", keep_as: \w+", "", one) for one in FIELDS)
+        return (
+            FIELDS if self.hosted else tuple(re.sub(r", keep_as: \w+", "", one) for one in FIELDS)
+        )
 
     async def _operate(self, number: int) -> None:
         pick = self.chance.random()
         if pick < 0.02 and self.plain.records:
             self._move()
         elif pick < 0.025:
-            self.desk = await desk(*OPERATIONS, fields=self._fields(), hosted=self.hosted, before=self.desk)
+            self.desk = await desk(
+                *OPERATIONS, fields=self._fields(), hosted=self.hosted, before=self.desk
+            )
             self.counts["restart"] += 1
         elif pick < 0.028 or number % 400 == 399:
             await self.compare_all()
@@ -259,7 +293,10 @@ class Model:
             await self.exchange(self._request())
 
     def _move(self) -> None:
-        ident, member = self.chance.choice(list(self.plain.records)), self.chance.choice(("tags", "days", "parts"))
+        ident, member = (
+            self.chance.choice(list(self.plain.records)),
+            self.chance.choice(("tags", "days", "parts")),
+        )
         self.plain.move(ident, member)
         self.behind.move(ident, member)
         self.story.append(f"the application moves {member} of {ident}")
@@ -278,14 +315,17 @@ class Model:
             (40, self._patch), (8, self._put), (6, self._patch_many), (8, self._form), (20, self._get), (6, self._list),
             (4, self._search), (4 if len(known) < 30 else 12, self._delete), (2, self._unknown),
         ]  # fmt: skip
-        return self.chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0](ident)
+        return self.chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0](
+            ident
+        )
 
     def _changes(self, ident: int, members: tuple[str, ...] = MEMBERS) -> Record:
         present = self.plain.records[ident]
         chosen = self.chance.sample(members, self.chance.choice((1, 1, 2, 4)))
         if ident in self.unseen:
-            # The vault does not know it yet. Where all tokens were small, it would not be found again; and what is erased stands
-            # in the record of the creation that waits for an answer.
+            # The vault does not know it yet. Where all tokens were small, it would not be found
+            # again; and what is erased stands in the record of the creation that waits for an
+            # answer.
             names = {"name", *chosen} - {"days", "tags", "mails", "parts"}
             return {name: self.values.fresh(name) for name in sorted(names)}
         return {name: self.values.change(name, present.get(name)) for name in chosen}
@@ -296,7 +336,11 @@ class Model:
     def _put(self, ident: int) -> Request:
         if ident in self.unseen:
             return self._get(ident)
-        return Request("PUT", f"/p/{ident}", {**self.values.record(), **self._changes(ident), **self._code(ident)})
+        return Request(
+            "PUT",
+            f"/p/{ident}",
+            {**self.values.record(), **self._changes(ident), **self._code(ident)},
+        )
 
     def _code(self, ident: int) -> Record:
         """What never changes: a record whose creation was in doubt is found by it."""
@@ -329,7 +373,9 @@ class Model:
         return Request("DELETE", f"/p/{ident}")
 
     def _unknown(self, _: int) -> Request:
-        return Request("PATCH", f"/p/{self.plain.following + 1000}", {"name": self.values.fresh("name")})
+        return Request(
+            "PATCH", f"/p/{self.plain.following + 1000}", {"name": self.values.fresh("name")}
+        )
 
     # ------------------------------------------------------------------ one exchange
 
@@ -361,11 +407,17 @@ class Model:
 
     async def _send(self, request: Request) -> Call:
         if request.form:
-            return await self.desk.send(f"{request.method} {request.target}", urlencode(request.body).encode(), FORM)
+            return await self.desk.send(
+                f"{request.method} {request.target}", urlencode(request.body).encode(), FORM
+            )
         body = b"" if request.body is None else request.body
-        return await self.desk.send(f"{request.method} {request.target}", body, JSON if body else ())
+        return await self.desk.send(
+            f"{request.method} {request.target}", body, JSON if body else ()
+        )
 
-    def _act(self, request: Request, call: Call, *, acts: bool) -> tuple[tuple[int, Any], tuple[int, Any]]:
+    def _act(
+        self, request: Request, call: Call, *, acts: bool
+    ) -> tuple[tuple[int, Any], tuple[int, Any]]:
         """Both applications act, or neither; what they answer."""
         if not acts:
             return (0, None), (0, None)
@@ -386,13 +438,17 @@ class Model:
         if self.chance.random() < 0.5:
             await call.exchange.failed(True)
         else:  # the process is killed
-            self.desk = await desk(*OPERATIONS, fields=self._fields(), hosted=self.hosted, before=self.desk)
+            self.desk = await desk(
+                *OPERATIONS, fields=self._fields(), hosted=self.hosted, before=self.desk
+            )
             self.counts["killed"] += 1
 
     # ------------------------------------------------------------------ what may be shown
 
     def _doubt(self, request: Request, before: dict[str, Record]) -> None:
-        """Nobody knows yet: where no other field tells it, members with one token may show what they were, or what was sent."""
+        """Nobody knows yet: where no other field tells it, members with one token may show what
+        they were, or what was sent.
+        """
         ids = request.ids
         made = self.plain.records.keys() - set(map(int, before))
         self.unseen |= made
@@ -403,7 +459,10 @@ class Model:
             if str(ident) not in before:
                 continue
             held = before[str(ident)]
-            decided = any(sent.get(name) not in (None, "", held.get(name)) for name in ("name", "day", "address"))
+            decided = any(
+                sent.get(name) not in (None, "", held.get(name))
+                for name in ("name", "day", "address")
+            )
             for name in ALIKE:
                 if name not in sent and request.method != "PUT":
                     continue
@@ -431,7 +490,9 @@ class Model:
         if isinstance(wanted, list) and isinstance(seen, list):
             assert len(wanted) == len(seen), self.told(request, wanted, seen)
         pairs = (
-            zip(wanted, seen, strict=True) if isinstance(wanted, list) and isinstance(seen, list) else [(wanted, seen)]
+            zip(wanted, seen, strict=True)
+            if isinstance(wanted, list) and isinstance(seen, list)
+            else [(wanted, seen)]
         )
         for one, other in pairs:
             if isinstance(one, dict) and request.method == "GET":
@@ -445,7 +506,11 @@ class Model:
             assert one.keys() == other.keys(), self.told(request, one, other)
             for name in one:
                 allowed = self.open.get((one.get("id", 0), name), [])
-                fine = one[name] == other[name] or other[name] in allowed or (name == "mails" and allowed)
+                fine = (
+                    one[name] == other[name]
+                    or other[name] in allowed
+                    or (name == "mails" and allowed)
+                )
                 assert fine, self.told(request, one, other)
             self.counts["undecided"] += 1
 
@@ -453,7 +518,9 @@ class Model:
         """What led to a difference."""
         ident = wanted.get("id") if isinstance(wanted, dict) else None
         lines = [line for line in self.story if f"/p/{ident}'" in line or f"{ident}" in line]
-        return f"seed {self.seed}: {request}\nwanted {wanted}\nseen   {seen}\n" + "\n".join(lines[-30:])
+        return f"seed {self.seed}: {request}\nwanted {wanted}\nseen   {seen}\n" + "\n".join(
+            lines[-30:]
+        )
 
     async def compare_all(self) -> None:
         """Everything that the application holds, and what the vault holds of it."""
@@ -466,14 +533,19 @@ class Model:
         self.counts["compared"] += len(wanted)
 
     async def _vault(self) -> None:
-        """Of records of which nothing was ever in doubt the vault holds just what was written last, and nothing else."""
+        """Of records of which nothing was ever in doubt the vault holds just what was written last,
+        and nothing else.
+        """
         rows = await self.desk.people.by_key(str(ident) for ident in self.plain.records)
         for ident, record in self.plain.records.items():
             if ident in self.doubted:
                 continue
             row = rows[str(ident)]
             content = self.desk.people.sealer.open(row)
-            held = {_KEPT.get(name, name): [kept.text for kept in several] for name, several in content.fields.items()}
+            held = {
+                _KEPT.get(name, name): [kept.text for kept in several]
+                for name, several in content.fields.items()
+            }
             for name in ("tags", "days", "serial"):  # which the application moves
                 if name in held:
                     held[name].sort()
@@ -488,13 +560,21 @@ def _named(record: Record) -> dict[str, list[str]]:
     """The texts of each field of a record, in their order; nothing for what is empty."""
     parts, address = record.get("parts") or [], record.get("address") or {}
     places: dict[str, list[Any]] = {
-        **{name: [record.get(name)] for name in ("code", *MEMBERS) if name not in ("parts", "address")},
+        **{
+            name: [record.get(name)]
+            for name in ("code", *MEMBERS)
+            if name not in ("parts", "address")
+        },
         **{name: record.get(name) or [] for name in ("days", "tags", "mails")},
         "serial": [part["serial"] for part in parts],
         "street": [address.get("street")] if isinstance(address, dict) else [],
     }
     texts = {
-        name: [one if isinstance(one, str) else json.dumps(one) for one in several if one not in (None, "")]
+        name: [
+            one if isinstance(one, str) else json.dumps(one)
+            for one in several
+            if one not in (None, "")
+        ]
         for name, several in places.items()
     }
     return {
@@ -505,7 +585,10 @@ def _named(record: Record) -> dict[str, list[str]]:
 
 
 async def check(seed: int, operations: int, *, hosted: bool = False) -> Counter[str]:
-    """Run a model; what happened, counted. Raises ``AssertionError`` with the story of a difference."""
+    """Run a model; what happened, counted.
+
+    Raises ``AssertionError`` with the story of a difference.
+    """
     model = Model(seed, hosted)
     await model.run(operations)
     return model.counts
@@ -516,9 +599,12 @@ def main(seed: int, operations: int, share: int = 2_000) -> None:
     logs.configure(logs.Style("error"))
     begun, counts = time.monotonic(), Counter[str]()
     for number in range(0, operations, share):
-        run: Awaitable[Counter[str]] = check(seed + number // share, share, hosted=number // share % 2 == 1)
+        run: Awaitable[Counter[str]] = check(
+            seed + number // share, share, hosted=number // share % 2 == 1
+        )
         counts += asyncio.run(run)  # type: ignore[arg-type]  # a coroutine
-        print(f"{number + share} operations, {time.monotonic() - begun:.0f} s", flush=True)  # a tool
+        # a tool
+        print(f"{number + share} operations, {time.monotonic() - begun:.0f} s", flush=True)
     print(f"no difference: seeds {seed} to {seed + (operations - 1) // share}, {dict(counts)}")
 
 

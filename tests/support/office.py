@@ -1,4 +1,6 @@
-"""An instance with its first client, as an operator and a program of somebody's own use it: by commands, and over HTTP."""
+"""An instance with its first client, as an operator and a program of somebody's own use it: by
+commands, and over HTTP.
+"""
 
 import asyncio
 import io
@@ -63,8 +65,13 @@ class Office:
         headers = {"Authorization": f"Bearer {self._token}"}
         body = None
         if content is not None:
-            headers["Content-Type"], body = "application/json", io.BytesIO(json.dumps(content).encode())
-        async with self.session.request(method, self.instance.vault + path, headers=headers, data=body) as answer:
+            headers["Content-Type"], body = (
+                "application/json",
+                io.BytesIO(json.dumps(content).encode()),
+            )
+        async with self.session.request(
+            method, self.instance.vault + path, headers=headers, data=body
+        ) as answer:
             return answer.status, await answer.read()
 
     async def _renew(self) -> None:
@@ -84,7 +91,9 @@ async def opened(folder: Path, settings: Mapping[str, str]) -> AsyncIterator[Off
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as session:
         office = Office(instance, session)
         made = await office.command("init")
-        office.variables.update({CLIENT_ID: made["client_id"], CLIENT_SECRET: made["client_secret"]})
+        office.variables.update(
+            {CLIENT_ID: made["client_id"], CLIENT_SECRET: made["client_secret"]}
+        )
         await instance.start()
         try:
             yield office

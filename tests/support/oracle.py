@@ -1,6 +1,8 @@
-"""What a find or an aggregation has to answer, said a second time: over plain records, by the words of the specification.
+"""What a find or an aggregation has to answer, said a second time: over plain records, by the words
+of the specification.
 
-Nothing of the program's own reading, asking or hashing is used here, so that a mistake in it cannot hide.
+Nothing of the program's own reading, asking or hashing is used here, so that a mistake in it cannot
+hide.
 """
 
 import unicodedata
@@ -56,20 +58,26 @@ def _held(field: Field, value: Any, text: str) -> bool:
 
 
 class Oracle:
-    """Answers requests over the records of one schema; ``records`` in the order in which they were created."""
+    """Answers requests over the records of one schema; ``records`` in the order in which they were
+    created.
+    """
 
     def __init__(self, schema: Schema, records: Sequence[Plain], now: int) -> None:
         self.schema = schema
         self.fields = {field.name: field for field in schema.fields}
         self.primary = next(field for field in schema.fields if field.type is FieldType.PRIMARY_KEY)
-        self.records = [record for record in records if record.expires_at is None or record.expires_at > now]
+        self.records = [
+            record for record in records if record.expires_at is None or record.expires_at > now
+        ]
 
     # ------------------------------------------------------------------ find
 
     def find(self, request: dict[str, Any]) -> tuple[list[str], int]:
         """The keys of the page, and how many there are in all."""
         options = request.get("options", {})
-        found = [record for record in self.records if self.matches(request.get("filter", {}), record)]
+        found = [
+            record for record in self.records if self.matches(request.get("filter", {}), record)
+        ]
         for key in reversed(options.get("sort", [])):
             ((name, direction),) = key.items()
             found.sort(key=self._order(name), reverse=direction == "desc")
@@ -109,7 +117,10 @@ class Oracle:
         if field.type is FieldType.JSON:
             return all(_in_document(value, path, wanted) for path, wanted in asked.items())
         if isinstance(asked, dict):
-            return all(self._operator(field, value, operator, operand) for operator, operand in asked.items())
+            return all(
+                self._operator(field, value, operator, operand)
+                for operator, operand in asked.items()
+            )
         return _equal(field, value, asked)
 
     def _operator(self, field: Field, value: Any, operator: str, operand: Any) -> bool:
@@ -122,9 +133,12 @@ class Oracle:
         if value is None:
             return False
         return bool(
-            {"$gt": value > operand, "$gte": value >= operand, "$lt": value < operand, "$lte": value <= operand}[
-                operator
-            ]
+            {
+                "$gt": value > operand,
+                "$gte": value >= operand,
+                "$lt": value < operand,
+                "$lte": value <= operand,
+            }[operator]
         )
 
     # ------------------------------------------------------------------ aggregation
@@ -135,12 +149,20 @@ class Oracle:
         groups: dict[tuple[Any, ...], list[Plain]] = {} if names else {(): []}
         for record in self.records:
             if self.matches(request.get("filter", {}), record):
-                place = tuple(_comparable(self._field(name), self._value(record, name)) for name in names)
+                place = tuple(
+                    _comparable(self._field(name), self._value(record, name)) for name in names
+                )
                 groups.setdefault(place, []).append(record)
         return [
             (
-                {name: self._shown(name, cell, members) for name, cell in zip(names, place, strict=True)},
-                {name: self._metric(metric, members) for name, metric in request["metrics"].items()},
+                {
+                    name: self._shown(name, cell, members)
+                    for name, cell in zip(names, place, strict=True)
+                },
+                {
+                    name: self._metric(metric, members)
+                    for name, metric in request["metrics"].items()
+                },
             )
             for place, members in groups.items()
         ]
@@ -154,7 +176,11 @@ class Oracle:
         func = metric["func"].lower()
         if func == "count":
             return len(members)
-        values = [Fraction(value) for record in members if (value := record.fields.get(metric["key"])) is not None]
+        values = [
+            Fraction(value)
+            for record in members
+            if (value := record.fields.get(metric["key"])) is not None
+        ]
         if func == "sum":
             return sum(values, Fraction(0))
         if not values:
@@ -175,8 +201,12 @@ def _in_document(document: Any, path: str, asked: Any) -> bool:
     for step in path.removeprefix("$.").replace("[", ".[").split("."):
         found = _below(found, int(step[1:-1]) if step.startswith("[") else step)
     if isinstance(asked, list):
-        return isinstance(found, list) and all(any(_same(item, one) for item in found) for one in asked)
-    return _same(found, asked) or (isinstance(found, list) and any(_same(item, asked) for item in found))
+        return isinstance(found, list) and all(
+            any(_same(item, one) for item in found) for one in asked
+        )
+    return _same(found, asked) or (
+        isinstance(found, list) and any(_same(item, asked) for item in found)
+    )
 
 
 def _below(value: Any, step: str | int) -> Any:

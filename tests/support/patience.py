@@ -1,7 +1,9 @@
-"""How long a test waits for what must come, on a machine that is shared, slow, and now and then stands still.
+"""How long a test waits for what must come, on a machine that is shared, slow, and now and then
+stands still.
 
-A wait of a test is a guard against waiting for ever, never a measure: it ends as soon as what it waits for is there.
-Where a requirement is a time, the test takes the best of several tries, since one try may meet a pause of the machine.
+A wait of a test is a guard against waiting for ever, never a measure: it ends as soon as what it
+waits for is there. Where a requirement is a time, the test takes the best of several tries, since
+one try may meet a pause of the machine.
 """
 
 import asyncio

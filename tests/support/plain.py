@@ -1,4 +1,6 @@
-"""An application of blocking sockets, one thread a connection, and what the system knows of a process: for masses of bytes."""
+"""An application of blocking sockets, one thread a connection, and what the system knows of a
+process: for masses of bytes.
+"""
 
 import contextlib
 import socket
@@ -12,7 +14,9 @@ Behaviour = Callable[[socket.socket], None]
 
 @contextlib.contextmanager
 def application(behave: Behaviour) -> Iterator[str]:
-    """Listen on a free port of 127.0.0.1 for the length of the block; gives the address, ``http://127.0.0.1:port``."""
+    """Listen on a free port of 127.0.0.1 for the length of the block; gives the address,
+    ``http://127.0.0.1:port``.
+    """
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     opened: list[socket.socket] = []
 
@@ -38,7 +42,10 @@ def application(behave: Behaviour) -> Iterator[str]:
 
 
 def read_head(connection: socket.socket) -> tuple[bytes, bytes]:
-    """One head with its empty line, and what came of the body with it. Raises ``ConnectionError`` at the end."""
+    """One head with its empty line, and what came of the body with it.
+
+    Raises ``ConnectionError`` at the end.
+    """
     data = b""
     while b"\r\n\r\n" not in data:
         piece = connection.recv(65536)

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that refuses connections. It is held meanwhile, so that no other process gets it as its free one.
+    """A port that refuses connections.
 
-    Who names the port, and allows addresses to be used again as servers do, can listen there all the same.
+    It is held meanwhile, so that no other process gets it as its free one.
+
+    Who names the port, and allows addresses to be used again as servers do, can listen there all
+    the same.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -16,7 +16,9 @@ from tests.support.rawhttp import Message, Wire
 class RawClient(Wire):
     """One connection to 127.0.0.1 for the length of an ``async with`` block."""
 
-    def __init__(self, port: int, tls: ssl.SSLContext | None = None, name: str | None = None) -> None:
+    def __init__(
+        self, port: int, tls: ssl.SSLContext | None = None, name: str | None = None
+    ) -> None:
         self.port = port
         self.tls = tls
         self.name = name  #: asked for and verified, over TLS
@@ -48,7 +50,9 @@ class RawClient(Wire):
 
 def get(target: str = "/", *fields: str, method: str = "GET", host: str = "app.test") -> bytes:
     """A request without a body."""
-    return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {host}", *fields, "", ""]).encode("latin-1")
+    return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {host}", *fields, "", ""]).encode(
+        "latin-1"
+    )
 
 
 def post(target: str, body: bytes, *fields: str, method: str = "POST") -> bytes:
@@ -56,7 +60,15 @@ def post(target: str, body: bytes, *fields: str, method: str = "POST") -> bytes:
     return get(target, *fields, f"Content-Length: {len(body)}", method=method) + body
 
 
-def chunked(target: str, *pieces: bytes, trailers: bytes = b"", fields: tuple[str, ...] = ()) -> bytes:
+def chunked(
+    target: str, *pieces: bytes, trailers: bytes = b"", fields: tuple[str, ...] = ()
+) -> bytes:
     """A request with a body in chunks."""
     framed = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-    return get(target, *fields, "Transfer-Encoding: chunked", method="POST") + framed + b"0\r\n" + trailers + b"\r\n"
+    return (
+        get(target, *fields, "Transfer-Encoding: chunked", method="POST")
+        + framed
+        + b"0\r\n"
+        + trailers
+        + b"\r\n"
+    )

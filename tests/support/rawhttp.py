@@ -1,7 +1,7 @@
 """HTTP/1 messages as bytes, read from a stream without interpreting more than their framing.
 
-Both ends of a proxy test use it: ``rawserver`` reads requests, ``rawclient`` reads answers. Nothing is decoded, folded,
-sorted or forgiven: what a test compares is what went over the wire.
+Both ends of a proxy test use it: ``rawserver`` reads requests, ``rawclient`` reads answers. Nothing
+is decoded, folded, sorted or forgiven: what a test compares is what went over the wire.
 """
 
 import asyncio
@@ -67,10 +67,15 @@ class Wire:
         return Message(start, [fields_of(line) for line in lines], block)
 
     async def body(self, message: Message, *, answer_to: str | None = None) -> Message:
-        """Read the body that belongs to a head. ``answer_to``: the message answers a request of that method."""
+        """Read the body that belongs to a head.
+
+        ``answer_to``: the message answers a request of that method.
+        """
         codings = message.all("transfer-encoding")
         length = message.one("content-length")
-        if answer_to is not None and (answer_to == "HEAD" or message.status in {204, 304} or message.status < 200):
+        if answer_to is not None and (
+            answer_to == "HEAD" or message.status in {204, 304} or message.status < 200
+        ):
             return message
         if codings:
             await self._chunked(message)

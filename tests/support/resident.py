@@ -25,7 +25,9 @@ async def resident() -> AsyncIterator[Runner]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before)))
     try:
         functions = {"oldest": f"{__name__}:{oldest.__name__}"}
-        runner = Runner(functions, Bounds(60.0, 512 << 20, 4), lambda error: api_status("", error.code))
+        runner = Runner(
+            functions, Bounds(60.0, 512 << 20, 4), lambda error: api_status("", error.code)
+        )
         yield runner
         await runner.close()
     finally:

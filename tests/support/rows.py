@@ -1,7 +1,19 @@
-"""Sealed rows, hashes and layouts for tests of the storage port: short, and never alike by accident."""
+"""Sealed rows, hashes and layouts for tests of the storage port: short, and never alike by
+accident.
+"""
 
 from proxy.storage.changes import AddVersion, Insert
-from proxy.storage.rows import Column, ColumnType, ColumnValue, Past, Row, RowState, Staged, StagedKind, TableLayout
+from proxy.storage.rows import (
+    Column,
+    ColumnType,
+    ColumnValue,
+    Past,
+    Row,
+    RowState,
+    Staged,
+    StagedKind,
+    TableLayout,
+)
 
 TABLE = "r1_test"
 COLUMNS = (
@@ -19,9 +31,23 @@ def h(name: object) -> bytes:
     return str(name).encode().ljust(16, b".")
 
 
-def row(rid: int, *, at: int = 1_000, cells: tuple[ColumnValue, ...] = EMPTY, body: bytes = b"") -> Row:
+def row(
+    rid: int, *, at: int = 1_000, cells: tuple[ColumnValue, ...] = EMPTY, body: bytes = b""
+) -> Row:
     """A PENDING row, as the proxy writes it before it forwards."""
-    return Row(rid, None, None, RowState.PENDING, 1, at, at, None, h(f"salt{rid}"), body or b"body%d" % rid, cells)
+    return Row(
+        rid,
+        None,
+        None,
+        RowState.PENDING,
+        1,
+        at,
+        at,
+        None,
+        h(f"salt{rid}"),
+        body or b"body%d" % rid,
+        cells,
+    )
 
 
 def live(rid: int, key: object, *, at: int = 1_000) -> Row:
@@ -42,4 +68,6 @@ def outlived(row: Row) -> AddVersion:
 
 def staged(sid: int, rid: int, *, at: int = 1_000, kind: StagedKind = StagedKind.UPDATE) -> Staged:
     """A staged change in flight."""
-    return Staged(sid, rid, kind, at, None, False, b"" if kind is StagedKind.DELETE else b"staged%d" % sid)
+    return Staged(
+        sid, rid, kind, at, None, False, b"" if kind is StagedKind.DELETE else b"staged%d" % sid
+    )

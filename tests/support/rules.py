@@ -1,4 +1,6 @@
-"""Rule files for tests: texts around the part that a test is about, and the faults that loading names."""
+"""Rule files for tests: texts around the part that a test is about, and the faults that loading
+names.
+"""
 
 import pytest
 
@@ -28,13 +30,19 @@ ENTITIES = """entities:
 
 def with_operations(*operations: str) -> str:
     """A rule file with these operations, each a flow mapping."""
-    return f"{HEAD}{ENTITIES}operations:\n" + "".join(f"  - {operation}\n" for operation in operations)
+    return f"{HEAD}{ENTITIES}operations:\n" + "".join(
+        f"  - {operation}\n" for operation in operations
+    )
 
 
 def with_fields(*fields: str, entity: str = "") -> str:
-    """A rule file with one entity of these fields, each ``name: {…}``; ``entity`` are further keys of it."""
+    """A rule file with one entity of these fields, each ``name: {…}``; ``entity`` are further keys
+    of it.
+    """
     extra = f"    {entity}\n" if entity else ""
-    return f"{HEAD}entities:\n  person:\n{extra}    fields:\n" + "".join(f"      {field}\n" for field in fields)
+    return f"{HEAD}entities:\n  person:\n{extra}    fields:\n" + "".join(
+        f"      {field}\n" for field in fields
+    )
 
 
 def rules_of(*operations: str) -> RuleSet:

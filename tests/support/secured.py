@@ -15,8 +15,12 @@ from tests.support.certificates import Pair as Files
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
 
-def trusting(authority: Authority, version: ssl.TLSVersion = TLS_1_3, own: Files | None = None) -> ssl.SSLContext:
-    """A client's context that trusts this authority, speaks one version of TLS, and shows a certificate of its own."""
+def trusting(
+    authority: Authority, version: ssl.TLSVersion = TLS_1_3, own: Files | None = None
+) -> ssl.SSLContext:
+    """A client's context that trusts this authority, speaks one version of TLS, and shows a
+    certificate of its own.
+    """
     made = ssl.create_default_context(cafile=str(authority.certificate))
     made.minimum_version = made.maximum_version = version
     if own is not None:
@@ -46,7 +50,9 @@ def replace(old: Files, new: Files) -> None:
 
 
 async def greeted(port: int, tls: ssl.SSLContext, name: str | None) -> str:
-    """How a handshake ends: the first name of the certificate that was shown, or the alert that was sent."""
+    """How a handshake ends: the first name of the certificate that was shown, or the alert that was
+    sent.
+    """
     return await asyncio.to_thread(_greeted, port, tls, name)
 
 
@@ -56,7 +62,8 @@ def _greeted(port: int, tls: ssl.SSLContext, name: str | None) -> str:
         try:
             with tls.wrap_socket(plain, server_hostname=name) as secured:
                 if secured.version() == "TLSv1.3":
-                    secured.settimeout(0.2)  # a refusal of the caller's certificate comes after its handshake
+                    # a refusal of the caller's certificate comes after its handshake
+                    secured.settimeout(0.2)
                     with contextlib.suppress(TimeoutError):
                         secured.recv(1)
                 shown = secured.getpeercert() or {}

@@ -8,7 +8,8 @@ from aiohttp import web
 
 @asynccontextmanager
 async def serving(app: web.Application, port: int = 0, patience: float = 1.0) -> AsyncIterator[str]:
-    """Serve on 127.0.0.1, on a free port unless one is named; gives the address, ``http://127.0.0.1:port``.
+    """Serve on 127.0.0.1, on a free port unless one is named; gives the address,
+    ``http://127.0.0.1:port``.
 
     At the end requests under way get ``patience`` seconds.
     """

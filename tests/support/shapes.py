@@ -1,4 +1,6 @@
-"""What tests of token shapes share: keys, samples that fit, and judges that know nothing of how tokens are made."""
+"""What tests of token shapes share: keys, samples that fit, and judges that know nothing of how
+tokens are made.
+"""
 
 import datetime as dt
 import re
@@ -11,16 +13,22 @@ from proxy.tokenization import make_shape
 from proxy.tokenization.base import Tokenizer
 
 #: Fixed keys, so that no test of small shapes meets a rare coincidence on some days.
-KEYSET = Keyset("test", {bytes(4): bytes(range(32))}, bytes(4), (bytes(range(32, 64)), bytes(range(64, 96))))
+KEYSET = Keyset(
+    "test", {bytes(4): bytes(range(32))}, bytes(4), (bytes(range(32, 64)), bytes(range(64, 96)))
+)
 
 
-def bound(shape: str, kind: str = "text", *, field: str = "field", region: str = "se", **options: Any) -> Tokenizer:
+def bound(
+    shape: str, kind: str = "text", *, field: str = "field", region: str = "se", **options: Any
+) -> Tokenizer:
     """The tokenizer of a shape for one field of the schema ``contact``."""
     return make_shape(shape, options).bind(KEYSET.field_keys("contact", field), kind, region)
 
 
 def luhn_by_hand(digits: str) -> bool:
-    """The check as a person does it: double every second digit from the right, add the digits of all numbers."""
+    """The check as a person does it: double every second digit from the right, add the digits of
+    all numbers.
+    """
     total = ""
     for place, digit in enumerate(reversed(digits)):
         total += str(int(digit) * (1 + place % 2))

@@ -22,7 +22,9 @@ def vault_down() -> VaultError:
 
 
 class Gate:
-    """One place where calls wait: ``await gate.reached()`` until one stands there, ``gate.open()`` lets all through."""
+    """One place where calls wait: ``await gate.reached()`` until one stands there, ``gate.open()``
+    lets all through.
+    """
 
     def __init__(self) -> None:
         self._reached = asyncio.Event()
@@ -54,7 +56,9 @@ class _Trap:
     def springs(self, verb: str, changes: Sequence[Change]) -> bool:
         if verb != self.verb or self.times == 0:
             return False
-        if self.change is not None and not any(isinstance(change, self.change) for change in changes):
+        if self.change is not None and not any(
+            isinstance(change, self.change) for change in changes
+        ):
             return False
         if self.skip > 0:
             self.skip -= 1
@@ -72,11 +76,14 @@ class _Trap:
 
 @dataclass(slots=True)
 class FailingStore:
-    """A ``Store`` that passes everything on to ``inner``, save where a trap was set. ``calls`` lists the verbs used.
+    """A ``Store`` that passes everything on to ``inner``, save where a trap was set.
 
-    ``fail("commit", change=Bind, skip=1, times=2)``: of the commits that hold a ``Bind``, the first goes through, the
-    next two fail. ``late``: the inner store does its work first, and the caller is told that it failed (or waits)
-    all the same; that is what a crash between the flush and the answer looks like.
+    ``calls`` lists the verbs used.
+
+    ``fail("commit", change=Bind, skip=1, times=2)``: of the commits that hold a ``Bind``, the first
+    goes through, the next two fail. ``late``: the inner store does its work first, and the caller
+    is told that it failed (or waits) all the same; that is what a crash between the flush and the
+    answer looks like.
     """
 
     inner: Store
@@ -97,7 +104,13 @@ class FailingStore:
         self._traps.append(_Trap(verb, change, skip, times, late, error=error))
 
     def pause(
-        self, verb: str, *, change: type[Any] | None = None, skip: int = 0, times: int | None = 1, late: bool = False
+        self,
+        verb: str,
+        *,
+        change: type[Any] | None = None,
+        skip: int = 0,
+        times: int | None = 1,
+        late: bool = False,
     ) -> Gate:
         """Hold calls of that verb at a gate."""
         gate = Gate()
@@ -138,7 +151,9 @@ class FailingStore:
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         return await self._pass(self.inner.staged, table, rids)
 
-    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
+    async def unsettled(
+        self, table: str, before: int, limit: int
+    ) -> tuple[list[Row], list[Staged]]:
         return await self._pass(self.inner.unsettled, table, before, limit)
 
     async def expired(self, table: str, now: int, limit: int) -> list[int]:
@@ -200,7 +215,9 @@ class FailingStore:
     async def drop_notes(self, ending: str) -> None:
         await self._pass(self.inner.drop_notes, ending)
 
-    async def _pass(self, verb: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
+    async def _pass(
+        self, verb: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs
+    ) -> T:
         name = getattr(verb, "__name__", "")
         self.calls.append(name)
         changes = cast("Sequence[Change]", arguments[1]) if name == "commit" else ()

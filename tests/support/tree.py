@@ -11,7 +11,12 @@ PACKAGE = ROOT / "proxy"
 
 def python_files(*folders: str) -> list[Path]:
     """Every Python file below these folders of the project, in order; caches left out."""
-    found = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts]
+    found = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if "__pycache__" not in path.parts
+    ]
     return sorted(found)
 
 
@@ -22,12 +27,16 @@ def relative(path: Path) -> str:
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """Every file under version control that is there; in an unpacked archive every file outside hidden folders."""
+    """Every file under version control that is there; in an unpacked archive every file outside
+    hidden folders.
+    """
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode == 0 and listed.stdout:
         paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
     else:
-        paths = [path for path in ROOT.rglob("*") if not any(part.startswith(".") for part in path.parts)]
+        paths = [
+            path for path in ROOT.rglob("*") if not any(part.startswith(".") for part in path.parts)
+        ]
     return tuple(sorted(path for path in paths if path.is_file()))
 
 

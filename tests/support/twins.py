@@ -1,4 +1,6 @@
-"""Two vaults that differ only in values that a client must not tell apart, and the client that asks both of them the same."""
+"""Two vaults that differ only in values that a client must not tell apart, and the client that asks
+both of them the same.
+"""
 
 import json
 import re
@@ -15,11 +17,20 @@ _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 _CURSOR = re.compile(rb'"next":"([^"]*)"')
 
 #: Fields of answers that say anything of their content.
-_TELLING = ("Content-Type", "Content-Length", "Content-Range", "Idempotent-Replayed", "Allow", "Retry-After")
+_TELLING = (
+    "Content-Type",
+    "Content-Length",
+    "Content-Range",
+    "Idempotent-Replayed",
+    "Allow",
+    "Retry-After",
+)
 
 
 class Twins:
-    """Both worlds. What is random in answers (ids of files, cursors) has the same name in both, by its first appearance."""
+    """Both worlds. What is random in answers (ids of files, cursors) has the same name in both, by
+    its first appearance.
+    """
 
     def __init__(self, one: World, other: World) -> None:
         self.worlds = (one, other)
@@ -37,7 +48,8 @@ class Twins:
     async def ask(self, method: str, path: str, as_: str, **more: Any) -> Said:
         """Ask both the same; the answer of the first, which is that of the second to the last byte."""
         said = [
-            await here.client(method, path, as_, **self._own(place, more)) for place, here in enumerate(self.worlds)
+            await here.client(method, path, as_, **self._own(place, more))
+            for place, here in enumerate(self.worlds)
         ]
         told = [self._told(place, answer) for place, answer in enumerate(said)]
         assert told[0] == told[1], f"{method} {path} {more} tells the vaults apart"
@@ -65,14 +77,21 @@ class Twins:
         text = json.dumps(more.get("json"))
         if '"CURSOR"' not in text:
             return more
-        return {**more, "json": json.loads(text.replace('"CURSOR"', json.dumps(self.cursors[place])))}
+        return {
+            **more,
+            "json": json.loads(text.replace('"CURSOR"', json.dumps(self.cursors[place]))),
+        }
 
     def _told(self, place: int, said: Said) -> tuple[Any, ...]:
         found = _CURSOR.search(said.body)
         if found is not None:
             self.cursors[place] = found[1].decode()
         body = _CURSOR.sub(lambda cursor: b'"next":"%d"' % len(cursor[1]), said.body)
-        return said.status, self._named(place, body), {name: said.headers.get(name) for name in _TELLING}
+        return (
+            said.status,
+            self._named(place, body),
+            {name: said.headers.get(name) for name in _TELLING},
+        )
 
     def _named(self, place: int, body: bytes) -> bytes:
         known = self.files[place]
@@ -92,5 +111,8 @@ async def twins(folder: Path, engine: str = "memory", **given: Any) -> AsyncIter
     for each in folders:
         each.mkdir(parents=True, exist_ok=True)
     with patch("proxy.crypto.keyset._new_key", lambda: bytes(32)):
-        async with world(folders[0], engine, **given) as one, world(folders[1], engine, **given) as other:
+        async with (
+            world(folders[0], engine, **given) as one,
+            world(folders[1], engine, **given) as other,
+        ):
             yield Twins(one, other)

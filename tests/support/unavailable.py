@@ -1,13 +1,15 @@
 """What could not be shown on this machine, said out loud.
 
-A test that needs a right or a tool the machine lacks (a container engine, a second user, a browser) calls the fixture
-``unavailable`` with what it did not run and why, and returns. Nothing is skipped: the closing lines of the run name
-each such thing, from every worker process, so that a green run never hides what it did not look at.
+A test that needs a right or a tool the machine lacks (a container engine, a second user, a browser)
+calls the fixture ``unavailable`` with what it did not run and why, and returns. Nothing is skipped:
+the closing lines of the run name each such thing, from every worker process, so that a green run
+never hides what it did not look at.
 """
 
 from collections.abc import Iterable, Mapping
 
-#: Key under which a test report carries the sentence; reports travel from xdist's workers to the terminal.
+#: Key under which a test report carries the sentence; reports travel from xdist's workers to the
+#: terminal.
 PROPERTY = "not run here"
 
 

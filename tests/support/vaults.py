@@ -46,7 +46,9 @@ class Bench:
 async def make_bench(
     store: Store | None = None, keyset: Keyset | None = None, recipe: TableSpec | None = None
 ) -> Bench:
-    """A vault with the collection of ``person``; pass store and keyset on to see what another process would."""
+    """A vault with the collection of ``person``; pass store and keyset on to see what another
+    process would.
+    """
     clock, events = ManualClock(), Counter[str]()
     store = store or MemoryStore()
     keyset = keyset or Keyset.create("test")

@@ -57,9 +57,13 @@ class World:
     realm: Realm
     audit: Kept
 
-    async def declare(self, name: str, definition: Mapping[str, Any], environment: str = "default") -> None:
+    async def declare(
+        self, name: str, definition: Mapping[str, Any], environment: str = "default"
+    ) -> None:
         """Put a schema in force."""
-        await self.realm.spaces[environment].catalog.apply(read_definition(name, definition), Origin.API)
+        await self.realm.spaces[environment].catalog.apply(
+            read_definition(name, definition), Origin.API
+        )
 
     async def policy(self, name: str, schema: str, *actions: str, **more: Any) -> None:
         """Put an access policy in force; ``under:NAME`` is a client under it."""
@@ -95,16 +99,25 @@ class HeldSource:
 
 @asynccontextmanager
 async def world(
-    folder: Path, engine: str = "memory", *, tokens: bool = False, keys: RecordKeys = HASHED, **given: Any
+    folder: Path,
+    engine: str = "memory",
+    *,
+    tokens: bool = False,
+    keys: RecordKeys = HASHED,
+    **given: Any,
 ) -> AsyncIterator[World]:
-    """The interface, served. ``tokens``: access by real tokens, in place of the names in ``tests.support.api``.
+    """The interface, served.
+
+    ``tokens``: access by real tokens, in place of the names in ``tests.support.api``.
 
     ``keys`` says how those of the record-based family are kept.
     """
     clock = ManualClock()
     master = MasterKey(bytes(range(32)))
     async with AsyncExitStack() as stack:
-        store = await open_store("memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}")
+        store = await open_store(
+            "memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}"
+        )
         stack.push_async_callback(store.close)
         keyset = await make_keyset(store, master, "default")
         source = HeldSource(master)
@@ -119,19 +132,30 @@ async def world(
             vault = vault_of(keyset)
             files = await vault.share_files(contents)
             catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
-            return OpenEnvironment(vault, catalog, await environment_services(vault, catalog, files))
+            return OpenEnvironment(
+                vault, catalog, await environment_services(vault, catalog, files)
+            )
 
         vault = vault_of(keyset)
-        objects = await open_objects("memory:" if engine == "memory" else f"file://{folder / 'files'}")
-        contents = await vault.keep_files(objects, 20 * 2**20, lambda: [found.id for found in book.listed()])
+        objects = await open_objects(
+            "memory:" if engine == "memory" else f"file://{folder / 'files'}"
+        )
+        contents = await vault.keep_files(
+            objects, 20 * 2**20, lambda: [found.id for found in book.listed()]
+        )
         stack.push_async_callback(contents.close)
         catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
         stack.push_async_callback(catalog.close)
         here = await stack.enter_async_context(office(store, keyset, clock))
         realm = Realm(book, here.service.clients, opening, Metrics())
         stack.push_async_callback(realm.close)
-        await realm.start(OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents)), {})
-        ring = InstanceKeys(Places(store, source, here.service.keys), lambda: vaults_of(realm.vaults()), Metrics())
+        await realm.start(
+            OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents)),
+            {},
+        )
+        ring = InstanceKeys(
+            Places(store, source, here.service.keys), lambda: vaults_of(realm.vaults()), Metrics()
+        )
         await stack.enter_async_context(ring.kept())
         audit = Kept()
         made = services(
@@ -141,7 +165,11 @@ async def world(
             keys=ring,
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
-            **{"body_limit": 4 * 2**20, "functions": await stack.enter_async_context(resident()), **given},
+            **{
+                "body_limit": 4 * 2**20,
+                "functions": await stack.enter_async_context(resident()),
+                **given,
+            },
         )
         unlisted: set[tuple[str, int]] = set()
 
@@ -152,4 +180,6 @@ async def world(
         made.observe = observe
         client = await stack.enter_async_context(serving(made))
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)
-        assert unlisted == set(), "operations answered with statuses that the table does not list for them"
+        assert unlisted == set(), (
+            "operations answered with statuses that the table does not list for them"
+        )

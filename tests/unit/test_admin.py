@@ -58,11 +58,19 @@ async def test_readiness_names_every_check(ask):
     FAULTS["audit"] = "The disk is full."
     status, _, body = await ask("/readyz")
     assert (status, json.loads(body)["status"]) == (503, "unready")
-    assert json.loads(body)["checks"] == {"rules": "ok", "audit": "The disk is full.", "vault": "ok"}
+    assert json.loads(body)["checks"] == {
+        "rules": "ok",
+        "audit": "The disk is full.",
+        "vault": "ok",
+    }
 
 
 async def test_what_is_stale_is_told_and_the_instance_stays_ready(ask):
-    STATE.failed(VaultError(Code.BAD_RULES, "The rules have one fault.", (Detail("crm.yaml:3:1", "unknown key"),)))
+    STATE.failed(
+        VaultError(
+            Code.BAD_RULES, "The rules have one fault.", (Detail("crm.yaml:3:1", "unknown key"),)
+        )
+    )
     status, _, body = await ask("/readyz", shown="")
     told = json.loads(body)
     assert (status, told["status"], told["stale"]) == (200, "ok", ["rules"])
@@ -111,7 +119,8 @@ async def test_a_scraper_shows_a_secret_of_its_own(ask):
 
 
 @pytest.mark.parametrize(
-    ("path", "method", "status"), [("/", "GET", 404), ("/metrics", "POST", 405), ("/api", "GET", 404)]
+    ("path", "method", "status"),
+    [("/", "GET", 404), ("/metrics", "POST", 405), ("/api", "GET", 404)],
 )
 async def test_there_is_nothing_else(ask, path, method, status):
     assert (await ask(path, method))[0] == status

@@ -194,7 +194,9 @@ async def test_what_is_left_over_is_freed_in_slices() -> None:
 
 
 @pytest.mark.usefixtures("always_busy")
-async def test_who_works_for_long_is_seen_between_slices_and_beside_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_works_for_long_is_seen_between_slices_and_beside_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(offload, "_JUST_NOW", 0.0)
     assert not offload.working()
     waiting = asyncio.ensure_future(give_way())

@@ -1,4 +1,6 @@
-"""One interface document (OpenAPI 3.1) of the table of operations, their descriptions, and the schemas that users defined."""
+"""One interface document (OpenAPI 3.1) of the table of operations, their descriptions, and the
+schemas that users defined.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +29,8 @@ _IDEMPOTENCY: Final = header(
     pattern="^[!-~]+$",
 )
 _IF_MATCH: Final = header(
-    "If-Match", "Only if it still is what one of these entity tags was given for; `*`: if it is there at all. Else 412."
+    "If-Match",
+    "Only if it still is what one of these entity tags was given for; `*`: if it is there at all. Else 412.",
 )
 _IF_NONE_MATCH: Final = header(
     "If-None-Match",
@@ -41,10 +44,14 @@ def assemble(
     schemas: Sequence[Schema] = (),
     limits: RecordLimits = DEFAULTS,
 ) -> Json:
-    """The document. ``schemas`` are shown as components, and as the names that paths take; without them any name may stand there."""
+    """The document. ``schemas`` are shown as components, and as the names that paths take; without
+    them any name may stand there.
+    """
     paths: dict[str, Json] = {}
     for operation in operations:
-        shown = _operation(operation, described[operation.name], [schema.name for schema in schemas])
+        shown = _operation(
+            operation, described[operation.name], [schema.name for schema in schemas]
+        )
         paths.setdefault(operation.path, {})[operation.method.lower()] = shown
     return {
         "openapi": "3.1.0",
@@ -55,7 +62,12 @@ def assemble(
             "description": INTRODUCTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "The listener that this document comes from (`listen.vault`)."}],
+        "servers": [
+            {
+                "url": "/",
+                "description": "The listener that this document comes from (`listen.vault`).",
+            }
+        ],
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "security": [{"client": []}],
         "paths": paths,
@@ -80,7 +92,10 @@ def render(document: Json) -> bytes:
 def _models(schemas: Sequence[Schema], limits: RecordLimits) -> Json:
     """A component for each schema, and ``Record`` for whichever of them the path names."""
     own = {f"model.{schema.name}": model(schema, limits) for schema in schemas}
-    anything = {"type": "object", "properties": {"expires_at": {"type": ["string", "null"], "format": "date-time"}}}
+    anything = {
+        "type": "object",
+        "properties": {"expires_at": {"type": ["string", "null"], "format": "date-time"}},
+    }
     record: Json = {"anyOf": [ref(name) for name in own]} if own else anything
     text = "The fields that the schema has, and `expires_at`, when the record ends by itself."
     return {**own, "Record": {"description": text, **record}}
@@ -101,7 +116,9 @@ def _operation(operation: ApiOperation, described: Description, names: Sequence[
         shown["description"] += "\n\nNeeds a client with the scope `admin`."
     if described.request is not None:
         content: Json = {"schema": described.request}
-        if examples := _bodies(example for example in described.examples if example.status == operation.success):
+        if examples := _bodies(
+            example for example in described.examples if example.status == operation.success
+        ):
             content["examples"] = examples
         shown["requestBody"] = {"required": True, "content": {described.request_type: content}}
     if not shown["parameters"]:
@@ -109,8 +126,11 @@ def _operation(operation: ApiOperation, described: Description, names: Sequence[
     return shown
 
 
-def _parameters(operation: ApiOperation, described: Description, names: Sequence[str]) -> list[Json]:
-    known = () if operation.access is Access.ADMIN else names  # administrators name what is not there yet
+def _parameters(
+    operation: ApiOperation, described: Description, names: Sequence[str]
+) -> list[Json]:
+    # administrators name what is not there yet
+    known = () if operation.access is Access.ADMIN else names
     shown = [_path(name, described, known) for name in _IN_PATH.findall(operation.path)]
     for name in operation.query:
         text, schema = PARAMETERS[name]
@@ -127,7 +147,13 @@ def _path(name: str, described: Description, names: Sequence[str]) -> Json:
     text, schema = PARAMETERS[name]
     if name == "schema" and names:
         schema = {**schema, "enum": list(names)}
-    shown: Json = {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
+    shown: Json = {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": text,
+        "schema": schema,
+    }
     given = (example.path[name] for example in described.examples if name in example.path)
     value = next(given, "{")
     if not value.startswith("{"):  # else it differs each time
@@ -161,7 +187,9 @@ def _content(described: Description, status: int) -> Json:
 
 
 def _common(operation: ApiOperation) -> tuple[int, ...]:
-    """Statuses of every operation, and of HTTP itself: a body that does not arrive in time, a request that ends in the middle."""
+    """Statuses of every operation, and of HTTP itself: a body that does not arrive in time, a
+    request that ends in the middle.
+    """
     return COMMON_STATUSES if operation.takes is Takes.NOTHING else (*COMMON_STATUSES, 408)
 
 

@@ -3,7 +3,17 @@
 from typing import Any, Final
 
 from proxy.api.openapi.components import INSTANT
-from proxy.api.openapi.parts import Description, Example, Json, array, closed, header, integer, ref, string
+from proxy.api.openapi.parts import (
+    Description,
+    Example,
+    Json,
+    array,
+    closed,
+    header,
+    integer,
+    ref,
+    string,
+)
 
 ACCESS: Final = "Access"
 CLIENTS: Final = "Clients"

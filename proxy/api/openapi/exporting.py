@@ -26,7 +26,8 @@ DESCRIBED: Final[dict[str, Description]] = {
                             "description": "Where the next page begins; null: there is none.",
                         },
                         "unreadable": integer(
-                            "How many records of this page were left out: they do not open.", minimum=1
+                            "How many records of this page were left out: they do not open.",
+                            minimum=1,
                         ),
                     },
                     "count",
@@ -44,7 +45,13 @@ DESCRIBED: Final[dict[str, Description]] = {
                 {"limit": "500"},
                 answer={
                     "data": [
-                        {**record, "created_at": _AT, "updated_at": _AT, "version": 1, "attachments": []}
+                        {
+                            **record,
+                            "created_at": _AT,
+                            "updated_at": _AT,
+                            "version": 1,
+                            "attachments": [],
+                        }
                         for record in RECORDS
                     ],
                     "meta": {"count": 3, "next": None},

@@ -1,4 +1,6 @@
-"""Bodies that both families of records have, those of schemas and the record-based one: said once, so that they stay the same."""
+"""Bodies that both families of records have, those of schemas and the record-based one: said once,
+so that they stay the same.
+"""
 
 from typing import Final
 
@@ -18,7 +20,12 @@ GROUP: Final = closed({
 
 #: What stands beside the groups of a page.
 NEXT: Final = closed(
-    {"next": {"type": ["string", "null"], "description": "The cursor of the next page; `null` on the last one."}},
+    {
+        "next": {
+            "type": ["string", "null"],
+            "description": "The cursor of the next page; `null` on the last one.",
+        }
+    },
     "next",
 )
 
@@ -36,9 +43,14 @@ VERSIONS: Final = closed({
 
 
 def aggregation(key: Json, matching: Json, **more: Json) -> Json:
-    """What is to be worked out, or the cursor of a further page. ``key``: the fields of a sum; ``matching``: the filter."""
+    """What is to be worked out, or the cursor of a further page.
+
+    ``key``: the fields of a sum; ``matching``: the filter.
+    """
     metric = {
-        "func": {"enum": ["count", "sum", "min", "max", "avg", "COUNT", "SUM", "MIN", "MAX", "AVG"]},
+        "func": {
+            "enum": ["count", "sum", "min", "max", "avg", "COUNT", "SUM", "MIN", "MAX", "AVG"]
+        },
         "key": key,
     }
     asked = {

@@ -28,7 +28,9 @@ _SHOWN: Final[dict[str, Any]] = {
 _UPLOAD: Final[Json] = {
     "type": "object",
     "required": ["file"],
-    "properties": {"file": {"description": "The content.", "contentMediaType": "application/octet-stream"}},
+    "properties": {
+        "file": {"description": "The content.", "contentMediaType": "application/octet-stream"}
+    },
 }
 _FILENAME: Final = header(
     "x-filename",
@@ -70,7 +72,11 @@ DESCRIBED: Final[dict[str, Description]] = {
                 body=_BODY % b"Another page.\n",
             ),
             Example(
-                "Without a name", 400, _AT, headers=_FORM, body=_BODY.replace(b'; filename="x"', b"") % b"A page.\n"
+                "Without a name",
+                400,
+                _AT,
+                headers=_FORM,
+                body=_BODY.replace(b'; filename="x"', b"") % b"A page.\n",
             ),
         ),
         "The attachment.",
@@ -105,7 +111,9 @@ DESCRIBED: Final[dict[str, Description]] = {
         closed(
             {
                 "filename": string(
-                    "1 to 255 characters, without control characters and slashes.", minLength=1, maxLength=255
+                    "1 to 255 characters, without control characters and slashes.",
+                    minLength=1,
+                    maxLength=255,
                 ),
                 "mime_type": string("As in `text/plain`.", minLength=3, maxLength=255),
             },
@@ -139,7 +147,10 @@ DESCRIBED: Final[dict[str, Description]] = {
         answer_type="application/octet-stream",
         parameters=(
             header("Range", "One range of bytes, as in `bytes=0-1023`."),
-            header("If-Range", "The range counts only if this is the `ETag`; else the whole is answered."),
+            header(
+                "If-Range",
+                "The range counts only if this is the `ETag`; else the whole is answered.",
+            ),
         ),
     ),
     "move_attachments": Description(
@@ -168,7 +179,10 @@ DESCRIBED: Final[dict[str, Description]] = {
         FILES,
         "Delete an attachment",
         "Its content is removed within seconds.",
-        examples=(Example("One", 204, _THIS), Example("One that is not there", 404, {**_AT, "file_id": "unknown"})),
+        examples=(
+            Example("One", 204, _THIS),
+            Example("One that is not there", 404, {**_AT, "file_id": "unknown"}),
+        ),
         answered="It is gone.",
     ),
 }

@@ -1,4 +1,6 @@
-"""The little Markdown that the texts of the document use, as HTML: headings, paragraphs, lists, tables, `code`, **strong**, *emphasis*."""
+"""The little Markdown that the texts of the document use, as HTML: headings, paragraphs, lists,
+tables, `code`, **strong**, *emphasis*.
+"""
 
 import re
 from collections.abc import Iterator

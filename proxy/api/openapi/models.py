@@ -10,7 +10,13 @@ SEARCH: Final = "Search"
 
 _AT: Final = "2026-05-04T10:15:00.000Z"
 _TIMES: Final[dict[str, Any]] = {"created_at": _AT, "updated_at": _AT}
-_NEW: Final[dict[str, Any]] = {"id": "c-9", "email": "dag@example.com", "city": "Lund", "age": 52, "balance": 10.25}
+_NEW: Final[dict[str, Any]] = {
+    "id": "c-9",
+    "email": "dag@example.com",
+    "city": "Lund",
+    "age": 52,
+    "balance": 10.25,
+}
 _C1: Final[dict[str, Any]] = {
     "id": "c-1", "email": "astrid@example.com", "name": "Astrid Lind", "city": "Uppsala", "age": 41, "balance": 120.5,
 }  # fmt: skip
@@ -19,30 +25,47 @@ _C2: Final[dict[str, Any]] = {
 }  # fmt: skip
 _CONTACT: Final = {"schema": "contact"}
 _RECORD: Final = {"schema": "contact", "record_key": "c-1"}
-_COUNTRY: Final = string("The country of this instance, where somebody wants it checked: another one is 409.")
+_COUNTRY: Final = string(
+    "The country of this instance, where somebody wants it checked: another one is 409."
+)
 
 
-def fault(status: int, title: str, code: str, detail: str, *errors: tuple[str, str]) -> dict[str, Any]:
+def fault(
+    status: int, title: str, code: str, detail: str, *errors: tuple[str, str]
+) -> dict[str, Any]:
     """The problem document of an example."""
     listed = [{"title": code, "source": source, "detail": text} for source, text in errors]
-    return {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, "errors": listed}
+    return {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "errors": listed,
+    }
 
 
 def _wrapped(record: Json, *more: tuple[str, Json]) -> Json:
     """A batch: a bare array of records, or an object around it."""
     records = array(record, minItems=1, description="At most `limits.batch` (100).")
-    return {"anyOf": [records, closed({"records": records, "country": _COUNTRY, **dict(more)}, "records")]}
+    return {
+        "anyOf": [
+            records,
+            closed({"records": records, "country": _COUNTRY, **dict(more)}, "records"),
+        ]
+    }
 
 
-_ALL_OR_NONE: Final = (
-    "All or none: every fault of the batch is told at once, its pointer begins with the number of the record."
-)
+_ALL_OR_NONE: Final = "All or none: every fault of the batch is told at once, its pointer begins with the number of the record."
 
 #: A record that was just made can be asked for, changed and deleted.
 _LINKS: Final[dict[str, Json]] = {
     name: {
         "operationId": name,
-        "parameters": {"schema": "$request.path.schema", "record_key": "$response.body#/record_key"},
+        "parameters": {
+            "schema": "$request.path.schema",
+            "record_key": "$response.body#/record_key",
+        },
         "description": text,
     }
     for name, text in (("record_history", "Its versions."), ("delete_record", "End it."))

@@ -17,14 +17,14 @@ _STYLE: Final = (Path(__file__).parent / "page.css").read_text("utf-8")
 _HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 #: The page may use its own style and nothing else.
-POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _BASE: Final = "http://127.0.0.1:8081"
 
 
 def page(document: Json, described: Mapping[str, Description]) -> bytes:
-    """The page; ``described`` has the examples as requests, which a document can only show in parts."""
+    """The page; ``described`` has the examples as requests, which a document can only show in
+    parts.
+    """
     return "".join(_page(document, described)).encode()
 
 
@@ -106,7 +106,11 @@ def _shape(schema: Json) -> str:
     if "anyOf" in schema:
         return "<p>One of:</p>" + "".join(_shape(item) for item in schema["anyOf"])
     if schema.get("type") == "array":
-        return f"<p>An array of:</p>{_shape(schema['items'])}" if schema.get("items") else "<p>An array.</p>"
+        return (
+            f"<p>An array of:</p>{_shape(schema['items'])}"
+            if schema.get("items")
+            else "<p>An array.</p>"
+        )
     if not schema.get("properties"):
         return f"<p>{inline(_kind(schema))}</p>"
     required = schema.get("required", ())
@@ -122,7 +126,9 @@ def _member(schema: Json) -> str:
     if "description" in schema:
         text += f" – {inline(schema['description'])}"
     inner = schema.get("items", {}) if schema.get("type") == "array" else schema
-    return text + (_shape(inner) if "$ref" in inner or "properties" in inner or "anyOf" in inner else "")
+    return text + (
+        _shape(inner) if "$ref" in inner or "properties" in inner or "anyOf" in inner else ""
+    )
 
 
 def _kind(schema: Json) -> str:
@@ -135,7 +141,9 @@ def _kind(schema: Json) -> str:
     return text
 
 
-def _curl(path: str, method: str, example: Example, described: Description, *, guarded: bool) -> str:
+def _curl(
+    path: str, method: str, example: Example, described: Description, *, guarded: bool
+) -> str:
     """The example as a line for a shell."""
     for name, value in example.path.items():
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
@@ -151,7 +159,10 @@ def _curl(path: str, method: str, example: Example, described: Description, *, g
     if isinstance(example.body, bytes):
         lines.append(f"--data-binary {shlex.quote(example.body.decode('utf-8', 'replace'))}")
     elif example.body is not None:
-        lines += [f"-H 'Content-Type: {described.request_type}'", f"-d {shlex.quote(_json(example.body))}"]
+        lines += [
+            f"-H 'Content-Type: {described.request_type}'",
+            f"-d {shlex.quote(_json(example.body))}",
+        ]
     return " \\\n  ".join(lines)
 
 

@@ -10,7 +10,8 @@ Json = dict[str, Any]
 class Example(NamedTuple):
     """One request and what it is answered with, on a vault that holds what ``world`` says.
 
-    ``answer`` is the JSON of the answer; instants, cursors, identifiers and secrets in it differ each time. ``body`` may be the bytes of a form.
+    ``answer`` is the JSON of the answer; instants, cursors, identifiers and secrets in it differ
+    each time. ``body`` may be the bytes of a form.
     """
 
     summary: str
@@ -23,7 +24,10 @@ class Example(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What an operation means. ``request`` and ``answer`` are schemas of bodies; ``None``: there is none."""
+    """What an operation means.
+
+    ``request`` and ``answer`` are schemas of bodies; ``None``: there is none.
+    """
 
     tag: str
     summary: str

@@ -63,7 +63,9 @@ _MEMBERS: Final[dict[str, Json]] = {
 _POLICY: Final[Json] = closed(_MEMBERS, "schema", "actions")
 _FAULTS: Final[Json] = array(
     closed(
-        {"source": string("JSON Pointer into the policy."), "detail": string("What does not fit.")}, "source", "detail"
+        {"source": string("JSON Pointer into the policy."), "detail": string("What does not fit.")},
+        "source",
+        "detail",
     ),
     description="What does not fit the schema any more, if anything; such parts give nothing.",
 )

@@ -10,7 +10,10 @@ from proxy.api.openapi.recordparts import COMPONENTS, shown
 TAG: Final = "Point of presence"
 
 _ENVIRONMENT: Final = header(
-    "x-env-id", "The id of the environment that the access token is for.", required=True, minLength=1
+    "x-env-id",
+    "The id of the environment that the access token is for.",
+    required=True,
+    minLength=1,
 )
 _SEALING: Final = header(
     "X-Encrypted-Storage",
@@ -43,7 +46,11 @@ _ANSWERED: Final[Json] = {
     "type": "object",
     "description": "A record as every answer has it: all members, `null` where there is no value.",
     "required": [*_without(_KEPT), "is_encrypted"],
-    "properties": {**_without(_KEPT), "body": string("Empty where the record has none."), "is_encrypted": _ENCRYPTED},
+    "properties": {
+        **_without(_KEPT),
+        "body": string("Empty where the record has none."),
+        "is_encrypted": _ENCRYPTED,
+    },
 }
 _FILTER: Final[Json] = {
     "type": "object",
@@ -64,19 +71,31 @@ def _of_files(name: str, summary: str) -> Description:
     described = files.DESCRIBED[name]
     examples = tuple(
         example._replace(
-            path={**_R1, **{name: value for name, value in example.path.items() if name == "file_id"}},
-            headers={**_HEADERS, **{name: value for name, value in example.headers.items() if name != "x-filename"}},
+            path={
+                **_R1,
+                **{name: value for name, value in example.path.items() if name == "file_id"},
+            },
+            headers={
+                **_HEADERS,
+                **{name: value for name, value in example.headers.items() if name != "x-filename"},
+            },
             answer=None,
         )
         for example in described.examples
         if example.summary not in ("A name that is taken", "Without a name")
     )
     parameters = tuple(one for one in described.parameters if one["name"] != "x-filename")
-    return described._replace(tag=TAG, summary=summary, examples=examples, parameters=(*parameters, _ENVIRONMENT))
+    return described._replace(
+        tag=TAG, summary=summary, examples=examples, parameters=(*parameters, _ENVIRONMENT)
+    )
 
 
 _R1_SHOWN: Final = _record(
-    record_key="r-1", body='{"name":"Astrid"}', profile_key="p-1", key1="astrid@example.com", range_key1=41
+    record_key="r-1",
+    body='{"name":"Astrid"}',
+    profile_key="p-1",
+    key1="astrid@example.com",
+    range_key1=41,
 )
 
 DESCRIBED: Final[dict[str, Description]] = {

@@ -1,4 +1,6 @@
-"""What records of the record-based family are, as components of the interface document, and in its examples."""
+"""What records of the record-based family are, as components of the interface document, and in its
+examples.
+"""
 
 from typing import Any, Final
 
@@ -28,7 +30,11 @@ _VERSION: Final = integer(
     maximum=2**63 - 1,
 )
 _NULLABLE_VERSION: Final = {**_VERSION, "type": ["integer", "null"]}
-_EXPIRES: Final = {**INSTANT, "type": ["string", "null"], "description": "When the record ends by itself."}
+_EXPIRES: Final = {
+    **INSTANT,
+    "type": ["string", "null"],
+    "description": "When the record ends by itself.",
+}
 
 
 def _fields() -> dict[str, Json]:
@@ -39,7 +45,10 @@ def _fields() -> dict[str, Json]:
             continue
         told = of_field(field, DEFAULTS)
         if field.name in (BODY, PRECOMMIT_BODY):
-            told = {"type": ["string", "null"], "description": "Encrypted; as long as a request may be."}
+            told = {
+                "type": ["string", "null"],
+                "description": "Encrypted; as long as a request may be.",
+            }
         found[field.name] = told
         if other := _OTHER.get(field.name):
             found[other] = {**told, "description": f"Another name of `{field.name}`."}
@@ -47,7 +56,12 @@ def _fields() -> dict[str, Json]:
 
 
 _FIELDS: Final = _fields()
-_SENT: Final = {**_FIELDS, "version": _NULLABLE_VERSION, "expires_at": _EXPIRES, "country": _COUNTRY}
+_SENT: Final = {
+    **_FIELDS,
+    "version": _NULLABLE_VERSION,
+    "expires_at": _EXPIRES,
+    "country": _COUNTRY,
+}
 _KEYED: Final = [{"required": ["record_key"]}, {"required": ["key"]}]
 _INSTANTS: Final = {
     "anyOf": [

@@ -18,10 +18,19 @@ _NEW: Final[dict[str, Any]] = {
     "record_key": "r-9", "country": "se", "body": '{"name":"Dag"}', "profile_key": "p-4", "key1": "dag@example.com", "range_key1": 52,
 }  # fmt: skip
 _R1: Final = shown(
-    record_key="r-1", body='{"name":"Astrid"}', profile_key="p-1", key1="astrid@example.com", range_key1=41
+    record_key="r-1",
+    body='{"name":"Astrid"}',
+    profile_key="p-1",
+    key1="astrid@example.com",
+    range_key1=41,
 )
 _R2: Final = shown(
-    record_key="r-2", body='{"name":"Bo"}', profile_key="p-2", key1="bo@example.com", range_key1=29, version=3
+    record_key="r-2",
+    body='{"name":"Bo"}',
+    profile_key="p-2",
+    key1="bo@example.com",
+    range_key1=29,
+    version=3,
 )
 _META: Final = {"count": 1, "limit": 100, "offset": 0, "total": 1}
 _ALL_OR_NONE: Final = "All or none: every fault of the batch is told at once, its pointer begins with `/records/` and the number of the record."
@@ -31,7 +40,11 @@ _SUMS: Final = (*RANGE_KEYS, "range_key", *DECIMAL_KEYS)
 
 def _wrong_country(status: int, title: str) -> dict[str, Any]:
     return fault(
-        status, title, "wrong_country", "This instance keeps the records of se alone.", ("/country", _ELSEWHERE[1])
+        status,
+        title,
+        "wrong_country",
+        "This instance keeps the records of se alone.",
+        ("/country", _ELSEWHERE[1]),
     )
 
 
@@ -45,7 +58,11 @@ def _of_files(name: str, summary: str) -> Description:
     described = files.DESCRIBED[name]
     examples = [
         example._replace(
-            path={**_AT, **{name: value for name, value in example.path.items() if name == "file_id"}}, answer=None
+            path={
+                **_AT,
+                **{name: value for name, value in example.path.items() if name == "file_id"},
+            },
+            answer=None,
         )
         if "destination" not in example.path
         else example._replace(path={"country": "se", "source": "r-1", "destination": "r-2"})

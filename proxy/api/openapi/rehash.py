@@ -12,7 +12,10 @@ _DTK: Final = "k3yA" * 24
 _AT: Final = "2026-05-04T10:15:00.000Z"
 _RULE: Final = closed(
     {
-        "strategy": string("The names that end in `Persistent` give equal values equal tokens.", enum=strategy_names()),
+        "strategy": string(
+            "The names that end in `Persistent` give equal values equal tokens.",
+            enum=strategy_names(),
+        ),
         "strategyOptions": {
             "type": ["object", "null"],
             "description": "The options of the token shape ([docs/rules.md]), and `kind`: what the field holds.",
@@ -27,12 +30,18 @@ _RULES: Final[Json] = {
     "minProperties": 1,
     "maxProperties": 100,
 }
-_KEY: Final = string("Your own key, 96 letters and digits; it is not kept.", pattern="^[0-9A-Za-z]{96}$")
+_KEY: Final = string(
+    "Your own key, 96 letters and digits; it is not kept.", pattern="^[0-9A-Za-z]{96}$"
+)
 _NAMED: Final[dict[str, Json]] = {
     "record_key": {"type": ["string", "null"]},
     "profile_key": {"type": ["string", "null"]},
 }
-_FIELDS: Final[Json] = {"type": "object", "description": "By the names of the rules.", "additionalProperties": {}}
+_FIELDS: Final[Json] = {
+    "type": "object",
+    "description": "By the names of the rules.",
+    "additionalProperties": {},
+}
 _COUNT: Final = closed({"count": integer("How many there are.", minimum=0)}, "count")
 _RUN: Final[Json] = {
     "type": "object",
@@ -42,7 +51,10 @@ _RUN: Final[Json] = {
         "run": string("Which one it is."),
         "total": integer("Records when it began.", minimum=0),
         "done": integer("Records visited.", minimum=0),
-        "failed": integer("Records with a value that its strategy does not take; they stay as they were.", minimum=0),
+        "failed": integer(
+            "Records with a value that its strategy does not take; they stay as they were.",
+            minimum=0,
+        ),
         "unreadable": integer("Records that do not open.", minimum=0),
         "began_at": string(format="date-time"),
         "ended_at": {"type": ["string", "null"], "format": "date-time"},
@@ -54,7 +66,10 @@ _SHOWN: Final[dict[str, Any]] = {
     "answered": "The run.",
 }
 _EMAIL: Final[dict[str, Any]] = {"strategy": "emailPersistent"}
-_MASK: Final[dict[str, Any]] = {"strategy": "masking", "strategyOptions": {"type": "alphanumeric", "first": 1}}
+_MASK: Final[dict[str, Any]] = {
+    "strategy": "masking",
+    "strategyOptions": {"type": "alphanumeric", "first": 1},
+}
 
 DESCRIBED: Final[dict[str, Description]] = {
     "rehash_records": Description(

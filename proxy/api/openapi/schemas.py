@@ -68,7 +68,10 @@ _MIGRATION: Final[Json] = {
         "done": integer("Records that this state has visited.", minimum=0),
         "total": integer("Records that there were when it began.", minimum=0),
         "failed": integer("Records with a value that cannot be converted.", minimum=0),
-        "fields": {**_FIELDS, "description": "While it is filling: the definition that it leads to."},
+        "fields": {
+            **_FIELDS,
+            "description": "While it is filling: the definition that it leads to.",
+        },
         "ended_at": INSTANT,
     },
 }

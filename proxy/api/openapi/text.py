@@ -1,4 +1,6 @@
-"""The sentences of the interface document: what holds for every operation, what parameters and statuses mean."""
+"""The sentences of the interface document: what holds for every operation, what parameters and
+statuses mean.
+"""
 
 from typing import Any, Final
 
@@ -131,18 +133,30 @@ _KEY: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
 
 #: Parameters of paths and queries: what they are, and their schema.
 PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "schema": ("The name of a schema.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$"}),
-    "country": ("The country of this instance, lower-case ISO code.", {"type": "string", "pattern": "^[a-z]{2}$"}),
+    "schema": (
+        "The name of a schema.",
+        {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$"},
+    ),
+    "country": (
+        "The country of this instance, lower-case ISO code.",
+        {"type": "string", "pattern": "^[a-z]{2}$"},
+    ),
     "record_key": ("The primary key of a record, percent-encoded.", _KEY),
     "source": ("The key of the record that things are taken from.", _KEY),
     "destination": ("The key of the record that they are given to.", _KEY),
     "file_id": ("The identifier of an attachment.", _KEY),
     "client_id": ("The identifier of a client.", _KEY),
-    "policy": ("The name of an access policy.", {"type": "string", "pattern": "^[A-Za-z0-9]{1,64}$"}),
+    "policy": (
+        "The name of an access policy.",
+        {"type": "string", "pattern": "^[A-Za-z0-9]{1,64}$"},
+    ),
     "environment_id": ("The id of an environment.", _KEY),
     "dry_run": ("Only tell what would come of it.", {"const": "true"}),
     "records": ("With all records, their history and their attachments.", {"const": "delete"}),
-    "name": ("The name of a function.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$"}),
+    "name": (
+        "The name of a function.",
+        {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$"},
+    ),
     "next": ("Where to go on: `meta.next` of the page before. Nobody else can use it.", _KEY),
     "cascadeBy": (
         "A string field: records that hold a deleted key there are deleted too, and so on, as far as the client sees them.",

@@ -8,12 +8,24 @@ from proxy.model.record import RecordLimits
 from proxy.model.schema import Field, FieldType, Schema, Storage
 
 _TYPES: Final[dict[FieldType, Json]] = {
-    FieldType.INTEGER: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1, "format": "int64"},
-    FieldType.DECIMAL: {"type": "number", "description": "Exact: at most 12 digits before the point and 4 after it."},
+    FieldType.INTEGER: {
+        "type": "integer",
+        "minimum": -(2**63),
+        "maximum": 2**63 - 1,
+        "format": "int64",
+    },
+    FieldType.DECIMAL: {
+        "type": "number",
+        "description": "Exact: at most 12 digits before the point and 4 after it.",
+    },
     FieldType.BOOLEAN: {"type": "boolean"},
     FieldType.DATETIME: INSTANT,
     FieldType.DATE: {"type": "string", "format": "date", "example": "2026-05-04"},
-    FieldType.TIME: {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}:[0-9]{2}$", "example": "10:15:00"},
+    FieldType.TIME: {
+        "type": "string",
+        "pattern": "^[0-9]{2}:[0-9]{2}:[0-9]{2}$",
+        "example": "10:15:00",
+    },
     FieldType.JSON: {"type": "object"},
 }
 
@@ -28,7 +40,11 @@ _ASKED: Final = {
 def model(schema: Schema, limits: RecordLimits) -> Json:
     """What is sent to make a record of the schema."""
     properties = {field.name: of_field(field, limits) for field in schema.fields}
-    properties["expires_at"] = {**INSTANT, "type": ["string", "null"], "description": "When the record ends by itself."}
+    properties["expires_at"] = {
+        **INSTANT,
+        "type": ["string", "null"],
+        "description": "When the record ends by itself.",
+    }
     required = [field.name for field in schema.fields if field.required or field is schema.primary]
     return closed(properties, *required, description=f"A record of `{schema.name}`.")
 

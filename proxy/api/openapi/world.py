@@ -20,8 +20,22 @@ CONTACT: Final[dict[str, Any]] = {
 
 #: The records that are there, in the order in which they were made.
 RECORDS: Final[tuple[dict[str, Any], ...]] = (
-    {"id": "c-1", "email": "astrid@example.com", "name": "Astrid Lind", "city": "Uppsala", "age": 41, "balance": 120.5},
-    {"id": "c-2", "email": "bjorn@example.com", "name": "Björn Ek", "city": "Uppsala", "age": 29, "manager": "c-1"},
+    {
+        "id": "c-1",
+        "email": "astrid@example.com",
+        "name": "Astrid Lind",
+        "city": "Uppsala",
+        "age": 41,
+        "balance": 120.5,
+    },
+    {
+        "id": "c-2",
+        "email": "bjorn@example.com",
+        "name": "Björn Ek",
+        "city": "Uppsala",
+        "age": 29,
+        "manager": "c-1",
+    },
     {
         "id": "c-3",
         "email": "carin@example.com",

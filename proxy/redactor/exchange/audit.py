@@ -1,7 +1,8 @@
-"""What the audit log is told of exchanges: one line for each that wrote, deleted or revealed something, before its answer leaves.
+"""What the audit log is told of exchanges: one line for each that wrote, deleted or revealed
+something, before its answer leaves.
 
-This is on the way of every matched request, so everything that can be made once is made when rules load: a line is put together of
-bytes that are there already.
+This is on the way of every matched request, so everything that can be made once is made when rules
+load: a line is put together of bytes that are there already.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -45,9 +46,13 @@ class Reveals(NamedTuple):
         return self.revealed.opened.keys() if self.revealed is not None else ()
 
     async def keys(self, lone: str | None, collection: VaultCollection) -> list[str | None]:
-        """The keys of the records of which values are shown; ``lone``: that of the only one, where the request names it."""
+        """The keys of the records of which values are shown; ``lone``: that of the only one, where
+        the request names it.
+        """
         shown = [index for index, row in enumerate(self.restored) if any(row)]
-        return await each(lambda index: self.items[index].id or lone or self._sealed_key(index, collection), shown)
+        return await each(
+            lambda index: self.items[index].id or lone or self._sealed_key(index, collection), shown
+        )
 
     def _sealed_key(self, index: int, collection: VaultCollection) -> str | None:
         home = self.revealed.rows[index] if self.revealed is not None else None
@@ -61,7 +66,17 @@ NO_REVEALS: Final = Reveals(frozenset(), (), (), None)
 class Teller:
     """What tells of one operation."""
 
-    __slots__ = ("_about", "_environment", "_fields", "_head", "_schema", "_tail", "_witness", "_written", "sink")
+    __slots__ = (
+        "_about",
+        "_environment",
+        "_fields",
+        "_head",
+        "_schema",
+        "_tail",
+        "_witness",
+        "_written",
+        "sink",
+    )
 
     def __init__(self, witness: Witness, environment: str, operation: Operation) -> None:
         self.sink = witness.sink
@@ -81,9 +96,16 @@ class Teller:
         self._fields: dict[frozenset[str], bytes] = {}
 
     async def revealed(
-        self, status: int, keys: Sequence[str | None], fields: frozenset[str], opened: Collection[int]
+        self,
+        status: int,
+        keys: Sequence[str | None],
+        fields: frozenset[str],
+        opened: Collection[int],
     ) -> None:
-        """Values stand in the answer. Raises ``VaultError(AUDIT_DOWN)``: then they must not. ``opened``: the records looked at."""
+        """Values stand in the answer. Raises ``VaultError(AUDIT_DOWN)``: then they must not.
+
+        ``opened``: the records looked at.
+        """
         marks = await self._marks(keys)
         line = self._line(self._head, status, (len(keys), marks), fields)
         if self._witness.baits:
@@ -93,7 +115,9 @@ class Teller:
         if self.sink.flushes:
             await self.sink.flushed()
 
-    async def found(self, status: int, opened: Mapping[int, OpenRow], collection: VaultCollection) -> None:
+    async def found(
+        self, status: int, opened: Mapping[int, OpenRow], collection: VaultCollection
+    ) -> None:
         """Values stand anywhere in a page. Raises as ``revealed``."""
         keys = [collection.sealer.open_key(one.row) for one in opened.values()]
         fields = frozenset(name for one in opened.values() for name in one.live.fields)
@@ -102,12 +126,17 @@ class Teller:
     async def quoted(self, status: int, tokens: Collection[StoredToken]) -> None:
         """Stored values stand in an answer that is no success. Raises as ``revealed``."""
         records = {one.rid: one.key for one in tokens}
-        await self.revealed(status, list(records.values()), frozenset(one.field for one in tokens), records.keys())
+        await self.revealed(
+            status, list(records.values()), frozenset(one.field for one in tokens), records.keys()
+        )
 
     async def settled(
         self, outcome: Outcome, status: int, held: Sequence[StagedWrite], revealed: frozenset[str]
     ) -> None:
-        """What was written, and the answer shows these fields of it. Raises as ``revealed``; what was written is told later then."""
+        """What was written, and the answer shows these fields of it.
+
+        Raises as ``revealed``; what was written is told later then.
+        """
         if outcome is Outcome.REFUSED:
             return
         line, marks = await self._written_line(status, held)
@@ -123,21 +152,43 @@ class Teller:
             await self.sink.flushed()
 
     async def doubted(self, held: Sequence[StagedWrite]) -> None:
-        """No answer came, so nobody knows what was written. Never raises: nobody is told of success."""
+        """No answer came, so nobody knows what was written.
+
+        Never raises: nobody is told of success.
+        """
         line, _ = await self._written_line(0, held)
         quietly(self.sink, b"%b,%b" % (line, _DOUBT))
 
-    async def _written_line(self, status: int, held: Sequence[StagedWrite]) -> tuple[bytes, list[str]]:
+    async def _written_line(
+        self, status: int, held: Sequence[StagedWrite]
+    ) -> tuple[bytes, list[str]]:
         marks = await self._marks([one.key for one in held])
-        fields = frozenset(held[0].given) if len(held) == 1 else frozenset(name for one in held for name in one.given)
+        fields = (
+            frozenset(held[0].given)
+            if len(held) == 1
+            else frozenset(name for one in held for name in one.given)
+        )
         return self._line(self._written, status, (len(held), marks), fields), marks
 
-    def _line(self, head: bytes, status: int, records: tuple[int, Sequence[str]], fields: frozenset[str]) -> bytes:
+    def _line(
+        self, head: bytes, status: int, records: tuple[int, Sequence[str]], fields: frozenset[str]
+    ) -> bytes:
         count, marks = records
         if status and marks and fields:  # as nearly always
-            told = (head, status, self._tail, count, '","'.join(marks).encode(), self._names(fields))
+            told = (
+                head,
+                status,
+                self._tail,
+                count,
+                '","'.join(marks).encode(),
+                self._names(fields),
+            )
             return b'%b,"status":%d,%b,"count":%d,"records":["%b"],"fields":[%b]' % told
-        line = b'%b,"status":%d,%b' % (head, status, self._tail) if status else b"%b,%b" % (head, self._tail)
+        line = (
+            b'%b,"status":%d,%b' % (head, status, self._tail)
+            if status
+            else b"%b,%b" % (head, self._tail)
+        )
         line = b'%b,"count":%d' % (line, count)
         if marks:
             line = b'%b,"records":["%b"]' % (line, '","'.join(marks).encode())
@@ -153,8 +204,12 @@ class Teller:
 
     async def _marks(self, keys: Sequence[str | None]) -> list[str]:
         mark, environment, schema = self._witness.mark, self._environment, self._schema
-        return await each(lambda key: mark(environment, schema, key), [key for key in keys if key is not None])
+        return await each(
+            lambda key: mark(environment, schema, key), [key for key in keys if key is not None]
+        )
 
     def _alarms(self, status: int, marks: Sequence[str], rids: Collection[int]) -> list[bytes]:
         touched = self._witness.baits.touched(self._environment, self._schema, rids)
-        return self._witness.alarms([*marks, *touched], **self._about, status=status, schema=self._schema)
+        return self._witness.alarms(
+            [*marks, *touched], **self._about, status=status, schema=self._schema
+        )

@@ -1,4 +1,7 @@
-"""One operation ready to run: its plan, its collection, its counters. Made when rules load, read by every request."""
+"""One operation ready to run: its plan, its collection, its counters.
+
+Made when rules load, read by every request.
+"""
 
 from collections.abc import Mapping
 
@@ -16,7 +19,9 @@ class BoundOperation:
 
     __slots__ = ("collection", "notices", "plan", "protected", "restored", "teller")
 
-    def __init__(self, plan: OperationPlan, collection: Collection, metrics: Metrics, witness: Witness) -> None:
+    def __init__(
+        self, plan: OperationPlan, collection: Collection, metrics: Metrics, witness: Witness
+    ) -> None:
         self.plan = plan
         self.collection = collection
         self.teller = Teller(witness, collection.around.environment, plan.operation)

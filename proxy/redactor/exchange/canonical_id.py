@@ -1,4 +1,6 @@
-"""A request that spells an id otherwise than the application does: ``PATCH /people/01``, answered with the record ``1``."""
+"""A request that spells an id otherwise than the application does: ``PATCH /people/01``, answered
+with the record ``1``.
+"""
 
 from proxy.redactor.message import Response
 from proxy.redactor.plan import body_plan
@@ -7,7 +9,9 @@ from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 
 
 def is_told(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
-    """Whether the answer shows its one record under the plain spelling, where the rule says that ids are, or else at ``$.id``."""
+    """Whether the answer shows its one record under the plain spelling, where the rule says that
+    ids are, or else at ``$.id``.
+    """
     if len(body.items) != 1 or operation.verb not in (Verb.READ, Verb.UPDATE):
         return False
     if operation.response.id is not None:

@@ -1,9 +1,10 @@
 """Which tokens an answer without success may show in the clear.
 
-An application quotes in its errors what it was sent, in whatever form it read it: decoded, in upper case, out of a cookie. So a
-token in an error may be one that the caller wrote there, to have somebody else's value read out. No comparison with the request
-can tell. Restored are therefore the tokens of this exchange, whose values the caller has sent itself, and the tokens of the
-record that the request names. Every other token stays a token.
+An application quotes in its errors what it was sent, in whatever form it read it: decoded, in upper
+case, out of a cookie. So a token in an error may be one that the caller wrote there, to have
+somebody else's value read out. No comparison with the request can tell. Restored are therefore the
+tokens of this exchange, whose values the caller has sent itself, and the tokens of the record that
+the request names. Every other token stays a token.
 """
 
 import re
@@ -17,17 +18,20 @@ from proxy.vault.collection import Collection
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import open_rows
 
-#: Statuses by which an application refuses to show the record: then nothing that is stored of it is shown either.
+#: Statuses by which an application refuses to show the record: then nothing that is stored of it is
+#: shown either.
 WITHHELD: Final = frozenset({401, 403, 404, 407, 410})
 
 #: Records whose stored values one error may show. A request about more of them gets tokens.
 _MOST_RECORDS: Final = 100
 
-#: A small token is restored in running text only if its shape has so many, and it is so long: others stand there by chance.
+#: A small token is restored in running text only if its shape has so many, and it is so long:
+#: others stand there by chance.
 _DISTINCT_TOKENS: Final = 1000.0
 _SHORTEST: Final = 4
 
-#: A token that no shape's pattern finds is looked for inside a text only when it is too long to stand there by chance.
+#: A token that no shape's pattern finds is looked for inside a text only when it is too long to
+#: stand there by chance.
 _DISTINCT_LENGTH: Final = 12
 
 
@@ -50,9 +54,11 @@ class ErrorTokens:
         searched: Mapping[tuple[str, str], Value],
         returned: Iterable[tuple[str, str]],
     ) -> None:
-        """``searched``: what was sent in place of values that the request looks for, by (field, token).
+        """``searched``: what was sent in place of values that the request looks for, by (field,
+        token).
 
-        ``returned``: (field, token) that came in the request itself in place of a value. Whoever wrote them is shown them.
+        ``returned``: (field, token) that came in the request itself in place of a value. Whoever
+        wrote them is shown them.
         """
         self._collection = collection
         self._held = held
@@ -63,17 +69,26 @@ class ErrorTokens:
             for name, shape in collection.shapes.items()
             if shape.capacity() >= _DISTINCT_TOKENS and shape.resolution is not Resolution.CLEAR
         }
-        sent = ((name, kept) for one in held for name, values in one.given.items() for kept in values)
+        sent = (
+            (name, kept) for one in held for name, values in one.given.items() for kept in values
+        )
         #: By token: what the caller sent in the clear.
         self.exchange: dict[str, Value] = {token: value for (_, token), value in searched.items()}
-        self.exchange.update(_unambiguous((kept.token, kept.value) for _, kept in self._distinct(sent)))
+        self.exchange.update(
+            _unambiguous((kept.token, kept.value) for _, kept in self._distinct(sent))
+        )
 
     def of_held(self) -> dict[str, StoredToken]:
         """The stored tokens of the records that the exchange holds already."""
-        return self._stored((one.key or "", one.rid, one.live) for one in self._held if one.live is not None)
+        return self._stored(
+            (one.key or "", one.rid, one.live) for one in self._held if one.live is not None
+        )
 
     async def of_records(self, keys: Sequence[str]) -> dict[str, StoredToken]:
-        """The stored tokens of these records, in all their versions. Raises ``VaultError(VAULT_DOWN)``."""
+        """The stored tokens of these records, in all their versions.
+
+        Raises ``VaultError(VAULT_DOWN)``.
+        """
         if len(keys) > _MOST_RECORDS:
             return {}
         rows = await self._collection.by_key(keys)
@@ -82,11 +97,16 @@ class ErrorTokens:
             (key, row.rid, content)
             for key, row in rows.items()
             if (one := opened.get(row.rid)) is not None
-            for content in (one.live, *(content for _, content in one.staged if content is not None))
+            for content in (
+                one.live,
+                *(content for _, content in one.staged if content is not None),
+            )
         )
 
     def patterns(self, tokens: Iterable[str]) -> list[re.Pattern[str]]:
-        """What finds tokens inside running text: the patterns of all shapes, and these tokens themselves."""
+        """What finds tokens inside running text: the patterns of all shapes, and these tokens
+        themselves.
+        """
         patterns = {
             tokenizer.pattern.pattern: tokenizer.pattern
             for tokenizer in self._collection.tokenizers.values()
@@ -95,22 +115,34 @@ class ErrorTokens:
         own = [
             re.escape(token)
             for token in tokens
-            if len(token) >= _DISTINCT_LENGTH and not any(pattern.fullmatch(token) for pattern in patterns.values())
+            if len(token) >= _DISTINCT_LENGTH
+            and not any(pattern.fullmatch(token) for pattern in patterns.values())
         ]
-        return [*patterns.values(), *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else [])]
+        return [
+            *patterns.values(),
+            *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else []),
+        ]
 
     def _stored(self, versions: Iterable[tuple[str, int, TokenizedBody]]) -> dict[str, StoredToken]:
         entries = (
             (kept.token, StoredToken(key, rid, name, kept.value))
             for key, rid, content in versions
-            for name, kept in self._distinct((name, kept) for name, values in content.fields.items() for kept in values)
+            for name, kept in self._distinct(
+                (name, kept) for name, values in content.fields.items() for kept in values
+            )
         )
         return _unambiguous(entries)
 
-    def _distinct(self, values: Iterable[tuple[str, TokenizedValue]]) -> Iterable[tuple[str, TokenizedValue]]:
+    def _distinct(
+        self, values: Iterable[tuple[str, TokenizedValue]]
+    ) -> Iterable[tuple[str, TokenizedValue]]:
         """Those whose token hardly stands in a text by chance, and did not come in the request."""
         for name, kept in values:
-            if name in self._telling and len(kept.token) >= _SHORTEST and (name, kept.token) not in self._returned:
+            if (
+                name in self._telling
+                and len(kept.token) >= _SHORTEST
+                and (name, kept.token) not in self._returned
+            ):
                 yield name, kept
 
 

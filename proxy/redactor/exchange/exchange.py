@@ -1,7 +1,8 @@
 """One request of a matched operation and its answer, from redaction to restoration.
 
-The order is the promise: values are durable in the vault before ``outgoing`` returns, and the answer is settled before
-``incoming`` does. All state lives for one exchange; nothing is shared between the requests of a connection.
+The order is the promise: values are durable in the vault before ``outgoing`` returns, and the
+answer is settled before ``incoming`` does. All state lives for one exchange; nothing is shared
+between the requests of a connection.
 """
 
 import asyncio
@@ -21,9 +22,25 @@ from proxy.redactor.exchange.known_tokens import Recall, add_revealed
 from proxy.redactor.exchange.misfits import explained
 from proxy.redactor.exchange.settle import settle
 from proxy.redactor.exchange.staging import Writing
-from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header, numeric_id
+from proxy.redactor.message import (
+    Media,
+    RawHeaders,
+    Request,
+    Response,
+    classify,
+    header,
+    numeric_id,
+)
 from proxy.redactor.plan import Outcome, outcome
-from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots, read_answer_body, read_request, request_ids
+from proxy.redactor.redact import (
+    BodyObject,
+    ParsedBody,
+    Spot,
+    query_spots,
+    read_answer_body,
+    read_request,
+    request_ids,
+)
 from proxy.redactor.restore import EscapingKinds, Words, splice
 from proxy.redactor.rules import Match, Verb
 from proxy.vault.proxied.anywhere import own, reveal_anywhere
@@ -34,11 +51,15 @@ from proxy.vault.proxied.reveal import AnswerObject, Revealed, reveal
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)
-_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)  #: answers to reads pass with tokens then, where the rule says so
+#: answers to reads pass with tokens then, where the rule says so
+_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
 
 class RuleExchange:
-    """Carries one request and its answer. Call ``outgoing`` once, then exactly one of ``incoming``, ``settled``, ``failed``."""
+    """Carries one request and its answer.
+
+    Call ``outgoing`` once, then exactly one of ``incoming``, ``settled``, ``failed``.
+    """
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
         self._joined = joined
@@ -50,8 +71,10 @@ class RuleExchange:
         self._began = collection.clock()
         self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
-        self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
-        self._asked: dict[tuple[str, str], Value] = {}  #: by (field, token), what it searched for as it was spelled
+        #: (field, token) of what it searched for by token already
+        self._own: frozenset[tuple[str, str]] = frozenset()
+        #: by (field, token), what it searched for as it was spelled
+        self._asked: dict[tuple[str, str], Value] = {}
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
         self._settling = False  #: whether it is decided what the answer means
@@ -59,13 +82,19 @@ class RuleExchange:
     # ------------------------------------------------------------------ the way in
 
     def check_head(self, head: Request) -> None:
-        """Refuse a request for what stands in its head, before its body is sent. Raises ``VaultError`` as ``outgoing`` would."""
+        """Refuse a request for what stands in its head, before its body is sent.
+
+        Raises ``VaultError`` as ``outgoing`` would.
+        """
         if self._teller.sink.fault is not None:
             self._permit()
         redact.check_head(self._plan, self._match, head)
 
     async def outgoing(self, request: Request) -> Request:
-        """The request as the application may see it. Raises ``VaultError``; then nothing is stored and nothing may be sent."""
+        """The request as the application may see it.
+
+        Raises ``VaultError``; then nothing is stored and nothing may be sent.
+        """
         self._request = request
         if self._teller.sink.fault is not None:
             self._permit()
@@ -91,7 +120,9 @@ class RuleExchange:
         discard(items, values)
         return replace(request, target=target, body=redacted.content)
 
-    async def _replacements(self, items: Sequence[BodyObject], long: bool) -> list[list[Value | None]]:
+    async def _replacements(
+        self, items: Sequence[BodyObject], long: bool
+    ) -> list[list[Value | None]]:
         """What takes the place of each value of a request."""
         if self._writing is not None and self._operation.verb is not Verb.DELETE:
             return await run_in_thread(long, self._writing.all_tokens, items)
@@ -99,8 +130,14 @@ class RuleExchange:
         return [[next(found) for _ in item.spots] for item in items]
 
     def _searched(self, spot: Spot) -> Value | None:
-        """The same-value token that finds a value in the application's own search; ``None`` for what needs none."""
-        if spot.value is None or spot.value.text == "" or (spot.field, spot.value.text) in self._own:
+        """The same-value token that finds a value in the application's own search; ``None`` for
+        what needs none.
+        """
+        if (
+            spot.value is None
+            or spot.value.text == ""
+            or (spot.field, spot.value.text) in self._own
+        ):
             return None
         token = self._collection.same_token(spot.field, spot.value)
         self._asked[spot.field, token.text] = spot.value
@@ -109,7 +146,8 @@ class RuleExchange:
     async def _search(self, target: bytes, items: Sequence[BodyObject]) -> bytes:
         """The target with tokens in place of the values that it searches for.
 
-        Applications build links of what they were sent, so tokens come back where values are expected: those stay.
+        Applications build links of what they were sent, so tokens come back where values are
+        expected: those stay.
         """
         names = self._operation.request.query
         queried = query_spots(target, names) if names else []
@@ -136,8 +174,12 @@ class RuleExchange:
         if outcome is Outcome.UNREAD:
             return True
         if outcome is Outcome.TAKEN:
-            untold = kind is None and self._refuses_unread and header(headers, b"content-type") is None
-            named = self._plan.response is not None and (untold or kind in (EscapingKinds.JSON, EscapingKinds.FORM))
+            untold = (
+                kind is None and self._refuses_unread and header(headers, b"content-type") is None
+            )
+            named = self._plan.response is not None and (
+                untold or kind in (EscapingKinds.JSON, EscapingKinds.FORM)
+            )
             return named or (self._operation.response.anywhere and kind is not None)
         return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
 
@@ -151,7 +193,10 @@ class RuleExchange:
             self._close()
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        """The answer that was settled was not read. Raises ``VaultError`` where the rule says that it may not pass then."""
+        """The answer that was settled was not read.
+
+        Raises ``VaultError`` where the rule says that it may not pass then.
+        """
         if (
             self._refuses_unread
             and self._outcome(status, headers, None) is Outcome.TAKEN
@@ -186,7 +231,8 @@ class RuleExchange:
             await self._told(outcome, answer.status)
             return await self._scan(answer, page=outcome is Outcome.TAKEN)
         except asyncio.CancelledError:
-            if not self._settling:  # the answer was not understood yet: what it means for the vault, nobody knows
+            # the answer was not understood yet: what it means for the vault, nobody knows
+            if not self._settling:
                 await self.failed(True)
             raise
         finally:
@@ -196,7 +242,11 @@ class RuleExchange:
         long = is_long(answer.body)
         body = await self._read_answer(answer, long)
         plainly = numeric_id(self._ids[0]) if body is not None and len(self._ids) == 1 else None
-        if body is not None and plainly is not None and is_told(self._operation, answer, body, plainly):
+        if (
+            body is not None
+            and plainly is not None
+            and is_told(self._operation, answer, body, plainly)
+        ):
             self._respell(body, plainly)
         taken = Outcome.TAKEN
         if body is None:
@@ -228,14 +278,18 @@ class RuleExchange:
             self._writing.renamed = self._writing.held[0].key = plainly
 
     async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
-        """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is, tokens and all."""
+        """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is,
+        tokens and all.
+        """
         if self._plan.response is None:
             return None
         try:
             media = classify(answer.headers, answer.body)
             if media is Media.NONE:
                 return None
-            return await run_in_thread(long, read_answer_body, self._plan.response, media, answer.body, self._operation)
+            return await run_in_thread(
+                long, read_answer_body, self._plan.response, media, answer.body, self._operation
+            )
         except VaultError as error:
             if error.code not in redact.UNREADABLE:
                 raise
@@ -243,7 +297,9 @@ class RuleExchange:
             return None
 
     async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
-        """The values of all tokens in the answer: those of this exchange from memory, others from the vault."""
+        """The values of all tokens in the answer: those of this exchange from memory, others from
+        the vault.
+        """
         lone = self._lone() if len(body.items) == 1 else None
         recall = self._recall()
         own, shown = await run_in_thread(long, recall.looked, body.items, lone)
@@ -278,7 +334,9 @@ class RuleExchange:
 
     async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
         if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
-            await self._decided(self._undecided(reconcile(self._collection, shown, revealed, self._began)))
+            await self._decided(
+                self._undecided(reconcile(self._collection, shown, revealed, self._began))
+            )
 
     async def _undecided(self, reconciling: Awaitable[set[str]]) -> None:
         self._joined.notices.undecided(await reconciling)
@@ -292,19 +350,25 @@ class RuleExchange:
             self._collection.observe("late")  # the next answer that shows the record decides it
 
     def _without_vault(self, error: VaultError) -> None:
-        """The vault cannot be read: the answer passes with its tokens, or the rule says which status takes its place."""
+        """The vault cannot be read: the answer passes with its tokens, or the rule says which
+        status takes its place.
+        """
         if error.code not in _DOWN or self._operation.endpoint.on_error.vault_down_read != "tokens":
             raise error
         self._collection.observe("unrestored")
 
     def _is_page(self, answer: Response) -> bool:
-        """Whether an answer of success is one in which every token is to be restored, whoever it belongs to."""
+        """Whether an answer of success is one in which every token is to be restored, whoever it
+        belongs to.
+        """
         named = (EscapingKinds.JSON, EscapingKinds.FORM) if self._plan.response is not None else ()
         kind = restore.surroundings(answer.headers)
         return self._operation.response.anywhere and kind is not None and kind not in named
 
     async def _scan(self, answer: Response, *, page: bool) -> Response:
-        """Restore tokens wherever they stand: in a page those of anybody, else those of this exchange and of its record."""
+        """Restore tokens wherever they stand: in a page those of anybody, else those of this
+        exchange and of its record.
+        """
         kind = restore.surroundings(answer.headers)
         if (
             not answer.body
@@ -312,8 +376,12 @@ class RuleExchange:
             or not (page or self._operation.endpoint.on_error.upstream_not_2xx == "scan")
         ):
             return answer
-        much = (self._request is not None and is_long(self._request.body)) or any(map(is_large, self._held))
-        tokens = await run_in_thread(much, ErrorTokens, self._collection, self._held, self._asked, self._own)
+        much = (self._request is not None and is_long(self._request.body)) or any(
+            map(is_large, self._held)
+        )
+        tokens = await run_in_thread(
+            much, ErrorTokens, self._collection, self._held, self._asked, self._own
+        )
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
         values = dict(tokens.exchange)
@@ -321,19 +389,30 @@ class RuleExchange:
         long = len(answer.body) > SMALL
         patterns = await run_in_thread(much, tokens.patterns, known)
         found = await run_in_thread(long, restore.candidates, kind, answer.body, patterns, known)
-        unknown = {item.text: None for item in found if item.text not in known and item.text not in tokens.returned}
+        unknown = {
+            item.text: None
+            for item in found
+            if item.text not in known and item.text not in tokens.returned
+        }
         try:
             if unknown and page:
                 values.update(await self._of_anybody(unknown, answer.status))
             elif unknown and not withheld:
                 stored.update(await tokens.of_records(self._keys()))
-            quoted = {item.text: stored[item.text] for item in found if item.text in stored and item.text not in values}
+            quoted = {
+                item.text: stored[item.text]
+                for item in found
+                if item.text in stored and item.text not in values
+            }
             if quoted:
                 await self._teller.quoted(answer.status, quoted.values())
                 values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
             self._without_vault(error)
-        return replace(answer, body=await run_in_thread(long, restore.replaced, kind, answer.body, found, values))
+        return replace(
+            answer,
+            body=await run_in_thread(long, restore.replaced, kind, answer.body, found, values),
+        )
 
     async def _of_anybody(self, tokens: Mapping[str, None], status: int) -> Mapping[str, Value]:
         """The values of tokens in a page, but those that the caller itself wrote into its request."""
@@ -348,10 +427,20 @@ class RuleExchange:
     # ------------------------------------------------------------------ settling
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
-        return outcome(self._operation.response, self._request.target if self._request else b"", status, headers, body)
+        return outcome(
+            self._operation.response,
+            self._request.target if self._request else b"",
+            status,
+            headers,
+            body,
+        )
 
-    async def _settle(self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None) -> None:
-        """What the application's answer means for what was staged, or for a delete that was in doubt."""
+    async def _settle(
+        self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None
+    ) -> None:
+        """What the application's answer means for what was staged, or for a delete that was in
+        doubt.
+        """
         self._settling = True
         if self._writing is not None:
             await settle(self._writing, self._operation, outcome, headers, body)
@@ -361,7 +450,10 @@ class RuleExchange:
     # ------------------------------------------------------------------ the audit log
 
     def _permit(self) -> None:
-        """The log has a fault. Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens."""
+        """The log has a fault.
+
+        Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens.
+        """
         try:
             self._teller.sink.ready()
         except VaultError as error:
@@ -370,7 +462,8 @@ class RuleExchange:
             self._without_vault(error)
 
     async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
-        """Tell of what was written, or is about to be revealed; whether values may stand in the answer.
+        """Tell of what was written, or is about to be revealed; whether values may stand in the
+        answer.
 
         Raises ``VaultError(AUDIT_DOWN)`` where it must not leave at all.
         """

@@ -1,8 +1,9 @@
 """What an exchange knows of its own tokens without asking the vault again.
 
-Small tokens (a date, four digits, a constant) mean something in one record and one field only, and equal values may
-have been spelled differently: so an object of an answer is first told to be one of the records at hand. A token that
-carries its record's id means the same in every object, in the field that it was made for.
+Small tokens (a date, four digits, a constant) mean something in one record and one field only, and
+equal values may have been spelled differently: so an object of an answer is first told to be one of
+the records at hand. A token that carries its record's id means the same in every object, in the
+field that it was made for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +38,9 @@ class Recall:
         self._owners: dict[_Place, int] = {}
 
     def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
-        """For every place of every object the value of its token; ``None`` where it is not known here."""
+        """For every place of every object the value of its token; ``None`` where it is not known
+        here.
+        """
         held = self._held
         if not held:
             return [[None] * len(item.spots) for item in items]
@@ -50,11 +53,15 @@ class Recall:
     def looked(
         self, items: Sequence[BodyObject], lone: str | None
     ) -> tuple[list[list[Value | None]], list[AnswerObject] | None]:
-        """The values that the exchange knows by itself, and what the vault has to be asked about; ``None``: nothing."""
+        """The values that the exchange knows by itself, and what the vault has to be asked about;
+        ``None``: nothing.
+        """
         own = self.rows(items)
         if not any(None in row and _lacks(item, row) for item, row in zip(items, own, strict=True)):
             return own, None
-        return own, [AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items]
+        return own, [
+            AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items
+        ]
 
     def _index(self) -> None:
         """Make the tables by which any token of any record is found."""
@@ -62,7 +69,11 @@ class Recall:
             return
         self._known = [_known(one) for one in self._held]
         self._repeated = [_repeated(one) for one in self._held]
-        sealed = [name for name, made in self._collection.tokenizers.items() if made.resolution is Resolution.SEALED]
+        sealed = [
+            name
+            for name, made in self._collection.tokenizers.items()
+            if made.resolution is Resolution.SEALED
+        ]
         for index, known in enumerate(self._known):
             for name in sealed:
                 tokens = {(name, token): value for token, value in known.get(name, {}).items()}
@@ -70,7 +81,9 @@ class Recall:
                 self._owners.update(dict.fromkeys(tokens, index))
 
     def _owner(self, item: BodyObject, keys: dict[str, int], count: int) -> int | None:
-        """Which of the records an object is: by its id, by tokens that only one of them has, or because both are alone."""
+        """Which of the records an object is: by its id, by tokens that only one of them has, or
+        because both are alone.
+        """
         if item.id is not None and item.id in keys:
             return keys[item.id]
         owners = self._owners
@@ -88,7 +101,9 @@ class Recall:
         for spot in item.spots:
             text = spot.value.text if spot.value is not None else None
             value = (
-                None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
+                None
+                if text is None
+                else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
             )
             if repeated and text is not None and (several := repeated.get((spot.field, text))):
                 value = next(several, value)
@@ -102,7 +117,9 @@ def add_revealed(
     revealed: Revealed,
     asked: Mapping[tuple[str, str], Value],
 ) -> None:
-    """Add what the vault knows to what the exchange knew; that counts first in these fields (``None``: in all of them)."""
+    """Add what the vault knows to what the exchange knew; that counts first in these fields
+    (``None``: in all of them).
+    """
     own, certain = known
     for item, row, values in zip(items, own, revealed.values, strict=True):
         found = iter(values)
@@ -117,12 +134,19 @@ def add_revealed(
 
 def _lacks(item: BodyObject, row: Sequence[Value | None]) -> bool:
     """Whether some token of the object is still to be resolved."""
-    return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))
+    return any(
+        value is None and spot.value is not None
+        for spot, value in zip(item.spots, row, strict=True)
+    )
 
 
 def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:
-    """The values of the only object, if it may be the only record and shows what that has now, in its order; else ``None``."""
-    if held.content is None or (item.id is not None and held.key is not None and item.id != held.key):
+    """The values of the only object, if it may be the only record and shows what that has now, in
+    its order; else ``None``.
+    """
+    if held.content is None or (
+        item.id is not None and held.key is not None and item.id != held.key
+    ):
         return None
     fields = held.content.fields
     row: list[Value | None] = []
@@ -157,5 +181,7 @@ def _repeated(held: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
             several: dict[str, list[Value]] = {}
             for kept in values:
                 several.setdefault(kept.token, []).append(kept.value)
-            found.update({(name, token): iter(those) for token, those in several.items() if len(those) > 1})
+            found.update(
+                {(name, token): iter(those) for token, those in several.items() if len(those) > 1}
+            )
     return found

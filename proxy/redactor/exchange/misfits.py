@@ -1,4 +1,5 @@
-"""Which value of a request does not fit the token format of its field: told by field and place, never by the value.
+"""Which value of a request does not fit the token format of its field: told by field and place,
+never by the value.
 
 Looked for only once a request was refused for it, so that requests in order pay nothing.
 """
@@ -30,8 +31,12 @@ _MOST: Final = 20
 _ANY: Final = "*"
 
 
-def explained(error: VaultError, joined: BoundOperation, request: Request, body: ParsedBody | None) -> VaultError:
-    """The refusal of a request, with field and place of each value that does not fit; any other error as it is."""
+def explained(
+    error: VaultError, joined: BoundOperation, request: Request, body: ParsedBody | None
+) -> VaultError:
+    """The refusal of a request, with field and place of each value that does not fit; any other
+    error as it is.
+    """
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error
     told = dict.fromkeys(islice(_misfits(joined, request, body), _MOST))
@@ -46,15 +51,20 @@ def explained(error: VaultError, joined: BoundOperation, request: Request, body:
         return error
     names = ", ".join(dict.fromkeys(field for field, _, _ in told))
     message = (
-        f"A value does not fit the token format of its field ({names}); where such values are in order, the rule of the field "
+        f"A value does not fit the token format of its field ({names}); where such values are in "
+        "order, the rule of the field "
         "says what they get: token: {shape: …, else: opaque}."
     )
     return VaultError(
-        Code.VALUE_UNFIT, message, tuple(Detail(place, f"{field}: {text}") for field, place, text in told)
+        Code.VALUE_UNFIT,
+        message,
+        tuple(Detail(place, f"{field}: {text}") for field, place, text in told),
     )
 
 
-def _misfits(joined: BoundOperation, request: Request, body: ParsedBody | None) -> Iterator[tuple[str, str, str]]:
+def _misfits(
+    joined: BoundOperation, request: Request, body: ParsedBody | None
+) -> Iterator[tuple[str, str, str]]:
     """(field, place, reason) of each value that its field's format refuses."""
     for item in body.items if body is not None else ():
         for spot in item.spots:
@@ -84,11 +94,14 @@ def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, st
     if body.media is Media.FORM:
         members = form_codec.form_members(request.body, len(request.body) + 1)
         name = next((member.name for member in members if member.start == start), "")
-        return next((pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), "")
+        return next(
+            (pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), ""
+        )
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
     known = {name for path in paths for name in path if isinstance(name, str)}
     return "".join(
-        step(part if isinstance(part, int) or part in known else _ANY) for part in steps_to(request.body, start)
+        step(part if isinstance(part, int) or part in known else _ANY)
+        for part in steps_to(request.body, start)
     )
 
 

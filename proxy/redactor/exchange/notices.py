@@ -1,8 +1,10 @@
-"""What the answers of an application say about it that its operator has to know: counted, and logged with the field's name.
+"""What the answers of an application say about it that its operator has to know: counted, and
+logged with the field's name.
 
-Three things. An update in doubt whose value has the token of the value before it: no answer can tell which of the two the
-application kept. And a token that comes back changed: whoever lower-cases, cuts or trims what it is sent breaks every token.
-And a create that is answered without an id: its values wait for an answer that shows them.
+Three things. An update in doubt whose value has the token of the value before it: no answer can
+tell which of the two the application kept. And a token that comes back changed: whoever
+lower-cases, cuts or trims what it is sent breaks every token. And a create that is answered without
+an id: its values wait for an answer that shows them.
 """
 
 import re
@@ -20,12 +22,16 @@ _SIGNS: Final = re.compile(r"[\W_]+")
 #: What an application may do to a token, and what to do about it.
 _CASE: Final = "it changes letter case: give the field the token shape lower, numeric or uuid"
 _CUT: Final = (
-    "it cuts off a part: give the field a shorter token shape, such as lower, or a template as long as its column"
+    "it cuts off a part: give the field a shorter token shape, such as lower, or a template as "
+    "long as its column"
 )
 _TRIMMED: Final = (
-    "it drops spaces or signs: give the field a token shape of letters and digits, such as opaque or lower"
+    "it drops spaces or signs: give the field a token shape of letters and digits, such as "
+    "opaque or lower"
 )
-_OTHER: Final = "it answers with a text of its own: give the field a token shape that it takes as it is"
+_OTHER: Final = (
+    "it answers with a text of its own: give the field a token shape that it takes as it is"
+)
 
 #: The fewest characters of a token that make a part of it more than chance.
 _PART: Final = 4
@@ -48,18 +54,22 @@ class Notices:
         if not self._nameless:
             self._nameless = True
             _log.warning(
-                "the application answers a create without the id of its record: the values are kept, and shown once an "
+                "the application answers a create without the id of its record: the values are "
+                "kept, and shown once an "
                 "answer shows a token that tells the record; until then it shows tokens",
                 operation=self._operation,
                 entity=self._entity,
             )
 
     def undecided(self, fields: Iterable[str]) -> None:
-        """Updates of these fields are in doubt, and no answer will tell: both values are kept, the one before is shown."""
+        """Updates of these fields are in doubt, and no answer will tell: both values are kept, the
+        one before is shown.
+        """
         for field in sorted(fields):
             self._metrics.cell("domicile_undecided_updates_total", self._entity, field).value += 1
             _log.warning(
-                "an update is in doubt and its old and new value have one token: both are kept, the old one is shown; "
+                "an update is in doubt and its old and new value have one token: both are kept, "
+                "the old one is shown; "
                 "write the field again to decide it",
                 operation=self._operation,
                 entity=self._entity,
@@ -74,7 +84,8 @@ class Notices:
             return
         self._logged.add((field, reason))
         _log.warning(
-            "the application changes the tokens that it is sent: values of the field are not restored",
+            "the application changes the tokens that it is sent: values of the field are not "
+            "restored",
             operation=self._operation,
             entity=self._entity,
             field=field,

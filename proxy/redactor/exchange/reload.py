@@ -1,7 +1,8 @@
-"""Follows the rule files while the proxy runs: a whole new rule set takes effect, or the old one stays in force.
+"""Follows the rule files while the proxy runs: a whole new rule set takes effect, or the old one
+stays in force.
 
-Files are looked at twice a second instead of being watched: it costs microseconds, and it sees what watchers miss on
-some file systems, config map symlink swaps and network folders among them.
+Files are looked at twice a second instead of being watched: it costs microseconds, and it sees what
+watchers miss on some file systems, config map symlink swaps and network folders among them.
 """
 
 import asyncio
@@ -60,7 +61,10 @@ class Reloader:
                 await self.reload()
 
     async def reload(self) -> bool:
-        """Load everything anew; whether it took effect. A fault is logged and counted, and changes nothing else."""
+        """Load everything anew; whether it took effect.
+
+        A fault is logged and counted, and changes nothing else.
+        """
         async with self._loading:  # what was read last is what takes effect last
             return await self._reload()
 
@@ -70,7 +74,9 @@ class Reloader:
             rules = await asyncio.to_thread(self._read)
             if self._in_force.runtime.rules.endpoints and not rules.endpoints:
                 raise VaultError(
-                    Code.BAD_RULES, f"There is no rule file any more at {self._path}: put the files back, or restart."
+                    Code.BAD_RULES,
+                    f"There is no rule file any more at {self._path}: put the files back, or "
+                    "restart.",
                 )
             runtime = await self._adopt(rules)
         except VaultError as error:
@@ -84,7 +90,9 @@ class Reloader:
         if changed:
             _log.info("rules took effect", version=rules.version, count=len(rules.operations))
         else:
-            _log.info("rules were loaded again, and nothing in them has changed", version=rules.version)
+            _log.info(
+                "rules were loaded again, and nothing in them has changed", version=rules.version
+            )
         return True
 
     def _refuse(self, error: VaultError) -> None:
@@ -92,6 +100,8 @@ class Reloader:
         if error.code is not Code.BAD_RULES:
             self._again = time.monotonic() + _AGAIN
         self.state.failed(error)
-        _log.error("rules were refused, those before stay in force", code=error.code, text=error.message)
+        _log.error(
+            "rules were refused, those before stay in force", code=error.code, text=error.message
+        )
         for detail in error.details:
             _log.error("a fault in the rules", source=detail.source, text=detail.text)

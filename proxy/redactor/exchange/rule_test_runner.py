@@ -1,8 +1,10 @@
-"""Runs the ``tests:`` of a rule file against the real redactor and a vault in memory: no network, no application.
+"""Runs the ``tests:`` of a rule file against the real redactor and a vault in memory: no network,
+no application.
 
-The caller's request goes through an exchange; what the application would get is compared with ``app_sees``; the answer
-of ``app_answers`` goes back through the same exchange and is compared with ``caller_sees``. Problems name places, and
-expectations as the rule file states them; never what was found there.
+The caller's request goes through an exchange; what the application would get is compared with
+``app_sees``; the answer of ``app_answers`` goes back through the same exchange and is compared with
+``caller_sees``. Problems name places, and expectations as the rule file states them; never what was
+found there.
 """
 
 import json
@@ -54,7 +56,12 @@ async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> 
 
 def _host(runtime: Runtime, endpoint: str) -> str:
     """A host by which the endpoint is reached."""
-    hosts = [host for item in runtime.rules.endpoints if item.name == endpoint for host in sorted(item.hosts)]
+    hosts = [
+        host
+        for item in runtime.rules.endpoints
+        if item.name == endpoint
+        for host in sorted(item.hosts)
+    ]
     return hosts[0] if hosts else ""
 
 
@@ -83,12 +90,18 @@ def _check_sent(expected: AppSees, sent: Request, collection: Collection) -> Ite
     if expected.form is not None:
         yield from _compare(expected.form, _members(sent.body), "app_sees.form $", collection)
     if expected.query is not None:
-        yield from _compare(expected.query, _members(sent.target.partition(b"?")[2]), "app_sees.query $", collection)
+        yield from _compare(
+            expected.query, _members(sent.target.partition(b"?")[2]), "app_sees.query $", collection
+        )
 
 
 def _texts(sent: Request) -> list[str]:
-    """Everything the application is sent, as it stands and with JSON escapes and percent-encoding undone."""
-    raw = b"\n".join((sent.target, *(b": ".join(pair) for pair in sent.headers), sent.body)).decode("utf-8", "replace")
+    """Everything the application is sent, as it stands and with JSON escapes and percent-encoding
+    undone.
+    """
+    raw = b"\n".join((sent.target, *(b": ".join(pair) for pair in sent.headers), sent.body)).decode(
+        "utf-8", "replace"
+    )
     document = _loaded(sent.body)
     plain = json.dumps(document, ensure_ascii=False) if document is not None else ""
     return [text.casefold() for text in (raw, unquote_plus(raw), plain)]
@@ -116,7 +129,8 @@ def _is_token(found: Any, shape: str, collection: Collection) -> bool:
     text = found if isinstance(found, str) else json.dumps(found)
     wanted = PERSISTENT.get(shape) or SYNONYMS.get(shape, shape)
     return any(
-        made.name == wanted and collection.tokenizers[name].resembles(text) for name, made in collection.shapes.items()
+        made.name == wanted and collection.tokenizers[name].resembles(text)
+        for name, made in collection.shapes.items()
     )
 
 

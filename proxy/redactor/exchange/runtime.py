@@ -24,17 +24,24 @@ from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.schemas.catalog import Catalog
 from proxy.vault.vault import Vault
 
-# Addresses in header fields: a browser tells every picture and script of a page which search led to it.
+# Addresses in header fields: a browser tells every picture and script of a page which search led to
+# it.
 #
-# So the values of a search come once more, in the ``Referer`` of requests that no rule names, and proxies before this one
-# repeat the target in fields of their own. What a rule swaps in a target is swapped in those as well.
+# So the values of a search come once more, in the ``Referer`` of requests that no rule names, and
+# proxies before this one repeat the target in fields of their own. What a rule swaps in a target is
+# swapped in those as well.
 
 
 #: Fields that hold the address of a request, in lower case.
-CARRIERS: Final = frozenset({b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"})
+CARRIERS: Final = frozenset(
+    {b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"}
+)
 
-#: An absolute or relative address: what stands before its path, its authority, path and query, and the fragment.
-ADDRESS: Final = re.compile(rb"(\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/?#]*))?)([^#]*)(#.*)?", re.DOTALL)
+#: An absolute or relative address: what stands before its path, its authority, path and query, and
+#: the fragment.
+ADDRESS: Final = re.compile(
+    rb"(\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/?#]*))?)([^#]*)(#.*)?", re.DOTALL
+)
 
 
 def carries(headers: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -43,26 +50,37 @@ def carries(headers: Sequence[tuple[bytes, bytes]]) -> bool:
 
 
 async def swapped(joined: BoundOperation, target: bytes) -> bytes:
-    """The target with tokens in place of what its operation searches for; without its query where that cannot be."""
+    """The target with tokens in place of what its operation searches for; without its query where
+    that cannot be.
+    """
     collection = joined.collection
     try:
         spots = query_spots(target, joined.plan.operation.request.query)
         kept = await own(collection, restore.text_places(spots))
         edits = [
-            (spot.start, spot.end, restore.encode_value(Media.FORM, collection.same_token(spot.field, spot.value)))
+            (
+                spot.start,
+                spot.end,
+                restore.encode_value(Media.FORM, collection.same_token(spot.field, spot.value)),
+            )
             for spot in spots
-            if spot.value is not None and spot.value.text and (spot.field, spot.value.text) not in kept
+            if spot.value is not None
+            and spot.value.text
+            and (spot.field, spot.value.text) not in kept
         ]
     except VaultError:
         return target.partition(b"?")[0]
     return splice(target, edits)
 
 
-# Whether what rules keep among the records of the record-based family may be kept there as the settings have it (``schema: records``).
+# Whether what rules keep among the records of the record-based family may be kept there as the
+# settings have it (``schema: records``).
 
 
 def unfit_fields(entities: Sequence[Entity], schema: Schema) -> tuple[Detail, ...]:
-    """Each field that is kept as one of the schema which is kept otherwise than the rules say: the entity's name and the field's."""
+    """Each field that is kept as one of the schema which is kept otherwise than the rules say: the
+    entity's name and the field's.
+    """
     return tuple(
         Detail(f"{entity.name}.{name}", f"is kept as {kept}, {text}")
         for entity in entities
@@ -75,16 +93,24 @@ def refuse_unfit(entities: Sequence[Entity], schema: Schema) -> None:
     """Raise ``VaultError(BAD_RULES)`` where there is such a field."""
     if faults := unfit_fields(entities, schema):
         raise VaultError(
-            Code.BAD_RULES, "Rules keep values in keys of records that the settings keep otherwise.", faults
+            Code.BAD_RULES,
+            "Rules keep values in keys of records that the settings keep otherwise.",
+            faults,
         )
 
 
 def _unfit(field: Field, rule: FieldRule) -> str:
     """Why a value must not be kept in the field; empty when it may."""
     if field.partial_match:
-        return "of which records.partial_match lets parts be searched for, and those of what rules collect are not: take another key"
+        return (
+            "of which records.partial_match lets parts be searched for, and those of what rules "
+            "collect are not: take another key"
+        )
     if field.storage is Storage.INDEXED and not rule.plain:
-        return "which can be read in the vault's own table: write 'stored: plain' beside it to accept that, or take another key"
+        return (
+            "which can be read in the vault's own table: write 'stored: plain' beside it to "
+            "accept that, or take another key"
+        )
     return ""
 
 
@@ -98,12 +124,17 @@ class Runtime:
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
 
     def match(
-        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
         """The endpoint and rule of a request; ``override`` is a method that its body names.
 
-        Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules, NOT_FOUND when no endpoint
-        serves the host and path.
+        Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
+        NOT_FOUND when no endpoint serves the host and path.
         """
         told = [field for field in headers if _told[field[0]]]
         overrides = [value for name, value in told if _told[name] == _METHOD] if told else []
@@ -111,7 +142,9 @@ class Runtime:
             overrides.append(override.encode())
         found = self.router.match(method, host, target, _override(overrides) if overrides else None)
         if told:
-            self._agree(found, method, host, [value for name, value in told if _told[name] == _ADDRESS])
+            self._agree(
+                found, method, host, [value for name, value in told if _told[name] == _ADDRESS]
+            )
         if isinstance(found, Match):
             return found.operation.endpoint, Match(found.operation, found.params, self)
         if found is not None:
@@ -121,13 +154,18 @@ class Runtime:
             raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
         return endpoint, None
 
-    def _agree(self, found: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]) -> None:
+    def _agree(
+        self, found: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]
+    ) -> None:
         """Refuse an address in a header that leads to another rule than the target does."""
         for address in addresses:
             named = self.router.match(method, host, address)
-            if isinstance(named, Match) and not (isinstance(found, Match) and named.operation is found.operation):
+            if isinstance(named, Match) and not (
+                isinstance(found, Match) and named.operation is found.operation
+            ):
                 raise VaultError(
-                    Code.BAD_REQUEST, "A header of the request names another address than its target: send one."
+                    Code.BAD_REQUEST,
+                    "A header of the request names another address than its target: send one.",
                 )
 
     def ruled(self, host: str, target: bytes) -> bool:
@@ -142,8 +180,12 @@ class Runtime:
         """Whether a method that the body of a matched POST names may lead to another operation."""
         return self.router.contested(match.operation, target)
 
-    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
-        """The fields of a request with tokens in place of the values in addresses that they hold; the same if there are none."""
+    async def referred(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """The fields of a request with tokens in place of the values in addresses that they hold;
+        the same if there are none.
+        """
         if not carries(headers):
             return headers
         return tuple(
@@ -156,7 +198,9 @@ class Runtime:
     async def _readdressed(self, host: str, address: bytes) -> bytes:
         before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
         try:
-            found = self.router.match("GET", authority.decode("latin-1") if authority is not None else host, target)
+            found = self.router.match(
+                "GET", authority.decode("latin-1") if authority is not None else host, target
+            )
         except VaultError:
             return before + target.partition(b"?")[0]
         if not isinstance(found, Match) or not found.operation.request.query:
@@ -169,11 +213,16 @@ class Runtime:
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
-_NO_RULES = "This proxy has no rules and so serves no application: name a rule file with the setting rules."
+_NO_RULES = (
+    "This proxy has no rules and so serves no application: name a rule file with the setting rules."
+)
 
 
 class InForce:
-    """The rules in force: the one reference that a reload swaps. Requests under way keep the rules that matched them."""
+    """The rules in force: the one reference that a reload swaps.
+
+    Requests under way keep the rules that matched them.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -184,7 +233,12 @@ class InForce:
         return self.runtime
 
     def match(
-        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
         """As ``Runtime.match``, by the rules in force now."""
         return self.runtime.match(method, host, target, headers, override)
@@ -197,7 +251,9 @@ class InForce:
         """As ``Runtime.overridable``, by the rules in force now."""
         return self.runtime.overridable(host, target)
 
-    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+    async def referred(
+        self, host: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> Sequence[tuple[bytes, bytes]]:
         """As ``Runtime.referred``, by the rules in force now."""
         return await self.runtime.referred(host, headers)
 
@@ -234,8 +290,11 @@ _told = Spellings(lambda name: _TELLING.get(name.replace(b"_", b"-"), 0))
 def _override(values: Iterable[bytes]) -> str:
     named = {method.strip().upper() for value in values for method in value.split(b",")}
     if len(named) > 1:
-        raise VaultError(Code.BAD_REQUEST, "The request names several methods to override its own: send one.")
-    return named.pop().decode("ascii", "ignore")  # a method has no other letters, and some applications drop them
+        raise VaultError(
+            Code.BAD_REQUEST, "The request names several methods to override its own: send one."
+        )
+    # a method has no other letters, and some applications drop them
+    return named.pop().decode("ascii", "ignore")
 
 
 def recipe(entity: Entity) -> TableSpec:
@@ -247,17 +306,23 @@ def recipe(entity: Entity) -> TableSpec:
 async def bind_rules(
     rules: RuleSet, vault: Vault, metrics: Metrics, witness: Witness, catalog: Catalog | None = None
 ) -> Runtime:
-    """Make a rule set ready to serve: tables exist, selectors are compiled. Raises ``VaultError`` and changes nothing in force.
+    """Make a rule set ready to serve: tables exist, selectors are compiled.
 
-    With a ``catalog`` what the rules collect can be found over the vault's own interface; a name that a schema was given there
-    is refused (``BAD_RULES``).
+    Raises ``VaultError`` and changes nothing in force.
+
+    With a ``catalog`` what the rules collect can be found over the vault's own interface; a name
+    that a schema was given there is refused (``BAD_RULES``).
     """
     if catalog is not None:
         catalog.refuse_taken(entity.schema.name for entity in rules.entities)
         await _fitting(rules.entities, catalog)
-    collections = {entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities}
+    collections = {
+        entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities
+    }
     joined = {
-        id(operation): BoundOperation(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
+        id(operation): BoundOperation(
+            make_plan(operation), collections[operation.entity.schema.name], metrics, witness
+        )
         for operation in rules.operations
     }
     runtime = Runtime(rules, vault, Router(rules.rules, rules.endpoints), joined)
@@ -267,14 +332,17 @@ async def bind_rules(
 
 
 async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> Collection:
-    """Where the records of an entity are kept: in a table of their own, or among those of the record-based family."""
+    """Where the records of an entity are kept: in a table of their own, or among those of the
+    record-based family.
+    """
     if catalog is None or entity.kept_as is None:
         return await vault.collection(recipe(entity))
     return Hosted(recipe(entity), entity.name, catalog.host(RECORDS_SCHEMA))
 
 
 async def _fitting(entities: Sequence[Entity], catalog: Catalog) -> None:
-    """Wait while a migration of records still makes keys fit for what the rules keep there, or has to make others unfit.
+    """Wait while a migration of records still makes keys fit for what the rules keep there, or has
+    to make others unfit.
 
     Raises ``VaultError(BAD_RULES)`` for a key that the settings keep otherwise than the rules say.
     """

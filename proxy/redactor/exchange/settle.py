@@ -15,12 +15,18 @@ from proxy.vault.proxied.binding import StagedWrite
 
 
 async def settle(
-    writing: Writing, operation: Operation, outcome: Outcome, headers: RawHeaders, body: ParsedBody | None
+    writing: Writing,
+    operation: Operation,
+    outcome: Outcome,
+    headers: RawHeaders,
+    body: ParsedBody | None,
 ) -> None:
     """Bring what the exchange holds to its end; ``body`` is ``None`` where the answer was not read."""
     took = outcome is Outcome.TAKEN
     if operation.verb is Verb.DELETE and operation.id is None and took and body is not None:
-        await writing.remove_named([item.id for item in body.items if item.id is not None] or body.ids)
+        await writing.remove_named(
+            [item.id for item in body.items if item.id is not None] or body.ids
+        )
     if operation.verb is Verb.DELETE and took:
         await writing.remove()
         return
@@ -34,7 +40,9 @@ async def settle(
         await _accept(writing, operation, headers, body)
 
 
-async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, body: ParsedBody | None) -> None:
+async def _accept(
+    writing: Writing, operation: Operation, headers: RawHeaders, body: ParsedBody | None
+) -> None:
     fresh = [held for held in writing.held if held.row is None]
     if fresh:
         long = len(fresh) > STRIDE
@@ -53,7 +61,9 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
             await writing.accept(nameless)
             writing.notices.nameless()
     long = len(writing.held) > STRIDE
-    shown = await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
+    shown = (
+        await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
+    )
     for held, texts in zip(writing.held, shown, strict=True):
         if held.row is not None and held.sid is not None:
             await writing.promote(held, texts)
@@ -68,9 +78,11 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
 
 
 def _notice(writing: Writing, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]) -> None:
-    """Tell of tokens that the application has changed: a field that was sent is shown with neither its old nor its new one.
+    """Tell of tokens that the application has changed: a field that was sent is shown with neither
+    its old nor its new one.
 
-    A field that is not shown, or shown as null or empty, says nothing; nor does a record beside which a version is in doubt.
+    A field that is not shown, or shown as null or empty, says nothing; nor does a record beside
+    which a version is in doubt.
     """
     if held.row is not None and held.row.staged:
         return
@@ -101,7 +113,9 @@ def _name(
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:
-    """New records and the ids of an answer's objects: by tokens, and by order where no token says otherwise."""
+    """New records and the ids of an answer's objects: by tokens, and by order where no token says
+    otherwise.
+    """
     ids = [item.id for item in body.items if item.id is not None] or body.ids
     if len(fresh) == 1 and len(ids) == 1:
         return [(fresh[0], ids[0])]
@@ -112,7 +126,11 @@ def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWr
                 owners.setdefault((name, kept.token), {})[index] = None
     told: dict[int, str] = {}
     for item in body.items:
-        holders = [owners[place] for place in dict.fromkeys(restore.text_places(item.spots)) if place in owners]
+        holders = [
+            owners[place]
+            for place in dict.fromkeys(restore.text_places(item.spots))
+            if place in owners
+        ]
         common = _common(holders) if holders and item.id is not None else None
         if item.id is not None and common is not None:
             told.setdefault(common, item.id)
@@ -121,7 +139,9 @@ def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWr
     return [(fresh[index], key) for index, key in told.items()]
 
 
-def _shown_by(held: Sequence[StagedWrite], body: ParsedBody | None) -> list[Mapping[str, tuple[str, ...]]]:
+def _shown_by(
+    held: Sequence[StagedWrite], body: ParsedBody | None
+) -> list[Mapping[str, tuple[str, ...]]]:
     """For each record the tokens by field that the answer shows of it."""
     if body is None:
         return [{}] * len(held)
@@ -142,7 +162,8 @@ def _shown_by(held: Sequence[StagedWrite], body: ParsedBody | None) -> list[Mapp
 def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
     """The one record that all of these have in common; ``None`` where there is none, or several.
 
-    The fewest are looked through, and no further than to a second one: values that all records share take no time.
+    The fewest are looked through, and no further than to a second one: values that all records
+    share take no time.
     """
     fewest = min(holders, key=len)
     found: int | None = None

@@ -1,4 +1,6 @@
-"""The write side of an exchange: what a request changes is staged, and the answer decides what becomes of it."""
+"""The write side of an exchange: what a request changes is staged, and the answer decides what
+becomes of it.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -26,7 +28,8 @@ class Writing:
         self._locks: tuple[bytes, ...] = ()
         self.held: list[StagedWrite] = []
         self.renamed: str | None = (
-            None  #: how the application names the one record, where the request spelled it otherwise
+            #: how the application names the one record, where the request spelled it otherwise
+            None
         )
         self._shared = False
         self._named: Sequence[str] = ()  #: the ids of a delete
@@ -44,7 +47,9 @@ class Writing:
             raise
 
     def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
-        """What goes to the application in each place of the ``index``-th object; ``None`` leaves the place alone."""
+        """What goes to the application in each place of the ``index``-th object; ``None`` leaves
+        the place alone.
+        """
         held = self.held[0] if self._shared else self.held[index]
         given = held.given
         taken: dict[str, int] = {}
@@ -68,7 +73,9 @@ class Writing:
 
     @property
     def certain(self) -> set[str] | None:
-        """The fields of which this exchange knows more than the vault; ``None``: all, as nothing is in doubt beside its records."""
+        """The fields of which this exchange knows more than the vault; ``None``: all, as nothing is
+        in doubt beside its records.
+        """
         if not any(held.row is not None and held.row.staged for held in self.held):
             return None
         return {name for held in self.held for name in held.given}
@@ -107,7 +114,10 @@ class Writing:
         await self._surely(lambda: staging.accept(self.collection, held))
 
     async def rename(self, held: StagedWrite, key: str) -> None:
-        """The application names the record otherwise than the request did. While another request changes that one: left as it is."""
+        """The application names the record otherwise than the request did.
+
+        While another request changes that one: left as it is.
+        """
         digest = self.collection.key_hash(key)
         if not self.collection.state.locks.take(digest):
             return
@@ -153,7 +163,9 @@ class Writing:
         if self._shared:
             self.held = await staging.stage_shared(collection, keys, drafts[0])
         else:
-            self.held = await staging.stage_updates(collection, list(zip(keys, drafts, strict=True)))
+            self.held = await staging.stage_updates(
+                collection, list(zip(keys, drafts, strict=True))
+            )
         self._refuse_own_tokens()
 
     def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
@@ -169,14 +181,17 @@ class Writing:
             self._locks = await locks.acquire(names)
 
     def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
-        """The ids of the records that an update changes: one for each object, or several for a single object."""
+        """The ids of the records that an update changes: one for each object, or several for a
+        single object.
+        """
         said = ids or [item.id for item in items if item.id is not None]
         keys = list(dict.fromkeys(said))
         if keys and (len(items) == 1 or len(items) == len(said) == len(keys)):
             return keys
         raise VaultError(
             Code.BAD_REQUEST,
-            f"The request matches {self._operation.label}, but it does not say which record each of its objects belongs to, each once.",
+            f"The request matches {self._operation.label}, but it does not say which record each "
+            "of its objects belongs to, each once.",
         )
 
     def _draft(self, item: BodyObject) -> ProxiedDraft:
@@ -204,7 +219,9 @@ class Writing:
         declared = self.collection.declared
         if len(fields) < len(declared):
             self._count_absent(item)
-        given = {name: tuple(values) for name, values in fields.items() if values or name not in keep}
+        given = {
+            name: tuple(values) for name, values in fields.items() if values or name not in keep
+        }
         self._refuse_several(given)
         return ProxiedDraft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
 
@@ -213,8 +230,10 @@ class Writing:
             if len(set(given[name])) > 1:
                 raise VaultError(
                     Code.VALUE_UNFIT,
-                    f"{self._operation.label} carries several values of {name}, whose token shape gives all of them the same "
-                    "token: they could not be told apart again. Send one, or give the field another token shape.",
+                    f"{self._operation.label} carries several values of {name}, whose token "
+                    "shape gives all of them the same "
+                    "token: they could not be told apart again. Send one, or give the field "
+                    "another token shape.",
                 )
 
     def _count_absent(self, item: BodyObject) -> None:
@@ -225,7 +244,8 @@ class Writing:
         absent = [name for name in operation.entity.fields if name not in present]
         if absent and operation.endpoint.on_error.field_absent == "refuse":
             raise VaultError(
-                Code.FIELD_ABSENT, f"{operation.label} must carry every field; missing: {', '.join(absent)}."
+                Code.FIELD_ABSENT,
+                f"{operation.label} must carry every field; missing: {', '.join(absent)}.",
             )
         if absent:
             self.collection.observe("field_absent", len(absent))
@@ -234,26 +254,41 @@ class Writing:
         own = sorted({name for held in self.held for name in held.own})
         if own and self._operation.request.own_token is OwnToken.REFUSE:
             raise VaultError(
-                Code.VALUE_UNFIT, f"{self._operation.label} was sent tokens in place of values, in: {', '.join(own)}."
+                Code.VALUE_UNFIT,
+                f"{self._operation.label} was sent tokens in place of values, in: "
+                f"{', '.join(own)}.",
             )
-        meant = [name for name in own if any(kept.token in _DIGITS for kept in self.held[0].given.get(name, ()))]
+        meant = [
+            name
+            for name in own
+            if any(kept.token in _DIGITS for kept in self.held[0].given.get(name, ()))
+        ]
         if meant:
             raise VaultError(
                 Code.VALUE_UNFIT,
-                f"{self._operation.label} was sent the number that is the token of: {', '.join(meant)}. It may be meant as a "
+                f"{self._operation.label} was sent the number that is the token of: "
+                f"{', '.join(meant)}. It may be meant as a "
                 "value, which cannot be told from its token; give the field another token shape.",
             )
 
     def _kept_token(self, held: StagedWrite, spot: Spot, at: int) -> Value | None:
-        """For a null or empty place that keeps its stored value: the token of that value, if there is one."""
+        """For a null or empty place that keeps its stored value: the token of that value, if there
+        is one.
+        """
         request = self._operation.request
-        if held.live is None or spot.field in held.given or not _keeps(request.nulls, request.empty, spot.value):
+        if (
+            held.live is None
+            or spot.field in held.given
+            or not _keeps(request.nulls, request.empty, spot.value)
+        ):
             return None  # where other values of the field were sent, they are the whole of it
         live: tuple[TokenizedValue, ...] = held.live.fields.get(spot.field, ())
         return live[at].stands_for if at < len(live) else None
 
     async def _surely(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """Settle now, or, when the store cannot be written, again at every upkeep: the application has acted already."""
+        """Settle now, or, when the store cannot be written, again at every upkeep: the application
+        has acted already.
+        """
         try:
             await settle()
         except VaultError as error:

@@ -1,1 +1,3 @@
-"""JSON texts as bytes: the grammar, the fast way to values, the walk that checks it, and the tree of spans."""
+"""JSON texts as bytes: the grammar, the fast way to values, the walk that checks it, and the tree
+of spans.
+"""

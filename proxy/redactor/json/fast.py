@@ -1,8 +1,10 @@
-"""Selection at the speed of a C parser: one level of the document at a time, members as raw views into the body.
+"""Selection at the speed of a C parser: one level of the document at a time, members as raw views
+into the body.
 
-msgspec decodes an object to names and raw values, skips what lies below them, and validates all of it. A raw value is a view
-into the body, so its offset is its address less the body's. The decoder keeps the last of equal names and ignores letter case,
-so every container on a selected path is guarded. What the guard cannot settle is ``Undecided``, and the walker decides.
+msgspec decodes an object to names and raw values, skips what lies below them, and validates all of
+it. A raw value is a view into the body, so its offset is its address less the body's. The decoder
+keeps the last of equal names and ignores letter case, so every container on a selected path is
+guarded. What the guard cannot settle is ``Undecided``, and the walker decides.
 """
 
 import re
@@ -60,7 +62,8 @@ _WHITE = b" \t\n\r"
 _start = itemgetter(1)
 _new = tuple.__new__
 
-#: Searching for a name costs about a 1500th, for each byte, of checking what stands before a member's value.
+#: Searching for a name costs about a 1500th, for each byte, of checking what stands before a
+#: member's value.
 _SEARCH = 1500
 
 #: Arrays directly inside arrays that the fast path follows.
@@ -71,11 +74,18 @@ class FastSelector:
     """Selectors as two trees: one from the document's root, one from each selected object."""
 
     def __init__(
-        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], *, nested: bool = False
+        self,
+        objects: Path | None,
+        leaves: Sequence[Path],
+        anchored: Sequence[Path],
+        *,
+        nested: bool = False,
     ) -> None:
-        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each other.
+        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each
+        other.
 
-        ``nested``: a name that writes out the way to a place is another spelling of it, and makes a document ambiguous.
+        ``nested``: a name that writes out the way to a place is another spelling of it, and makes a
+        document ambiguous.
         """
         self.root = PathNode()
         self.item = PathNode()
@@ -94,7 +104,8 @@ class FastSelector:
         check_tree(self.item)
         if nested:
             self._watch(objects, leaves, anchored)
-        #: The document is the selected object, and its members are the places: most rules are no more than that.
+        #: The document is the selected object, and its members are the places: most rules are no
+        #: more than that.
         self._flat = (
             self.root.objects
             and not (self.root.names or self.root.each or self.root.indexes)
@@ -103,13 +114,22 @@ class FastSelector:
             and bool(self.item.names)
         )
         self._escapes = escapes(
-            step for path in (objects or (), *leaves, *anchored) for step in path if isinstance(step, str)
+            step
+            for path in (objects or (), *leaves, *anchored)
+            for step in path
+            if isinstance(step, str)
         )
 
-    def _watch(self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> None:
+    def _watch(
+        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]
+    ) -> None:
         ways: dict[PathNode, list[Way]] = {}
-        laid = [watch(self.item, path) for path in leaves] + [watch(self.root, path) for path in anchored]
-        for node, further in chain(*laid, watch(self.root, objects, leaves) if objects is not None else ()):
+        laid = [watch(self.item, path) for path in leaves] + [
+            watch(self.root, path) for path in anchored
+        ]
+        for node, further in chain(
+            *laid, watch(self.root, objects, leaves) if objects is not None else ()
+        ):
             ways.setdefault(node, []).extend(further)
         for node, found in ways.items():
             node.nested = Nested(found)
@@ -117,7 +137,8 @@ class FastSelector:
     def find(self, body: bytes, depth: int) -> TreeSelection:
         """What the selectors name in a document.
 
-        ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse too.
+        ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse
+        too.
         """
         if not is_utf8(body):
             raise not_utf8()
@@ -140,10 +161,11 @@ class FastSelector:
             raise Undecided from None
 
     def _at_once(self, body: bytes) -> TreeSelection | None:
-        """What a run finds in the usual document of a flat selection; ``None`` where anything is out of the ordinary.
+        """What a run finds in the usual document of a flat selection; ``None`` where anything is
+        out of the ordinary.
 
-        It is an object from its first byte to its last, without an escape, of members whose names were all seen before,
-        and the name of each selected one stands first before its value.
+        It is an object from its first byte to its last, without an escape, of members whose names
+        were all seen before, and the name of each selected one stands first before its value.
         """
         if not (body.startswith(b"{") and body.endswith(b"}")) or b"\\" in body:
             return None
@@ -165,7 +187,9 @@ class FastSelector:
         return TreeSelection([_new(Located, (0, len(body), tuple(leaves)))], [])
 
     def _select(self, readable: bytes, body: bytes, depth: int) -> TreeSelection:
-        """Select from a text that can be decoded, which is the body or differs from it in halves of surrogate pairs."""
+        """Select from a text that can be decoded, which is the body or differs from it in halves of
+        surrogate pairs.
+        """
         run = _Run(self.item, readable, self._escapes, readable is not body)
         reason = ""
         try:
@@ -210,12 +234,15 @@ class _Run:
         "_steps",
     )
 
-    def __init__(self, item: PathNode, body: bytes, escapes_of_names: re.Pattern[bytes], mended: bool) -> None:
+    def __init__(
+        self, item: PathNode, body: bytes, escapes_of_names: re.Pattern[bytes], mended: bool
+    ) -> None:
         self._item = item
         self._body = body
         self._base = _cast(_CHARS, _from_buffer(body))
         self._escapes = escapes_of_names
-        self._escaped: bool | None = None  #: whether selected names may be spelled with escapes; told when asked
+        #: whether selected names may be spelled with escapes; told when asked
+        self._escaped: bool | None = None
         self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
         self._decoded = False
         self._compact = True  #: as far as seen, the document has no white space between its tokens
@@ -243,7 +270,12 @@ class _Run:
         return leaves
 
     def _value(
-        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+        self,
+        node: PathNode,
+        raw: bytes | memoryview | msgspec.Raw,
+        start: int,
+        end: int,
+        leaves: list[Leaf],
     ) -> None:
         if node.leaf >= 0:
             leaves.append(_new(Leaf, (node.leaf, start, end)))
@@ -271,12 +303,21 @@ class _Run:
         self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
 
     def _members(
-        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+        self,
+        node: PathNode,
+        raw: bytes | memoryview | msgspec.Raw,
+        start: int,
+        end: int,
+        leaves: list[Leaf],
     ) -> None:
         found = self._decode(raw)
         if not found:
             return
-        if not (self._compact and len(found) <= NARROW_TREE and self._measure(node, found, start, end, leaves)):
+        if not (
+            self._compact
+            and len(found) <= NARROW_TREE
+            and self._measure(node, found, start, end, leaves)
+        ):
             self._search(node, found, start, end, leaves)
 
     def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
@@ -287,7 +328,12 @@ class _Run:
         return found
 
     def _every(
-        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+        self,
+        node: PathNode,
+        raw: bytes | memoryview | msgspec.Raw,
+        start: int,
+        end: int,
+        leaves: list[Leaf],
     ) -> None:
         """Select every member of an object where an array was expected: ``[*]`` means both."""
         found = self._decode(raw)
@@ -301,10 +347,19 @@ class _Run:
             at = _cast(_CHARS, _from_buffer(value)) - self._base
             self._value(node.each or node, value, at, at + len(value), leaves)
 
-    def _measure(self, node: PathNode, found: dict[str, msgspec.Raw], start: int, end: int, leaves: list[Leaf]) -> bool:
-        """Select members of an object by the lengths of its names and values, if these leave no room for more.
+    def _measure(
+        self,
+        node: PathNode,
+        found: dict[str, msgspec.Raw],
+        start: int,
+        end: int,
+        leaves: list[Leaf],
+    ) -> bool:
+        """Select members of an object by the lengths of its names and values, if these leave no
+        room for more.
 
-        Otherwise there is white space or an escape, or a name stands twice; no other object needs to be asked then.
+        Otherwise there is white space or an escape, or a name stands twice; no other object needs
+        to be asked then.
         """
         layout = node.layout(found)
         reached = list(accumulate(map(len, found.values()), initial=start))
@@ -319,12 +374,21 @@ class _Run:
                 self._value(child, found[name], at, stop, leaves)
         return True
 
-    def _search(self, node: PathNode, found: dict[str, msgspec.Raw], start: int, end: int, leaves: list[Leaf]) -> None:
+    def _search(
+        self,
+        node: PathNode,
+        found: dict[str, msgspec.Raw],
+        start: int,
+        end: int,
+        leaves: list[Leaf],
+    ) -> None:
         """Select members of an object whose lengths do not tell where they stand."""
         node.admit(found)
         self._mixed = True
         if self._escaped is None:
-            self._escaped = self._body.find(b"\\") >= 0 and self._escapes.search(self._body) is not None
+            self._escaped = (
+                self._body.find(b"\\") >= 0 and self._escapes.search(self._body) is not None
+            )
         distinct = False
         if self._escaped or (end - start) * len(node.names) > _SEARCH * len(found):
             distinct = self._distinct(found, start, end, node)
@@ -333,19 +397,27 @@ class _Run:
             if value is None:
                 continue
             at = _cast(_CHARS, _from_buffer(value)) - self._base
-            # At most one space lies between the colon and the value: then the name there can only be its own.
-            if not distinct and not 0 <= at - child.width - self._body.find(child.needle, start, at) <= 1:
+            # At most one space lies between the colon and the value: then the name there can only
+            # be its own.
+            if (
+                not distinct
+                and not 0 <= at - child.width - self._body.find(child.needle, start, at) <= 1
+            ):
                 distinct = self._distinct(found, start, end, node)
             if child.leaf >= 0:
                 leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
             else:
                 self._value(child, value, at, at + len(value), leaves)
 
-    def _distinct(self, found: dict[str, msgspec.Raw], start: int, end: int, node: PathNode | None) -> bool:
-        """See that no two members of an object have the same name, if it is a selected one; ``Ambiguous`` otherwise.
+    def _distinct(
+        self, found: dict[str, msgspec.Raw], start: int, end: int, node: PathNode | None
+    ) -> bool:
+        """See that no two members of an object have the same name, if it is a selected one;
+        ``Ambiguous`` otherwise.
 
-        Of such members the decoder keeps the last one's value, in the first one's place; else one name stands between
-        any two values. ``node`` tells which names are selected; without it all are.
+        Of such members the decoder keeps the last one's value, in the first one's place; else one
+        name stands between any two values. ``node`` tells which names are selected; without it all
+        are.
         """
         at = start
         for value in found.values():
@@ -375,13 +447,17 @@ class _Run:
             raise too_many()
         return elements
 
-    def _elements(self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, leaves: list[Leaf]) -> None:
+    def _elements(
+        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, leaves: list[Leaf]
+    ) -> None:
         elements = self._array(raw)
         if node.each:
             chosen = [(node.each, element) for element in elements]
         else:
             self._mixed = True
-            chosen = [(child, elements[i]) for i, child in node.indexes.items() if i < len(elements)]
+            chosen = [
+                (child, elements[i]) for i, child in node.indexes.items() if i < len(elements)
+            ]
         for child, element in chosen:
             at = _cast(_CHARS, _from_buffer(element)) - self._base
             self._value(child, element, at, at + len(element), leaves)

@@ -1,9 +1,9 @@
 """The grammar of JSON (RFC 8259) over bytes, and how to step over a value without reading it.
 
-Exactly the grammar: no comments, no NaN, no control characters in strings, no second value. Nothing here recurses,
-so depth is bounded by the caller's limit and not by the interpreter's. The patterns work on a text whose escapes were
-``evened``, and repeat groups only so often: an unbounded group keeps memory for each round, and its possessive form is
-broken before Python 3.11.5.
+Exactly the grammar: no comments, no NaN, no control characters in strings, no second value. Nothing
+here recurses, so depth is bounded by the caller's limit and not by the interpreter's. The patterns
+work on a text whose escapes were ``evened``, and repeat groups only so often: an unbounded group
+keeps memory for each round, and its possessive form is broken before Python 3.11.5.
 """
 
 import json
@@ -23,9 +23,12 @@ _COMMA = _WS + rb"," + _WS
 
 SCALAR = re.compile(_SCALAR)
 
-#: After ``{`` or after a value in an object: group 1 is the closing brace, group 2 the next member's raw name.
+#: After ``{`` or after a value in an object: group 1 is the closing brace, group 2 the next
+#: member's raw name.
 FIRST_MEMBER = re.compile(_WS + rb"(?:(\})|(" + _STRING + rb")" + _WS + rb":" + _WS + rb")")
-NEXT_MEMBER = re.compile(_WS + rb"(?:(\})|," + _WS + rb"(" + _STRING + rb")" + _WS + rb":" + _WS + rb")")
+NEXT_MEMBER = re.compile(
+    _WS + rb"(?:(\})|," + _WS + rb"(" + _STRING + rb")" + _WS + rb":" + _WS + rb")"
+)
 #: The same in an array: group 1 is the closing bracket; otherwise a value follows.
 FIRST_ELEMENT = re.compile(_WS + rb"(?:(\])|)")
 NEXT_ELEMENT = re.compile(_WS + rb"(?:(\])|," + _WS + rb")")
@@ -34,9 +37,22 @@ NEXT_ELEMENT = re.compile(_WS + rb"(?:(\])|," + _WS + rb")")
 _BETWEEN = re.compile(_WS + rb"[{,]" + _WS + _KEY)
 
 #: A value that a pattern can step over by itself: a scalar, or a short array or object of scalars.
-_SHORT_ARRAY = rb"\[" + _WS + rb"(?:" + _SCALAR + rb"(?:" + _COMMA + _SCALAR + rb"){0,30})?" + _WS + rb"\]"
+_SHORT_ARRAY = (
+    rb"\[" + _WS + rb"(?:" + _SCALAR + rb"(?:" + _COMMA + _SCALAR + rb"){0,30})?" + _WS + rb"\]"
+)
 _SHORT_OBJECT = (
-    rb"\{" + _WS + rb"(?:" + _KEY + _SCALAR + rb"(?:" + _COMMA + _KEY + _SCALAR + rb"){0,30})?" + _WS + rb"\}"
+    rb"\{"
+    + _WS
+    + rb"(?:"
+    + _KEY
+    + _SCALAR
+    + rb"(?:"
+    + _COMMA
+    + _KEY
+    + _SCALAR
+    + rb"){0,30})?"
+    + _WS
+    + rb"\}"
 )
 _SHORT = rb"(?:" + _SCALAR + rb"|" + _SHORT_ARRAY + rb"|" + _SHORT_OBJECT + rb")"
 
@@ -44,11 +60,26 @@ _SPACE = re.compile(_WS)
 _FORBIDDEN = re.compile(rb"[\\\x00-\x1f]")
 _SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
 
-#: For each kind of container: what comes first, what comes next, a value to step over, and more members like it. The
-#: second pair is for places where no container may stand.
-_OBJECT = (FIRST_MEMBER, NEXT_MEMBER, re.compile(_SHORT), re.compile(rb"(?:" + _COMMA + _KEY + _SHORT + rb"){0,500}"))
-_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, re.compile(_SHORT), re.compile(rb"(?:" + _COMMA + _SHORT + rb"){0,500}"))
-_LAST_OBJECT = (FIRST_MEMBER, NEXT_MEMBER, SCALAR, re.compile(rb"(?:" + _COMMA + _KEY + _SCALAR + rb"){0,500}"))
+#: For each kind of container: what comes first, what comes next, a value to step over, and more
+#: members like it. The second pair is for places where no container may stand.
+_OBJECT = (
+    FIRST_MEMBER,
+    NEXT_MEMBER,
+    re.compile(_SHORT),
+    re.compile(rb"(?:" + _COMMA + _KEY + _SHORT + rb"){0,500}"),
+)
+_ARRAY = (
+    FIRST_ELEMENT,
+    NEXT_ELEMENT,
+    re.compile(_SHORT),
+    re.compile(rb"(?:" + _COMMA + _SHORT + rb"){0,500}"),
+)
+_LAST_OBJECT = (
+    FIRST_MEMBER,
+    NEXT_MEMBER,
+    SCALAR,
+    re.compile(rb"(?:" + _COMMA + _KEY + _SCALAR + rb"){0,500}"),
+)
 _LAST_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, SCALAR, _SCALAR_RUN)
 
 _SHORT_ESCAPE = re.compile(rb'\\["\\/bfnrt]')
@@ -56,7 +87,8 @@ _LONG_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{4}")
 
 #: One escape of a string: 12 bytes a surrogate pair, 6 bytes half of one, 2 bytes anything else.
 _ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[dD][89a-fA-F][0-9A-Fa-f]{2}|.)", re.DOTALL
+    rb"\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[dD][89a-fA-F][0-9A-Fa-f]{2}|.)",
+    re.DOTALL,
 )
 
 #: Bytes that a pattern is shown at once.
@@ -64,8 +96,9 @@ _PIECE = 32 * 1024
 #: Within so many bytes of its end a number may be cut off: ``12`` of ``12e+9``.
 _CUT = 4
 
-#: Members and elements that a document may have looked at one by one, each of which costs a hundred times its bytes: so many,
-#: one more for so many of its bytes, and never more than. Honest documents stay far below.
+#: Members and elements that a document may have looked at one by one, each of which costs a hundred
+#: times its bytes: so many, one more for so many of its bytes, and never more than. Honest
+#: documents stay far below.
 _STEPS = 50_000
 _STEP_BYTES = 20
 _MOST_STEPS = 300_000
@@ -79,8 +112,9 @@ def most_steps(size: int) -> int:
 def evened(body: bytes) -> bytes:
     """The same text with plain characters in place of its escapes, every other byte where it was.
 
-    A backslash that is left belongs to no escape. Outside of strings no escape becomes anything that JSON knows.
-    Long texts are done piece by piece, since nobody else gets the interpreter's lock during a call of a pattern.
+    A backslash that is left belongs to no escape. Outside of strings no escape becomes anything
+    that JSON knows. Long texts are done piece by piece, since nobody else gets the interpreter's
+    lock during a call of a pattern.
     """
     if body.find(b"\\") < 0:
         return body
@@ -100,7 +134,9 @@ def _evened(piece: bytes) -> bytes:
 
 
 def _between_escapes(body: bytes, start: int, end: int) -> int:
-    """A place at ``end`` or a little before it that no escape of a text lies across which begins at ``start``."""
+    """A place at ``end`` or a little before it that no escape of a text lies across which begins at
+    ``start``.
+    """
     if end >= len(body):
         return len(body)
     for at in range(max(end - 5, start), end):  # the longest escape has six bytes
@@ -115,7 +151,9 @@ def _between_escapes(body: bytes, start: int, end: int) -> int:
 
 
 def replace_surrogates(body: bytes) -> bytes:
-    """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where it was."""
+    """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where
+    it was.
+    """
     return _ESCAPE.sub(lambda match: rb"\ufffd" if len(match[0]) == 6 else match[0], body)
 
 
@@ -125,7 +163,8 @@ _MARK = b"\xef\xbb\xbf"
 
 
 def standard(body: bytes) -> bytes | None:
-    """The same text without a byte order mark and with numbers in place of NaN and Infinity, every other byte where it was.
+    """The same text without a byte order mark and with numbers in place of NaN and Infinity, every
+    other byte where it was.
 
     ``None`` where it holds none of them.
     """
@@ -136,12 +175,16 @@ def standard(body: bytes) -> bytes | None:
         for match in _LENIENT.finditer(evened(body)):
             if match[0][:1] != b'"':
                 sign = b"-" if match[0][:1] == b"-" else b""
-                out[match.start() : match.end()] = sign + b"0.".ljust(len(match[0]) - len(sign), b"0")
+                out[match.start() : match.end()] = sign + b"0.".ljust(
+                    len(match[0]) - len(sign), b"0"
+                )
     return None if out == body else bytes(out)
 
 
 def lone_surrogate(raw: bytes, start: int, end: int) -> bool:
-    """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section 8.2)."""
+    """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section
+    8.2).
+    """
     if raw.find(b"\\", start, end) < 0:
         return False
     return any(len(match[0]) == 6 for match in _ESCAPE.finditer(raw, start, end))
@@ -175,7 +218,9 @@ def one_name(gap: bytes) -> bool:
 
 
 def names_of(valid: bytes) -> Iterator[str]:
-    """The decoded names of all members of an object, in order; of one out of a document that was validated."""
+    """The decoded names of all members of an object, in order; of one out of a document that was
+    validated.
+    """
     text = evened(valid)
     at, pattern = 1, FIRST_MEMBER
     while (match := pattern.match(text, at)) and not match[1]:
@@ -196,11 +241,15 @@ def skip_space(body: bytes, at: int) -> int:
 
 
 def scalar_end(text: bytes, at: int) -> int:
-    """The end of the string, number or word that starts there, in an ``evened`` text; -1 where none does."""
+    """The end of the string, number or word that starts there, in an ``evened`` text; -1 where none
+    does.
+    """
     if text[at : at + 1] == b'"':
         close = text.find(b'"', at + 1)
         if close - at > _PIECE:
-            return -1 if any(map(_forbidden(text, close), range(at + 1, close, _PIECE))) else close + 1
+            return (
+                -1 if any(map(_forbidden(text, close), range(at + 1, close, _PIECE))) else close + 1
+            )
     match = SCALAR.match(text, at)
     return -1 if match is None else match.end()
 
@@ -211,7 +260,9 @@ def _forbidden(text: bytes, end: int) -> Callable[[int], re.Match[bytes] | None]
 
 
 def run_of_scalars(text: bytes, at: int) -> int:
-    """Inside an array, behind an element: the end of elements that follow and are neither array nor object."""
+    """Inside an array, behind an element: the end of elements that follow and are neither array nor
+    object.
+    """
     return _end(_SCALAR_RUN, text, at)
 
 
@@ -221,8 +272,9 @@ def dull(
 ) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Patterns for runs of members, and of elements, in which none of these folded names can stand.
 
-    Of values they step over those that a pattern can by itself, of names over plain ASCII: whatever else some reader may
-    take for one of the names is left to be looked at. ``escapes``: there are some in the text, so an underscore may be one.
+    Of values they step over those that a pattern can by itself, of names over plain ASCII: whatever
+    else some reader may take for one of the names is left to be looked at. ``escapes``: there are
+    some in the text, so an underscore may be one.
     ``heads``: so are names with separators in them that hold one of these.
     """
     plain = [re.escape(name) for name in sorted(names) if name.isascii()]
@@ -242,7 +294,9 @@ def dull(
         )
     key = rb'"' + watched + text + rb'"' + _WS + rb":" + _WS
     flat = _holding(_SCALAR, key)
-    value = rb"(?:" + _SCALAR + rb"|" + _holding(rb"(?:" + _SCALAR + rb"|" + flat + rb")", key) + rb")"
+    value = (
+        rb"(?:" + _SCALAR + rb"|" + _holding(rb"(?:" + _SCALAR + rb"|" + flat + rb")", key) + rb")"
+    )
     return re.compile(rb"(?:" + _COMMA + key + value + rb"){0,500}"), re.compile(
         rb"(?:" + _COMMA + value + rb"){0,500}"
     )
@@ -261,9 +315,11 @@ def run_end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
 
 
 def skip(text: bytes, at: int, room: int, depth: int) -> int:
-    """The end of the array or object that starts at ``at``, which may nest ``room`` levels, itself included.
+    """The end of the array or object that starts at ``at``, which may nest ``room`` levels, itself
+    included.
 
-    Raises ``VaultError``: MALFORMED_JSON, or TOO_LARGE naming ``depth``, the limit of the whole document.
+    Raises ``VaultError``: MALFORMED_JSON, or TOO_LARGE naming ``depth``, the limit of the whole
+    document.
     """
     closers: list[bool] = []  #: true for each open object
     fresh = True
@@ -284,8 +340,12 @@ def skip(text: bytes, at: int, room: int, depth: int) -> int:
                 return at
 
 
-def _step(text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool) -> tuple[int, bool]:
-    """Go on in an open container: to the start of a container in it (true), or behind its end (false)."""
+def _step(
+    text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool
+) -> tuple[int, bool]:
+    """Go on in an open container: to the start of a container in it (true), or behind its end
+    (false).
+    """
     first, following, value, run = kind
     while True:
         match = (first if fresh else following).match(text, at)
@@ -296,7 +356,8 @@ def _step(text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool
             return at, False
         stepped = value.match(text, at, at + _PIECE)
         end = stepped.end() if stepped is not None else -1
-        if end < 0 or end > at + _PIECE - _CUT:  # too long to be stepped over at once, or nothing that can be
+        # too long to be stepped over at once, or nothing that can be
+        if end < 0 or end > at + _PIECE - _CUT:
             if text[at : at + 1] in (b"{", b"["):
                 return at, True
             end = scalar_end(text, at)
@@ -307,7 +368,9 @@ def _step(text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """The end of a run of members or elements, which may be none; of a long run that of a part of it."""
+    """The end of a run of members or elements, which may be none; of a long run that of a part of
+    it.
+    """
     reach = at + _PIECE
     match = pattern.match(text, at, reach)
     end = at if match is None else match.end()
@@ -328,13 +391,17 @@ def not_utf8() -> VaultError:
 
 def broken(at: int) -> VaultError:
     """The error for a body that is no JSON; the offset counts bytes from 0."""
-    return VaultError(Code.MALFORMED_JSON, f"The body is not valid JSON at byte {at}: send JSON as RFC 8259 has it.")
+    return VaultError(
+        Code.MALFORMED_JSON,
+        f"The body is not valid JSON at byte {at}: send JSON as RFC 8259 has it.",
+    )
 
 
 def too_deep(depth: int) -> VaultError:
     """The error for a body that nests deeper than allowed."""
     return VaultError(
-        Code.TOO_LARGE, f"The JSON body nests deeper than {depth} levels: flatten it, or raise limits.json_depth."
+        Code.TOO_LARGE,
+        f"The JSON body nests deeper than {depth} levels: flatten it, or raise limits.json_depth.",
     )
 
 
@@ -342,12 +409,14 @@ def too_many() -> VaultError:
     """The error for a body with more places to look at than its size explains."""
     return VaultError(
         Code.TOO_LARGE,
-        "The JSON body has too many members and elements where a rule looks at each of them: send it in parts.",
+        "The JSON body has too many members and elements where a rule looks at each of them: "
+        "send it in parts.",
     )
 
 
 def ambiguous(reason: str) -> VaultError:
     """The error for a body that two readers may understand differently."""
     return VaultError(
-        Code.AMBIGUOUS_JSON, f"The JSON body is ambiguous: {reason}. Send one document with distinct names."
+        Code.AMBIGUOUS_JSON,
+        f"The JSON body is ambiguous: {reason}. Send one document with distinct names.",
     )

@@ -1,21 +1,35 @@
-r"""When two member names are the same to somebody: letter case, escapes, and how they are spelled in JSON.
+r"""When two member names are the same to somebody: letter case, escapes, and how they are spelled
+in JSON.
 
-A rule names a member once, and applications bind it in their own ways: Go and .NET ignore letter case, and every
-parser undoes ``\u0065``. A name that only some of them would take for a declared one makes a message ambiguous.
+A rule names a member once, and applications bind it in their own ways: Go and .NET ignore letter
+case, and every parser undoes ``\u0065``. A name that only some of them would take for a declared
+one makes a message ambiguous.
 """
 
 import re
 from collections.abc import Iterable
 
-#: Letters that Java's and .NET's case-insensitive look-ups take for "i", though Unicode case folding does not.
+#: Letters that Java's and .NET's case-insensitive look-ups take for "i", though Unicode case
+#: folding does not.
 _DOTTED = str.maketrans({"\u0130": "i", "\u0131": "i"})
 
 #: JSON's two-character escapes (RFC 8259, section 7), by character.
-_SHORT_NAME = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+_SHORT_NAME = {
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "\b": "b",
+    "\f": "f",
+    "\n": "n",
+    "\r": "r",
+    "\t": "t",
+}
 
 
 def fold_name(name: str) -> str:
-    """What is left of a name when letter case is ignored: U+017F is "s", U+212A is "k"; and text in C ends at NUL."""
+    """What is left of a name when letter case is ignored: U+017F is "s", U+212A is "k"; and text in
+    C ends at NUL.
+    """
     return name.partition("\0")[0].translate(_DOTTED).casefold()
 
 
@@ -33,8 +47,8 @@ def needle(name: str) -> bytes:
 def escapes(names: Iterable[str]) -> re.Pattern[bytes]:
     """Finds the sign that one of the names may be spelled with escapes somewhere in a document.
 
-    For plain ASCII names that is an escaped ASCII character, which serialisers hardly ever write; for other
-    names any escape will do.
+    For plain ASCII names that is an escaped ASCII character, which serialisers hardly ever write;
+    for other names any escape will do.
     """
     text = "".join(names)
     if any(char in _SHORT_NAME or char < " " for char in text):

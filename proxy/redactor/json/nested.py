@@ -1,8 +1,10 @@
 """Names that write out a way: ``address.street``, ``tags[0]``, ``tags[]``, ``address/street``.
 
-A rule names ``$.address.street``. Many frameworks build that object out of one member ``address.street`` or
-``address[street]``: of forms, and of JSON as well (MongoDB, qs, Spring, lodash, Firebase, Laravel). So such a name is another
-spelling of the place. One reading of names serves JSON, forms and parameters.
+A rule names ``$.address.street``. Many frameworks build that object out of one member
+``address.street`` or
+``address[street]``: of forms, and of JSON as well (MongoDB, qs, Spring, lodash, Firebase, Laravel).
+So such a name is another spelling of the place. One reading of names serves JSON, forms and
+parameters.
 """
 
 import re
@@ -16,21 +18,26 @@ from proxy.model.schema import Path, PathStep
 from proxy.redactor.json.grammar import replace_surrogates
 from proxy.redactor.json.names import fold_all, fold_name
 
-#: What separates the pieces of a name: dots, brackets, slashes (JSON Pointer, Firebase), arrows (Laravel).
+#: What separates the pieces of a name: dots, brackets, slashes (JSON Pointer, Firebase), arrows
+#: (Laravel).
 _SEPARATOR: Final = re.compile(r"[.\[\]/]|->")
 _BRACKETED: Final = re.compile(r"\[([^\]]*)\]?")
 _BETWEEN: Final = re.compile(r"[./\]]|->")
 
-#: Colons separate where a name begins as extensions of SCIM do, ``urn:…:2.0:User:department``, and nowhere else.
+#: Colons separate where a name begins as extensions of SCIM do, ``urn:…:2.0:User:department``, and
+#: nowhere else.
 _URN: Final = re.compile(r"\Aurn:[^/\[\]]*:", re.IGNORECASE)
 
-#: Members of one object that write out a way to a place, and bytes of what such a member holds: more is refused unread.
+#: Members of one object that write out a way to a place, and bytes of what such a member holds:
+#: more is refused unread.
 MOST_NAMES: Final = 100
 _MOST_BYTES: Final = 8192
-#: Members of one object whose names begin like a way to a place: more is refused with their ways not followed.
+#: Members of one object whose names begin like a way to a place: more is refused with their ways
+#: not followed.
 MOST_FOLLOWED: Final = 2000
 
-#: Names whose way was followed that are remembered, and the length from which one counts as leading to a place unread.
+#: Names whose way was followed that are remembered, and the length from which one counts as leading
+#: to a place unread.
 _KEPT: Final = 1000
 _LONGEST: Final = 512
 
@@ -54,16 +61,24 @@ def is_nested(name: str) -> bool:
 
 
 def pieces(name: str) -> list[str]:
-    """The steps that a name writes out, as far as separators tell; ``[]``, and an end on a separator, are an empty one."""
+    """The steps that a name writes out, as far as separators tell; ``[]``, and an end on a
+    separator, are an empty one.
+    """
     found: list[str] = []
-    parts = _BRACKETED.split(_URN.sub(lambda urn: urn[0].replace(".", "\x1f").replace(":", "."), name))
+    parts = _BRACKETED.split(
+        _URN.sub(lambda urn: urn[0].replace(".", "\x1f").replace(":", "."), name)
+    )
     for number, part in enumerate(parts):
         if number % 2:
             if found and found[-1] == "$":  # ``$[]`` of MongoDB, ``$[0]`` of JSONPath
                 found.pop()
             within = part.strip("'\" ")
             is_condition = " " in within or within[:1] in ("?", "@")
-            found += [within] if is_condition else [piece for piece in _BETWEEN.split(within) if piece] or [""]
+            found += (
+                [within]
+                if is_condition
+                else [piece for piece in _BETWEEN.split(within) if piece] or [""]
+            )
         elif part:
             several = _BETWEEN.split(part)
             ends = number == len(parts) - 1 and not several[-1] and any(several)
@@ -77,12 +92,16 @@ def first_piece(name: str) -> str:
 
 
 def onward(path: Path, leaves: Sequence[Path] | None) -> list[Way]:
-    """The ways along a path; ``leaves`` are those of the objects selected at its end, ``None`` where a place is."""
+    """The ways along a path; ``leaves`` are those of the objects selected at its end, ``None``
+    where a place is.
+    """
     return [_way(path)] if leaves is None else [_way((*path, _SPREAD, *leaf)) for leaf in leaves]
 
 
 class _Lead(NamedTuple):
-    """Where a name leads: to the end of a way, behind one, and what is left of those that it goes along."""
+    """Where a name leads: to the end of a way, behind one, and what is left of those that it goes
+    along.
+    """
 
     at: bool
     inside: bool
@@ -98,7 +117,9 @@ class Nested:
     __slots__ = ("_heads", "_leads", "_ways")
 
     def __init__(self, ways: Iterable[Way]) -> None:
-        self._ways = tuple(dict.fromkeys(one for one in ways if one[1:] or (one and isinstance(one[0], str))))
+        self._ways = tuple(
+            dict.fromkeys(one for one in ways if one[1:] or (one and isinstance(one[0], str)))
+        )
         #: Finds a name that may be on a way, by the first name of the way.
         self._heads = _holding(frozenset(map(_head, self._ways)))
         self._leads: dict[str, _Lead] = {}
@@ -109,15 +130,22 @@ class Nested:
         if not is_nested(text) or not self.may_lead(text):
             return []
         followed = [name for name in names if is_nested(name) and self.may_lead(name)]
-        # So many that are followed one by one would take seconds: all are suspected, which is refused.
-        return followed if len(followed) > MOST_FOLLOWED else [name for name in followed if any(self._lead(name))]
+        # So many that are followed one by one would take seconds: all are suspected, which is
+        # refused.
+        return (
+            followed
+            if len(followed) > MOST_FOLLOWED
+            else [name for name in followed if any(self._lead(name))]
+        )
 
     def suspect(self, name: str) -> bool:
         """``suspects`` of one name with separators."""
         return self.may_lead(name) and any(self._lead(name))
 
     def reaches(self, name: str, raw: bytes | msgspec.Raw) -> bool:
-        """Whether a member of this name that holds this value puts something at a place, or astray on the way to one."""
+        """Whether a member of this name that holds this value puts something at a place, or astray
+        on the way to one.
+        """
         lead, text = self._lead(name), bytes(raw)
         if lead.at or text in _NOTHING_WRITTEN:
             return lead.at
@@ -135,7 +163,11 @@ class Nested:
     def _lead(self, name: str) -> _Lead:
         found = self._leads.get(name)
         if found is None:
-            found = _leading(pieces(name), self._ways, selected=True) if len(name) <= _LONGEST else _LONG
+            found = (
+                _leading(pieces(name), self._ways, selected=True)
+                if len(name) <= _LONGEST
+                else _LONG
+            )
             if len(self._leads) >= _KEPT:
                 self._leads.clear()
             if len(name) <= _LONGEST:
@@ -152,7 +184,8 @@ def _head(one: Way) -> tuple[bool, str]:
 def _holding(heads: frozenset[tuple[bool, str]]) -> re.Pattern[str]:
     """Finds one of these pieces, at the beginning or anywhere, in folded names on a line each."""
     first, anywhere = (
-        "|".join(re.escape(head) for begins, head in heads if begins is where) for where in (True, False)
+        "|".join(re.escape(head) for begins, head in heads if begins is where)
+        for where in (True, False)
     )
     found = [rf"^[.\[\]/>'\"$ ]*(?:{first})(?=[.\[\]/\-'\" :\0]|$)"] * bool(first)
     found += [rf"(?:^|[.\[\]/>'\"$ :])(?:{anywhere})(?=[.\[\]/\-'\" :\0]|$)"] * bool(anywhere)
@@ -169,7 +202,9 @@ def _way(path: Iterable[object]) -> Way:
     steps: list[object] = []
     for step in path:
         written = pieces(step) if isinstance(step, str) and is_nested(step) else []
-        steps += [fold_name(piece) for piece in written] or [fold_name(step) if isinstance(step, str) else step]
+        steps += [fold_name(piece) for piece in written] or [
+            fold_name(step) if isinstance(step, str) else step
+        ]
     return tuple(steps)
 
 
@@ -197,7 +232,8 @@ def _is_nothing(value: object) -> bool:
 def _reach(one: Way, steps: Sequence[str], *, selected: bool) -> _Lead:
     """Where steps lead along one way.
 
-    ``selected``: selectors look at the member itself, too. What a first ``..`` or ``[*]`` finds by it is no other reading.
+    ``selected``: selectors look at the member itself, too. What a first ``..`` or ``[*]`` finds by
+    it is no other reading.
     """
     reached, inside = {0}, False
     for step in steps:
@@ -239,5 +275,7 @@ def _taken(one: Way, at: int, step: str) -> Iterable[int]:
 
 
 def _is_index(step: str) -> bool:
-    """Whether a step tells elements: a number, none, a wildcard, or a condition as SCIM has them in brackets."""
+    """Whether a step tells elements: a number, none, a wildcard, or a condition as SCIM has them in
+    brackets.
+    """
     return not step or step.lstrip("-").isdecimal() or step[0] in "*$?@" or " " in step

@@ -1,7 +1,7 @@
 """A tree of selectors, one node for each place that some selector passes or ends at.
 
-Only names, element numbers and ``[*]``, and only places that cannot lie inside each other: what that leaves out is
-``Unsuitable`` and goes to the walker.
+Only names, element numbers and ``[*]``, and only places that cannot lie inside each other: what
+that leaves out is ``Unsuitable`` and goes to the walker.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,9 @@ from proxy.redactor.json.nested import MOST_NAMES, Nested, Way, onward
 
 #: Why a document is ambiguous.
 TWICE = "a member name occurs twice"
-LETTER_CASE = "a member name differs from the expected one only in letter case or white space around it"
+LETTER_CASE = (
+    "a member name differs from the expected one only in letter case or white space around it"
+)
 NESTED = "a member name writes out the way to an expected member, by dots, brackets or slashes"
 HALF_PAIR = "a selected value holds half of a surrogate pair"
 
@@ -42,9 +44,11 @@ class Unsuitable(Exception):
 
 
 class ObjectLayout(NamedTuple):
-    """An object with certain names and no white space: its length but for the values, and the selected members.
+    """An object with certain names and no white space: its length but for the values, and the
+    selected members.
 
-    Of those: name, node, number among the members, and what stands before the value but for other values.
+    Of those: name, node, number among the members, and what stands before the value but for other
+    values.
     """
 
     fixed: int
@@ -71,7 +75,8 @@ class PathNode:
         self.nested: Nested | None = (
             None  #: what other names lead to selected places; ``None`` where nobody reads them so
         )
-        self._known: set[str] = set()  #: names that are selected, or that nobody takes for a selected one
+        #: names that are selected, or that nobody takes for a selected one
+        self._known: set[str] = set()
         self._layouts: dict[tuple[str, ...], ObjectLayout] = {}
 
     def child(self, step: str | int | PathStep) -> "PathNode":
@@ -99,7 +104,8 @@ class PathNode:
     def admit(self, found: Mapping[str, bytes | msgspec.Raw]) -> bool:
         """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise.
 
-        Whether that holds for other objects of the same names, too: of some names it is their value that tells.
+        Whether that holds for other objects of the same names, too: of some names it is their value
+        that tells.
         """
         if self._known.issuperset(found):
             return True
@@ -116,14 +122,17 @@ class PathNode:
         return not suspects
 
     def watch(self, found: Mapping[str, bytes | msgspec.Raw]) -> Collection[str]:
-        """See that no member puts anything at a place by a name that writes out the way; ``Ambiguous`` otherwise.
+        """See that no member puts anything at a place by a name that writes out the way;
+        ``Ambiguous`` otherwise.
 
         The names that could, and do not for what they hold.
         """
         if self.nested is None:
             return ()
         suspects = self.nested.suspects(name for name in found if name not in self._known)
-        if len(suspects) > MOST_NAMES or any(self.nested.reaches(name, found[name]) for name in suspects):
+        if len(suspects) > MOST_NAMES or any(
+            self.nested.reaches(name, found[name]) for name in suspects
+        ):
             raise Ambiguous(NESTED)
         return suspects
 
@@ -153,7 +162,9 @@ class PathNode:
 
 
 def leaf_node(node: PathNode, path: Path) -> PathNode:
-    """The node at the end of a path, made where it is missing; two leaves at one place are ``Unsuitable``."""
+    """The node at the end of a path, made where it is missing; two leaves at one place are
+    ``Unsuitable``.
+    """
     for step in path:
         node = node.child(step)
     if node.leaf >= 0:
@@ -161,7 +172,9 @@ def leaf_node(node: PathNode, path: Path) -> PathNode:
     return node
 
 
-def watch(node: PathNode, path: Path, leaves: Sequence[Path] | None = None) -> Iterator[tuple[PathNode, list[Way]]]:
+def watch(
+    node: PathNode, path: Path, leaves: Sequence[Path] | None = None
+) -> Iterator[tuple[PathNode, list[Way]]]:
     """Every node on a laid path, with the ways that lead on from it; ``leaves`` as for ``onward``."""
     for at, step in enumerate(path):
         yield node, onward(path[at:], leaves)
@@ -169,7 +182,9 @@ def watch(node: PathNode, path: Path, leaves: Sequence[Path] | None = None) -> I
 
 
 def check_tree(node: PathNode) -> None:
-    """``Unsuitable`` when selected places may lie inside each other, or selected names differ only in letter case."""
+    """``Unsuitable`` when selected places may lie inside each other, or selected names differ only
+    in letter case.
+    """
     children = node.children()
     if (node.leaf >= 0 and (children or node.objects)) or (node.each and node.indexes):
         raise Unsuitable
@@ -183,7 +198,9 @@ def check_tree(node: PathNode) -> None:
 
 
 class Leaf(NamedTuple):
-    """A selected value: ``body[start:end]`` is its raw JSON; ``name`` is the number of the selector that chose it."""
+    """A selected value: ``body[start:end]`` is its raw JSON; ``name`` is the number of the selector
+    that chose it.
+    """
 
     name: int
     start: int
@@ -199,14 +216,19 @@ class Located(NamedTuple):
 
 
 class TreeSelection(NamedTuple):
-    """What a selection found: its objects, and the leaves that count from the root; each in order of the document."""
+    """What a selection found: its objects, and the leaves that count from the root; each in order
+    of the document.
+    """
 
     objects: list[Located]
     anchored: list[Leaf]
 
 
 class Hit(NamedTuple):
-    """A leaf while it is not known yet whether another one encloses it. ``owner`` -1: counted from the root."""
+    """A leaf while it is not known yet whether another one encloses it.
+
+    ``owner`` -1: counted from the root.
+    """
 
     start: int
     end: int
@@ -217,7 +239,8 @@ class Hit(NamedTuple):
 def assemble(objects: Sequence[tuple[int, int]], hits: Iterable[Hit]) -> TreeSelection:
     """Give every leaf to its object; of leaves inside each other only the outermost stays.
 
-    Where one place was selected twice, a leaf from the root wins, then the outer object, then the earlier selector.
+    Where one place was selected twice, a leaf from the root wins, then the outer object, then the
+    earlier selector.
     """
     owned: list[list[Leaf]] = [[] for _ in objects]
     anchored: list[Leaf] = []
@@ -225,7 +248,9 @@ def assemble(objects: Sequence[tuple[int, int]], hits: Iterable[Hit]) -> TreeSel
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end, hit.owner, hit.name)):
         if hit.start >= reached:
             reached = hit.end
-            (anchored if hit.owner < 0 else owned[hit.owner]).append(Leaf(hit.name, hit.start, hit.end))
+            (anchored if hit.owner < 0 else owned[hit.owner]).append(
+                Leaf(hit.name, hit.start, hit.end)
+            )
     located = [Located(*span, tuple(leaves)) for span, leaves in zip(objects, owned, strict=True)]
     return TreeSelection(located, anchored)
 
@@ -240,8 +265,9 @@ _encode = msgspec.json.Encoder().encode
 def read_json_value(raw: bytes | memoryview) -> Value | None:
     """The value that a raw JSON text spells; ``None`` for ``null``.
 
-    A string gives its decoded text; anything else keeps its exact spelling. ``raw`` is one value without white space
-    round it, out of a document that was validated. ``VaultError(AMBIGUOUS_JSON)`` for half of a surrogate pair.
+    A string gives its decoded text; anything else keeps its exact spelling. ``raw`` is one value
+    without white space round it, out of a document that was validated.
+    ``VaultError(AMBIGUOUS_JSON)`` for half of a surrogate pair.
     """
     first = raw[0]
     if first == 0x22:
@@ -249,7 +275,8 @@ def read_json_value(raw: bytes | memoryview) -> Value | None:
         if text is None:
             raise VaultError(
                 Code.AMBIGUOUS_JSON,
-                "A string of the body is ambiguous: it holds half of a surrogate pair. Send whole characters.",
+                "A string of the body is ambiguous: it holds half of a surrogate pair. Send "
+                "whole characters.",
             )
         return Value(text, False)
     if first == 0x6E:
@@ -258,7 +285,9 @@ def read_json_value(raw: bytes | memoryview) -> Value | None:
 
 
 def reader(body: bytes) -> Callable[[bytes], Value | None]:
-    """What reads the values of one body: as ``read``, without looking for escapes where the whole body has none."""
+    """What reads the values of one body: as ``read``, without looking for escapes where the whole
+    body has none.
+    """
     return read_json_value if b"\\" in body else _plain
 
 
@@ -280,7 +309,9 @@ def write_json_value(value: Value) -> bytes:
         return _encode(value.text)
     except UnicodeEncodeError:
         pass  # The error holds the text; it must not become the context of ours.
-    raise VaultError(Code.VALUE_UNFIT, "A value holds half of a surrogate pair and cannot be written as JSON.")
+    raise VaultError(
+        Code.VALUE_UNFIT, "A value holds half of a surrogate pair and cannot be written as JSON."
+    )
 
 
 def _decoded(raw: bytes | memoryview) -> str | None:

@@ -1,8 +1,8 @@
 """Selection by walking a document once, member by member: slow, simple, and right in every case.
 
-It is what the compiled selection (``levels``) falls back to when it has a doubt, the only way for ``.*`` and ``..``,
-and the oracle of the tests. A node of the document carries the *threads* that reach it: which path, how far along,
-and what its end stands for.
+It is what the compiled selection (``levels``) falls back to when it has a doubt, the only way for
+``.*`` and ``..``, and the oracle of the tests. A node of the document carries the *threads* that
+reach it: which path, how far along, and what its end stands for.
 """
 
 import re
@@ -34,10 +34,26 @@ from proxy.redactor.json.grammar import (
     too_many,
 )
 from proxy.redactor.json.names import fold_name
-from proxy.redactor.json.nested import MOST_FOLLOWED, MOST_NAMES, Nested, first_piece, is_nested, onward
-from proxy.redactor.json.tree import HALF_PAIR, LETTER_CASE, NESTED, TWICE, Hit, TreeSelection, assemble
+from proxy.redactor.json.nested import (
+    MOST_FOLLOWED,
+    MOST_NAMES,
+    Nested,
+    first_piece,
+    is_nested,
+    onward,
+)
+from proxy.redactor.json.tree import (
+    HALF_PAIR,
+    LETTER_CASE,
+    NESTED,
+    TWICE,
+    Hit,
+    TreeSelection,
+    assemble,
+)
 
-#: What the end of a thread's path stands for: (owner, leaf); owner -1 counts from the root. ``None``: an object.
+#: What the end of a thread's path stands for: (owner, leaf); owner -1 counts from the root.
+#: ``None``: an object.
 _Sink = tuple[int, int] | None
 
 
@@ -66,21 +82,27 @@ class _Frame:
         *("runs", "seen", "spread", "threads"),
     )
 
-    def __init__(self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]) -> None:
+    def __init__(
+        self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]
+    ) -> None:
         self.is_object = is_object
         self.threads = threads
         self.spread = spread  #: an array of selected objects
         self.opened = opened  #: what starts with this container and ends with it
         self.count = 0
         self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
-        self.nested: Nested | None = None  #: what names lead to selected places, once one is in doubt
+        #: what names lead to selected places, once one is in doubt
+        self.nested: Nested | None = None
         self.followed = 0  #: names that begin like a way to a place
         self.looked = False  #: whether there is one was asked
         self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was chosen
-        self.named = {fold_name(step) for thread in threads if isinstance(step := thread.path[thread.at], str)}
+        self.named = {
+            fold_name(step) for thread in threads if isinstance(step := thread.path[thread.at], str)
+        }
         #: numbers, strings and the like in this array select nothing and need not be counted
         self.runs = not is_object and not any(
-            isinstance(thread.path[thread.at], int) or thread.at + 1 == len(thread.path) for thread in threads
+            isinstance(thread.path[thread.at], int) or thread.at + 1 == len(thread.path)
+            for thread in threads
         )
 
 
@@ -108,14 +130,18 @@ def _found(run: "_Walk", objects: Path | None, anchored: Sequence[Path]) -> Tree
 
 
 def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
-    """The spans of every value that one path selects, each once, in order of the document, also inside each other."""
+    """The spans of every value that one path selects, each once, in order of the document, also
+    inside each other.
+    """
     run = _Walk(body, (), depth)
     run.read([_Thread(path, 0, (-1, 0))])
     return [(span.start, span.end) for span in run.hits]
 
 
 class _Walk:
-    def __init__(self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False) -> None:
+    def __init__(
+        self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False
+    ) -> None:
         self.body = body
         self._text = evened(body)
         self.depth = depth
@@ -128,7 +154,8 @@ class _Walk:
         self._escapes = self._text is not body
         self._steps = most_steps(len(body))  #: left
         self._nested = nested
-        self._suspects: list[tuple[int, str, Nested]] = []  #: where the value starts, the name, and what it may lead to
+        #: where the value starts, the name, and what it may lead to
+        self._suspects: list[tuple[int, str, Nested]] = []
 
     def read(self, roots: Sequence[_Thread]) -> None:
         """Walk the whole document; faults of its syntax come first, then what makes it ambiguous."""
@@ -189,7 +216,9 @@ class _Walk:
             self._at = run_of_scalars(self._text, self._at)
 
     def _judge(self, frame: _Frame, name: str, chosen: bool) -> None:
-        """Notice a name that another reader may take for one that is ``chosen``: by more than a ``..`` that passes it."""
+        """Notice a name that another reader may take for one that is ``chosen``: by more than a
+        ``..`` that passes it.
+        """
         folded = fold_name(name)
         before = frame.seen.get(folded)
         if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
@@ -205,7 +234,9 @@ class _Walk:
         if any(thread.path[thread.at] == name for thread in frame.threads):
             return
         if frame.nested is None:
-            frame.nested = _nested(tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]), tuple(self.leaves))
+            frame.nested = _nested(
+                tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]), tuple(self.leaves)
+            )
         frame.followed += frame.nested.may_lead(name)
         if frame.followed > MOST_FOLLOWED:
             self._doubt = NESTED
@@ -213,10 +244,15 @@ class _Walk:
             self._suspects.append((at, name, frame.nested))
 
     def _misled(self) -> bool:
-        """Whether a member puts something at a place by a name that writes out the way; of a document that is valid."""
+        """Whether a member puts something at a place by a name that writes out the way; of a
+        document that is valid.
+        """
         if len(self._suspects) > MOST_NAMES:
             return True
-        return any(nested.reaches(name, self.body[at : self._behind(at)]) for at, name, nested in self._suspects)
+        return any(
+            nested.reaches(name, self.body[at : self._behind(at)])
+            for at, name, nested in self._suspects
+        )
 
     def _behind(self, at: int) -> int:
         end = scalar_end(self._text, at)
@@ -239,8 +275,12 @@ class _Walk:
         else:
             self._close(opened, skip(self._text, at, self.depth - len(self._stack), self.depth))
 
-    def _enter(self, at: int, kind: bytes, threads: Sequence[_Thread]) -> tuple[list[_Thread], list[_Span], bool]:
-        """Threads that lead on from a value, what was selected with it, and whether it is an array of objects."""
+    def _enter(
+        self, at: int, kind: bytes, threads: Sequence[_Thread]
+    ) -> tuple[list[_Thread], list[_Span], bool]:
+        """Threads that lead on from a value, what was selected with it, and whether it is an array
+        of objects.
+        """
         live: dict[tuple[Path, int, int], _Thread] = {}
         opened: list[_Span] = []
         chosen = self._follow(at, threads, live, opened)
@@ -250,7 +290,11 @@ class _Walk:
             leaves = [_Thread(path, 0, (owner, name)) for name, path in enumerate(self.leaves)]
             self._follow(at, leaves, live, opened)
         leads = _INTO_OBJECT if kind == b"{" else _INTO_ARRAY
-        return [t for t in live.values() if isinstance(t.path[t.at], leads)], opened, chosen and kind == b"["
+        return (
+            [t for t in live.values() if isinstance(t.path[t.at], leads)],
+            opened,
+            chosen and kind == b"[",
+        )
 
     def _follow(
         self,
@@ -259,9 +303,11 @@ class _Walk:
         live: dict[tuple[Path, int, int], _Thread],
         opened: list[_Span],
     ) -> bool:
-        """Sort threads into those that end here and those that lead on; whether an object was chosen.
+        """Sort threads into those that end here and those that lead on; whether an object was
+        chosen.
 
-        Of threads that will select the same places the first stays: it belongs to the root or to the outer object.
+        Of threads that will select the same places the first stays: it belongs to the root or to
+        the outer object.
         """
         chosen = False
         todo = list(threads)
@@ -295,7 +341,9 @@ class _Walk:
 
 @lru_cache(maxsize=1024)
 def _nested(threads: tuple[tuple[Path, bool], ...], leaves: tuple[Path, ...]) -> Nested:
-    return Nested([way for path, selects in threads for way in onward(path, leaves if selects else None)])
+    return Nested(
+        [way for path, selects in threads for way in onward(path, leaves if selects else None)]
+    )
 
 
 #: Members or elements of a container after which it is worth while to look for runs.
@@ -303,7 +351,9 @@ _WORTH_A_RUN = 2
 
 
 def _names(frame: _Frame) -> frozenset[str] | None:
-    """The folded names by which threads go on in members or elements; ``None`` where they go on by more than names."""
+    """The folded names by which threads go on in members or elements; ``None`` where they go on by
+    more than names.
+    """
     found = []
     for thread in frame.threads:
         step = thread.path[thread.at]
@@ -321,7 +371,9 @@ _INTO_ARRAY = (int, PathStep)
 
 
 def _next(threads: Sequence[_Thread], key: str | int) -> tuple[list[_Thread], bool]:
-    """The threads that reach a member or element, and whether one of them does so by more than ``..``."""
+    """The threads that reach a member or element, and whether one of them does so by more than
+    ``..``.
+    """
     out: list[_Thread] = []
     chosen = False
     for thread in threads:

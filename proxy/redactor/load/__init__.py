@@ -1,8 +1,9 @@
 """The loader of the rule language: text in, a frozen ``RuleSet`` out, or every fault at once.
 
-YAML becomes a tree with places (``yaml_tree``); the tables of the language (``language``, made of ``forms`` and ``parsers``) make sections
-of it; ``entities``, ``operations`` and ``ids`` compile them with all defaults; ``conflicts`` checks what was compiled. It runs when the
-program starts and when a file changes, never per request, and is the only importer of yaml in the redactor.
+YAML becomes a tree with places (``yaml_tree``); the tables of the language (``language``, made of
+``forms`` and ``parsers``) make sections of it; ``entities``, ``operations`` and ``ids`` compile
+them with all defaults; ``conflicts`` checks what was compiled. It runs when the program starts and
+when a file changes, never per request, and is the only importer of yaml in the redactor.
 """
 
 from proxy.redactor.load.loader import fingerprint, load_rule_set, load_text, no_rules

@@ -61,7 +61,8 @@ def check_conflicts(files: Sequence[FileRules], faults: RuleFaults) -> None:
         if first != draft.entity.schema:
             faults.add(
                 draft.at,
-                f"the schema '{draft.entity.schema.name}' is defined differently at {at}; make names, kinds, find and stored "
+                f"the schema '{draft.entity.schema.name}' is defined differently at {at}; make "
+                "names, kinds, find and stored "
                 f"of its fields the same, or give this entity a 'schema' of its own",
             )
 
@@ -71,12 +72,16 @@ def _check_endpoints(one: FileRules, other: FileRules, faults: RuleFaults) -> No
     if first.name == second.name:
         faults.add(
             other.at,
-            f"the endpoint '{first.name}' is already defined at {one.at}; put its operations there, or rename this one",
+            f"the endpoint '{first.name}' is already defined at {one.at}; put its operations "
+            "there, or rename this one",
         )
-    elif first.prefix == second.prefix and (first.hosts & second.hosts or first.hosts == second.hosts):
+    elif first.prefix == second.prefix and (
+        first.hosts & second.hosts or first.hosts == second.hosts
+    ):
         faults.add(
             other.at,
-            f"requests of '{second.name}' cannot be told from those of '{first.name}' at {one.at}; give each a 'host' or a "
+            f"requests of '{second.name}' cannot be told from those of '{first.name}' at "
+            f"{one.at}; give each a 'host' or a "
             f"'prefix' of its own",
         )
     for wide, narrow in ((one, other), (other, one)):
@@ -84,7 +89,8 @@ def _check_endpoints(one: FileRules, other: FileRules, faults: RuleFaults) -> No
             if _hidden(operation, narrow.endpoint):
                 faults.add(
                     operation.position,
-                    f"'{operation.label}' never matches: the prefix {narrow.endpoint.prefix} at {narrow.at} takes its "
+                    f"'{operation.label}' never matches: the prefix {narrow.endpoint.prefix} at "
+                    f"{narrow.at} takes its "
                     f"requests to '{narrow.endpoint.name}'; put the operation there",
                 )
 
@@ -102,18 +108,28 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
     """What is allowed and seldom meant, as ``file:line:column: sentence``."""
     for file in files:
         if not file.operations:
-            yield f"{file.at}: '{file.endpoint.name}' has no operations, so nothing of it is protected"
+            yield (
+                f"{file.at}: '{file.endpoint.name}' has no operations, so nothing of it is "
+                "protected"
+            )
         used = {id(operation.entity.fields) for operation in file.operations}
         for draft in file.entities:
             yield from _field_warnings(draft)
-            created = any(op.verb is Verb.CREATE and op.entity.name == draft.entity.name for op in file.operations)
+            created = any(
+                op.verb is Verb.CREATE and op.entity.name == draft.entity.name
+                for op in file.operations
+            )
             if created and all(needs_record(rule.shape) for rule in draft.entity.fields.values()):
                 yield (
-                    f"{draft.at}: no token of '{draft.entity.name}' tells whose it is, so a create whose answer gets lost is not "
+                    f"{draft.at}: no token of '{draft.entity.name}' tells whose it is, so a "
+                    "create whose answer gets lost is not "
                     f"found again; give one field a larger shape, such as opaque"
                 )
             if file.operations and id(draft.entity.fields) not in used:
-                yield f"{draft.at}: no operation names the entity '{draft.entity.name}', so nothing of it is protected"
+                yield (
+                    f"{draft.at}: no operation names the entity '{draft.entity.name}', so "
+                    "nothing of it is protected"
+                )
         for operation in file.operations:
             yield from _descents(operation)
             yield from _unseen(operation)
@@ -126,27 +142,47 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
 def _field_warnings(draft: EntityDraft) -> Iterator[str]:
     for rule in draft.entity.fields.values():
         if rule.shape.resolution is Resolution.CLEAR:
-            yield f"{draft.places[rule.name]}: the shape plain sends the value of {rule.name} itself to the application"
+            yield (
+                f"{draft.places[rule.name]}: the shape plain sends the value of {rule.name} "
+                "itself to the application"
+            )
 
 
 #: Shapes whose tokens are taken for values by whoever reads them.
-_LOOKS_REAL: Final = {"date": "date", "numeric": "number", "luhn": "number", "zero": "number", "one": "number"}
+_LOOKS_REAL: Final = {
+    "date": "date",
+    "numeric": "number",
+    "luhn": "number",
+    "zero": "number",
+    "one": "number",
+}
 
 
 def _plausible(file: FileRules) -> Iterator[str]:
-    """Where people may see a false date or number and believe it, because nothing there tells whose it is."""
+    """Where people may see a false date or number and believe it, because nothing there tells whose
+    it is.
+    """
     for draft in file.entities:
         small = [
-            rule for rule in draft.entity.fields.values() if needs_record(rule.shape) and rule.shape.name in _LOOKS_REAL
+            rule
+            for rule in draft.entity.fields.values()
+            if needs_record(rule.shape) and rule.shape.name in _LOOKS_REAL
         ]
-        own = [operation for operation in file.operations if operation.entity.fields is draft.entity.fields]
+        own = [
+            operation
+            for operation in file.operations
+            if operation.entity.fields is draft.entity.fields
+        ]
         for rule in small if own else ():
             where = list(_unresolved(own, file))
             if where:
                 yield (
-                    f"{draft.places[rule.name]}: {rule.name} has the token shape {rule.shape.name}, which looks like a "
-                    f"{_LOOKS_REAL[rule.shape.name]} and is restored only beside the record's id: people would believe a false "
-                    f"one {'; '.join(where)}. Write token: opaque where the application's column is text, which nobody takes for a "
+                    f"{draft.places[rule.name]}: {rule.name} has the token shape "
+                    f"{rule.shape.name}, which looks like a "
+                    f"{_LOOKS_REAL[rule.shape.name]} and is restored only beside the record's "
+                    "id: people would believe a false "
+                    f"one {'; '.join(where)}. Write token: opaque where the application's column "
+                    "is text, which nobody takes for a "
                     f"{_LOOKS_REAL[rule.shape.name]} and which is restored anywhere"
                 )
 
@@ -160,7 +196,8 @@ def _unresolved(operations: Sequence[Operation], file: FileRules) -> Iterator[st
         yield "in errors, which 'upstream_not_2xx: pass' shows as they come"
     if file.endpoint.unmatched is not Unmatched.DENY:
         yield (
-            "in pages, exports and aggregates that no rule names (an average age, a count by year), unless 'unmatched: deny' "
+            "in pages, exports and aggregates that no rule names (an average age, a count by "
+            "year), unless 'unmatched: deny' "
             "leaves none"
         )
 
@@ -168,28 +205,38 @@ def _unresolved(operations: Sequence[Operation], file: FileRules) -> Iterator[st
 def _unseen(operation: Operation) -> Iterator[str]:
     if operation.request.other_kinds is OtherKinds.PASS:
         yield (
-            f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of {operation.label} to the application "
+            f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of "
+            f"{operation.label} to the application "
             "as they come, with every value they hold"
         )
 
 
 def _unnamed_success(operation: Operation) -> Iterator[str]:
     rule = operation.response
-    if operation.verb is Verb.READ and not (rule.anywhere or rule.conditions or 200 in rule.success):
+    if operation.verb is Verb.READ and not (
+        rule.anywhere or rule.conditions or 200 in rule.success
+    ):
         yield (
-            f"{operation.position}: an answer of {operation.label} with status 200 is none of its 'success', so it shows nothing "
-            "but what is stored of the record that the request names; for pages write response: {restore: anywhere}"
+            f"{operation.position}: an answer of {operation.label} with status 200 is none of "
+            "its 'success', so it shows nothing "
+            "but what is stored of the record that the request names; for pages write response: "
+            "{restore: anywhere}"
         )
 
 
 def _descents(operation: Operation) -> Iterator[str]:
     sides = (("request", operation.request.body), ("answer", operation.response.body))
     for side, body in sides:
-        paths: list[Path] = [] if body is None else [body.objects or (), *body.fields.values(), *body.anchored.values()]
+        paths: list[Path] = (
+            []
+            if body is None
+            else [body.objects or (), *body.fields.values(), *body.anchored.values()]
+        )
         for path in paths:
             if PathStep.DEEP in path:
                 yield (
-                    f"{operation.position}: '..' in {spell(path)} reads every value of each {side} of {operation.label}, "
+                    f"{operation.position}: '..' in {spell(path)} reads every value of each "
+                    f"{side} of {operation.label}, "
                     f"many times slower than a place that is named"
                 )
 
@@ -199,11 +246,16 @@ def _unread(file: FileRules) -> Iterator[str]:
     read = {rule.template for rule in file.rules if "GET" in rule.methods}
     for operation in file.operations:
         body = operation.request.body
-        writes = operation.verb in (Verb.CREATE, Verb.UPDATE) and body is not None and body.objects is not None
+        writes = (
+            operation.verb in (Verb.CREATE, Verb.UPDATE)
+            and body is not None
+            and body.objects is not None
+        )
         if writes and operation.template not in read:
             read.add(operation.template)
             yield (
-                f"{operation.position}: {operation.label} is ruled and GET {operation.template} is not; if the application "
+                f"{operation.position}: {operation.label} is ruled and GET {operation.template} "
+                "is not; if the application "
                 f"answers that, callers see tokens in it"
             )
 
@@ -212,22 +264,26 @@ def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
     for one, other in combinations(files, 2):
         if one.endpoint.upstream == other.endpoint.upstream:
             yield (
-                f"{other.at}: '{other.endpoint.name}' sends to the same application as '{one.endpoint.name}'; the rules of "
+                f"{other.at}: '{other.endpoint.name}' sends to the same application as "
+                f"'{one.endpoint.name}'; the rules of "
                 f"one do not apply to requests of the other"
             )
 
 
 # Rules that match the same request: order never matters, so a tie must be settled in the file.
 #
-# Of two templates that match a common path, one must match a part of what the other matches, or a third rule must stand
-# for exactly the common part. Looking for such pairs walks a tree of segments, so ten thousand rules load in a second.
+# Of two templates that match a common path, one must match a part of what the other matches, or a
+# third rule must stand for exactly the common part. Looking for such pairs walks a tree of
+# segments, so ten thousand rules load in a second.
 
 
 _Shape = tuple[tuple[SegmentKind, str], ...]
 
 
 class _Tree:
-    """Operations of one method by the shapes of their segments; a thousand literal siblings are one look-up."""
+    """Operations of one method by the shapes of their segments; a thousand literal siblings are one
+    look-up.
+    """
 
     def __init__(self) -> None:
         self.literals: dict[str, _Tree] = {}
@@ -267,8 +323,12 @@ class _Tree:
                 yield from child.near(segments[1:])
 
 
-def check_rivals(operations: Iterable[Rule], places: dict[int, Position], faults: RuleFaults) -> None:
-    """Note every tie between operations of one endpoint; ``places`` holds the place of each ``match`` by ``id``."""
+def check_rivals(
+    operations: Iterable[Rule], places: dict[int, Position], faults: RuleFaults
+) -> None:
+    """Note every tie between operations of one endpoint; ``places`` holds the place of each
+    ``match`` by ``id``.
+    """
     trees: dict[str, _Tree] = {}
     shapes: dict[str, set[_Shape]] = {}
     entries = [(parse_template(operation.template), operation) for operation in operations]
@@ -279,7 +339,9 @@ def check_rivals(operations: Iterable[Rule], places: dict[int, Position], faults
     for template, operation in entries:
         for method in operation.methods:
             before = [
-                rival for rival in trees[method].near(template.segments) if _is_before(rival[1], operation, places)
+                rival
+                for rival in trees[method].near(template.segments)
+                if _is_before(rival[1], operation, places)
             ]
             ties = (_tie(method, template, rival, shapes[method]) for rival in before)
             for text in filter(None, ties):
@@ -294,21 +356,31 @@ def _order(operation: Rule, places: dict[int, Position]) -> tuple[int, int]:
     return places[id(operation)].line, places[id(operation)].column
 
 
-def _tie(method: str, template: PathTemplate, other: tuple[PathTemplate, Rule], shapes: set[_Shape]) -> str | None:
+def _tie(
+    method: str, template: PathTemplate, other: tuple[PathTemplate, Rule], shapes: set[_Shape]
+) -> str | None:
     rival, operation = other
     line = operation.position.line
     if not overlaps(template, rival):
         return None
     if template.shape == rival.shape:
-        return f"'{operation.label}' in line {line} names the same requests ({method}); keep one of the two"
+        return (
+            f"'{operation.label}' in line {line} names the same requests ({method}); keep one of "
+            "the two"
+        )
     if covers(template, rival) or covers(rival, template):
         return None
     common = meet(template, rival)
     if common is not None and common in shapes:
         return None
-    advice = f"add a rule for {method} {_spelled(common)}" if common is not None else "make one of the two paths longer"
+    advice = (
+        f"add a rule for {method} {_spelled(common)}"
+        if common is not None
+        else "make one of the two paths longer"
+    )
     return (
-        f"'{operation.label}' in line {line} matches some of the same requests and neither is more specific; {advice}"
+        f"'{operation.label}' in line {line} matches some of the same requests and neither is "
+        f"more specific; {advice}"
     )
 
 
@@ -317,19 +389,24 @@ def _spelled(shape: _Shape) -> str:
     for number, (kind, text) in enumerate(shape, start=1):
         placeholder = f"{{p{number}*}}" if kind is SegmentKind.REST else f"{{p{number}}}"
         out += "/" + (
-            text.replace("*", placeholder) if kind in (SegmentKind.LITERAL, SegmentKind.MIXED) else placeholder
+            text.replace("*", placeholder)
+            if kind in (SegmentKind.LITERAL, SegmentKind.MIXED)
+            else placeholder
         )
     return out or "/"
 
 
-# Entities of the record schema in its names: the last step of a load, when every check is done (``keeping``).
+# Entities of the record schema in its names: the last step of a load, when every check is done
+# (``keeping``).
 
 
 _T = TypeVar("_T")
 
 
 def settled(file: FileRules) -> FileRules:
-    """The file with entities of the record schema, and their operations, in the names of that schema."""
+    """The file with entities of the record schema, and their operations, in the names of that
+    schema.
+    """
     entities = {draft.entity.name: _entity(draft.entity) for draft in file.entities}
     drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
     operations = tuple(_operation(one, entities[one.entity.name]) for one in file.operations)
@@ -340,8 +417,13 @@ def _entity(entity: Entity) -> Entity:
     names = entity.kept_as
     if names is None:
         return entity
-    fields = {names.get(name, name): replace(rule, name=names.get(name, name)) for name, rule in entity.fields.items()}
-    schema = Schema(entity.schema.name, tuple(Field(rule.name, kind=rule.kind) for rule in fields.values()))
+    fields = {
+        names.get(name, name): replace(rule, name=names.get(name, name))
+        for name, rule in entity.fields.items()
+    }
+    schema = Schema(
+        entity.schema.name, tuple(Field(rule.name, kind=rule.kind) for rule in fields.values())
+    )
     return replace(entity, fields=fields, schema=schema)
 
 
@@ -352,7 +434,10 @@ def _operation(operation: Operation, entity: Entity) -> Operation:
     request = replace(
         operation.request,
         body=_body(operation.request.body, names),
-        query={parameter: names.get(field, field) for parameter, field in operation.request.query.items()},
+        query={
+            parameter: names.get(field, field)
+            for parameter, field in operation.request.query.items()
+        },
     )
     response = replace(operation.response, body=_body(operation.response.body, names))
     return replace(operation, entity=entity, request=request, response=response)
@@ -362,7 +447,9 @@ def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
     if body is None:
         return None
     form = {member: names.get(field, field) for member, field in body.form.items()}
-    return replace(body, fields=_named(body.fields, names), anchored=_named(body.anchored, names), form=form)
+    return replace(
+        body, fields=_named(body.fields, names), anchored=_named(body.anchored, names), form=form
+    )
 
 
 def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:

@@ -1,29 +1,54 @@
-"""``entities:`` compiled: fields with their shapes and places, and the vault schema each entity makes."""
+"""``entities:`` compiled: fields with their shapes and places, and the vault schema each entity
+makes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from proxy.model.schema import IN_THE_CLEAR, KEPT_AS, RECORDS_SCHEMA, SEVERAL, Field, FieldType, Schema, Storage, spell
+from proxy.model.schema import (
+    IN_THE_CLEAR,
+    KEPT_AS,
+    RECORDS_SCHEMA,
+    SEVERAL,
+    Field,
+    FieldType,
+    Schema,
+    Storage,
+    spell,
+)
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.language import POPULATION
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
-from proxy.redactor.rules import BodyLimits, Endpoint, Entity, FieldRule, OnError, Position, Unmatched
+from proxy.redactor.rules import (
+    BodyLimits,
+    Endpoint,
+    Entity,
+    FieldRule,
+    OnError,
+    Position,
+    Unmatched,
+)
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape
 from proxy.tokenization.fallback import with_fallback
 
-# ``schema: records``: entities whose records are kept among those of the record-based family, each field in a field of it.
+# ``schema: records``: entities whose records are kept among those of the record-based family, each
+# field in a field of it.
 #
-# While a file is being read its fields go by the names that it gives them. Then ``settling`` exchanges those names for the fields of the
-# record schema that ``keep_as`` says, so that whatever runs the rules, and what the vault seals, knows these alone.
+# While a file is being read its fields go by the names that it gives them. Then ``settling``
+# exchanges those names for the fields of the record schema that ``keep_as`` says, so that whatever
+# runs the rules, and what the vault seals, knows these alone.
 
 
 def kept_as(
     name: str, item: PlacedValue, fields: Mapping[str, FieldRule], faults: RuleFaults
 ) -> Mapping[str, str] | None:
-    """By the names of fields: what each is kept in. ``None``: the entity has a schema of its own; faults are noted."""
+    """By the names of fields: what each is kept in.
+
+    ``None``: the entity has a schema of its own; faults are noted.
+    """
     section: Section = item.value
     hosted = section.value("schema") == RECORDS_SCHEMA
     declared: Mapping[str, PlacedValue] = section.value("fields", {})
@@ -34,7 +59,8 @@ def kept_as(
             if "keep_as" in part.value:
                 faults.add(
                     part.value.key("keep_as"),
-                    f"only fields of the record schema are kept as one; write 'schema: {RECORDS_SCHEMA}' at {name}, or leave keep_as out",
+                    "only fields of the record schema are kept as one; write 'schema: "
+                    f"{RECORDS_SCHEMA}' at {name}, or leave keep_as out",
                 )
         return None
     taken: dict[str, str] = {}
@@ -45,7 +71,8 @@ def kept_as(
     if not taken:
         faults.add(
             section.key("schema"),
-            f"no field of {name} is kept in one of the record schema; write keep_as: key1 at a field, or leave schema out",
+            f"no field of {name} is kept in one of the record schema; write keep_as: key1 at a "
+            "field, or leave schema out",
         )
     return {field: target for target, field in taken.items()}
 
@@ -56,42 +83,54 @@ def _refuse_name(name: str, item: PlacedValue, faults: RuleFaults) -> None:
         at = section.place("schema") if "schema" in section else item.key
         faults.add(
             at,
-            f"'{RECORDS_SCHEMA}' is the schema of the record-based interface; write 'schema: {RECORDS_SCHEMA}' and keep_as at the fields to keep "
+            f"'{RECORDS_SCHEMA}' is the schema of the record-based interface; write 'schema: "
+            f"{RECORDS_SCHEMA}' and keep_as at the fields to keep "
             "them there, or give this entity another schema",
         )
 
 
-def _check(rule: FieldRule, part: PlacedValue, target: str, so_far: tuple[dict[str, str], RuleFaults]) -> None:
+def _check(
+    rule: FieldRule, part: PlacedValue, target: str, so_far: tuple[dict[str, str], RuleFaults]
+) -> None:
     """Note what is wrong with keeping a field so; else it is kept so."""
     taken, faults = so_far
     section: Section = part.value
     at = section.place("keep_as") if "keep_as" in section else part.key
     if target not in KEPT_AS:
-        faults.add(at, f"the record schema has no field '{target}' for this; {did_you_mean(target, KEPT_AS)}")
+        faults.add(
+            at,
+            f"the record schema has no field '{target}' for this; {did_you_mean(target, KEPT_AS)}",
+        )
     elif target in taken:
         faults.add(at, f"{taken[target]} is kept as {target} already; choose another field")
     elif selects_many(rule.at) and target not in SEVERAL:
         faults.add(
-            at, f"{rule.name} can have several values, and {target} holds one; keep it as {' or '.join(SEVERAL)}"
+            at,
+            f"{rule.name} can have several values, and {target} holds one; keep it as "
+            f"{' or '.join(SEVERAL)}",
         )
     elif target in IN_THE_CLEAR and not rule.plain:
         faults.add(
             at,
-            f"{target} can be read in the vault's own table; write 'stored: plain' beside it to accept that, or keep {rule.name} as a keyN",
+            f"{target} can be read in the vault's own table; write 'stored: plain' beside it to "
+            f"accept that, or keep {rule.name} as a keyN",
         )
     elif "find" in section:
         faults.add(
             section.key("find"),
-            "what can be asked of a field of the record schema is a matter of that schema; leave find out",
+            "what can be asked of a field of the record schema is a matter of that schema; leave "
+            "find out",
         )
     else:
         taken[target] = rule.name
 
 
-#: Six free digits: with fewer, tokens of digits are not looked up by themselves (``tokenization.digits``).
+#: Six free digits: with fewer, tokens of digits are not looked up by themselves
+#: (``tokenization.digits``).
 _UNIQUE = 900_000
 
-#: The shape of a field whose declaration is at fault, until it is mended: one that no operation is refused for.
+#: The shape of a field whose declaration is at fault, until it is mended: one that no operation is
+#: refused for.
 _STAND_IN = make_shape("opaque", {"same": True})
 
 
@@ -101,12 +140,19 @@ class EntityDraft:
 
     entity: Entity
     at: Position
-    places: Mapping[str, Position]  #: field name -> where its token shape, or the field, is declared
+    #: field name -> where its token shape, or the field, is declared
+    places: Mapping[str, Position]
 
 
-def compile_entities(items: Mapping[str, PlacedValue], faults: RuleFaults) -> dict[str, EntityDraft]:
+def compile_entities(
+    items: Mapping[str, PlacedValue], faults: RuleFaults
+) -> dict[str, EntityDraft]:
     """Every entity of a file that has fields; faults in them are noted."""
-    return {name: _entity(name, item, faults) for name, item in items.items() if isinstance(item.value, Section)}
+    return {
+        name: _entity(name, item, faults)
+        for name, item in items.items()
+        if isinstance(item.value, Section)
+    }
 
 
 def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
@@ -115,20 +161,31 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     places: dict[str, Position] = {}
     declared: dict[str, PlacedValue] = section.value("fields", {})
     for field_name, field_item in declared.items():
-        rule = _field(field_name, field_item.value, faults) if isinstance(field_item.value, Section) else None
+        rule = (
+            _field(field_name, field_item.value, faults)
+            if isinstance(field_item.value, Section)
+            else None
+        )
         if rule is not None:
             fields[field_name] = rule
             places[field_name] = field_item.value.place("token")
-            _check_room(rule, name, section.value("population", POPULATION), places[field_name], faults)
+            _check_room(
+                rule, name, section.value("population", POPULATION), places[field_name], faults
+            )
     _check_names(declared, faults)
     _check_places(fields, declared, faults)
-    for field_name in declared.keys() - fields.keys():  # at fault, and told so: whoever names it makes no further one
-        fields[field_name] = FieldRule(field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset())
+    # at fault, and told so: whoever names it makes no further one
+    for field_name in declared.keys() - fields.keys():
+        fields[field_name] = FieldRule(
+            field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset()
+        )
         places[field_name] = declared[field_name].at
     kept = kept_as(name, item, fields, faults)
     own = section.value("schema", name) if kept is None else f"{RECORDS_SCHEMA}/{name}"
     schema = Schema(own, tuple(_schema_field(rule) for rule in fields.values()))
-    return EntityDraft(Entity(name, schema, fields, section.value("expires"), False, kept), item.key, places)
+    return EntityDraft(
+        Entity(name, schema, fields, section.value("expires"), False, kept), item.key, places
+    )
 
 
 def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
@@ -141,22 +198,30 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
     if "range" in find and not plain:
         faults.add(
             section.key("find"),
-            f"range search needs order, and order tells something about the value; write 'stored: plain' beside it "
+            "range search needs order, and order tells something about the value; write "
+            "'stored: plain' beside it "
             f"to accept that {name} is readable in the vault, or leave range out",
         )
     path = section.value("at", (name,))
     if shape is not None and shape.capacity() == 1 and selects_many(path):
         faults.add(section.place("at" if "at" in section else "token"), several(name, shape))
     if not path or isinstance(path[0], int):
-        faults.add(section.place("at"), f"a field stands inside the entity's object; write $.{name} or another member")
+        faults.add(
+            section.place("at"),
+            f"a field stands inside the entity's object; write $.{name} or another member",
+        )
     return FieldRule(name, kind, shape, path, plain, find) if shape else None
 
 
 def several(name: str, shape: Shape) -> str:
-    """The fault of a place with several values for a field whose tokens are all the same, or may be."""
+    """The fault of a place with several values for a field whose tokens are all the same, or may
+    be.
+    """
     return (
-        f"{name} has several values in one record there, and the token shape {shape.name} gives them the same token, so they "
-        f"could not be told apart again; choose a shape whose tokens differ, such as opaque, numeric or date, or name one place"
+        f"{name} has several values in one record there, and the token shape {shape.name} gives "
+        "them the same token, so they "
+        "could not be told apart again; choose a shape whose tokens differ, such as opaque, "
+        "numeric or date, or name one place"
     )
 
 
@@ -190,7 +255,9 @@ _NO_OPTIONS = ("shape", "else")
 
 
 def _options_fit(shape: str, token: Section, faults: RuleFaults) -> bool:
-    """Whether the shape takes each option, so that a wrong one is pointed at rather than the whole token."""
+    """Whether the shape takes each option, so that a wrong one is pointed at rather than the whole
+    token.
+    """
     known = SHAPES[PERSISTENT.get(shape, SYNONYMS.get(shape, shape))].options
     fits = True
     for key, item in token.items.items():
@@ -201,26 +268,35 @@ def _options_fit(shape: str, token: Section, faults: RuleFaults) -> bool:
             faults.add(item.key, f"token shape {shape} has no option '{key}'; {takes}")
             fits = False
         elif isinstance(item.value, str) and "${" in item.value:
-            faults.add(item.at, "references (${env:…}, ${file:…}) are not allowed here; write the text itself")
+            faults.add(
+                item.at,
+                "references (${env:…}, ${file:…}) are not allowed here; write the text itself",
+            )
             fits = False
     return fits
 
 
 def needs_record(shape: Shape) -> bool:
-    """Whether tokens of typical values are too small to be unique, so that they resolve by record id and field."""
+    """Whether tokens of typical values are too small to be unique, so that they resolve by record
+    id and field.
+    """
     small = shape.resolution is Resolution.INDEXED and shape.capacity() < _UNIQUE
     return small or shape.resolution is Resolution.BY_RECORD
 
 
-def _check_room(rule: FieldRule, entity: str, population: int, at: Position, faults: RuleFaults) -> None:
+def _check_room(
+    rule: FieldRule, entity: str, population: int, at: Position, faults: RuleFaults
+) -> None:
     if rule.shape.resolution is not Resolution.INDEXED or needs_record(rule.shape):
         return
     room = rule.shape.capacity()
     if room < 2 * population:
         faults.add(
             at,
-            f"token shape {rule.shape.name} has room for {room:,.0f} different tokens, and {entity} is planned for "
-            f"{population:,} records, which needs {2 * population:,}; choose a longer shape, or state a smaller "
+            f"token shape {rule.shape.name} has room for {room:,.0f} different tokens, and "
+            f"{entity} is planned for "
+            f"{population:,} records, which needs {2 * population:,}; choose a longer shape, or "
+            "state a smaller "
             f"'population' for {entity}",
         )
 
@@ -230,23 +306,33 @@ def _check_names(declared: Mapping[str, PlacedValue], faults: RuleFaults) -> Non
     for one, other in combinations(declared, 2):
         if one.lower() == other.lower():
             faults.add(
-                declared[other].key, f"'{other}' and '{one}' differ in letter case only; rename one and use 'at'"
+                declared[other].key,
+                f"'{other}' and '{one}' differ in letter case only; rename one and use 'at'",
             )
 
 
-def _check_places(fields: Mapping[str, FieldRule], declared: Mapping[str, PlacedValue], faults: RuleFaults) -> None:
+def _check_places(
+    fields: Mapping[str, FieldRule], declared: Mapping[str, PlacedValue], faults: RuleFaults
+) -> None:
     for one, other in combinations(fields.values(), 2):
         if selectors_overlap(one.at, other.at):
             section: Section = declared[other.name].value
             at = section.place("at") if "at" in section else declared[other.name].key
             faults.add(
                 at,
-                f"{other.name} at {spell(other.at)} overlaps {one.name} at {spell(one.at)}; a value belongs to one field only",
+                f"{other.name} at {spell(other.at)} overlaps {one.name} at {spell(one.at)}; a "
+                "value belongs to one field only",
             )
 
 
 def _schema_field(rule: FieldRule) -> Field:
-    storage = Storage.INDEXED if rule.plain else Storage.INDEXED_HASHED if rule.find else Storage.ENCRYPTED
+    storage = (
+        Storage.INDEXED
+        if rule.plain
+        else Storage.INDEXED_HASHED
+        if rule.find
+        else Storage.ENCRYPTED
+    )
     dated = rule.plain and rule.kind == "date"
     return Field(rule.name, FieldType.DATE if dated else FieldType.STRING, storage, rule.kind)
 
@@ -273,13 +359,19 @@ def compile_endpoint(section: Section, on_error: Section | None) -> Endpoint | N
 def _limits(section: Section | None) -> BodyLimits:
     if section is None:
         return BodyLimits()
-    return BodyLimits(**{key: section.value(key) for key in section if section.value(key) is not None})
+    return BodyLimits(
+        **{key: section.value(key) for key in section if section.value(key) is not None}
+    )
 
 
 def _on_error(section: Section | None) -> OnError:
     if section is None:
         return OnError()
-    given = {key: section.value(key) for key in section if key != "vault_down" and section.value(key) is not None}
+    given = {
+        key: section.value(key)
+        for key in section
+        if key != "vault_down" and section.value(key) is not None
+    }
     vault_down: Section | None = section.value("vault_down")
     if vault_down is not None and vault_down.value("write") is not None:
         given["vault_down_write"] = vault_down.value("write")

@@ -1,8 +1,9 @@
-"""The forms that a value of a rule file may have: how each is read, and how the JSON Schema and the manual name it.
+"""The forms that a value of a rule file may have: how each is read, and how the JSON Schema and the
+manual name it.
 
-The tables of ``grammar`` are made of these. Reading, schema and manual come from the same objects, so they cannot say
-different things. A value that does not fit is noted as a fault and read as ``None``; whoever uses it then leaves it
-out, because a fault is already on record.
+The tables of ``grammar`` are made of these. Reading, schema and manual come from the same objects,
+so they cannot say different things. A value that does not fit is noted as a fault and read as
+``None``; whoever uses it then leaves it out, because a fault is already on record.
 """
 
 import os
@@ -62,7 +63,9 @@ class PlacedValue:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. ``pattern`` must match all of it; ``hint`` says what to write; ``parse`` may refuse it (ValueError)."""
+    """A text. ``pattern`` must match all of it; ``hint`` says what to write; ``parse`` may refuse
+    it (ValueError).
+    """
 
     name: str
     hint: str
@@ -78,7 +81,9 @@ class Text:
         if not isinstance(node, Scalar) or node.value is None:
             return context.faults.add(node.at, f"this must be a text: {self.hint}")
         if not isinstance(node.value, str):
-            return context.faults.add(node.at, f'this is read as {_kind(node)}; put it in quotes: "{node.text}"')
+            return context.faults.add(
+                node.at, f'this is read as {_kind(node)}; put it in quotes: "{node.text}"'
+            )
         text: str | None = node.value
         if "${" in node.value:
             text = self._resolved(node, context)
@@ -93,7 +98,10 @@ class Text:
 
     def _resolved(self, node: Scalar, context: Context) -> str | None:
         if not self.reference:
-            context.faults.add(node.at, "references (${env:…}, ${file:…}) are not allowed here; write the text itself")
+            context.faults.add(
+                node.at,
+                "references (${env:…}, ${file:…}) are not allowed here; write the text itself",
+            )
             return None
         try:
             return resolve_references(node.text, context.folder, context.environ)
@@ -110,7 +118,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class KeywordForm:
-    """One of a few words. ``later`` are words of the language that this version does not support yet."""
+    """One of a few words.
+
+    ``later`` are words of the language that this version does not support yet.
+    """
 
     choices: tuple[str, ...]
     later: tuple[str, ...] = ()
@@ -125,7 +136,9 @@ class KeywordForm:
         if text in self.choices:
             return text
         if text in self.later:
-            return context.faults.add(node.at, f"'{text}' is not supported yet; write {_either(self.choices)}")
+            return context.faults.add(
+                node.at, f"'{text}' is not supported yet; write {_either(self.choices)}"
+            )
         near = nearest_word(text, self.choices) if text else None
         instead = f"did you mean '{near}'?" if near else f"write {_either(self.choices)}"
         return context.faults.add(node.at, f"{_shown(node)} is not known here; {instead}")
@@ -143,13 +156,21 @@ class Whole:
 
     @property
     def label(self) -> str:
-        return f"`{self.least}`" if self.least == self.most else f"number from {self.least} to {self.most}"
+        return (
+            f"`{self.least}`"
+            if self.least == self.most
+            else f"number from {self.least} to {self.most}"
+        )
 
     def read(self, node: YamlNode, context: Context) -> Any:
         value = node.value if isinstance(node, Scalar) else None
         if type(value) is int and self.least <= value <= self.most:
             return value
-        wanted = f"{self.least}" if self.least == self.most else f"a whole number from {self.least} to {self.most}"
+        wanted = (
+            f"{self.least}"
+            if self.least == self.most
+            else f"a whole number from {self.least} to {self.most}"
+        )
         return context.faults.add(node.at, f"this must be {wanted}")
 
     def schema(self) -> JsonSchema:
@@ -173,7 +194,9 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Any value at all, as the test entries of a rule file hold; read as plain dicts, lists and scalars."""
+    """Any value at all, as the test entries of a rule file hold; read as plain dicts, lists and
+    scalars.
+    """
 
     label: str = "any value"
 
@@ -203,8 +226,12 @@ class ListOf:
             written = f": [{node.text}]" if isinstance(node, Scalar) else ""
             return context.faults.add(node.at, f"this must be a list{written}")
         if len(node.nodes) < self.least:
-            return context.faults.add(node.at, "this list is empty; name at least one, or leave the key out")
-        return [PlacedValue(self.form.read(child, context), child.at, child.at) for child in node.nodes]
+            return context.faults.add(
+                node.at, "this list is empty; name at least one, or leave the key out"
+            )
+        return [
+            PlacedValue(self.form.read(child, context), child.at, child.at) for child in node.nodes
+        ]
 
     def schema(self) -> JsonSchema:
         items = {"type": "array", "items": self.form.schema(), "minItems": self.least}
@@ -226,22 +253,29 @@ class MapOf:
 
     def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
-            return context.faults.add(node.at, f"this must be a mapping, one entry for each {self.names}")
+            return context.faults.add(
+                node.at, f"this must be a mapping, one entry for each {self.names}"
+            )
         if not node.entries:
             return context.faults.add(
-                node.at, f"this mapping is empty; name at least one {self.names}, or leave the key out"
+                node.at,
+                f"this mapping is empty; name at least one {self.names}, or leave the key out",
             )
         out = {}
         for name, value in node.entries.items():
             if not re.fullmatch(self.pattern, name):
-                context.faults.add(node.place(name), f"'{name}' cannot be a {self.names}: {self.hint}")
+                context.faults.add(
+                    node.place(name), f"'{name}' cannot be a {self.names}: {self.hint}"
+                )
             out[name] = PlacedValue(self.form.read(value, context), value.at, node.place(name))
         return out
 
     def schema(self) -> JsonSchema:
         return {
             "type": "object",
-            "propertyNames": {"pattern": f"^(?:{self.pattern})$"} if self.pattern != r"(?s).+" else True,
+            "propertyNames": {"pattern": f"^(?:{self.pattern})$"}
+            if self.pattern != r"(?s).+"
+            else True,
             "additionalProperties": self.form.schema(),
             "minProperties": 1,
         }
@@ -277,9 +311,14 @@ class Key:
 
 
 class Section:
-    """A read block: values by key, each with its place. ``strange``: it held keys that were faults already."""
+    """A read block: values by key, each with its place.
 
-    def __init__(self, items: Mapping[str, PlacedValue], at: Position, *, strange: bool = False) -> None:
+    ``strange``: it held keys that were faults already.
+    """
+
+    def __init__(
+        self, items: Mapping[str, PlacedValue], at: Position, *, strange: bool = False
+    ) -> None:
         self.items = items
         self.at = at
         self.strange = strange
@@ -306,7 +345,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A mapping with known keys. ``later`` are keys of the language that this version does not support yet."""
+    """A mapping with known keys.
+
+    ``later`` are keys of the language that this version does not support yet.
+    """
 
     name: str
     about: str
@@ -321,17 +363,22 @@ class Block:
     def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
             keys = ", ".join(key.name for key in self.keys[:6])
-            return context.faults.add(node.at, f"{self.name} must be a mapping with keys such as {keys}")
+            return context.faults.add(
+                node.at, f"{self.name} must be a mapping with keys such as {keys}"
+            )
         items = {}
         forms = {key.name: key.form for key in self.keys}
         for name, value in node.entries.items():
             if name in forms:
-                items[name] = PlacedValue(forms[name].read(value, context), value.at, node.place(name))
+                items[name] = PlacedValue(
+                    forms[name].read(value, context), value.at, node.place(name)
+                )
             elif name in self.later:
                 context.faults.add(node.place(name), f"'{name}' is not supported yet; leave it out")
             else:
                 context.faults.add(
-                    node.place(name), f"unknown key '{name}' in {self.name}; {did_you_mean(name, forms)}"
+                    node.place(name),
+                    f"unknown key '{name}' in {self.name}; {did_you_mean(name, forms)}",
                 )
         for key in self.keys:
             if key.required and key.name not in node.entries:

@@ -23,7 +23,8 @@ def selects_many(path: Path) -> bool:
 def selectors_overlap(one: Path, other: Path) -> bool:
     """Whether the two can select the same place, or the longer a place inside the shorter's.
 
-    With ``..`` only the same place counts: ``$..email`` could always lie inside another field's value.
+    With ``..`` only the same place counts: ``$..email`` could always lie inside another field's
+    value.
     """
     nested = PathStep.DEEP not in one and PathStep.DEEP not in other
 
@@ -51,12 +52,14 @@ def _same_step(one: str | int | PathStep, other: str | int | PathStep) -> bool:
     if other is PathStep.MEMBERS:
         return isinstance(one, str)
     if isinstance(one, str) and isinstance(other, str):
-        return fold_name(one) == fold_name(other)  # applications that ignore letter case would bind both
+        # applications that ignore letter case would bind both
+        return fold_name(one) == fold_name(other)
     return one == other
 
 
 _ANSWER = (
-    'write response: {id: $.id}, or response: {id: "header Location /contacts/{id}"} with the address of the new record'
+    'write response: {id: $.id}, or response: {id: "header Location /contacts/{id}"} with the '
+    "address of the new record"
 )
 
 
@@ -73,13 +76,21 @@ def request_id(
     if verb is Verb.CREATE:
         faults.add(
             section.key("id"),
-            f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the id, write update: "
+            f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the "
+            "id, write update: "
             f"an update of an unknown id creates it",
         )
     elif place.source is IdSource.HEADER:
-        faults.add(at, "an id in a header of the request is not supported yet; write path, query, form or $.")
+        faults.add(
+            at,
+            "an id in a header of the request is not supported yet; write path, query, form or $.",
+        )
     elif place.source is IdSource.PATH and place.name not in template.names:
-        known = did_you_mean(place.name, template.names) if template.names else f"'{template.text}' has no placeholder."
+        known = (
+            did_you_mean(place.name, template.names)
+            if template.names
+            else f"'{template.text}' has no placeholder."
+        )
         faults.add(at, f"the path has no placeholder {{{place.name}}}; {known}")
     elif place.source is IdSource.BODY and not place.path:
         faults.add(at, "the whole body cannot be an id; write $.id or another member")
@@ -87,7 +98,9 @@ def request_id(
 
 
 def _from_root(place: IdPlace, body: BodyPlace | None) -> bool:
-    """A body id counts from the object where that is the whole body or one of several, else from the root."""
+    """A body id counts from the object where that is the whole body or one of several, else from
+    the root.
+    """
     if place.source is not IdSource.BODY:
         return False
     if body is None or body.objects is None:
@@ -95,7 +108,9 @@ def _from_root(place: IdPlace, body: BodyPlace | None) -> bool:
     return body.objects != () and not body.each and not selects_many(body.objects)
 
 
-def _default(section: Section, verb: Verb, template: PathTemplate, faults: RuleFaults) -> IdPlace | None:
+def _default(
+    section: Section, verb: Verb, template: PathTemplate, faults: RuleFaults
+) -> IdPlace | None:
     if verb is Verb.CREATE:
         return None
     response: Section | None = section.value("response")
@@ -106,14 +121,23 @@ def _default(section: Section, verb: Verb, template: PathTemplate, faults: RuleF
     if verb is not Verb.READ and not answered:
         named = template.names[-1] if template.names else ""
         hint = f"id: path {named}" if named else "id: $.id, id: query id or id: form id"
-        faults.add(section.key(verb), f"this {verb} does not say which record it is about; write {hint}")
+        faults.add(
+            section.key(verb), f"this {verb} does not say which record it is about; write {hint}"
+        )
     return None
 
 
 def response_id(
-    section: Section, verb: Verb, request: BodyPlace | None, faults: RuleFaults, success: frozenset[int]
+    section: Section,
+    verb: Verb,
+    request: BodyPlace | None,
+    faults: RuleFaults,
+    success: frozenset[int],
 ) -> IdPlace | None:
-    """Where the answer carries the id; ``None`` where it carries none. ``success``: the statuses that may mean it."""
+    """Where the answer carries the id; ``None`` where it carries none.
+
+    ``success``: the statuses that may mean it.
+    """
     response: Section | None = section.value("response")
     if response is None or "id" not in response:
         return _created(section, request, faults, success) if verb is Verb.CREATE else None
@@ -123,28 +147,40 @@ def response_id(
     if place.source is IdSource.FORM:
         return IdPlace(IdSource.BODY, path=(place.name,))
     if place.source in (IdSource.PATH, IdSource.QUERY):
-        faults.add(response.place("id"), "this id is one of the request; write it beside 'match': id: path id")
+        faults.add(
+            response.place("id"),
+            "this id is one of the request; write it beside 'match': id: path id",
+        )
     elif place.source is IdSource.BODY and not place.path:
-        faults.add(response.place("id"), "the whole object cannot be its id; write $.id or another member")
-    bare = verb is Verb.DELETE and not any(key in response for key in ("object", "each", "form", "fields"))
+        faults.add(
+            response.place("id"), "the whole object cannot be its id; write $.id or another member"
+        )
+    bare = verb is Verb.DELETE and not any(
+        key in response for key in ("object", "each", "form", "fields")
+    )
     return replace(place, absolute=bare and place.source is IdSource.BODY)
 
 
 def _created(
     section: Section, request: BodyPlace | None, faults: RuleFaults, success: frozenset[int]
 ) -> IdPlace | None:
-    """``$.id`` of the answer, unless a form or a redirect says that the answer will not be an object."""
+    """``$.id`` of the answer, unless a form or a redirect says that the answer will not be an
+    object.
+    """
     redirects = all(status >= 300 for status in success)
     if redirects or (request is not None and request.form):
         faults.add(
             section.key("create"),
-            f"this create does not say where its answer carries the id, and forms are mostly answered by a redirect; {_ANSWER}",
+            "this create does not say where its answer carries the id, and forms are mostly "
+            f"answered by a redirect; {_ANSWER}",
         )
     return IdPlace(IdSource.BODY, path=("id",))
 
 
 def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> None:
-    """Note an id that is itself a protected value: it would be a token on one side and a value on the other."""
+    """Note an id that is itself a protected value: it would be a token on one side and a value on
+    the other.
+    """
     response: Section | None = section.value("response")
     sides: tuple[tuple[IdPlace | None, BodyPlace | None, Mapping[str, str], Section], ...] = (
         (operation.id, operation.request.body, operation.request.query, section),
@@ -155,7 +191,8 @@ def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> Non
             continue
         for field in dict.fromkeys((*_fields_at(place, body), *_fields_called(place, body, query))):
             faults.add(
-                holder.place("id"), f"this id is the protected field {field}; an id must be a value that no rule names"
+                holder.place("id"),
+                f"this id is the protected field {field}; an id must be a value that no rule names",
             )
 
 
@@ -165,18 +202,30 @@ def _fields_at(place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
         return
     objects = body.objects or ()
     path = place.path if place.absolute else objects + place.path
-    fields = {name: objects + inner for name, inner in body.fields.items()} if body.objects is not None else {}
-    yield from (name for name, other in (*fields.items(), *body.anchored.items()) if selectors_overlap(path, other))
+    fields = (
+        {name: objects + inner for name, inner in body.fields.items()}
+        if body.objects is not None
+        else {}
+    )
+    yield from (
+        name
+        for name, other in (*fields.items(), *body.anchored.items())
+        if selectors_overlap(path, other)
+    )
 
 
-def _fields_called(place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]) -> Iterator[str]:
+def _fields_called(
+    place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]
+) -> Iterator[str]:
     """The fields whose form member or query parameter has the name of the id's."""
     names = query if place.source is IdSource.QUERY else body.form if body is not None else {}
     called = place.name
     if place.source is IdSource.BODY and len(place.path) == 1 and isinstance(place.path[0], str):
         called = place.path[0]  # a form is a flat object
     if place.source in (IdSource.BODY, IdSource.FORM, IdSource.QUERY):
-        yield from (field for pattern, field in names.items() if form.compiled(pattern).fullmatch(called))
+        yield from (
+            field for pattern, field in names.items() if form.compiled(pattern).fullmatch(called)
+        )
 
 
 def is_single(place: IdPlace | None) -> bool:
@@ -190,11 +239,15 @@ def is_single(place: IdPlace | None) -> bool:
 Success = tuple[frozenset[int], tuple[RedirectSuccess, ...]]
 
 
-def compile_success(section: Section | None, default: frozenset[int], faults: RuleFaults) -> Success:
+def compile_success(
+    section: Section | None, default: frozenset[int], faults: RuleFaults
+) -> Success:
     """The statuses and conditions that ``response`` names; the default where it names none."""
     items: list[PlacedValue] = [] if section is None else section.value("success", [])
     plain = frozenset(item.value for item in items if isinstance(item.value, int))
-    conditions = [_condition(item, plain, faults) for item in items if isinstance(item.value, Section)]
+    conditions = [
+        _condition(item, plain, faults) for item in items if isinstance(item.value, Section)
+    ]
     if not plain and not conditions:
         return default, ()
     return plain, tuple(conditions)
@@ -205,18 +258,29 @@ def statuses(success: Success) -> frozenset[int]:
     return success[0].union(*(condition.statuses for condition in success[1]))
 
 
-def check_named(section: Section, place: IdPlace | None, success: Success, faults: RuleFaults) -> None:
-    """Note an id in ``Location`` that no answer of success can tell, because all of them lead elsewhere."""
+def check_named(
+    section: Section, place: IdPlace | None, success: Success, faults: RuleFaults
+) -> None:
+    """Note an id in ``Location`` that no answer of success can tell, because all of them lead
+    elsewhere.
+    """
     plain, conditions = success
-    if place is None or place.source is not IdSource.HEADER or place.name != "location" or place.template[:1] != "/":
+    if (
+        place is None
+        or place.source is not IdSource.HEADER
+        or place.name != "location"
+        or place.template[:1] != "/"
+    ):
         return
     template = parse_template(place.template)
     if not plain and not any(
-        not one.locations or any(overlaps(template, path) for path in one.locations) for one in conditions
+        not one.locations or any(overlaps(template, path) for path in one.locations)
+        for one in conditions
     ):
         faults.add(
             section.place("id"),
-            f"no redirect of 'success' leads to {place.template}, so this id is never told; name that path under location",
+            f"no redirect of 'success' leads to {place.template}, so this id is never told; name "
+            "that path under location",
         )
 
 
@@ -224,14 +288,26 @@ def _condition(item: PlacedValue, plain: frozenset[int], faults: RuleFaults) -> 
     section: Section = item.value
     named: list[PlacedValue] = [one for one in section.value("status", []) if one.value is not None]
     locations: list[PlacedValue] = section.value("location", [])
-    if not section.strange and "status" in section and "location" not in section and "text" not in section:
-        faults.add(item.at, "this names no condition; add location or text, or write the status alone")
+    if (
+        not section.strange
+        and "status" in section
+        and "location" not in section
+        and "text" not in section
+    ):
+        faults.add(
+            item.at, "this names no condition; add location or text, or write the status alone"
+        )
     for one in named:
         if one.value in plain:
-            faults.add(one.at, f"{one.value} stands in 'success' without a condition as well; keep one of the two")
+            faults.add(
+                one.at,
+                f"{one.value} stands in 'success' without a condition as well; keep one of the two",
+            )
         elif locations and not 300 <= one.value < 400:
             faults.add(
-                one.at, f"'location' is about redirects, and {one.value} is none; write a status from 300 to 399"
+                one.at,
+                f"'location' is about redirects, and {one.value} is none; write a status from "
+                "300 to 399",
             )
     return RedirectSuccess(
         frozenset(one.value for one in named),

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, settled, warnings
+from proxy.redactor.load.conflicts import (
+    FileRules,
+    check_conflicts,
+    check_rivals,
+    settled,
+    warnings,
+)
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.language import RULE_FILE
@@ -16,10 +22,11 @@ from proxy.redactor.load.rule_tests import parse_case
 from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
 from proxy.redactor.rules import Operation, PassRule, Position, Rule, RuleSet, RuleTest
 
-# Rule files on disk: which ones count, what is in them, and a fingerprint that tells whether anything changed.
+# Rule files on disk: which ones count, what is in them, and a fingerprint that tells whether
+# anything changed.
 #
-# A folder is read flat. Names that begin with a dot are left out: a mounted config map keeps its real files in folders
-# such as ``..data`` and shows them by symbolic links.
+# A folder is read flat. Names that begin with a dot are left out: a mounted config map keeps its
+# real files in folders such as ``..data`` and shows them by symbolic links.
 
 
 SUFFIXES = frozenset({".yaml", ".yml"})
@@ -28,7 +35,9 @@ MOST_RULE_BYTES = 8 * 1024 * 1024
 
 
 class RuleSource(NamedTuple):
-    """The content of one rule file; ``name`` is how faults call it, ``folder`` where its references start."""
+    """The content of one rule file; ``name`` is how faults call it, ``folder`` where its references
+    start.
+    """
 
     name: str
     folder: Path
@@ -36,16 +45,23 @@ class RuleSource(NamedTuple):
 
 
 def read_sources(path: Path, faults: RuleFaults) -> list[RuleSource]:
-    """Every rule file at the path, a file or a folder, by name. Faults: nothing there, not readable, too long."""
+    """Every rule file at the path, a file or a folder, by name.
+
+    Faults: nothing there, not readable, too long.
+    """
     try:
         paths = _rule_files(path)
     except OSError as error:
         faults.add(
-            Position(str(path), 0, 0), f"cannot be read ({error.strerror}); name a rule file or a folder of them"
+            Position(str(path), 0, 0),
+            f"cannot be read ({error.strerror}); name a rule file or a folder of them",
         )
         return []
     if not paths:
-        faults.add(Position(str(path), 0, 0), "holds no rule file; write one that ends in .yaml, see docs/rules.md")
+        faults.add(
+            Position(str(path), 0, 0),
+            "holds no rule file; write one that ends in .yaml, see docs/rules.md",
+        )
     return [source for file in paths if (source := _read(file, faults))]
 
 
@@ -58,7 +74,9 @@ def no_rules(path: Path) -> bool:
 
 
 def decode_rule_text(source: RuleSource, faults: RuleFaults) -> str | None:
-    """The text of a file, which is UTF-8 with or without a byte order mark; ``None`` after noting a fault."""
+    """The text of a file, which is UTF-8 with or without a byte order mark; ``None`` after noting a
+    fault.
+    """
     try:
         return source.content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -78,7 +96,8 @@ def rules_version(sources: list[RuleSource]) -> str:
 
 
 def fingerprint(path: Path) -> str:
-    """A digest of everything that loading the path would read: names, link targets, contents, referenced files.
+    """A digest of everything that loading the path would read: names, link targets, contents,
+    referenced files.
 
     Never raises: what cannot be read counts as such, and becoming readable is a change.
     """
@@ -114,7 +133,11 @@ def _rule_files(path: Path) -> list[Path]:
     if not path.is_dir():
         path.stat()
         return [path]
-    entries = (entry for entry in path.iterdir() if not entry.name.startswith(".") and entry.suffix in SUFFIXES)
+    entries = (
+        entry
+        for entry in path.iterdir()
+        if not entry.name.startswith(".") and entry.suffix in SUFFIXES
+    )
     return sorted(entry for entry in entries if not entry.is_dir())
 
 
@@ -141,13 +164,16 @@ class _Load:
 def load_rule_set(path: Path, environ: Mapping[str, str] | None = None) -> RuleSet:
     """The rules of a file or of every ``*.yaml`` and ``*.yml`` in a folder.
 
-    Raises ``VaultError(BAD_RULES)`` with one ``Detail("file:line:column", sentence)`` for each fault of all files.
+    Raises ``VaultError(BAD_RULES)`` with one ``Detail("file:line:column", sentence)`` for each
+    fault of all files.
     """
     job = _Load(os.environ if environ is None else environ)
     return _compile(read_sources(path, job.faults), job)
 
 
-def load_text(text: str, name: str = "rules.yaml", environ: Mapping[str, str] | None = None) -> RuleSet:
+def load_text(
+    text: str, name: str = "rules.yaml", environ: Mapping[str, str] | None = None
+) -> RuleSet:
     """The rules in a text, as if it were the file ``name``. Raises as ``load``."""
     source = RuleSource(name, Path(name).parent, text.encode("utf-8", "surrogatepass"))
     return _compile([source], _Load(os.environ if environ is None else environ))
@@ -175,7 +201,11 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
 def _file(source: RuleSource, job: _Load) -> FileRules | None:
     text = decode_rule_text(source, job.faults)
     tree = None if text is None else read_tree(text, source.name, job.faults)
-    section = None if tree is None else RULE_FILE.read(tree, Context(job.faults, source.folder, job.environ))
+    section = (
+        None
+        if tree is None
+        else RULE_FILE.read(tree, Context(job.faults, source.folder, job.environ))
+    )
     if not isinstance(section, Section):
         return None
     entities = compile_entities(section.value("entities", {}), job.faults)
@@ -188,14 +218,18 @@ def _file(source: RuleSource, job: _Load) -> FileRules | None:
     operations = tuple(rule for rule in rules if isinstance(rule, Operation))
     passed = tuple(rule for rule in rules if isinstance(rule, PassRule))
     tests = _tests(section.value("tests", []), endpoint.name, job.faults)
-    return FileRules(endpoint, section.key("endpoint"), tuple(entities.values()), operations, tests, passed)
+    return FileRules(
+        endpoint, section.key("endpoint"), tuple(entities.values()), operations, tests, passed
+    )
 
 
 def _operations(items: list[PlacedValue], scope: Scope) -> tuple[Rule, ...]:
     operations: list[Rule] = []
     places: dict[int, Position] = {}
     for item in items:
-        operation = compile_operation(item.value, scope) if isinstance(item.value, Section) else None
+        operation = (
+            compile_operation(item.value, scope) if isinstance(item.value, Section) else None
+        )
         if operation is not None:
             operations.append(operation)
             places[id(operation)] = item.value.place("match")
@@ -213,9 +247,17 @@ def _tests(items: list[PlacedValue], endpoint: str, faults: RuleFaults) -> tuple
             continue  # what is wrong with it is noted already
         name = item.value.value("name", "")
         if name in names:
-            faults.add(item.value.place("name"), f"a test of this name stands in line {names[name].line}; rename one")
+            faults.add(
+                item.value.place("name"),
+                f"a test of this name stands in line {names[name].line}; rename one",
+            )
         names.setdefault(name, item.at)
-        test = RuleTest(name, endpoint, {key: _loaded(part.value) for key, part in item.value.items.items()}, item.at)
+        test = RuleTest(
+            name,
+            endpoint,
+            {key: _loaded(part.value) for key, part in item.value.items.items()},
+            item.at,
+        )
         try:
             parse_case(test)
             tests.append(test)
@@ -247,12 +289,27 @@ def _loaded(value: object) -> object:
 
 def _addressed(file: FileRules) -> FileRules:
     """The same with ``Entity.addressed`` and ``Endpoint.searched`` told from all operations."""
-    bare = {op.entity.name for op in file.operations if op.response.body is not None and not carries_id(op)}
+    bare = {
+        op.entity.name
+        for op in file.operations
+        if op.response.body is not None and not carries_id(op)
+    }
     drafts = {
-        draft.entity.name: replace(draft, entity=replace(draft.entity, addressed=draft.entity.name not in bare))
+        draft.entity.name: replace(
+            draft, entity=replace(draft.entity, addressed=draft.entity.name not in bare)
+        )
         for draft in file.entities
     }
     endpoint = replace(file.endpoint, searched=any(op.request.query for op in file.operations))
-    operations = tuple(replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity) for op in file.operations)
+    operations = tuple(
+        replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)
+        for op in file.operations
+    )
     passed = tuple(replace(rule, endpoint=endpoint) for rule in file.passed)
-    return replace(file, endpoint=endpoint, entities=tuple(drafts.values()), operations=operations, passed=passed)
+    return replace(
+        file,
+        endpoint=endpoint,
+        entities=tuple(drafts.values()),
+        operations=operations,
+        passed=passed,
+    )

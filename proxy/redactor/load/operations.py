@@ -49,11 +49,13 @@ from proxy.tokenization.base import Resolution
 PLACE_KEYS = ("object", "each", "form", "fields")
 
 
-def compile_body(section: Section | None, entity: Entity, *, default: bool, faults: RuleFaults) -> BodyPlace | None:
+def compile_body(
+    section: Section | None, entity: Entity, *, default: bool, faults: RuleFaults
+) -> BodyPlace | None:
     """The places of one direction.
 
-    ``default``: where nothing is said, the object stands at ``$``. Without it nothing in the body is named, and
-    ``fields`` alone are places without an object.
+    ``default``: where nothing is said, the object stands at ``$``. Without it nothing in the body
+    is named, and ``fields`` alone are places without an object.
     """
     if section is None or not any(key in section for key in PLACE_KEYS):
         return _whole(entity) if default else None
@@ -61,32 +63,47 @@ def compile_body(section: Section | None, entity: Entity, *, default: bool, faul
     objects = _objects(section, default, faults)
     own = _own_places(section.value("fields", {}), entity, faults)
     inside = (
-        {} if objects is None else {name: path[len(objects) :] for name, path in own.items() if _within(path, objects)}
+        {}
+        if objects is None
+        else {name: path[len(objects) :] for name, path in own.items() if _within(path, objects)}
     )
     outside = {name: path for name, path in own.items() if name not in inside}
-    fields = {} if objects is None else {rule.name: rule.at for rule in entity.fields.values() if rule.name not in own}
+    fields = (
+        {}
+        if objects is None
+        else {rule.name: rule.at for rule in entity.fields.values() if rule.name not in own}
+    )
     place = BodyPlace(objects, "each" in section, fields | inside, outside, form)
     if own:
         _check_places(place, section, faults)
     return place
 
 
-def member_fields(members: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults) -> dict[str, str]:
-    """Names and patterns of members or parameters with the field each carries, the most specific first."""
+def member_fields(
+    members: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults
+) -> dict[str, str]:
+    """Names and patterns of members or parameters with the field each carries, the most specific
+    first.
+    """
     out: dict[str, str] = {}
     for name, item in members.items():
         field = item.value.value("field") if isinstance(item.value, Section) else item.value
         at = item.value.place("field") if isinstance(item.value, Section) else item.at
         if field is not None and field not in entity.fields:
-            faults.add(at, f"{entity.name} has no field '{field}'; {did_you_mean(field, entity.fields)}")
+            faults.add(
+                at, f"{entity.name} has no field '{field}'; {did_you_mean(field, entity.fields)}"
+            )
         elif field is not None:
             out[name] = field
     for one, other in combinations(out, 2):
-        tie = globs.pattern_weight(one) == globs.pattern_weight(other) and globs.patterns_overlap(one, other)
+        tie = globs.pattern_weight(one) == globs.pattern_weight(other) and globs.patterns_overlap(
+            one, other
+        )
         if tie and "*" in one and out[one] != out[other]:
             faults.add(
                 members[other].key,
-                f"'{other}' and '{one}' can name the same member and neither is more specific; make one of them longer",
+                f"'{other}' and '{one}' can name the same member and neither is more specific; "
+                "make one of them longer",
             )
     return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
 
@@ -96,15 +113,20 @@ def _whole(entity: Entity) -> BodyPlace:
 
 
 def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None:
-    """Where the objects stand; ``None`` where the body is a form only, or nothing but places of single fields."""
+    """Where the objects stand; ``None`` where the body is a form only, or nothing but places of
+    single fields.
+    """
     if "object" in section and "each" in section:
         faults.add(
-            section.key("each"), "'object' and 'each' exclude each other; keep 'each' where there are several objects"
+            section.key("each"),
+            "'object' and 'each' exclude each other; keep 'each' where there are several objects",
         )
     if "each" in section:
         path: Path = section.value("each", ())
         if section.value("each") is not None and not selects_many(path):
-            faults.add(section.place("each"), f"'each' selects one place only; write {spell(path)}[*]")
+            faults.add(
+                section.place("each"), f"'each' selects one place only; write {spell(path)}[*]"
+            )
         return path
     if "object" in section:
         whole: Path = section.value("object", ())
@@ -114,13 +136,20 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
     return None
 
 
-def _own_places(items: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults) -> dict[str, Path]:
+def _own_places(
+    items: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults
+) -> dict[str, Path]:
     own: dict[str, Path] = {}
     for name, item in items.items():
         if name not in entity.fields:
-            faults.add(item.key, f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}")
+            faults.add(
+                item.key,
+                f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}",
+            )
         elif item.value == ():
-            faults.add(item.at, f"a field cannot be the whole document; write $.{name} or another member")
+            faults.add(
+                item.at, f"a field cannot be the whole document; write $.{name} or another member"
+            )
         elif item.value is not None:
             own[name] = item.value
     return own
@@ -140,14 +169,17 @@ def _check_places(place: BodyPlace, section: Section, faults: RuleFaults) -> Non
         if named in own and selectors_overlap(whole[one], whole[other]):
             rival = one if named == other else other
             faults.add(
-                own[named].at, f"{named} overlaps {rival} at {spell(whole[rival])}; a value belongs to one field only"
+                own[named].at,
+                f"{named} overlaps {rival} at {spell(whole[rival])}; a value belongs to one "
+                "field only",
             )
     several = place.each or selects_many(start)
     for name in place.anchored:
         if several:
             faults.add(
                 own[name].at,
-                f"places under 'fields' count from the document's root, and this one is outside of the objects at "
+                "places under 'fields' count from the document's root, and this one is outside "
+                "of the objects at "
                 f"{spell(start)}, so it belongs to none of them; write {spell(start)}.{name}",
             )
 
@@ -204,14 +236,17 @@ def _pass(section: Section, scope: Scope) -> PassRule | None:
         if key not in ("match", "pass"):
             scope.faults.add(
                 section.key(key),
-                f"'pass: true' says that nobody's data is in this request and its answer, and '{key}' that there is; "
+                "'pass: true' says that nobody's data is in this request and its answer, and "
+                f"'{key}' that there is; "
                 "leave one of the two out",
             )
     matched = section.value("match")
     if not isinstance(matched, MatchPattern) or section.value("pass") is None:
         return None
     _check_prefix(section, matched, scope)
-    return PassRule(matched.label, scope.endpoint, matched.methods, matched.template.text, section.at)
+    return PassRule(
+        matched.label, scope.endpoint, matched.methods, matched.template.text, section.at
+    )
 
 
 def _verb(section: Section, faults: RuleFaults) -> Verb | None:
@@ -219,11 +254,15 @@ def _verb(section: Section, faults: RuleFaults) -> Verb | None:
     if not said and not section.strange:
         faults.add(
             section.at,
-            "an operation says what it does and to which entity; write create, read, update or delete, or pass: true "
+            "an operation says what it does and to which entity; write create, read, update or "
+            "delete, or pass: true "
             "where it holds nobody's data",
         )
     for verb in said[1:]:
-        faults.add(section.key(verb), f"an operation does one thing; write '{said[0]}' and '{verb}' as two operations")
+        faults.add(
+            section.key(verb),
+            f"an operation does one thing; write '{said[0]}' and '{verb}' as two operations",
+        )
     return said[0] if said else None
 
 
@@ -231,7 +270,9 @@ def _entity(section: Section, verb: Verb, scope: Scope) -> EntityDraft | None:
     name = section.value(verb)
     if name is None or name in scope.entities:
         return scope.entities.get(name)
-    scope.faults.add(section.place(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}")
+    scope.faults.add(
+        section.place(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}"
+    )
     return None
 
 
@@ -249,9 +290,17 @@ def _request(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -
     inner: Section | None = section.value("request")
     writes = verb in (Verb.CREATE, Verb.UPDATE)
     for word in _WORDS:
-        if inner is not None and word in inner and (not writes or (word == "absent" and verb is Verb.CREATE)):
+        if (
+            inner is not None
+            and word in inner
+            and (not writes or (word == "absent" and verb is Verb.CREATE))
+        ):
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
-    words = {} if inner is None else {word: inner.value(word) for word in _WORDS if inner.value(word) is not None}
+    words = (
+        {}
+        if inner is None
+        else {word: inner.value(word) for word in _WORDS if inner.value(word) is not None}
+    )
     return RequestRule(
         compile_body(inner, entity, default=writes, faults=faults),
         member_fields(section.value("query", {}), entity, faults),
@@ -264,12 +313,19 @@ def _request(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -
 
 
 def _response(
-    section: Section, verb: Verb, entity: Entity, request: tuple[IdPlace | None, BodyPlace | None], faults: RuleFaults
+    section: Section,
+    verb: Verb,
+    entity: Entity,
+    request: tuple[IdPlace | None, BodyPlace | None],
+    faults: RuleFaults,
 ) -> ResponseRule:
     inner: Section | None = section.value("response")
     place, sent = request
-    # The answer to a delete of many is seldom the records themselves: it is restored where the file says so.
-    default = verb is not Verb.DELETE or (is_single(place) and not (inner is not None and "id" in inner))
+    # The answer to a delete of many is seldom the records themselves: it is restored where the file
+    # says so.
+    default = verb is not Verb.DELETE or (
+        is_single(place) and not (inner is not None and "id" in inner)
+    )
     stated = inner is not None and any(key in inner for key in PLACE_KEYS)
     anywhere = inner is not None and inner.value("restore") == "anywhere"
     body = compile_body(inner, entity, default=(default and not anywhere) or stated, faults=faults)
@@ -287,20 +343,24 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
     if query and operation.verb in (Verb.CREATE, Verb.UPDATE):
         faults.add(
             section.key("query"),
-            f"the vault keeps what the body of a {operation.verb} carries, and a value in its address would be lost; "
+            f"the vault keeps what the body of a {operation.verb} carries, and a value in its "
+            "address would be lost; "
             "leave query out, and have it sent in the body",
         )
         return
     for name, field in operation.request.query.items():
         if not _findable(operation.entity, field):
-            faults.add(query[name].at, _same_hint(operation.entity, field, f"the parameter '{name}'"))
+            faults.add(
+                query[name].at, _same_hint(operation.entity, field, f"the parameter '{name}'")
+            )
     body = operation.request.body
     if operation.verb in (Verb.CREATE, Verb.UPDATE) or body is None:
         return
     for field in {*body.fields, *body.anchored, *body.form.values()}:
         if not _findable(operation.entity, field):
             faults.add(
-                section.key("request"), _same_hint(operation.entity, field, f"the body of this {operation.verb}")
+                section.key("request"),
+                _same_hint(operation.entity, field, f"the body of this {operation.verb}"),
             )
 
 
@@ -311,16 +371,22 @@ def _findable(entity: Entity, field: str) -> bool:
 
 def _same_hint(entity: Entity, field: str, where: str) -> str:
     rule = entity.fields[field]
-    shape = rule.shape.name if "same" in SHAPES[rule.shape.name].options else DEFAULT_SHAPE[rule.kind]
+    shape = (
+        rule.shape.name if "same" in SHAPES[rule.shape.name].options else DEFAULT_SHAPE[rule.kind]
+    )
     return (
-        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: {shape}, same: true}} at "
+        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
+        f"{shape}, same: true}} at "
         f"the field {field} of {entity.name}, or name only fields that have it"
     )
 
 
-def _check_addressed(operation: Operation, section: Section, draft: EntityDraft, faults: RuleFaults) -> None:
+def _check_addressed(
+    operation: Operation, section: Section, draft: EntityDraft, faults: RuleFaults
+) -> None:
     """Shapes that resolve by record need the record's id beside each token."""
-    unnamed = operation.verb in (Verb.UPDATE, Verb.DELETE) and operation.id is None  # a fault already
+    # a fault already
+    unnamed = operation.verb in (Verb.UPDATE, Verb.DELETE) and operation.id is None
     if operation.response.body is None or carries_id(operation) or unnamed:
         return
     small = [rule for rule in draft.entity.fields.values() if needs_record(rule.shape)]
@@ -328,15 +394,21 @@ def _check_addressed(operation: Operation, section: Section, draft: EntityDraft,
     for rule in small:
         faults.add(
             at,
-            f"{rule.name} has the token shape {rule.shape.name}, which resolves by the record's id, and this answer carries "
-            f"none; write response: {{id: $.id}} with the member that holds it, or choose a larger shape",
+            f"{rule.name} has the token shape {rule.shape.name}, which resolves by the record's "
+            "id, and this answer carries "
+            "none; write response: {id: $.id} with the member that holds it, or choose a "
+            "larger shape",
         )
 
 
 def _check_single(operation: Operation, section: Section, faults: RuleFaults) -> None:
-    """A field whose values all have one token has one place; what the entity itself says of it is checked there."""
+    """A field whose values all have one token has one place; what the entity itself says of it is
+    checked there.
+    """
     for side, body in (("request", operation.request.body), ("response", operation.response.body)):
-        for name, path in (*body.fields.items(), *body.anchored.items()) if body is not None else ():
+        for name, path in (
+            (*body.fields.items(), *body.anchored.items()) if body is not None else ()
+        ):
             rule = operation.entity.fields[name]
             if rule.shape.capacity() == 1 and path != rule.at and selects_many(path):
                 faults.add(section.key(side), several(name, rule.shape))
@@ -347,5 +419,7 @@ def carries_id(operation: Operation) -> bool:
     if operation.response.id is not None:
         return True
     body = operation.response.body
-    several = body is not None and (body.each or (body.objects is not None and selects_many(body.objects)))
+    several = body is not None and (
+        body.each or (body.objects is not None and selects_many(body.objects))
+    )
     return is_single(operation.id) and not several

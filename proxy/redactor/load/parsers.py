@@ -1,6 +1,7 @@
 """The short phrases of the language: what to match, where an id stands, where a value stands.
 
-Each parser takes the text of one scalar and raises ``ValueError`` with a sentence that says what to write instead.
+Each parser takes the text of one scalar and raises ``ValueError`` with a sentence that says what to
+write instead.
 """
 
 import re
@@ -39,7 +40,9 @@ def parse_match(text: str) -> MatchPattern:
     methods, _, path = text.partition(" ")
     path = path.strip()
     if not path or not _METHOD.fullmatch(methods):
-        raise ValueError("match is METHOD and path, such as 'POST /contacts' or 'PUT|PATCH /contacts/{id}'")
+        raise ValueError(
+            "match is METHOD and path, such as 'POST /contacts' or 'PUT|PATCH /contacts/{id}'"
+        )
     names = tuple(methods.split("|"))
     for name in names:
         _check_method(name)
@@ -55,11 +58,17 @@ def _check_method(name: str) -> None:
         return
     if name.upper() in METHODS:
         raise ValueError(
-            f"write the method in capitals: {name.upper()}; other spellings in requests are matched by themselves"
+            f"write the method in capitals: {name.upper()}; other spellings in requests are "
+            "matched by themselves"
         )
-    near = did_you_mean(name, [method.lower() for method in METHODS]).upper().replace("DID YOU MEAN", "did you mean")
+    near = (
+        did_you_mean(name, [method.lower() for method in METHODS])
+        .upper()
+        .replace("DID YOU MEAN", "did you mean")
+    )
     raise ValueError(
-        f"'{name}' is not an HTTP method; {near if 'did you mean' in near else 'write GET, POST, PUT, PATCH or DELETE'}"
+        f"'{name}' is not an HTTP method; "
+        f"{near if 'did you mean' in near else 'write GET, POST, PUT, PATCH or DELETE'}"
     )
 
 
@@ -92,7 +101,9 @@ def parse_prefix(text: str) -> str:
 
 
 def parse_upstream(text: str) -> str:
-    """``http://host:port`` or ``https://host:port``; the sentence never repeats the text, which may be a secret."""
+    """``http://host:port`` or ``https://host:port``; the sentence never repeats the text, which may
+    be a secret.
+    """
     hint = "write http://host:port or https://host:port, without path, query or credentials"
     try:
         parts = urlsplit(text)
@@ -114,7 +125,9 @@ def parse_host(text: str) -> str:
     if "*" in host:
         raise ValueError("host names are matched whole; list each name, without '*'")
     if not re.fullmatch(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]", host):
-        raise ValueError("this is not a host name; international names are written in their xn-- form")
+        raise ValueError(
+            "this is not a host name; international names are written in their xn-- form"
+        )
     return host
 
 
@@ -128,10 +141,13 @@ def parse_id(text: str) -> IdPlace:
         return _id_header(name)
     if source not in ("path", "query", "form") or not name:
         raise ValueError(
-            f"'{text}' does not say where the id is; write path NAME, query NAME, form NAME, header NAME TEMPLATE or $.NAME"
+            f"'{text}' does not say where the id is; write path NAME, query NAME, form NAME, "
+            "header NAME TEMPLATE or $.NAME"
         )
     if source == "path" and " " in name:
-        raise ValueError(f"path names one placeholder, without braces; write path {name.split()[0]}")
+        raise ValueError(
+            f"path names one placeholder, without braces; write path {name.split()[0]}"
+        )
     return IdPlace(IdSource(source), name.strip("{}") if source == "path" else name)
 
 
@@ -139,7 +155,8 @@ def _id_selector(text: str) -> IdPlace:
     selector, blank, template = text.partition(" ")
     if blank and template.lstrip().startswith("/"):
         raise ValueError(
-            "an id inside an address of the body is not supported yet; name the member that is the id itself"
+            "an id inside an address of the body is not supported yet; name the member that is "
+            "the id itself"
         )
     return IdPlace(IdSource.BODY, path=parse_jsonpath(text if blank else selector))
 
@@ -148,12 +165,19 @@ def _id_header(text: str) -> IdPlace:
     name, _, template = text.partition(" ")
     template = template.strip()
     if not _HEADER.fullmatch(name) or not template:
-        raise ValueError("write header, its name and the address with the id in it: header Location /contacts/{id}")
+        raise ValueError(
+            "write header, its name and the address with the id in it: header Location "
+            "/contacts/{id}"
+        )
     if template == "{id}":
         return IdPlace(IdSource.HEADER, name.lower(), template=template)
     parsed = parse_template(template)
-    if len(parsed.names) != 1 or any(segment.kind is SegmentKind.REST for segment in parsed.segments):
-        raise ValueError(f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}")
+    if len(parsed.names) != 1 or any(
+        segment.kind is SegmentKind.REST for segment in parsed.segments
+    ):
+        raise ValueError(
+            f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}"
+        )
     return IdPlace(IdSource.HEADER, name.lower(), template=template)
 
 
@@ -163,7 +187,14 @@ def _id_header(text: str) -> IdPlace:
 _SIZE = re.compile(r"([0-9]{1,12}) ?(B|kB|MB|GB|KiB|MiB|GiB)")
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION = re.compile(r"([0-9]{1,6}) ?(s|m|h|d|w|y)")
-_MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_400_000}
+_MILLISECONDS = {
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+    "y": 365 * 86_400_000,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +212,12 @@ class Size:
         return context.faults.add(node.at, "this must be a size above zero such as 512KiB or 2MiB")
 
     def schema(self) -> JsonSchema:
-        return {"anyOf": [{"type": "string", "pattern": f"^{_SIZE.pattern}$"}, {"type": "integer", "minimum": 1}]}
+        return {
+            "anyOf": [
+                {"type": "string", "pattern": f"^{_SIZE.pattern}$"},
+                {"type": "integer", "minimum": 1},
+            ]
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +240,10 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An HTTP status within bounds; with ``word``, that word may stand instead. Read as a number, or the word."""
+    """An HTTP status within bounds; with ``word``, that word may stand instead.
+
+    Read as a number, or the word.
+    """
 
     least: int
     most: int
@@ -222,7 +261,9 @@ class Status:
         if self.word and value == self.word:
             return value
         instead = f"'{self.word}' or " if self.word else ""
-        return context.faults.add(node.at, f"this must be {instead}an HTTP status from {self.least} to {self.most}")
+        return context.faults.add(
+            node.at, f"this must be {instead}an HTTP status from {self.least} to {self.most}"
+        )
 
     def schema(self) -> JsonSchema:
         number: JsonSchema = {"type": "integer", "minimum": self.least, "maximum": self.most}

@@ -1,7 +1,7 @@
 """The generated part of ``docs/rules.md``: every key, token shape and kind as tables.
 
-``python -m proxy.redactor.load.reference docs/rules.md`` writes it anew between its two marks; a test proves that what is
-in the repository is in step with the code.
+``python -m proxy.redactor.load.reference docs/rules.md`` writes it anew between its two marks; a
+test proves that what is in the repository is in step with the code.
 """
 
 import sys
@@ -28,17 +28,32 @@ def renew_manual(text: str) -> str:
     before, begin, rest = text.partition(BEGIN_MARK)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"the manual has no place for the tables; put the lines {BEGIN_MARK} and {END} into it")
+        raise ValueError(
+            f"the manual has no place for the tables; put the lines {BEGIN_MARK} and {END} into it"
+        )
     return f"{before}{BEGIN_MARK}\n\n{reference()}\n{END}{after}"
 
 
 def _block(block: Block) -> str:
     rows = [
-        _row(f"`{key.name}`{' (required)' if key.required else ''}", key.form.label, key.about, key.default)
+        _row(
+            f"`{key.name}`{' (required)' if key.required else ''}",
+            key.form.label,
+            key.about,
+            key.default,
+        )
         for key in block.keys
     ]
     return "\n".join(
-        [f"### {block.name}", "", block.about, "", "| key | value | meaning | default |", "|---|---|---|---|", *rows]
+        [
+            f"### {block.name}",
+            "",
+            block.about,
+            "",
+            "| key | value | meaning | default |",
+            "|---|---|---|---|",
+            *rows,
+        ]
     )
 
 
@@ -50,11 +65,20 @@ def _shapes() -> str:
     rows = []
     for name, parser in SHAPES.items():
         options = "; ".join(f"`{option}`: {about}" for option, about in parser.options.items())
-        rows.append(_row(f"`{name}`", ", ".join(f"`{other}`" for other in _other_names(name)), options or "none"))
+        rows.append(
+            _row(
+                f"`{name}`",
+                ", ".join(f"`{other}`" for other in _other_names(name)),
+                options or "none",
+            )
+        )
     head = [
         "### token shapes",
         "",
-        "Names of the service specification work as well; those that end in Persistent mean `same: true`.",
+        (
+            "Names of the service specification work as well; those that end in Persistent mean "
+            "`same: true`."
+        ),
         "",
     ]
     return "\n".join([*head, "| shape | other names | options |", "|---|---|---|", *rows])
@@ -71,7 +95,11 @@ def _kinds() -> str:
 
 
 def _later() -> str:
-    rows = [f"- {block.name}: {', '.join(f'`{name}`' for name in block.later)}" for block in blocks() if block.later]
+    rows = [
+        f"- {block.name}: {', '.join(f'`{name}`' for name in block.later)}"
+        for block in blocks()
+        if block.later
+    ]
     head = 'These keys belong to the language and are refused with "not supported yet":'
     return "\n".join(["### not supported yet", "", head, "", *rows])
 
@@ -87,10 +115,12 @@ if __name__ == "__main__":
     write_manuals()
 
 
-# The JSON Schema (2020-12) of the rule language, so that editors complete and check a file while it is written.
+# The JSON Schema (2020-12) of the rule language, so that editors complete and check a file while it
+# is written.
 #
-# Printed from the tables that the loader reads by. It is wider than the loader where JSON Schema cannot say more (what
-# keys mean together, which options a token shape takes); it never refuses what the loader takes.
+# Printed from the tables that the loader reads by. It is wider than the loader where JSON Schema
+# cannot say more (what keys mean together, which options a token shape takes); it never refuses
+# what the loader takes.
 
 
 def rule_schema() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """``tests:`` of a rule file as typed structures; ``domicile rules test`` runs them.
 
-``parse_case`` checks what the table of keys cannot: which keys go together, and that placeholders are known.
+``parse_case`` checks what the table of keys cannot: which keys go together, and that placeholders
+are known.
 """
 
 import re
@@ -27,7 +28,10 @@ ABSENT = _Absent()
 
 @dataclass(frozen=True, slots=True)
 class TestRequest:
-    """The request of the caller. ``json`` is ``ABSENT`` or the body; ``form`` is ``None`` or its members."""
+    """The request of the caller.
+
+    ``json`` is ``ABSENT`` or the body; ``form`` is ``None`` or its members.
+    """
 
     method: str
     target: str  #: path with its query
@@ -83,13 +87,22 @@ def parse_case(test: RuleTest) -> Case:
         _check_shape(value)
     for value in _leaves(content.get("app_answers")):
         _check_sent(value)
-    sees, answers, caller = (content.get(key, {}) for key in ("app_sees", "app_answers", "caller_sees"))
+    sees, answers, caller = (
+        content.get(key, {}) for key in ("app_sees", "app_answers", "caller_sees")
+    )
     return Case(
         test.name,
         test.endpoint,
         _call(content["call"]),
-        AppSees(tuple(sees.get("without", ())), sees.get("json", ABSENT), sees.get("form"), sees.get("query")),
-        AppAnswers(answers.get("status", 200), answers.get("headers", {}), answers.get("json", ABSENT)),
+        AppSees(
+            tuple(sees.get("without", ())),
+            sees.get("json", ABSENT),
+            sees.get("form"),
+            sees.get("query"),
+        ),
+        AppAnswers(
+            answers.get("status", 200), answers.get("headers", {}), answers.get("json", ABSENT)
+        ),
         CallerSees(caller.get("status"), caller.get("json", ABSENT)),
         test.position,
     )
@@ -113,7 +126,9 @@ def _call(content: Mapping[str, Any]) -> TestRequest:
         raise ValueError("a request has one body; keep 'json' or 'form'")
     query = content.get("query", {})
     target = f"{path}{'&' if '?' in path else '?'}{urlencode(query)}" if query else path
-    return TestRequest(method, target, content.get("headers", {}), content.get("json", ABSENT), content.get("form"))
+    return TestRequest(
+        method, target, content.get("headers", {}), content.get("json", ABSENT), content.get("form")
+    )
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -132,13 +147,17 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _check_shape(value: Any) -> None:
     if isinstance(value, Mapping) and str(value["shape"]) not in {*SHAPES, *SYNONYMS, *PERSISTENT}:
-        raise ValueError(f"{{shape: …}} stands for any token of a shape; the shapes are {', '.join(SHAPES)}")
+        raise ValueError(
+            f"{{shape: …}} stands for any token of a shape; the shapes are {', '.join(SHAPES)}"
+        )
 
 
 def _check_sent(value: Any) -> None:
     text = value if isinstance(value, str) else ""
     for found in _SENT.finditer(text):
         if not found[1].startswith("$"):
-            raise ValueError("{sent …} repeats a place of what the application was sent; write {sent $.email}")
+            raise ValueError(
+                "{sent …} repeats a place of what the application was sent; write {sent $.email}"
+            )
     if "{sent" in _SENT.sub("", text):
         raise ValueError("this looks like a repeated value and is not one; write {sent $.email}")

@@ -1,8 +1,9 @@
 """YAML text as a tree of nodes that know where they stand, free of YAML's traps.
 
-Scalars follow the core schema of YAML 1.2: ``no``, ``on`` and ``yes`` are texts, and so are dates, ``1_000`` and
-``12:30``. A key that stands twice is a fault, tags and merge keys are refused, aliases are resolved within a bound on the
-number of nodes, so that a small file cannot unfold into a huge one.
+Scalars follow the core schema of YAML 1.2: ``no``, ``on`` and ``yes`` are texts, and so are dates,
+``1_000`` and ``12:30``. A key that stands twice is a fault, tags and merge keys are refused,
+aliases are resolved within a bound on the number of nodes, so that a small file cannot unfold into
+a huge one.
 """
 
 import difflib
@@ -25,7 +26,9 @@ MOST_RULE_FAULTS = 200
 
 
 class RuleFaults:
-    """Faults by place. ``raise_any`` turns them into one ``VaultError(BAD_RULES)`` with a detail for each."""
+    """Faults by place. ``raise_any`` turns them into one ``VaultError(BAD_RULES)`` with a detail
+    for each.
+    """
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int, int, str], None] = {}
@@ -34,7 +37,9 @@ class RuleFaults:
         return bool(self._found)
 
     def add(self, at: Position, text: str) -> None:
-        """Note a fault: where it stands (line 0: nowhere in the file), what is wrong and what to write; no secret's content."""
+        """Note a fault: where it stands (line 0: nowhere in the file), what is wrong and what to
+        write; no secret's content.
+        """
         self._found.setdefault((at.file, at.line, at.column, text))
 
     def raise_any(self) -> None:
@@ -43,10 +48,13 @@ class RuleFaults:
             return
         places = sorted(self._found)
         details = tuple(
-            Detail(_told(file, line, column), text) for file, line, column, text in places[:MOST_RULE_FAULTS]
+            Detail(_told(file, line, column), text)
+            for file, line, column, text in places[:MOST_RULE_FAULTS]
         )
         count = "1 fault" if len(places) == 1 else f"{len(places)} faults"
-        raise VaultError(Code.BAD_RULES, f"The rules have {count}; nothing of them was loaded.", details)
+        raise VaultError(
+            Code.BAD_RULES, f"The rules have {count}; nothing of them was loaded.", details
+        )
 
 
 def _told(file: str, line: int, column: int) -> str:
@@ -133,11 +141,19 @@ def read_tree(text: str, file: str, faults: RuleFaults) -> YamlNode | None:
         mark = error.problem_mark or error.context_mark
         at = Position(file, mark.line + 1, mark.column + 1) if mark else start
         problem = error.problem or error.context or ""
-        faults.add(at, f"not YAML: {problem}; {_CHARACTER_HINT if 'cannot start' in problem else _YAML_HINT}")
+        faults.add(
+            at,
+            f"not YAML: {problem}; {_CHARACTER_HINT if 'cannot start' in problem else _YAML_HINT}",
+        )
     except UnicodeEncodeError as error:
-        faults.add(_place(text, error.start, file), "half of a surrogate pair; write the character itself")
+        faults.add(
+            _place(text, error.start, file), "half of a surrogate pair; write the character itself"
+        )
     except yaml.reader.ReaderError as error:
-        faults.add(_place(text, error.position, file), "a control character that YAML does not allow; remove it")
+        faults.add(
+            _place(text, error.position, file),
+            "a control character that YAML does not allow; remove it",
+        )
     return None
 
 
@@ -146,7 +162,9 @@ def _place(text: str, index: int, file: str) -> Position:
     return Position(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
-_CHARACTER_HINT = "indent with spaces, not with tabs, and put values that begin with '@', '%' or '`' in quotes"
+_CHARACTER_HINT = (
+    "indent with spaces, not with tabs, and put values that begin with '@', '%' or '`' in quotes"
+)
 _YAML_HINT = "check indentation and brackets, and put values with ': ', '#', '{' or '[' in quotes"
 
 
@@ -200,16 +218,25 @@ class _Builder:
         for event in yaml.parse(text, Loader=_LOADER):
             self._take(event)
         if self._root is None:
-            raise _Refused(Position(self._file, 1, 1), "the file is empty; a rule file begins with 'version: 1'")
+            raise _Refused(
+                Position(self._file, 1, 1),
+                "the file is empty; a rule file begins with 'version: 1'",
+            )
         return self._root
 
     def _take(self, event: yaml.Event) -> None:
         mark = event.start_mark
-        at = Position(self._file, mark.line + 1, mark.column + 1) if mark else Position(self._file, 1, 1)
+        at = (
+            Position(self._file, mark.line + 1, mark.column + 1)
+            if mark
+            else Position(self._file, 1, 1)
+        )
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise _Refused(at, "a second document; write one document a file, without '---' in between")
+                raise _Refused(
+                    at, "a second document; write one document a file, without '---' in between"
+                )
         elif isinstance(event, yaml.AliasEvent):
             alias = self._alias(event.anchor or "", at)
             self._put(alias, None, alias.size)
@@ -218,7 +245,9 @@ class _Builder:
             self._put(_Sized(_scalar(event, at)), event.anchor, 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             _refuse_tag(event.tag, at)
-            self._stack.append(_Open(at, event.anchor, mapping=isinstance(event, yaml.MappingStartEvent)))
+            self._stack.append(
+                _Open(at, event.anchor, mapping=isinstance(event, yaml.MappingStartEvent))
+            )
             self._refuse_depth(at, 0)
         elif isinstance(event, yaml.CollectionEndEvent):
             done = self._stack.pop()
@@ -229,7 +258,9 @@ class _Builder:
         if any(opened.anchor == anchor for opened in self._stack):
             raise _Refused(at, f"'*{anchor}' stands inside what it names; write the content out")
         if anchor not in self._anchors:
-            raise _Refused(at, f"'*{anchor}' names nothing; put '&{anchor}' before the value it repeats")
+            raise _Refused(
+                at, f"'*{anchor}' names nothing; put '&{anchor}' before the value it repeats"
+            )
         self._refuse_depth(at, self._anchors[anchor].height)
         return self._anchors[anchor]
 
@@ -241,7 +272,9 @@ class _Builder:
         self._count += added
         if self._count > MOST_NODES:
             raise _Refused(
-                sized.node.at, f"more than {MOST_NODES} values, aliases counted; split the file or drop the aliases"
+                sized.node.at,
+                f"more than {MOST_NODES} values, aliases counted; split the file or drop the "
+                "aliases",
             )
         if anchor:
             self._anchors[anchor] = sized
@@ -255,12 +288,16 @@ class _Builder:
         keys: dict[str, Position] = {}
         for key, value in zip(done.nodes[::2], done.nodes[1::2], strict=True):
             if not isinstance(key, Scalar):
-                self._faults.add(key.at, "a key must be a plain text; put values with '{' or '[' in quotes")
+                self._faults.add(
+                    key.at, "a key must be a plain text; put values with '{' or '[' in quotes"
+                )
             elif key.text == "<<":
                 self._faults.add(key.at, "merge keys are not part of YAML 1.2; write the keys out")
             elif key.text in entries:
                 self._faults.add(
-                    key.at, f"the key '{key.text}' stands twice (first in line {keys[key.text].line}); keep one"
+                    key.at,
+                    f"the key '{key.text}' stands twice (first in line {keys[key.text].line}); "
+                    "keep one",
                 )
             else:
                 entries[key.text] = value
@@ -279,7 +316,9 @@ def _scalar(event: yaml.ScalarEvent, at: Position) -> Scalar:
 
 
 def _core(text: str) -> str | int | float | bool | None:
-    """A plain scalar by the core schema; octal and hexadecimal numbers stay texts, no rule has a use for them."""
+    """A plain scalar by the core schema; octal and hexadecimal numbers stay texts, no rule has a
+    use for them.
+    """
     if _CORE["null"].fullmatch(text):
         return None
     if _CORE["bool"].fullmatch(text):
@@ -303,25 +342,36 @@ MOST_REFERENCE_BYTES = 64 * 1024
 
 
 def resolve_references(text: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """The text with every reference replaced; relative files start at ``folder``. ``ValueError`` says what is wrong."""
+    """The text with every reference replaced; relative files start at ``folder``.
+
+    ``ValueError`` says what is wrong.
+    """
     return _REFERENCE.sub(lambda found: _one(found.group(1), folder, environ), text)
 
 
 def files_named(text: str, folder: Path) -> list[Path]:
     """The files that references in the text name, in order."""
     inner = (found.group(1) for found in _REFERENCE.finditer(text))
-    return [folder / reference.removeprefix("file:") for reference in inner if reference.startswith("file:")]
+    return [
+        folder / reference.removeprefix("file:")
+        for reference in inner
+        if reference.startswith("file:")
+    ]
 
 
 def _one(reference: str, folder: Path, environ: Mapping[str, str]) -> str:
     source, colon, name = reference.partition(":")
     if source == "env" and colon and name:
         if name not in environ:
-            raise ValueError(f"the environment variable {name} is not set; set it before the program starts")
+            raise ValueError(
+                f"the environment variable {name} is not set; set it before the program starts"
+            )
         return environ[name]
     if source == "file" and colon and name:
         return _content(folder / name, name)
-    raise ValueError(f"'${{{reference}}}' is not a reference; write ${{env:NAME}} or ${{file:path}}")
+    raise ValueError(
+        f"'${{{reference}}}' is not a reference; write ${{env:NAME}} or ${{file:path}}"
+    )
 
 
 def _content(path: Path, name: str) -> str:
@@ -330,12 +380,16 @@ def _content(path: Path, name: str) -> str:
             content = file.read(MOST_REFERENCE_BYTES + 1)
         if len(content) > MOST_REFERENCE_BYTES:
             raise ValueError(
-                f"the referenced file {name} is longer than {MOST_REFERENCE_BYTES} bytes; name the right file"
+                f"the referenced file {name} is longer than {MOST_REFERENCE_BYTES} bytes; name "
+                "the right file"
             )
         return content.decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise ValueError(
-            f"the referenced file {name} cannot be read ({error.strerror}); create it or correct the name"
+            f"the referenced file {name} cannot be read ({error.strerror}); create it or correct "
+            "the name"
         ) from None
     except UnicodeDecodeError:
-        raise ValueError(f"the referenced file {name} is not UTF-8 text; name the right file") from None
+        raise ValueError(
+            f"the referenced file {name} is not UTF-8 text; name the right file"
+        ) from None

@@ -9,7 +9,9 @@ APPLICATION_ID = 0x444D434C
 
 
 def run_migrations(connection: Connection) -> int:
-    """Run the steps that the store lacks and answer how many; each is one transaction, a failed one leaves no trace."""
+    """Run the steps that the store lacks and answer how many; each is one transaction, a failed one
+    leaves no trace.
+    """
     start = int(connection.execute("PRAGMA user_version").fetchall()[0][0])
     for number, step in enumerate(STEPS[start:], start + 1):
         connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,5 @@
-"""Format 2: past versions, files and replies beside the rows of every schema, and objects that nothing names any more.
+"""Format 2: past versions, files and replies beside the rows of every schema, and objects that
+nothing names any more.
 
 Rows are found in the order of their creation as well.
 """
@@ -16,15 +17,19 @@ def apply(connection: Connection) -> None:
 
 def _beside(table: str) -> list[str]:
     past = (
-        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT NULL,"
+        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT "
+        "NULL,"
         " at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"
     )
     files = (
-        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, name BLOB NOT NULL, object TEXT NOT NULL,"
-        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, sealed BLOB NOT NULL)"
+        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, name BLOB NOT "
+        "NULL, object TEXT NOT NULL,"
+        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
+        "sealed BLOB NOT NULL)"
     )
     replies = (
-        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, digest BLOB NOT NULL,"
+        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, digest BLOB "
+        "NOT NULL,"
         " sealed BLOB NOT NULL)"
     )
     return [

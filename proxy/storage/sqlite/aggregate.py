@@ -1,9 +1,10 @@
 """Figures over groups of rows, exact and in bounded memory, however many rows and groups there are.
 
-A group that is on the page is among the first groups of every part of the table that has rows of it. So many rows are
-taken part by part in the order in which they lie on disk, each part answers its first groups, and these are added up.
-Walking an index instead would fetch every row from somewhere else. It is done where the index alone has all that is
-asked, and where the groups of the page have few rows.
+A group that is on the page is among the first groups of every part of the table that has rows of
+it. So many rows are taken part by part in the order in which they lie on disk, each part answers
+its first groups, and these are added up. Walking an index instead would fetch every row from
+somewhere else. It is done where the index alone has all that is asked, and where the groups of the
+page have few rows.
 """
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
@@ -20,7 +21,8 @@ from proxy.storage.sqlite.where import SqlCondition, join_conditions, name_of
 
 _WORD = 32  #: bits of the lower half of a sum
 _LOW = 2**_WORD - 1
-#: Rows of a part: their pages fit the connection's cache, so that finding where it ends reads nothing twice.
+#: Rows of a part: their pages fit the connection's cache, so that finding where it ends reads
+#: nothing twice.
 PART = 20_000
 #: Rows that may be fetched from all over the table before reading all of it costs less.
 SCATTERED = 20_000
@@ -37,7 +39,9 @@ class _Asked(NamedTuple):
     condition: SqlCondition
 
 
-def sqlite_aggregate(connection: Connection, sql: Statements, query: Grouping) -> list[AggregateGroup]:
+def sqlite_aggregate(
+    connection: Connection, sql: Statements, query: Grouping
+) -> list[AggregateGroup]:
     """The answer to ``Store.aggregate``; ``query`` as ``Asked`` made it."""
     if query.after == ():
         return []  # the only group there is was the one before
@@ -48,11 +52,15 @@ def sqlite_aggregate(connection: Connection, sql: Statements, query: Grouping) -
     asked = _Asked(sql.layout.table, query, keys, figures, way.source, way.condition)
     if way.narrow or not keys or _is_walked(planner, asked):
         return [_group(raw, query) for raw in _grouped(connection, asked, asked.condition)]
-    whole = asked._replace(source=f"{planner.rows} NOT INDEXED", condition=planner.walk(query.where, "@rid"))
+    whole = asked._replace(
+        source=f"{planner.rows} NOT INDEXED", condition=planner.walk(query.where, "@rid")
+    )
     return _in_parts(connection, whole)
 
 
-def _grouped(connection: Connection, asked: _Asked, condition: SqlCondition) -> Iterable[tuple[Anything, ...]]:
+def _grouped(
+    connection: Connection, asked: _Asked, condition: SqlCondition
+) -> Iterable[tuple[Anything, ...]]:
     """The first groups of the rows that hold."""
     keys, query = asked.keys, asked.query
     conditions = [condition]
@@ -66,7 +74,9 @@ def _grouped(connection: Connection, asked: _Asked, condition: SqlCondition) -> 
 
 
 def _is_walked(planner: Planner, asked: _Asked) -> bool:
-    """Whether to walk the index of the key: it has everything, or the groups of a page have few rows."""
+    """Whether to walk the index of the key: it has everything, or the groups of a page have few
+    rows.
+    """
     query = asked.query
     if len(query.keys) > 1 or planner.index_of(query.keys[0]) is None:
         return False
@@ -96,7 +106,10 @@ def _in_parts(connection: Connection, asked: _Asked) -> list[AggregateGroup]:
         found = connection.execute(end, (first,)).fetchone()
         last = None if found is None else found[0]
         text, values = asked.condition
-        part = (f"{text} AND r.rid > ?{'' if last is None else ' AND r.rid <= ?'}", [*values, first])
+        part = (
+            f"{text} AND r.rid > ?{'' if last is None else ' AND r.rid <= ?'}",
+            [*values, first],
+        )
         if last is not None:
             part[1].append(last)
         for raw in _grouped(connection, asked, part):

@@ -1,7 +1,9 @@
-"""One group of commits as one transaction: all together where nothing stands against it, else one by one.
+"""One group of commits as one transaction: all together where nothing stands against it, else one
+by one.
 
-Nearly every group has no conflict, so it is tried whole. When a precondition fails, the transaction is rolled back
-and each commit runs again by itself behind a savepoint: only those that fail are left out.
+Nearly every group has no conflict, so it is tried whole. When a precondition fails, the transaction
+is rolled back and each commit runs again by itself behind a savepoint: only those that fail are
+left out.
 """
 
 import asyncio
@@ -14,7 +16,8 @@ from proxy.storage.sqlite.batch import ChangeBatch, PreconditionFailed
 from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_error
 from proxy.storage.sqlite.statements import Statements
 
-#: One accepted commit: who waits for it, the statements of its table, its changes. A plain tuple, made for each.
+#: One accepted commit: who waits for it, the statements of its table, its changes. A plain tuple,
+#: made for each.
 Work = tuple[asyncio.Future[None], Statements, Sequence[Change]]
 
 #: What became of each commit of a group; ``None`` for the whole group means that all are durable.
@@ -22,13 +25,18 @@ Outcomes = list[Exception | None] | None
 
 
 def begin_group(connection: Connection, group: Sequence[Work]) -> None:
-    """Run the statements of the group; nothing is stored before ``apply``. Whatever it raises: ``roll_back``."""
+    """Run the statements of the group; nothing is stored before ``apply``.
+
+    Whatever it raises: ``roll_back``.
+    """
     connection.execute("BEGIN IMMEDIATE")
     _together(connection, group)
 
 
 def apply_group(connection: Connection, group: Sequence[Work], *, begun: bool = False) -> Outcomes:
-    """Make the group durable, save commits that fail by themselves. Raises when the store itself fails: then nothing is stored.
+    """Make the group durable, save commits that fail by themselves.
+
+    Raises when the store itself fails: then nothing is stored.
 
     ``begun``: its statements have run already, in the transaction that is open.
     """
@@ -84,7 +92,9 @@ def _alone(connection: Connection, sql: Statements, changes: Iterable[Change]) -
         _grow(connection, sql, sum(_change(connection, sql, change) for change in changes))
     except (Conflict, VaultError) as error:
         fault = error
-    except Exception as error:  # a driver's complaint about this one commit must not touch the others
+    except (
+        Exception
+    ) as error:  # a driver's complaint about this one commit must not touch the others
         if is_of_the_store(error):
             raise
         fault = translated_error(error)

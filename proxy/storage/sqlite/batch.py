@@ -1,10 +1,12 @@
 """Many changes of one table as few statements: grouped by statement where the order cannot be seen.
 
-A segment collects changes and runs each statement once for all of them, in a fixed order of kinds. That gives the
-same result as one after the other as long as no two changes that touch each other come in the reverse of that order.
-``add`` refuses such a change; the caller then runs the segment and begins a new one. What two changes can have in
-common: a row, a record key, a token hash, a past version, a file, a reply. Where a segment is too careful (a hash that one change frees and the next
-one takes), it reports a conflict that is none; the caller decides every conflict again, one change at a time.
+A segment collects changes and runs each statement once for all of them, in a fixed order of kinds.
+That gives the same result as one after the other as long as no two changes that touch each other
+come in the reverse of that order. ``add`` refuses such a change; the caller then runs the segment
+and begins a new one. What two changes can have in common: a row, a record key, a token hash, a past
+version, a file, a reply. Where a segment is too careful (a hash that one change frees and the next
+one takes), it reports a conflict that is none; the caller decides every conflict again, one change
+at a time.
 """
 
 from collections.abc import Callable
@@ -34,17 +36,32 @@ from proxy.storage.changes import (
 )
 from proxy.storage.sqlite.statements import Statements
 
-# The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
-_INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REPLY, _RECAST, _REMOVE = (
-    range(13)
-)
+# The order in which a segment runs. Plain integers: members of an enumeration compare ten times
+# slower.
+(
+    _INSERT,
+    _STAGE,
+    _RELEASE,
+    _BIND,
+    _INSCRIBE,
+    _REPLACE,
+    _DOUBT,
+    _UNSTAGE,
+    _REINDEX,
+    _FILE,
+    _REPLY,
+    _RECAST,
+    _REMOVE,
+) = range(13)
 
 #: Token index entries from which on sorting them costs less than it spares.
 _SORTED = 64
 
 
 class PreconditionFailed(Exception):
-    """A precondition of some change in the segment does not hold; ``hashes`` are taken ones, where that is why."""
+    """A precondition of some change in the segment does not hold; ``hashes`` are taken ones, where
+    that is why.
+    """
 
     def __init__(self, hashes: frozenset[bytes] = frozenset()) -> None:
         super().__init__("a precondition does not hold")
@@ -52,7 +69,9 @@ class PreconditionFailed(Exception):
 
 
 class ChangeBatch:
-    """Changes of one table that wait to run together; ``alone``: only one, whose conflict is to say what is taken."""
+    """Changes of one table that wait to run together; ``alone``: only one, whose conflict is to say
+    what is taken.
+    """
 
     __slots__ = (
         "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_files", "_forgets", "_indexed",
@@ -91,8 +110,8 @@ class ChangeBatch:
     def run(self, connection: Connection) -> int:
         """Run everything inside the caller's transaction; answers by how many rows the table grew.
 
-        Raises ``Unmet`` or ``sqlite3.IntegrityError`` when a precondition does not hold; the transaction then holds
-        a part of the segment and must be rolled back.
+        Raises ``Unmet`` or ``sqlite3.IntegrityError`` when a precondition does not hold; the
+        transaction then holds a part of the segment and must be rolled back.
         """
         many, sql = connection.executemany, self._sql
         self._write_new(connection)
@@ -105,7 +124,10 @@ class ChangeBatch:
         if self._inscribes:
             self._write_past(connection)
         if self._replaces:
-            _each(many(sql.replace_all if self._alone else sql.replace, self._replaces), self._replaces)
+            _each(
+                many(sql.replace_all if self._alone else sql.replace, self._replaces),
+                self._replaces,
+            )
         for text, moves in (
             (sql.doubt, self._doubts),
             (sql.unstage, self._unstages),
@@ -128,22 +150,31 @@ class ChangeBatch:
             _each(many(sql.stage, self._stages), self._stages)
         if self._shares:
             if len(self._shares) > _SORTED:
-                self._shares.sort()  # entries of one hash lie side by side: each page of the index is touched once
+                # entries of one hash lie side by side: each page of the index is touched once
+                self._shares.sort()
             sql.shares.write(connection, self._shares)
         if self._claims:
             self._claim(connection)
 
     def _claim(self, connection: Connection) -> None:
-        for text, values in self._sql.taken.runs([claim[0] for claim in self._claims] if self._alone else ()):
+        for text, values in self._sql.taken.runs(
+            [claim[0] for claim in self._claims] if self._alone else ()
+        ):
             taken = connection.execute(text, values).fetchall()
             if taken:
                 raise PreconditionFailed(frozenset(row[0] for row in taken))
         _each(connection.executemany(self._sql.claim, self._claims), self._claims)
 
     def _held(self, connection: Connection) -> bool:
-        """Whether any row holds a key that is to be released. Hardly ever, so one question spares most statements."""
+        """Whether any row holds a key that is to be released.
+
+        Hardly ever, so one question spares most statements.
+        """
         keys = [key for _, key, _ in self._releases]
-        return any(connection.execute(text, values).fetchall() for text, values in self._sql.holders.runs(keys))
+        return any(
+            connection.execute(text, values).fetchall()
+            for text, values in self._sql.holders.runs(keys)
+        )
 
     def _write_past(self, connection: Connection) -> None:
         self._sql.used.past = True
@@ -168,7 +199,11 @@ class ChangeBatch:
 
     def _recast(self, connection: Connection) -> None:
         for part in SealedPart:
-            moves = [(*after, *place, *before) for of, place, before, after in self._recasts if of is part]
+            moves = [
+                (*after, *place, *before)
+                for of, place, before, after in self._recasts
+                if of is part
+            ]
             if moves:
                 connection.executemany(self._sql.beside.recast[part], moves)
 
@@ -186,7 +221,9 @@ class ChangeBatch:
         return connection.executemany(self._sql.remove, self._removes).rowcount
 
     def _comes_late(self, mark: int | bytes, kind: int) -> bool:
-        """Whether something of a later kind waits that touches the same row or key; if not, remember this one."""
+        """Whether something of a later kind waits that touches the same row or key; if not,
+        remember this one.
+        """
         if self._seen.get(mark, _INSERT) > kind:
             return True
         self._seen[mark] = kind
@@ -224,7 +261,8 @@ class ChangeBatch:
 
     def _release(self, change: Release) -> bool:
         key, rid, at = change
-        # Whose key it takes is not known here, and all of them write or read when that row was updated.
+        # Whose key it takes is not known here, and all of them write or read when that row was
+        # updated.
         if self._replaces or self._accepts or self._recasts or self._comes_late(key, _RELEASE):
             return False
         self._releases.append((at, key, rid))
@@ -269,7 +307,8 @@ class ChangeBatch:
 
     def _reindex(self, change: Reindex) -> bool:
         rid, add, drop = change
-        if self._seen.get(rid, _INSERT) >= _REINDEX:  # two of the same row may add and drop the same hash
+        # two of the same row may add and drop the same hash
+        if self._seen.get(rid, _INSERT) >= _REINDEX:
             return False
         self._seen[rid] = _REINDEX
         self._indexed.update(add)
@@ -295,7 +334,9 @@ class ChangeBatch:
 
     def _remember(self, change: Remember) -> bool:
         rids = change.rids
-        if any(self._seen.get(rid, _INSERT) > _REPLY for rid in rids) or (ANY_ROW in rids and self._removes):
+        if any(self._seen.get(rid, _INSERT) > _REPLY for rid in rids) or (
+            ANY_ROW in rids and self._removes
+        ):
             return False
         self._seen.update(dict.fromkeys(rids, _REPLY))
         self._replies.append(change)
@@ -311,7 +352,8 @@ class ChangeBatch:
 
     def _remove_row(self, change: Remove) -> bool:
         rid, keep_past = change
-        if self._seen.get(rid) != _REMOVE:  # else it is gone by then, and its past is nobody's business any more
+        # else it is gone by then, and its past is nobody's business any more
+        if self._seen.get(rid) != _REMOVE:
             self._seen[rid] = _REMOVE
             self._removes.append((rid,))
             if not keep_past:
@@ -342,7 +384,11 @@ def _left_by(change: Attach | UpdateFile | Detach) -> int | None:
     """The row that a file leaves."""
     if isinstance(change, Detach):
         return change.rid
-    return change.holder if isinstance(change, UpdateFile) and change.holder != change.file.rid else None
+    return (
+        change.holder
+        if isinstance(change, UpdateFile) and change.holder != change.file.rid
+        else None
+    )
 
 
 def _each(cursor: Cursor, changes: list[tuple[Any, ...]]) -> None:

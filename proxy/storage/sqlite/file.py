@@ -1,7 +1,8 @@
 """The file of an embedded vault: who owns it, whether it is ours and sound, how it is opened.
 
-One process owns a vault: it holds an exclusive lock on ``<database>.lock`` for as long as it lives. Two processes
-that write one SQLite file starve each other, and only one of them would know the record locks.
+One process owns a vault: it holds an exclusive lock on ``<database>.lock`` for as long as it lives.
+Two processes that write one SQLite file starve each other, and only one of them would know the
+record locks.
 """
 
 import fcntl
@@ -23,7 +24,9 @@ _AGAIN = "the change was not stored; the program tries again with the next one"
 #: Primary result code: what to tell. What is listed here may pass without a restart.
 _PASSING = {
     sqlite3.SQLITE_FULL: f"The disk of the vault's database is full: free some space; {_AGAIN}.",
-    sqlite3.SQLITE_IOERR: f"The vault's database cannot be read or written: look at the disk and its quota; {_AGAIN}.",
+    sqlite3.SQLITE_IOERR: (
+        f"The vault's database cannot be read or written: look at the disk and its quota; {_AGAIN}."
+    ),
     sqlite3.SQLITE_READONLY: f"The vault's database has become read-only: make file and folder writable; {_AGAIN}.",
     sqlite3.SQLITE_BUSY: f"Another program holds the vault's database locked: end it; {_AGAIN}.",
     sqlite3.SQLITE_LOCKED: f"Another program holds the vault's database locked: end it; {_AGAIN}.",
@@ -36,9 +39,14 @@ _PASSING = {
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
-#: Extended codes of a row that is there already; other broken constraints are faults of this program.
+#: Extended codes of a row that is there already; other broken constraints are faults of this
+#: program.
 _TAKEN = frozenset(
-    {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID}
+    {
+        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_ROWID,
+    }
 )
 
 
@@ -53,7 +61,9 @@ def is_taken(error: sqlite3.IntegrityError) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Whether the store is at fault, and with it everything in the same transaction, rather than one change."""
+    """Whether the store is at fault, and with it everything in the same transaction, rather than
+    one change.
+    """
     return primary(error) in _PASSING or primary(error) in _DAMAGED
 
 
@@ -65,24 +75,31 @@ def translated_error(error: BaseException) -> VaultError:
     if code in _PASSING:
         result = VaultError(Code.VAULT_DOWN, _PASSING[code])
     elif code in _DAMAGED:
-        result = VaultError(Code.BAD_STORE, "The vault's database is damaged: stop the program and restore a backup.")
+        result = VaultError(
+            Code.BAD_STORE,
+            "The vault's database is damaged: stop the program and restore a backup.",
+        )
     else:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
-        result = VaultError(Code.INTERNAL, f"The vault's database refused a change that it should take ({name}).")
+        result = VaultError(
+            Code.INTERNAL, f"The vault's database refused a change that it should take ({name})."
+        )
     result.__cause__ = error
     return result
 
 
-#: Databases up to this many bytes are checked page by page when they are opened (a second for each gigabyte or so);
-#: of a larger one only the length is compared with what its header says.
+#: Databases up to this many bytes are checked page by page when they are opened (a second for each
+#: gigabyte or so); of a larger one only the length is compared with what its header says.
 CHECKED = 64 << 20
 
 _MAGIC = b"SQLite format 3\x00"
-#: Where the header holds page size, pages, user_version and application_id (https://www.sqlite.org/fileformat.html).
+#: Where the header holds page size, pages, user_version and application_id
+#: (https://www.sqlite.org/fileformat.html).
 _HEADER = ((16, 18), (28, 32), (60, 64), (68, 72))
 _STATEMENTS = 512  #: compiled statements that a connection keeps
-#: ``synchronous = FULL``: the log is flushed to disk with each transaction. ``secure_delete``: what is removed is
-#: overwritten. The log is moved when nobody waits (``Writer``), or else when it has grown to 80 MB.
+#: ``synchronous = FULL``: the log is flushed to disk with each transaction. ``secure_delete``: what
+#: is removed is overwritten. The log is moved when nobody waits (``Writer``), or else when it has
+#: grown to 80 MB.
 _WRITING = (
     "PRAGMA busy_timeout = 2000",
     "PRAGMA journal_mode = WAL",
@@ -132,7 +149,9 @@ class DatabaseFile:
         return _connect(self.path, "ro", (*_READING, f"PRAGMA cache_size = -{cache}"))
 
     def check(self) -> None:
-        """``VaultError(VAULT_DOWN)`` when the file is no longer where it was opened: what is written would be lost."""
+        """``VaultError(VAULT_DOWN)`` when the file is no longer where it was opened: what is
+        written would be lost.
+        """
         try:
             moved = _identity(self.path) != self._identity
         except OSError:
@@ -140,7 +159,8 @@ class DatabaseFile:
         if moved:
             raise VaultError(
                 Code.VAULT_DOWN,
-                f"The vault's database {self.path} was moved, removed or exchanged under the running program: "
+                f"The vault's database {self.path} was moved, removed or exchanged under the "
+                "running program: "
                 "put it back, or restart the program.",
             )
 
@@ -181,13 +201,16 @@ def _claim(path: Path) -> int:
         os.close(lock)
         raise VaultError(
             Code.STORE_BUSY,
-            f"Another process owns the vault's database {path}: end it, or give this one a folder of its own.",
+            f"Another process owns the vault's database {path}: end it, or give this one a "
+            "folder of its own.",
         ) from error
     return lock
 
 
 def _prepare(path: Path) -> None:
-    """Make the database where it is missing, refuse what is not ours, bring an older format to this one."""
+    """Make the database where it is missing, refuse what is not ours, bring an older format to this
+    one.
+    """
     fresh = not path.exists() or path.stat().st_size == 0
     if fresh:
         _make(path)
@@ -207,14 +230,17 @@ def _prepare(path: Path) -> None:
 
 
 def refuse_new(path: Path) -> None:
-    """Raise what making a database there would raise, as far as one can see without making anything.
+    """Raise what making a database there would raise, as far as one can see without making
+    anything.
 
-    ``VaultError``: NOT_WRITABLE for the nearest folder that is there, BAD_STORE for a log that has lost its database.
+    ``VaultError``: NOT_WRITABLE for the nearest folder that is there, BAD_STORE for a log that has
+    lost its database.
     """
     if path.with_name(f"{path.name}-wal").exists():
         raise VaultError(
             Code.BAD_STORE,
-            f"There is a log beside {path} but no database: put the database back, or restore a backup.",
+            f"There is a log beside {path} but no database: put the database back, or restore a "
+            "backup.",
         )
     nearest = next(folder for folder in path.parents if os.path.lexists(folder))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -222,7 +248,10 @@ def refuse_new(path: Path) -> None:
 
 
 def _make(path: Path) -> None:
-    """An empty file with the right mode. Its format is set before the log exists, so that the header never lies."""
+    """An empty file with the right mode.
+
+    Its format is set before the log exists, so that the header never lies.
+    """
     refuse_new(path)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -240,12 +269,19 @@ def _refuse_foreign(path: Path) -> None:
     except OSError as error:
         raise _not_writable(path) from error
     if len(header) < 100 or not header.startswith(_MAGIC):
-        raise VaultError(Code.BAD_STORE, f"{path} is not a database: give the vault another file, or restore a backup.")
-    if path.with_name(f"{path.name}-journal").exists():  # a migration was cut off: SQLite mends the header first
+        raise VaultError(
+            Code.BAD_STORE,
+            f"{path} is not a database: give the vault another file, or restore a backup.",
+        )
+    # a migration was cut off: SQLite mends the header first
+    if path.with_name(f"{path.name}-journal").exists():
         return
     page, pages, stored, owner = (int.from_bytes(header[a:b], "big") for a, b in _HEADER)
     if owner != APPLICATION_ID:
-        raise VaultError(Code.BAD_STORE, f"{path} is the database of another program: give the vault another file.")
+        raise VaultError(
+            Code.BAD_STORE,
+            f"{path} is the database of another program: give the vault another file.",
+        )
     if stored > FORMAT:
         raise _newer(path, stored)
     if path.stat().st_size < pages * (65536 if page == 1 else page) and not _has_log(path):
@@ -256,7 +292,9 @@ def _refuse_damaged(connection: Connection, path: Path) -> None:
     stored = int(connection.execute("PRAGMA user_version").fetchall()[0][0])
     if stored > FORMAT:
         raise _newer(path, stored)
-    if path.stat().st_size <= CHECKED and connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+    if path.stat().st_size <= CHECKED and connection.execute(
+        "PRAGMA quick_check(1)"
+    ).fetchall() != [("ok",)]:
         raise _damaged(path)
 
 
@@ -277,7 +315,8 @@ def _flush_folder(folder: Path) -> None:
 def _newer(path: Path, stored: int) -> VaultError:
     return VaultError(
         Code.BAD_STORE,
-        f"{path} has format {stored} of a newer version of this program, which reads up to format {FORMAT}: "
+        f"{path} has format {stored} of a newer version of this program, which reads up to "
+        f"format {FORMAT}: "
         "start the newer version, or restore a backup.",
     )
 
@@ -289,26 +328,36 @@ def _damaged(path: Path) -> VaultError:
 def _not_writable(path: Path) -> VaultError:
     return VaultError(
         Code.NOT_WRITABLE,
-        f"{path} cannot be written: give its owner the right to, or name another folder for the data.",
+        f"{path} cannot be written: give its owner the right to, or name another folder for the "
+        "data.",
     )
 
 
-# Notes of a database that another process owns: read as they are at this moment, nothing is changed and nobody is hindered.
+# Notes of a database that another process owns: read as they are at this moment, nothing is changed
+# and nobody is hindered.
 
 
 def peek(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """The notes of these names that there are. Raises ``VaultError(BAD_STORE)`` when the file cannot be read."""
+    """The notes of these names that there are.
+
+    Raises ``VaultError(BAD_STORE)`` when the file cannot be read.
+    """
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0)
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0
+        )
         try:
             found = {
-                name: connection.execute("SELECT content FROM notes WHERE name = ?", (name,)).fetchone()
+                name: connection.execute(
+                    "SELECT content FROM notes WHERE name = ?", (name,)
+                ).fetchone()
                 for name in names
             }
         finally:
             connection.close()
     except sqlite3.Error:
         raise VaultError(
-            Code.BAD_STORE, f"The vault's database {path} cannot be read beside the program that runs on it."
+            Code.BAD_STORE,
+            f"The vault's database {path} cannot be read beside the program that runs on it.",
         ) from None
     return {name: row[0] for name, row in found.items() if row is not None}

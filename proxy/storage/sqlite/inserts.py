@@ -1,7 +1,9 @@
-"""``INSERT`` of many rows: as few statements as can be, and only of the columns that rows have values in.
+"""``INSERT`` of many rows: as few statements as can be, and only of the columns that rows have
+values in.
 
-What the driver and SQLite do for each statement is done once for many rows. What they do for each value of a row is spared where there
-is none: a record of the record-based family has 63 columns beside its body and values in a few of them, mostly the same ones.
+What the driver and SQLite do for each statement is done once for many rows. What they do for each
+value of a row is spared where there is none: a record of the record-based family has 63 columns
+beside its body and values in a few of them, mostly the same ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,16 +17,18 @@ from proxy.storage.rows import File, Past, StoredReply
 
 #: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
 _FEW = 16
-#: Rows that one statement then inserts: any number is a few of these. Each statement makes the thread wait for the interpreter's
-#: lock several times, so what batches of 100 come to, which is as many as a caller may send, takes one.
+#: Rows that one statement then inserts: any number is a few of these. Each statement makes the
+#: thread wait for the interpreter's lock several times, so what batches of 100 come to, which is as
+#: many as a caller may send, takes one.
 _RUNS = (512, 400, 300, 256, 200, 128, 100, 64, 32, 16, 8, 4, 2, 1)
-#: Values in such a statement at most. SQLite takes 32,766 (https://www.sqlite.org/limits.html, section 9); texts and compiled
-#: statements stay small.
+#: Values in such a statement at most. SQLite takes 32,766 (https://www.sqlite.org/limits.html,
+#: section 9); texts and compiled statements stay small.
 _VALUES = 8192
 
 #: Columns that have to be left out, so that looking whether they can be is worth it.
 WORTH = 12
-#: Calls after which it is looked anew which columns are needed: some row may have had more than all others.
+#: Calls after which it is looked anew which columns are needed: some row may have had more than all
+#: others.
 AGE = 1000
 
 #: The values of one row, in the order of the columns.
@@ -32,7 +36,9 @@ _Values = tuple[Any, ...]
 
 
 class Rows:
-    """An ``INSERT``, many rows a statement: what the driver does for each statement is done once for all of them."""
+    """An ``INSERT``, many rows a statement: what the driver does for each statement is done once
+    for all of them.
+    """
 
     __slots__ = ("_head", "_marks", "_runs", "_texts", "single")
 
@@ -41,7 +47,8 @@ class Rows:
         self._marks = f"({', '.join('?' * width)})"
         self.single = self._text(1)
         self._runs = [length for length in _RUNS if length * width <= _VALUES]
-        self._texts: dict[int, str] = {}  # of those lengths that came up: most tables never see a large batch
+        # of those lengths that came up: most tables never see a large batch
+        self._texts: dict[int, str] = {}
 
     def write(self, connection: Connection, rows: Sequence[_Values]) -> None:
         """Insert all of them, in their order."""
@@ -69,7 +76,9 @@ class _Chosen:
         chosen = sorted(places)
         left = [place for place in range(len(columns)) if place not in places]
         self.places = places
-        self._rows = Rows(f"INSERT INTO {table} ({', '.join([columns[place] for place in chosen])})", len(chosen))
+        self._rows = Rows(
+            f"INSERT INTO {table} ({', '.join([columns[place] for place in chosen])})", len(chosen)
+        )
         self._pick = itemgetter(*chosen)
         self._left = itemgetter(*left)
         self._nothing = (None,) * len(left)
@@ -85,7 +94,10 @@ class _Chosen:
 
 
 class Inserts:
-    """The rows of one table. The columns that are named are those of the rows before, so that few statements get compiled."""
+    """The rows of one table.
+
+    The columns that are named are those of the rows before, so that few statements get compiled.
+    """
 
     __slots__ = ("_age", "_chosen", "_columns", "_table", "_whole", "single")
 
@@ -118,14 +130,19 @@ class Inserts:
 
 def _used(rows: Sequence[_Values]) -> frozenset[int]:
     """The places in which any row has a value."""
-    return frozenset(place for place, column in enumerate(zip(*rows, strict=True)) if column.count(None) < len(column))
+    return frozenset(
+        place
+        for place, column in enumerate(zip(*rows, strict=True))
+        if column.count(None) < len(column)
+    )
 
 
-# What stands beside the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``) with the rows that they show (``l_``), and
-# objects let go (``doomed``).
+# What stands beside the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``) with
+# the rows that they show (``l_``), and objects let go (``doomed``).
 #
-# Most tables of most vaults never have any of it. So nothing of it costs a statement before the first of its kind was
-# written (``Used``): removing a row looks for past versions and files only where there have been some.
+# Most tables of most vaults never have any of it. So nothing of it costs a statement before the
+# first of its kind was written (``Used``): removing a row looks for past versions and files only
+# where there have been some.
 
 
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
@@ -141,7 +158,10 @@ ABSOLVE = "DELETE FROM doomed WHERE object = ?"
 
 
 class Used:
-    """Whether a table may have past versions, files, and replies that show rows. It is told before they are written, and never taken back."""
+    """Whether a table may have past versions, files, and replies that show rows.
+
+    It is told before they are written, and never taken back.
+    """
 
     __slots__ = ("files", "links", "past")
 
@@ -164,7 +184,8 @@ class AuxStatements:
             f" WHERE EXISTS (SELECT 1 FROM {rows} WHERE rid = ?2)"
         )
         self.amend = (
-            f"UPDATE {files} SET rid = ?1, name = ?2, object = ?3, size = ?4, updated_at = ?5, sealed = ?6"
+            f"UPDATE {files} SET rid = ?1, name = ?2, object = ?3, size = ?4, updated_at = ?5, "
+            "sealed = ?6"
             f" WHERE file_id = ?7 AND rid = ?8 AND object = coalesce(?9, object) AND {there}"
         )
         self.detach = f"DELETE FROM {files} WHERE file_id = ? AND rid = ?"
@@ -177,13 +198,18 @@ class AuxStatements:
         newest = "WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
         self.past = f"SELECT {PAST} FROM {past} {newest}"
         self.past_sizes = f"SELECT length(body) FROM {past} {newest}"
-        self.past_scan = f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
+        self.past_scan = (
+            f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
+        )
         self.pasts = f"SELECT count(*) FROM {past} WHERE key = ?"
         self.files_head = f"SELECT {FILE} FROM {files} WHERE rid IN"
         self.file_scan = f"SELECT {FILE} FROM {files} WHERE file_id > ? ORDER BY file_id LIMIT ?"
         #: By ``Part``: the new bytes, the place, the bytes that have to be there.
         self.recast = (
-            f"UPDATE {rows} SET body = ?, key_sealed = ? WHERE rid = ? AND body = ? AND key_sealed IS ?",
+            (
+                f"UPDATE {rows} SET body = ?, key_sealed = ? WHERE rid = ? AND body = ? AND "
+                "key_sealed IS ?"
+            ),
             f"UPDATE s_{table} SET body = ? WHERE sid = ? AND rid = ? AND body = ?",
             f"UPDATE {past} SET body = ? WHERE rid = ? AND version = ? AND body = ?",
             f"UPDATE {files} SET sealed = ? WHERE file_id = ? AND rid = ? AND sealed = ?",
@@ -201,15 +227,19 @@ class AuxStatements:
         there = f"EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?1)"
         self.remember = (
             f"INSERT INTO {replies} ({REPLY}) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET expires_at = excluded.expires_at, digest = excluded.digest, sealed = excluded.sealed"
+            " SET expires_at = excluded.expires_at, digest = excluded.digest, sealed = "
+            "excluded.sealed"
             " WHERE expires_at <= ?"
         )
         self.unlink_reply = f"DELETE FROM {links} WHERE reply = ?"
         self.link = f"INSERT INTO {links} (rid, reply, files) VALUES (?, ?, ?)"
         # Its row may have gone between the write and this answer, which is kept after it.
-        self.blank_late = f"UPDATE {replies} SET sealed = x'' WHERE key = ?2 AND ?1 >= 0 AND NOT {there}"
+        self.blank_late = (
+            f"UPDATE {replies} SET sealed = x'' WHERE key = ?2 AND ?1 >= 0 AND NOT {there}"
+        )
         blank = (
-            f"UPDATE {replies} SET sealed = x'' WHERE key IN (SELECT reply FROM {links} WHERE rid IN (?1, {ANY_ROW})"
+            f"UPDATE {replies} SET sealed = x'' WHERE key IN (SELECT reply FROM {links} WHERE "
+            f"rid IN (?1, {ANY_ROW})"
         )
         self.blank = f"{blank} AND {there})"
         self.blank_files = f"{blank} AND files)"
@@ -228,7 +258,8 @@ class AuxStatements:
     def used(self, connection: Connection) -> Used:
         """What the table has at this moment."""
         past, files, links = (
-            bool(connection.execute(text).fetchone()[0]) for text in (self.has_past, self.has_files, self.has_links)
+            bool(connection.execute(text).fetchone()[0])
+            for text in (self.has_past, self.has_files, self.has_links)
         )
         return Used(past=past, files=files, links=links)
 
@@ -261,7 +292,12 @@ class AuxStatements:
             return connection.execute(self.detach, place).rowcount == 1
         file, holder, was = change
         connection.execute(self.doom_other, (file.file_id, holder, file.object))
-        return connection.execute(self.amend, (*file[1:5], *file[6:], file.file_id, holder, was)).rowcount == 1
+        return (
+            connection.execute(
+                self.amend, (*file[1:5], *file[6:], file.file_id, holder, was)
+            ).rowcount
+            == 1
+        )
 
 
 def read_past(raw: tuple[Any, ...]) -> Past:
@@ -282,15 +318,19 @@ def read_reply(raw: tuple[Any, ...]) -> StoredReply:
 def create_aux_tables(table: str) -> list[str]:
     """The statements that make the four tables beside a schema's rows."""
     past = (
-        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT NULL,"
+        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT "
+        "NULL,"
         " at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"
     )
     files = (
-        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, name BLOB NOT NULL, object TEXT NOT NULL,"
-        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, sealed BLOB NOT NULL)"
+        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, name BLOB NOT "
+        "NULL, object TEXT NOT NULL,"
+        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
+        "sealed BLOB NOT NULL)"
     )
     replies = (
-        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, digest BLOB NOT NULL,"
+        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, digest BLOB "
+        "NOT NULL,"
         " sealed BLOB NOT NULL)"
     )
     return [
@@ -304,7 +344,10 @@ def create_aux_tables(table: str) -> list[str]:
         replies,
         f"CREATE UNIQUE INDEX ii_{table} ON i_{table} (key)",
         f"CREATE INDEX iy_{table} ON i_{table} (expires_at, key)",
-        f"CREATE TABLE l_{table} (rid INTEGER NOT NULL, reply BLOB NOT NULL, files INTEGER NOT NULL)",
+        (
+            f"CREATE TABLE l_{table} (rid INTEGER NOT NULL, reply BLOB NOT NULL, files INTEGER NOT "
+            "NULL)"
+        ),
         f"CREATE INDEX lr_{table} ON l_{table} (rid)",
         f"CREATE INDEX lk_{table} ON l_{table} (reply)",
     ]

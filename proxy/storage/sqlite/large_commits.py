@@ -1,9 +1,11 @@
-"""Large groups of commits in a line before the writer's thread: it goes from one to the next without asking the event loop.
+"""Large groups of commits in a line before the writer's thread: it goes from one to the next
+without asking the event loop.
 
-While the thread writes one batch, the loop seals the next ones: on two cores both are at work. That needs two things. The
-thread must not wait for a turn of the loop between two groups, so what is ready stands in its queue, and all that stands there
-shares one flush. And it must get the interpreter's lock soon: a busy loop gives it up only when it is asked to, after five
-milliseconds as Python comes, and a group needs it a dozen times.
+While the thread writes one batch, the loop seals the next ones: on two cores both are at work. That
+needs two things. The thread must not wait for a turn of the loop between two groups, so what is
+ready stands in its queue, and all that stands there shares one flush. And it must get the
+interpreter's lock soon: a busy loop gives it up only when it is asked to, after five milliseconds
+as Python comes, and a group needs it a dozen times.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,8 @@ from typing import Final, NamedTuple
 from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Replace, StageRow
 from proxy.storage.sqlite.apply import Work
 
-#: Changes of a commit from which on it is large: its statements take the thread longer than asking for it.
+#: Changes of a commit from which on it is large: its statements take the thread longer than asking
+#: for it.
 LARGE_COMMIT: Final = 50
 #: Entries of the token index, and bytes of a body, that take as long as one more change.
 _ENTRIES: Final = 8
@@ -38,7 +41,9 @@ def is_large_commit(work: Work) -> bool:
 
 
 def _weight(change: Change) -> int:
-    """How much of a statement's work a change is: entries of the token index and long bodies take time of their own."""
+    """How much of a statement's work a change is: entries of the token index and long bodies take
+    time of their own.
+    """
     if isinstance(change, Insert | Replace):
         weight = 1 + len(change.row.body) // _BODY
     elif isinstance(change, StageRow):
@@ -56,8 +61,12 @@ def _weight(change: Change) -> int:
     )
 
 
-def joined_commits(first: LargeCommits, tasks: "SimpleQueue[Task]", most: int) -> tuple[LargeCommits, list[Task]]:
-    """What was handed and what was handed right behind it, until there are so many commits; and what else was taken, if anything."""
+def joined_commits(
+    first: LargeCommits, tasks: "SimpleQueue[Task]", most: int
+) -> tuple[LargeCommits, list[Task]]:
+    """What was handed and what was handed right behind it, until there are so many commits; and
+    what else was taken, if anything.
+    """
     group = list(first.group)
     while len(group) < most:
         try:

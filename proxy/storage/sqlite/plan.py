@@ -1,8 +1,10 @@
-"""The way to the rows of a question: which index leads there, and what is only looked at on the way.
+"""The way to the rows of a question: which index leads there, and what is only looked at on the
+way.
 
-SQLite keeps no statistics here, so it is asked: how many entries of its index each part of the condition has, up to
-``NARROW``. The part with the fewest leads, and the other parts are only looked at in the rows that it leads
-to. Where none has few, somebody has to walk many rows, in an order that serves the question.
+SQLite keeps no statistics here, so it is asked: how many entries of its index each part of the
+condition has, up to ``NARROW``. The part with the fewest leads, and the other parts are only looked
+at in the rows that it leads to. Where none has few, somebody has to walk many rows, in an order
+that serves the question.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ from proxy.storage.sqlite.where import SqlCondition, condition, join_conditions,
 
 # Rows by the token index: the rarest of several hashes leads, the others are looked up beside it.
 #
-# The index has the rows of one hash in the order of their age, so that a page of them is read from where the last one ended.
+# The index has the rows of one hash in the order of their age, so that a page of them is read from
+# where the last one ended.
 
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
@@ -40,9 +43,13 @@ class TokenIndex:
         return count if count < MOST_COUNTED else None
 
     def condition(self, part: Indexed, bounds: Sequence[Compared] = ()) -> SqlCondition:
-        """Entries of the rarest hash whose rows have all the others too; ``bounds`` are those of the row's id."""
+        """Entries of the rarest hash whose rows have all the others too; ``bounds`` are those of
+        the row's id.
+        """
         values: list[Anything] = list(self._rarest(part))
-        has = f" AND EXISTS (SELECT 1 FROM {self.name} AS t WHERE t.hash = ? AND t.rid = o.rid)" * (len(values) - 1)
+        has = f" AND EXISTS (SELECT 1 FROM {self.name} AS t WHERE t.hash = ? AND t.rid = o.rid)" * (
+            len(values) - 1
+        )
         limits = "".join(f" AND o.rid {bound.how} ?" for bound in bounds)
         return f"o.hash = ?{has}{limits}", [*values, *(bound.value for bound in bounds)]
 
@@ -58,7 +65,9 @@ class TokenIndex:
         count = self._counts.get(token)
         if count is None:
             text = f"SELECT count(*) FROM (SELECT 1 FROM {self.name} WHERE hash = ? LIMIT ?)"
-            count = self._counts[token] = int(self._connection.execute(text, (token, MOST_COUNTED)).fetchone()[0])
+            count = self._counts[token] = int(
+                self._connection.execute(text, (token, MOST_COUNTED)).fetchone()[0]
+            )
         return count
 
 
@@ -67,7 +76,8 @@ class TokenIndex:
 
 #: Rows that are few enough to be looked at one by one, wherever they lie.
 NARROW_ROWS = 50_000
-#: Rows that must not be shown, up to which they are named instead of looking at the state of every row.
+#: Rows that must not be shown, up to which they are named instead of looking at the state of every
+#: row.
 HIDDEN = 10_000
 
 
@@ -100,7 +110,10 @@ class AccessPath(NamedTuple):
 
 
 class Planner:
-    """Plans questions on one table at one instant, inside a read transaction. Rows that have expired at ``now`` are hidden."""
+    """Plans questions on one table at one instant, inside a read transaction.
+
+    Rows that have expired at ``now`` are hidden.
+    """
 
     def __init__(self, connection: Connection, layout: TableLayout, now: int) -> None:
         self._connection = connection
@@ -116,7 +129,9 @@ class Planner:
     def way(self, where: Where) -> AccessPath:
         """The way to the rows that may be shown and hold."""
         parts = parts_of(where)
-        leads = [(few, place) for place, part in enumerate(parts) if (few := self._few(part)) is not None]
+        leads = [
+            (few, place) for place, part in enumerate(parts) if (few := self._few(part)) is not None
+        ]
         narrow = bool(leads)
         leads = leads or [(0, place) for place, part in enumerate(parts) if _is_listed(part)]
         if not leads:
@@ -131,12 +146,16 @@ class Planner:
             held = join_conditions([self._tokens.condition(lead, bounds), *rest], "AND")
             entries = f"{self._tokens.name} AS o"
             source = f"{entries} CROSS JOIN {self.rows} ON r.rid = o.rid"
-            return AccessPath(source, held, narrow, "o.rid", "" if others or self._hidden else entries)
+            return AccessPath(
+                source, held, narrow, "o.rid", "" if others or self._hidden else entries
+            )
         found = self._leading(lead, bounds)
         # Of alternatives it may lead to more than what holds.
         others = [part for part in parts if part is not lead or isinstance(part, Any)]
         rest = [*[self._part(part, free=True) for part in others], self.shown()]
-        exact = min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
+        exact = (
+            min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
+        )
         straight = self._straight(lead, rest)
         held = join_conditions([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
         return AccessPath(self.rows, held, narrow, exact=exact, straight=straight)
@@ -145,8 +164,12 @@ class Planner:
         """Whether as many rows hold as the index of the column has entries for the lead."""
         return isinstance(lead, Is | Compared) and lead.column in self._types
 
-    def _straight(self, lead: Where, rest: Sequence[SqlCondition]) -> tuple[str, SqlCondition] | None:
-        """The way by the entries of one value of a column, which the index has in the order of the ids."""
+    def _straight(
+        self, lead: Where, rest: Sequence[SqlCondition]
+    ) -> tuple[str, SqlCondition] | None:
+        """The way by the entries of one value of a column, which the index has in the order of the
+        ids.
+        """
         if (
             not isinstance(lead, Is)
             or lead.column not in self._types
@@ -178,13 +201,17 @@ class Planner:
         )
 
     def shown(self) -> SqlCondition:
-        """Rows that may be shown, without a look at the rows themselves where that can be: an index then answers alone."""
+        """Rows that may be shown, without a look at the rows themselves where that can be: an index
+        then answers alone.
+        """
         if self._hidden == 0:
             return "1", []
         if self._hidden > HIDDEN:
             return looked_at(self._now)
         hidden = f"SELECT rid FROM r_{self._table} WHERE"
-        return f"r.rid NOT IN ({hidden} state = 1) AND r.rid NOT IN ({hidden} expires_at <= ?)", [self._now]
+        return f"r.rid NOT IN ({hidden} state = 1) AND r.rid NOT IN ({hidden} expires_at <= ?)", [
+            self._now
+        ]
 
     def index_of(self, column: str) -> str | None:
         """The index that has every row in the order of that column."""
@@ -213,8 +240,15 @@ class Planner:
         return value
 
     def _part(self, part: Where, *, free: bool) -> SqlCondition:
-        """A part as a condition; rows that the index does not have are told by those that it has, where these are few."""
-        if isinstance(part, Indexed) and part.negated and part.hashes and self._tokens.few(part) is not None:
+        """A part as a condition; rows that the index does not have are told by those that it has,
+        where these are few.
+        """
+        if (
+            isinstance(part, Indexed)
+            and part.negated
+            and part.hashes
+            and self._tokens.few(part) is not None
+        ):
             text, values = self._tokens.rids(part)
             return f"r.rid NOT IN ({text})", values
         return condition(part, self._table, free=free)
@@ -222,13 +256,17 @@ class Planner:
     # ------------------------------------------------------------------ leads
 
     def _few(self, part: Where) -> int | None:
-        """How many index entries lead to the rows of a part; ``None`` when they are many or there is no index."""
+        """How many index entries lead to the rows of a part; ``None`` when they are many or there
+        is no index.
+        """
         if isinstance(part, Is | Compared):
             return self._few_cells(part)
         if isinstance(part, Indexed):
             return self._tokens.few(part) if _is_listed(part) else None
         if isinstance(part, All):
-            return min((few for inner in part.parts if (few := self._few(inner)) is not None), default=None)
+            return min(
+                (few for inner in part.parts if (few := self._few(inner)) is not None), default=None
+            )
         if isinstance(part, Any):
             counts = [self._few(alternative) for alternative in part.parts]
             known = [few for few in counts if few is not None]
@@ -248,15 +286,23 @@ class Planner:
         return few if few < NARROW_ROWS else None
 
     def _leading(self, part: Where, bounds: Sequence[Compared]) -> SqlCondition:
-        """A statement that finds the ids of the rows of a part that ``_few`` knows; of alternatives it may find more."""
+        """A statement that finds the ids of the rows of a part that ``_few`` knows; of alternatives
+        it may find more.
+        """
         if isinstance(part, All):
-            leads = [(few, place) for place, inner in enumerate(part.parts) if (few := self._few(inner)) is not None]
+            leads = [
+                (few, place)
+                for place, inner in enumerate(part.parts)
+                if (few := self._few(inner)) is not None
+            ]
             return self._leading(part.parts[min(leads)[1]], bounds)
         if isinstance(part, Any):
             found = [self._leading(alternative, bounds) for alternative in part.parts]
             if not found:
                 return "SELECT NULL WHERE 0", []
-            return " UNION ALL ".join(text for text, _ in found), [value for _, values in found for value in values]
+            return " UNION ALL ".join(text for text, _ in found), [
+                value for _, values in found for value in values
+            ]
         if isinstance(part, Indexed):
             return self._tokens.rids(part, bounds)
         text, values = condition(part, self._table)

@@ -1,7 +1,9 @@
-"""Answers to questions about rows: made of the plans of ``sqlite_plan``, inside a read transaction on whichever connection is given.
+"""Answers to questions about rows: made of the plans of ``sqlite_plan``, inside a read transaction
+on whichever connection is given.
 
-Exact in every case: totals and rows belong to one state, sums are not bound to 64 bits. What a question holds in memory is
-bounded by the rows or groups that it asks for, and by ``sqlite_plan.NARROW`` numbers beside.
+Exact in every case: totals and rows belong to one state, sums are not bound to 64 bits. What a
+question holds in memory is bounded by the rows or groups that it asks for, and by
+``sqlite_plan.NARROW`` numbers beside.
 """
 
 import asyncio
@@ -20,19 +22,29 @@ from proxy.storage.rows import Row
 from proxy.storage.sqlite.file import translated_error
 from proxy.storage.sqlite.plan import AccessPath, Planner
 from proxy.storage.sqlite.statements import Statements
-from proxy.storage.sqlite.where import behind, bounds, condition, join_conditions, looked_at, name_of
+from proxy.storage.sqlite.where import (
+    behind,
+    bounds,
+    condition,
+    join_conditions,
+    looked_at,
+    name_of,
+)
 
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
 
 #: Rows that may be read on the event loop for a question by key or id.
 FEW_ROWS = 32
-#: Of rows that are found by walking, so many times as many as are wanted have to be there; fewer are collected and sorted.
+#: Of rows that are found by walking, so many times as many as are wanted have to be there; fewer
+#: are collected and sorted.
 _SPARSE = 4
 
 
 def is_short(query: Select) -> bool:
-    """Whether the rows that the question can find are few and named: it may be answered on the event loop."""
+    """Whether the rows that the question can find are few and named: it may be answered on the
+    event loop.
+    """
     return any(
         isinstance(part, Is)
         and part.column in ("@key", "@rid")
@@ -44,13 +56,19 @@ def is_short(query: Select) -> bool:
 
 
 def few(connection: Connection, sql: Statements, query: Select) -> RowPage:
-    """The answer to a question that ``is_short``, in one statement; in two where the page has a bound in bytes."""
-    text, values = join_conditions([condition(query.where, sql.layout.table), looked_at(query.now)], "AND")
+    """The answer to a question that ``is_short``, in one statement; in two where the page has a
+    bound in bytes.
+    """
+    text, values = join_conditions(
+        [condition(query.where, sql.layout.table), looked_at(query.now)], "AND"
+    )
     stop = None if query.limit is None else query.offset + query.limit
     if query.room is None and query.after is None:
         raws = connection.execute(f"{sql.head} {text} ORDER BY {_order(query)}", values).fetchall()
         page = [sql.read(raw) for raw in raws[query.offset : stop]]
-        return RowPage(page, len(raws) if query.counted else 0, query.offset + len(page) < len(raws))
+        return RowPage(
+            page, len(raws) if query.counted else 0, query.offset + len(page) < len(raws)
+        )
     total = 0
     if query.after is not None:
         if query.counted:
@@ -68,7 +86,8 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
     """The answer to ``Store.select``; ``query`` as ``Asked`` made it."""
     planner = Planner(connection, sql.layout, query.now)
     way = planner.way(query.where)
-    stop = None if query.limit is None else query.offset + query.limit + 1  # one more tells whether there are more
+    # one more tells whether there are more
+    stop = None if query.limit is None else query.offset + query.limit + 1
     aged = way.aged and _by_age(query)
     if (
         way.straight is not None
@@ -94,7 +113,9 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
     return _page(connection, sql, query, rids, total)
 
 
-def _page(connection: Connection, sql: Statements, query: Select, rids: list[int], total: int) -> RowPage:
+def _page(
+    connection: Connection, sql: Statements, query: Select, rids: list[int], total: int
+) -> RowPage:
     """The rows with these ids, from the first of the page on, as many as it may have."""
     wanted = rids if query.limit is None else rids[: query.limit]
     if query.room is not None and wanted:
@@ -103,8 +124,15 @@ def _page(connection: Connection, sql: Statements, query: Select, rids: list[int
 
 
 def _fitting(connection: Connection, sql: Statements, rids: list[int], room: int) -> list[int]:
-    """The first of these rows whose bodies have room together; at least one. Lengths are read without the bodies."""
-    sizes = {raw[0]: raw[1] for text, values in sql.sizes.runs(rids) for raw in connection.execute(text, values)}
+    """The first of these rows whose bodies have room together; at least one.
+
+    Lengths are read without the bodies.
+    """
+    sizes = {
+        raw[0]: raw[1]
+        for text, values in sql.sizes.runs(rids)
+        for raw in connection.execute(text, values)
+    }
     return rids[: fitting([sizes.get(rid, 0) for rid in rids], room)]
 
 
@@ -114,9 +142,12 @@ def _by_age(query: Select) -> bool:
 
 
 def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[list[int], int]:
-    """The ids of all rows behind the place where the page before ended, sorted; and how many there are in all."""
+    """The ids of all rows behind the place where the page before ended, sorted; and how many there
+    are in all.
+    """
     text, values = way.condition
-    if query.limit is not None and (way.exact is not None or not query.counted):  # the first of them are enough
+    # the first of them are enough
+    if query.limit is not None and (way.exact is not None or not query.counted):
         source, held = way.straight or (way.source, way.condition)
         text, values = held
         if query.after is not None:
@@ -126,12 +157,18 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
         return rids, (way.exact or 0) * query.counted
     if query.after is None:
         rids = _ids(
-            connection, f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1", values
+            connection,
+            f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1",
+            values,
         )
         return rids, len(rids) if query.counted else 0
     total = 0
     if query.counted:
-        total = int(connection.execute(f"SELECT count(*) FROM {way.source} WHERE {text}", values).fetchone()[0])
+        total = int(
+            connection.execute(
+                f"SELECT count(*) FROM {way.source} WHERE {text}", values
+            ).fetchone()[0]
+        )
     text, values = join_conditions([way.condition, behind(query.order, query.after)], "AND")
     found = f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
     return _ids(connection, found, values), total
@@ -142,8 +179,13 @@ def _aged(connection: Connection, way: AccessPath, query: Select, limits: list[i
     turn = "DESC" if query.order and query.order[0].descending else ""
     text, values = way.condition
     if query.after is not None:
-        text, values = join_conditions([way.condition, behind(query.order, query.after, way.aged)], "AND")
-    found = f"SELECT {way.aged} AS id FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} LIMIT ? OFFSET ?"
+        text, values = join_conditions(
+            [way.condition, behind(query.order, query.after, way.aged)], "AND"
+        )
+    found = (
+        f"SELECT {way.aged} AS id FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} "
+        "LIMIT ? OFFSET ?"
+    )
     return _ids(connection, found, [*values, *limits])
 
 
@@ -152,16 +194,23 @@ def scan(connection: Connection, sql: Statements, after: int, limit: int) -> lis
     return [sql.read(raw) for raw in connection.execute(sql.scan, (after, limit))]
 
 
-def _walked(connection: Connection, planner: Planner, query: Select, limits: list[int]) -> list[int]:
-    """The page, found by walking the rows in the order that is wanted, or in any where no index has it.
+def _walked(
+    connection: Connection, planner: Planner, query: Select, limits: list[int]
+) -> list[int]:
+    """The page, found by walking the rows in the order that is wanted, or in any where no index has
+    it.
 
-    Behind the place where a page ended it is walked from there, in parts: of a descending order the values, then those without one.
+    Behind the place where a page ended it is walked from there, in parts: of a descending order the
+    values, then those without one.
     """
     column = query.order[0].column if query.order else "@rid"
     index = planner.index_of(column)
     way = "NOT INDEXED" if index is None else f"INDEXED BY {index}"
     held = planner.walk(query.where, column)
-    head, tail = f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE", f"ORDER BY {_order(query)} LIMIT ? OFFSET ?"
+    head, tail = (
+        f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE",
+        f"ORDER BY {_order(query)} LIMIT ? OFFSET ?",
+    )
     if query.after is None:
         return _ids(connection, f"{head} {held[0]} {tail}", [*held[1], *limits])
     if index is None or query.offset:
@@ -188,8 +237,9 @@ def _order(query: Select) -> str:
 def _ids(connection: Connection, text: str, values: list[Anything]) -> list[int]:
     """The ids that the statement finds, in its order.
 
-    They come as one text: for each row of an answer the driver gives the interpreter's lock away and asks for it again, and
-    a busy event loop is slow to give it. A ``LIMIT`` in the statement keeps its order.
+    They come as one text: for each row of an answer the driver gives the interpreter's lock away
+    and asks for it again, and a busy event loop is slow to give it. A ``LIMIT`` in the statement
+    keeps its order.
     """
     found = connection.execute(f"SELECT json_group_array(id) FROM ({text})", values).fetchone()[0]
     rids: list[int] = json.loads(found)
@@ -197,23 +247,29 @@ def _ids(connection: Connection, text: str, values: list[Anything]) -> list[int]
 
 
 def _rows(connection: Connection, sql: Statements, rids: list[int]) -> list[Row]:
-    found = {raw[0]: sql.read(raw) for text, values in sql.rows.runs(rids) for raw in connection.execute(text, values)}
+    found = {
+        raw[0]: sql.read(raw)
+        for text, values in sql.rows.runs(rids)
+        for raw in connection.execute(text, values)
+    }
     return [found[rid] for rid in rids]
 
 
 # Threads that answer long questions, each on a connection of its own, while the event loop goes on.
 #
-# The driver lets go of the interpreter's lock while SQLite works, so that a question over a million rows costs nobody else
-# anything but a core. A question is one read transaction: whatever it asks in several statements belongs to one state, and
-# that state has every commit that had returned when it was asked. A caller that is cancelled, and ``close``, stop the
-# question that runs: SQLite asks every few milliseconds of work whether it is still wanted.
+# The driver lets go of the interpreter's lock while SQLite works, so that a question over a million
+# rows costs nobody else anything but a core. A question is one read transaction: whatever it asks
+# in several statements belongs to one state, and that state has every commit that had returned when
+# it was asked. A caller that is cancelled, and ``close``, stop the question that runs: SQLite asks
+# every few milliseconds of work whether it is still wanted.
 
 
 _T = TypeVar("_T")
 
 #: Threads at most. Two, so that one long question does not keep everybody else waiting.
 THREADS = 2
-#: Instructions of SQLite's machine between two questions whether anybody still wants the answer: some milliseconds.
+#: Instructions of SQLite's machine between two questions whether anybody still wants the answer:
+#: some milliseconds.
 CANCEL_CHECK_STEPS = 500_000
 #: Seconds that ``close`` waits for what still runs.
 CLOSING = 5.0
@@ -225,7 +281,10 @@ class _Question(NamedTuple):
 
 
 class Readers:
-    """Must be made on the running event loop. Threads and connections come with the first question that needs them."""
+    """Must be made on the running event loop.
+
+    Threads and connections come with the first question that needs them.
+    """
 
     def __init__(self, connect: Callable[[], Connection], threads: int = THREADS) -> None:
         self._connect = connect
@@ -238,7 +297,10 @@ class Readers:
         self._ended: list[asyncio.Future[None]] = []
 
     async def ask(self, run: Callable[[Connection], _T]) -> _T:
-        """What ``run`` answers, in a read transaction on another thread. Drivers' errors come out as ``VaultError``."""
+        """What ``run`` answers, in a read transaction on another thread.
+
+        Drivers' errors come out as ``VaultError``.
+        """
         if self._closing:
             raise closed()
         if self._asked >= len(self._threads) and len(self._threads) < self._bound:
@@ -249,7 +311,10 @@ class Readers:
         return await future
 
     async def close(self) -> None:
-        """Stop what runs, refuse what waits, end the threads; waits a few seconds at most. Idempotent."""
+        """Stop what runs, refuse what waits, end the threads; waits a few seconds at most.
+
+        Idempotent.
+        """
         if not self._closing:
             self._closing = True
             for _ in self._threads:

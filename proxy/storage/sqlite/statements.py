@@ -1,9 +1,11 @@
 """Every statement on the tables of one schema, in one place and made once.
 
-A schema has three tables that everybody uses: ``r_<table>`` holds the rows, ``s_<table>`` the staged changes,
-``t_<table>`` the token index; ``sqlite_beside`` has three more. The prefixes keep a layout's names apart from SQLite's and from the fixed columns (``x_<column>``).
-How many staged changes wait beside a row is asked when it is read, not kept: the index of a table that is nearly
-empty answers in a fraction of a microsecond, and a count that is not kept cannot drift or cost a rewrite.
+A schema has three tables that everybody uses: ``r_<table>`` holds the rows, ``s_<table>`` the
+staged changes, ``t_<table>`` the token index; ``sqlite_beside`` has three more. The prefixes keep a
+layout's names apart from SQLite's and from the fixed columns (``x_<column>``). How many staged
+changes wait beside a row is asked when it is read, not kept: the index of a table that is nearly
+empty answers in a fraction of a microsecond, and a count that is not kept cannot drift or cost a
+rewrite.
 """
 
 from bisect import bisect_left
@@ -13,7 +15,17 @@ from typing import Any
 
 from proxy.errors import Code, VaultError
 from proxy.storage.query import ValidatedQuery
-from proxy.storage.rows import TOKEN_RIDS, Cells, Column, ColumnValue, Row, RowState, Staged, StagedKind, TableLayout
+from proxy.storage.rows import (
+    TOKEN_RIDS,
+    Cells,
+    Column,
+    ColumnValue,
+    Row,
+    RowState,
+    Staged,
+    StagedKind,
+    TableLayout,
+)
 from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used
 from proxy.storage.sqlite.inserts import create_aux_tables as create_beside
 
@@ -21,7 +33,11 @@ from proxy.storage.sqlite.inserts import create_aux_tables as create_beside
 
 
 #: Lengths of lists that a statement is made for: 1, 2, 3, 4, 6, 8, 12 ... 384, 512.
-_LENGTHS = (1, *(length for power in range(1, 9) for length in (2**power, 3 * 2 ** (power - 1))), 512)
+_LENGTHS = (
+    1,
+    *(length for power in range(1, 9) for length in (2**power, 3 * 2 ** (power - 1))),
+    512,
+)
 _LONGEST = _LENGTHS[-1]
 _STATES = (RowState.LIVE, RowState.PENDING)
 _FIXED = "rid, key, key_sealed, state, version, created_at, updated_at, expires_at, salt, body"
@@ -30,7 +46,9 @@ _STAGED = "sid, rid, kind, at, doubt, answered, body"
 
 
 class Listed:
-    """A statement with a list of values, in one text for each of ``_LENGTHS``: few cached statements serve any list."""
+    """A statement with a list of values, in one text for each of ``_LENGTHS``: few cached
+    statements serve any list.
+    """
 
     __slots__ = ("_texts", "single")
 
@@ -55,9 +73,14 @@ class Listed:
 
 
 class Statements:
-    """The statements on one layout. ``dropped`` are columns that the table has and the layout does not name."""
+    """The statements on one layout.
 
-    def __init__(self, layout: TableLayout, dropped: Sequence[str] = (), used: Used | None = None) -> None:
+    ``dropped`` are columns that the table has and the layout does not name.
+    """
+
+    def __init__(
+        self, layout: TableLayout, dropped: Sequence[str] = (), used: Used | None = None
+    ) -> None:
         self.layout = layout
         self.cells = Cells(layout.columns)
         self.asked = ValidatedQuery(layout)
@@ -74,20 +97,23 @@ class Statements:
         self.inserts = Inserts(rows, [*_FIXED.split(", "), *extra])
         self.insert = self.inserts.single
         self.release = (
-            f"UPDATE {rows} SET key = NULL, key_sealed = NULL, state = 1, updated_at = ? WHERE key = ? AND rid <> ?"
+            f"UPDATE {rows} SET key = NULL, key_sealed = NULL, state = 1, updated_at = ? WHERE "
+            "key = ? AND rid <> ?"
         )
         self.accept = f"UPDATE {rows} SET state = 0, updated_at = ? WHERE rid = ? AND state = 1"
         self.bind = (
             f"UPDATE {rows} SET key = ?1, key_sealed = ?2, state = 0, updated_at = ?3"
             " WHERE rid = ?4 AND (key IS NULL OR key = ?1)"
         )
-        # Parameters: version, created_at, updated_at, expires_at, salt, body, the columns, rid, version expected.
+        # Parameters: version, created_at, updated_at, expires_at, salt, body, the columns, rid,
+        # version expected.
         last = 6 + len(extra)
         values = "".join(f", {name} = ?{place}" for place, name in enumerate(extra, 7))
         values += "".join(f", x_{name} = NULL" for name in dropped)
         fresh = f"version = ?1, updated_at = ?3, expires_at = ?4, salt = ?5, body = ?6{values}"
         at = f"WHERE rid = ?{last + 1} AND version = ?{last + 2}"
-        # Nobody changes when a row was made. What a statement sets, it moves in its index, though it be the same.
+        # Nobody changes when a row was made. What a statement sets, it moves in its index, though
+        # it be the same.
         self.replace = f"UPDATE {rows} SET {fresh} {at} AND created_at = ?2"
         self.replace_all = f"UPDATE {rows} SET created_at = ?2, {fresh} {at}"
         self.remove = f"DELETE FROM {rows} WHERE rid = ?"
@@ -107,7 +133,8 @@ class Statements:
     def _indexing(self, table: str) -> None:
         tokens = f"t_{table}"
         self.claim = (
-            f"INSERT INTO {tokens} (hash, rid) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM {tokens} WHERE hash = ?1)"
+            f"INSERT INTO {tokens} (hash, rid) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM "
+            f"{tokens} WHERE hash = ?1)"
         )
         self.shares = Rows(f"INSERT OR IGNORE INTO {tokens} (hash, rid)", 2)
         self.add_existing = (
@@ -128,22 +155,41 @@ class Statements:
         self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
         self.files = Listed(self.beside.files_head, "ORDER BY created_at, file_id")
         self.by_keys = Listed(f"{select} key IN", "AND state = 0")
-        self.by_tokens = Listed(f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>")
+        self.by_tokens = Listed(
+            f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>"
+        )
         self.by_token = f"SELECT rid FROM {tokens} WHERE hash = ? ORDER BY rid LIMIT {TOKEN_RIDS}"
         self.staged = Listed(f"SELECT {_STAGED} FROM {staged} WHERE rid IN", "ORDER BY sid")
         self.pending = f"{select} state = 1 AND updated_at < ? ORDER BY updated_at, rid LIMIT ?"
         self.waiting = f"SELECT {_STAGED} FROM {staged} WHERE at < ? ORDER BY at, sid LIMIT ?"
-        self.expired = f"SELECT rid FROM {rows} WHERE expires_at <= ? ORDER BY expires_at, rid LIMIT ?"
+        self.expired = (
+            f"SELECT rid FROM {rows} WHERE expires_at <= ? ORDER BY expires_at, rid LIMIT ?"
+        )
         self.count = (
             f"SELECT (SELECT rows FROM tables WHERE name = '{layout.table}'),"
             f" (SELECT count(*) FROM {rows} WHERE state = 1), (SELECT count(*) FROM {staged})"
         )
 
     def stored(self, row: Row) -> tuple[ColumnValue, ...]:
-        """The parameters of ``insert``. Plain integers: the driver looks for an adapter for anything else."""
+        """The parameters of ``insert``.
+
+        Plain integers: the driver looks for an adapter for anything else.
+        """
         rid, key, sealed, state, version, created, updated, expires, salt, body, cells, _ = row
         pending = 1 if state else 0
-        return (rid, key, sealed, pending, version, created, updated, expires, salt, body, *self.cells.stored(cells))
+        return (
+            rid,
+            key,
+            sealed,
+            pending,
+            version,
+            created,
+            updated,
+            expires,
+            salt,
+            body,
+            *self.cells.stored(cells),
+        )
 
     def read(self, raw: tuple[Any, ...]) -> Row:
         """A row from what ``rows`` and its kin select."""
@@ -161,12 +207,15 @@ def create_table(layout: TableLayout) -> list[str]:
     """The statements that make the tables of a layout, without its columns."""
     table = layout.table
     rows = (
-        f"CREATE TABLE r_{table} (rid INTEGER PRIMARY KEY, key BLOB, key_sealed BLOB, state INTEGER NOT NULL,"
-        " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, expires_at INTEGER,"
+        f"CREATE TABLE r_{table} (rid INTEGER PRIMARY KEY, key BLOB, key_sealed BLOB, state "
+        "INTEGER NOT NULL,"
+        " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
+        "expires_at INTEGER,"
         " salt BLOB NOT NULL, body BLOB NOT NULL)"
     )
     staged = (
-        f"CREATE TABLE s_{table} (sid INTEGER PRIMARY KEY, rid INTEGER NOT NULL, kind INTEGER NOT NULL,"
+        f"CREATE TABLE s_{table} (sid INTEGER PRIMARY KEY, rid INTEGER NOT NULL, kind INTEGER "
+        "NOT NULL,"
         " at INTEGER NOT NULL, doubt INTEGER, answered INTEGER NOT NULL, body BLOB NOT NULL)"
     )
     return [
@@ -174,7 +223,8 @@ def create_table(layout: TableLayout) -> list[str]:
         f"CREATE UNIQUE INDEX ik_{table} ON r_{table} (key) WHERE key IS NOT NULL",
         f"CREATE INDEX ip_{table} ON r_{table} (updated_at) WHERE state = 1",
         f"CREATE INDEX ie_{table} ON r_{table} (expires_at) WHERE expires_at IS NOT NULL",
-        # None by their last update: it would be moved with every write, for an order that one look at all rows gives too.
+        # None by their last update: it would be moved with every write, for an order that one look
+        # at all rows gives too.
         f"CREATE INDEX ic_{table} ON r_{table} (created_at)",
         staged,
         f"CREATE INDEX is_{table} ON s_{table} (rid)",
@@ -191,7 +241,10 @@ DECLARED = {"hash": "BLOB", "text": "TEXT", "integer": "INTEGER", "decimal": "DE
 
 
 def add_column(table: str, column: Column) -> list[str]:
-    """The statements that give a table one more column and its index. A hash is only ever asked for by its value."""
+    """The statements that give a table one more column and its index.
+
+    A hash is only ever asked for by its value.
+    """
     where = f" WHERE x_{column.name} IS NOT NULL" if column.type == "hash" else ""
     return [
         f"ALTER TABLE r_{table} ADD COLUMN x_{column.name} {DECLARED[column.type]}",
@@ -207,13 +260,20 @@ TABLES = "rsthfil"
 
 
 def table_columns(connection: Connection, table: str) -> dict[str, str] | None:
-    """Declared type by name of the columns that the table of a schema has; ``None`` when there is no such table."""
-    found = connection.execute("SELECT name, type FROM pragma_table_info(?)", (f"r_{table}",)).fetchall()
+    """Declared type by name of the columns that the table of a schema has; ``None`` when there is
+    no such table.
+    """
+    found = connection.execute(
+        "SELECT name, type FROM pragma_table_info(?)", (f"r_{table}",)
+    ).fetchall()
     return {name[2:]: kind for name, kind in found if name.startswith("x_")} if found else None
 
 
 def is_complete(connection: Connection, layout: TableLayout) -> bool:
-    """Whether nothing has to be made for the layout. ``VaultError(BAD_STORE)`` when a column is of another type."""
+    """Whether nothing has to be made for the layout.
+
+    ``VaultError(BAD_STORE)`` when a column is of another type.
+    """
     present = table_columns(connection, layout.table)
     if present is None:
         return False
@@ -221,7 +281,8 @@ def is_complete(connection: Connection, layout: TableLayout) -> bool:
         if present.get(column.name, DECLARED[column.type]) != DECLARED[column.type]:
             raise VaultError(
                 Code.BAD_STORE,
-                f"Column {column.name} of the vault's table {layout.table} holds another type than {column.type}: "
+                f"Column {column.name} of the vault's table {layout.table} holds another type "
+                f"than {column.type}: "
                 "restore the database that belongs to these schemas.",
             )
     return all(column.name in present for column in layout.columns)
@@ -240,7 +301,10 @@ def make(connection: Connection, layout: TableLayout) -> None:
 
 
 def statements(connection: Connection, layout: TableLayout, used: Used | None = None) -> Statements:
-    """The statements of a layout whose table is complete. ``used`` is what earlier ones of the same table share."""
+    """The statements of a layout whose table is complete.
+
+    ``used`` is what earlier ones of the same table share.
+    """
     named = {column.name for column in layout.columns}
     present = table_columns(connection, layout.table) or {}
     used = used or AuxStatements(layout.table).used(connection)
@@ -248,7 +312,8 @@ def statements(connection: Connection, layout: TableLayout, used: Used | None = 
 
 
 def empty(connection: Connection, table: str, limit: int) -> int:
-    """Remove so many records of a schema, each with everything beside it, then so much of what they left; how many. 0: nothing is.
+    """Remove so many records of a schema, each with everything beside it, then so much of what they
+    left; how many. 0: nothing is.
 
     Whoever is interrupted between two calls leaves a table that has fewer records and is sound.
     """
@@ -269,7 +334,8 @@ def empty(connection: Connection, table: str, limit: int) -> int:
     connection.execute(sql.grow, (-len(rids), table))
     return len(rids) or sum(
         connection.execute(
-            f"DELETE FROM {prefix}_{table} WHERE rowid IN (SELECT rowid FROM {prefix}_{table} LIMIT ?)",
+            f"DELETE FROM {prefix}_{table} WHERE rowid IN (SELECT rowid FROM {prefix}_{table} "
+            "LIMIT ?)",
             (limit,),
         ).rowcount
         for prefix in ("h", "i", "l")

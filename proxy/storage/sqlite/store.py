@@ -1,8 +1,10 @@
-"""The embedded engine: one SQLite file, one thread that writes, short reads straight on the event loop.
+"""The embedded engine: one SQLite file, one thread that writes, short reads straight on the event
+loop.
 
-A point read takes some microseconds; handing it to another thread would cost ten times that. So reads run inline on
-a connection of their own that cannot write, and each one ends before it returns: it sees every commit that has
-returned, and never keeps the log from being moved. Questions that may take long go to ``sqlite_readers``.
+A point read takes some microseconds; handing it to another thread would cost ten times that. So
+reads run inline on a connection of their own that cannot write, and each one ends before it
+returns: it sees every commit that has returned, and never keeps the log from being moved. Questions
+that may take long go to ``sqlite_readers``.
 """
 
 import sqlite3
@@ -49,7 +51,8 @@ _T = TypeVar("_T")
 
 #: Kilobytes of pages that a connection for long questions keeps.
 _CACHE = 16384
-#: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need not wait long.
+#: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need
+#: not wait long.
 _DROPPED = 2000
 
 _NOTES = "SELECT name FROM notes WHERE substr(name, -length(?1)) = ?1 ORDER BY name"
@@ -57,7 +60,9 @@ _NOTE = "SELECT content FROM notes WHERE name = ?"
 
 
 class SqliteStore:
-    """A ``Store`` on a file that this process owns. Commits are applied in the order in which they are called.
+    """A ``Store`` on a file that this process owns.
+
+    Commits are applied in the order in which they are called.
 
     A commit whose caller is cancelled while it waits may or may not be stored.
     """
@@ -85,7 +90,8 @@ class SqliteStore:
         check_names(layout)
         if not self._asked(lambda reader: is_complete(reader, layout)):
             await self._writer.call(lambda connection: make(connection, layout))
-        used = self._used.get(layout.table)  # of the same table, and told of writes that are under way
+        # of the same table, and told of writes that are under way
+        used = self._used.get(layout.table)
         sql = self._asked(lambda reader: statements(reader, layout, used))
         self._tables[layout.table], self._used[layout.table] = sql, sql.used
 
@@ -96,7 +102,8 @@ class SqliteStore:
         if self._writer.full:
             await self._writer.room()
         if self.guard is not None:
-            self.guard(changes)  # in one breath with the next line: what comes before a note is durable when that is
+            # in one breath with the next line: what comes before a note is durable when that is
+            self.guard(changes)
         await self._writer.submit(sql, changes)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
@@ -127,7 +134,9 @@ class SqliteStore:
             found[change.rid] = (*found.get(change.rid, ()), change)
         return found
 
-    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
+    async def unsettled(
+        self, table: str, before: int, limit: int
+    ) -> tuple[list[Row], list[Staged]]:
         sql = self._statements(table)
         rows = [sql.read(raw) for raw in self._fetch(sql.pending, (before, limit))]
         return rows, [read_staged(raw) for raw in self._fetch(sql.waiting, (before, limit))]
@@ -144,13 +153,17 @@ class SqliteStore:
         query = sql.asked.select(query)
         if sqlite_query.is_short(query):
             return self._asked(lambda reader: sqlite_query.few(reader, sql, query))
-        return await self._readers.ask(lambda reader: sqlite_query.sqlite_select(reader, sql, query))
+        return await self._readers.ask(
+            lambda reader: sqlite_query.sqlite_select(reader, sql, query)
+        )
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         sql = self._statements(table)
         sql.asked.grouping(query)
         query = query._replace(where=sql.asked.where(query.where))
-        return await self._readers.ask(lambda reader: sqlite_groups.sqlite_aggregate(reader, sql, query))
+        return await self._readers.ask(
+            lambda reader: sqlite_groups.sqlite_aggregate(reader, sql, query)
+        )
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         sql = self._statements(table)
@@ -161,7 +174,9 @@ class SqliteStore:
     ) -> tuple[list[Past], int]:
         beside = self._statements(table).beside
         if room is not None:
-            limit = fitting([size for (size,) in self._fetch(beside.past_sizes, (key, limit, offset))], room)
+            limit = fitting(
+                [size for (size,) in self._fetch(beside.past_sizes, (key, limit, offset))], room
+            )
         found = [inserts.read_past(raw) for raw in self._fetch(beside.past, (key, limit, offset))]
         return found, self._fetch(beside.pasts, (key,))[0][0]
 
@@ -192,7 +207,9 @@ class SqliteStore:
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         beside = self._statements(table).beside
-        removed: int = await self._writer.call(lambda connection: beside.prune(connection, before, now, limit))
+        removed: int = await self._writer.call(
+            lambda connection: beside.prune(connection, before, now, limit)
+        )
         return removed
 
     async def doomed(self, limit: int) -> list[str]:
@@ -201,7 +218,9 @@ class SqliteStore:
     async def absolve(self, objects: Sequence[str]) -> None:
         self._refuse_closed()
         names = [(name,) for name in objects]
-        await self._writer.call(lambda connection: connection.executemany(inserts.ABSOLVE, names).rowcount)
+        await self._writer.call(
+            lambda connection: connection.executemany(inserts.ABSOLVE, names).rowcount
+        )
 
     async def drop(self, table: str) -> None:
         self._refuse_closed()
@@ -248,7 +267,8 @@ class SqliteStore:
     def _fetch(self, text: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         reader = self._reader or self._open_reader()
         try:
-            return reader.execute(text, parameters).fetchall()  # to the end: an open cursor would hold an old state
+            # to the end: an open cursor would hold an old state
+            return reader.execute(text, parameters).fetchall()
         except sqlite3.Error as error:
             self._forget_reader()
             raise translated_error(error) from error
@@ -278,7 +298,9 @@ def _put_note(connection: Connection, name: str, content: bytes, expected: bytes
     found = connection.execute(_NOTE, (name,)).fetchall()
     if (found[0][0] if found else None) != expected:
         raise changed_meanwhile(name)
-    connection.execute("INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content))
+    connection.execute(
+        "INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content)
+    )
 
 
 def _drop_notes(connection: Connection, ending: str) -> None:
@@ -288,10 +310,14 @@ def _drop_notes(connection: Connection, ending: str) -> None:
 async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:
     """Open the database file of that path; make it, and its folder, where they are missing.
 
-    Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN`` (see ``sqlite_file``).
+    Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN`` (see
+    ``sqlite_file``).
     """
     if not place:
-        raise VaultError(Code.BAD_SETTINGS, "The setting store names no file: write it as sqlite:///folder/vault.db.")
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            "The setting store names no file: write it as sqlite:///folder/vault.db.",
+        )
     file = DatabaseFile(Path(place))
     writer = SqliteWriter(file, hooks)
     try:

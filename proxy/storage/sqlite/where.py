@@ -1,7 +1,8 @@
 """Conditions as SQL: the text, and the values in the order of its marks. Rows go by the name ``r``.
 
-Every condition is true or false, or null where it is false: nothing negates the whole of one. One that is ``free`` leaves
-the choice of a way to others: SQLite has no statistics to choose by, so ``sqlite_plan`` does.
+Every condition is true or false, or null where it is false: nothing negates the whole of one. One
+that is ``free`` leaves the choice of a way to others: SQLite has no statistics to choose by, so
+``sqlite_plan`` does.
 """
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
@@ -16,7 +17,8 @@ from proxy.storage.rows import ColumnValue
 #: A condition: text and values.
 SqlCondition = tuple[str, list[Anything]]
 
-#: Lists that are longer travel as one value, so that a statement never has more marks than SQLite takes.
+#: Lists that are longer travel as one value, so that a statement never has more marks than SQLite
+#: takes.
 _MARKS = 200
 #: Patterns that are longer are compared by Python (SQLite has a bound of its own).
 _PATTERN = 1000
@@ -35,7 +37,10 @@ def name_of(column: str) -> str:
 
 
 def condition(where: Where, table: str, *, free: bool = False) -> SqlCondition:
-    """``where`` with values as they are kept (``Asked.where``). ``free``: no index is to be used for it."""
+    """``where`` with values as they are kept (``Asked.where``).
+
+    ``free``: no index is to be used for it.
+    """
     if isinstance(where, All | Any):
         word = "AND" if isinstance(where, All) else "OR"
         return join_conditions([condition(part, table, free=free) for part in where.parts], word)
@@ -54,16 +59,25 @@ def looked_at(now: int) -> SqlCondition:
     return "+r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?)", [now]
 
 
-def behind(order: Sequence[Order], after: Sequence[ColumnValue], rid: str = "r.rid") -> SqlCondition:
-    """Rows that come behind the place where a page ended, in that order; a missing value comes before every other."""
+def behind(
+    order: Sequence[Order], after: Sequence[ColumnValue], rid: str = "r.rid"
+) -> SqlCondition:
+    """Rows that come behind the place where a page ended, in that order; a missing value comes
+    before every other.
+    """
     text, values = f"{rid} > ?", [after[-1]]
     for key, last in reversed(list(zip(order, after, strict=False))):
-        if key.column == "@rid":  # ids are unique: what comes after them in the order decides nothing
+        # ids are unique: what comes after them in the order decides nothing
+        if key.column == "@rid":
             text, values = f"{rid} {'<' if key.descending else '>'} ?", [last]
             continue
         name = f"+{name_of(key.column)}"
         if last is None:
-            text = f"({name} IS NULL AND {text})" if key.descending else f"({name} IS NOT NULL OR {text})"
+            text = (
+                f"({name} IS NULL AND {text})"
+                if key.descending
+                else f"({name} IS NOT NULL OR {text})"
+            )
             continue
         further = f"{name} < ? OR {name} IS NULL" if key.descending else f"{name} > ?"
         text, values = f"({further} OR ({name} = ? AND {text}))", [last, last, *values]
@@ -82,13 +96,18 @@ def bounds(order: Sequence[Order], after: Sequence[ColumnValue]) -> list[SqlCond
 
 
 def join_conditions(parts: Sequence[SqlCondition], word: str) -> SqlCondition:
-    """All of them (``AND``) or at least one (``OR``); as a balanced tree, for SQLite bounds the depth."""
+    """All of them (``AND``) or at least one (``OR``); as a balanced tree, for SQLite bounds the
+    depth.
+    """
     if not parts:
         return ("1" if word == "AND" else "0"), []
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    (left, first), (right, second) = join_conditions(parts[:half], word), join_conditions(parts[half:], word)
+    (left, first), (right, second) = (
+        join_conditions(parts[:half], word),
+        join_conditions(parts[half:], word),
+    )
     return f"({left} {word} {right})", [*first, *second]
 
 
@@ -107,7 +126,9 @@ def _list(values: Sequence[ColumnValue]) -> SqlCondition:
     if len(values) <= _MARKS:
         return ", ".join("?" * len(values)), list(values)
     if isinstance(values[0], bytes):
-        return "SELECT from_hex(value) FROM json_each(?)", [json.dumps([bytes(v).hex() for v in values])]  # type: ignore[arg-type]  # a hash column
+        return "SELECT from_hex(value) FROM json_each(?)", [
+            json.dumps([bytes(v).hex() for v in values])
+        ]  # type: ignore[arg-type]  # a hash column
     if isinstance(values[0], str):
         spelled = json.dumps([str(value).encode().hex() for value in values])
         return "SELECT CAST(from_hex(value) AS TEXT) FROM json_each(?)", [spelled]
@@ -115,12 +136,16 @@ def _list(values: Sequence[ColumnValue]) -> SqlCondition:
 
 
 def _holds(where: Holds, name: str) -> SqlCondition:
-    """ASCII text is compared by SQLite itself, whose ``LIKE`` folds just that; ``length`` stops at a NUL, so such text is none."""
+    """ASCII text is compared by SQLite itself, whose ``LIKE`` folds just that; ``length`` stops at
+    a NUL, so such text is none.
+    """
     text = where.text
     plain, parameters = "folded_holds(<name>, ?)", [text]
     if text.isascii() and text == text.lower() and "\0" not in text and len(text) <= _PATTERN:
         pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        plain = f"CASE WHEN {_ASCII} THEN <name> LIKE ? ESCAPE '\\' ELSE folded_holds(<name>, ?) END"
+        plain = (
+            f"CASE WHEN {_ASCII} THEN <name> LIKE ? ESCAPE '\\' ELSE folded_holds(<name>, ?) END"
+        )
         parameters = [pattern, text]
     elif text.isascii():
         pass
@@ -135,7 +160,9 @@ _ASCII = "length(CAST(<name> AS BLOB)) = length(<name>)"
 
 def _indexed(where: Indexed, table: str) -> SqlCondition:
     one = f"EXISTS (SELECT 1 FROM t_{table} AS t WHERE t.hash = ? AND t.rid = r.rid)"
-    text, parameters = join_conditions([(one, [token]) for token in dict.fromkeys(where.hashes)], "AND")
+    text, parameters = join_conditions(
+        [(one, [token]) for token in dict.fromkeys(where.hashes)], "AND"
+    )
     return (f"NOT ({text})" if where.negated else text), parameters
 
 

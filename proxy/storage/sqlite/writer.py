@@ -1,11 +1,13 @@
 """Group commit: what waits becomes durable as one group, and the event loop is woken once.
 
-The statements of a group run on the event loop, some microseconds each; what blocks runs on a thread of its own: the
-flush to disk, and everything that may take longer (large batches: ``sqlite_handed``). Statements on that thread would ask for the interpreter's lock after
-each row, and a busy loop is slow to give it: that took a third more processor time. While one group is being flushed the
-next one gathers by itself, so that a hundred callers cost one flush.
-Loop and thread take turns: the connection belongs to the thread from the moment it is handed a task until it has posted
-the result. The thread survives every error: the group that met it fails, the next one is tried on a fresh connection.
+The statements of a group run on the event loop, some microseconds each; what blocks runs on a
+thread of its own: the flush to disk, and everything that may take longer (large batches:
+``sqlite_handed``). Statements on that thread would ask for the interpreter's lock after each row,
+and a busy loop is slow to give it: that took a third more processor time. While one group is being
+flushed the next one gathers by itself, so that a hundred callers cost one flush. Loop and thread
+take turns: the connection belongs to the thread from the moment it is handed a task until it has
+posted the result. The thread survives every error: the group that met it fails, the next one is
+tried on a fresh connection.
 """
 
 import asyncio
@@ -31,20 +33,22 @@ from proxy.storage.sqlite.statements import Statements
 WAITING = 4096
 #: Commits in one transaction at most.
 GROUP_COMMITS = 512
-#: So many that wait are a group, although more would come: who comes later has the time of its flush to get ready.
+#: So many that wait are a group, although more would come: who comes later has the time of its
+#: flush to get ready.
 GATHERED = 16
-#: Changes in a group at most whose statements the event loop runs itself; more would hold up everybody else.
+#: Changes in a group at most whose statements the event loop runs itself; more would hold up
+#: everybody else.
 INLINE = 256
-#: Seconds that statements may take there. After a group that took longer (a cold disk, a huge database) the thread runs
-#: those of the next groups.
+#: Seconds that statements may take there. After a group that took longer (a cold disk, a huge
+#: database) the thread runs those of the next groups.
 SLOW_COMMIT = 0.01
 #: How many groups that is.
 SPARED = 100
 #: Seconds without work after which the log is moved into the database.
 WRITER_IDLE = 1.0
 
-#: Milliseconds for which a statement waits for another program that holds the database locked: the event loop waits for nobody,
-#: the thread does, and while it empties the log hardly.
+#: Milliseconds for which a statement waits for another program that holds the database locked: the
+#: event loop waits for nobody, the thread does, and while it empties the log hardly.
 _IMPATIENT, _PATIENT, _TIDYING = 0, 2000, 50
 
 
@@ -143,7 +147,9 @@ class SqliteWriter:
                 self._hand(self._take())
 
     def _gather(self, seen: int) -> None:
-        """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now shares its flush."""
+        """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now
+        shares its flush.
+        """
         waiting = len(self._waiting)
         if seen < waiting < GATHERED:
             self._loop.call_soon(self._gather, waiting)
@@ -182,7 +188,9 @@ class SqliteWriter:
         return group
 
     def _begin(self, group: Sequence[Work]) -> bool:
-        """Run the statements of the group here and now; ``False`` where the thread has to do it all."""
+        """Run the statements of the group here and now; ``False`` where the thread has to do it
+        all.
+        """
         connection = self._connection
         if (
             connection is None
@@ -270,7 +278,10 @@ class SqliteWriter:
         self._unblock()
 
     def _wait_for_others(self, connection: Connection, patience: int) -> None:
-        """Tell the connection how long; for whoever has the turn. Each statement costs the thread a few waits for the lock."""
+        """Tell the connection how long; for whoever has the turn.
+
+        Each statement costs the thread a few waits for the lock.
+        """
         if self._patience != patience:
             connection.execute(f"PRAGMA busy_timeout = {patience}")
             self._patience = patience
@@ -288,7 +299,9 @@ class SqliteWriter:
                     task()
             self._disconnect()
             self._post(self._settle_close)
-        except RuntimeError:  # the event loop is gone: nobody is left to be told, and nothing more will come
+        except (
+            RuntimeError
+        ):  # the event loop is gone: nobody is left to be told, and nothing more will come
             self._disconnect()
 
     def _do_group(self, group: Sequence[Work], since: float, *, begun: bool = False) -> None:
@@ -337,7 +350,9 @@ class SqliteWriter:
                 return
 
     def _move_log(self) -> None:
-        """Empty the log into the database while nobody waits; what is removed then no longer lingers in the log."""
+        """Empty the log into the database while nobody waits; what is removed then no longer
+        lingers in the log.
+        """
         self._dirty = False
         if self._connection is None:
             return

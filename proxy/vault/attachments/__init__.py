@@ -1,1 +1,3 @@
-"""Attachments of records: metadata, encrypted content, and the sweep of objects that no record names."""
+"""Attachments of records: metadata, encrypted content, and the sweep of objects that no record
+names.
+"""

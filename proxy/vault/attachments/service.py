@@ -1,10 +1,11 @@
 """The use cases on attachments: upload, replace, change, download, move, delete.
 
-A content is durable in the object store before the row that names it is committed. What ends in between leaves an object
-that no row names, never a row without its object; ``objectsweep`` removes such objects. A row that lets go of an object dooms it
-in the same commit.
+A content is durable in the object store before the row that names it is committed. What ends in
+between leaves an object that no row names, never a row without its object; ``objectsweep`` removes
+such objects. A row that lets go of an object dooms it in the same commit.
 
-All of them work on records of rule files too: only the application writes those, but files are the vault's own.
+All of them work on records of rule files too: only the application writes those, but files are the
+vault's own.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -47,7 +48,8 @@ __all__ = [
     "upload",
 ]
 
-#: Further changes for the commit, given the attachment as it is then, and the row that has it; nothing of a delete or a move.
+#: Further changes for the commit, given the attachment as it is then, and the row that has it;
+#: nothing of a delete or a move.
 Then = Callable[[Sequence[tuple[Attachment, int]]], Sequence[Change]]
 
 
@@ -67,7 +69,8 @@ class Owner(NamedTuple):
 
     records: Records
     key: str
-    #: Raises unless a file whose content has this tag (``None``: there is none) may be changed; what a conditional request asks.
+    #: Raises unless a file whose content has this tag (``None``: there is none) may be changed;
+    #: what a conditional request asks.
     condition: Callable[[str | None], None] | None = None
 
     @property
@@ -83,19 +86,29 @@ class Owner(NamedTuple):
         return rows[self.key]
 
     async def writable(self) -> None:
-        """Raise ``VaultError(ACCESS_DENIED)`` unless the filter endpoint lets the caller change the record."""
+        """Raise ``VaultError(ACCESS_DENIED)`` unless the filter endpoint lets the caller change the
+        record.
+        """
         await self.records.permit(Act.WRITE, (self.key,))
 
     async def readable(self) -> None:
-        """Raise ``VaultError(NOT_FOUND)`` unless the filter endpoint lets the caller see the record."""
-        if self.records.gate is not None and not await self.records.gate.allowed(Act.READ, (self.key,)):
+        """Raise ``VaultError(NOT_FOUND)`` unless the filter endpoint lets the caller see the
+        record.
+        """
+        if self.records.gate is not None and not await self.records.gate.allowed(
+            Act.READ, (self.key,)
+        ):
             raise _no_record()
 
     async def sees(self) -> bool:
-        """Whether the caller may read the record as well, so that an answer may show what it did not send."""
+        """Whether the caller may read the record as well, so that an answer may show what it did
+        not send.
+        """
         if not self.records.rights.allows(Act.READ):
             return False
-        return self.records.gate is None or bool(await self.records.gate.allowed(Act.READ, (self.key,)))
+        return self.records.gate is None or bool(
+            await self.records.gate.allowed(Act.READ, (self.key,))
+        )
 
     async def files(self, *rows: Row) -> dict[int, tuple[File, ...]]:
         """The files of these rows."""
@@ -103,7 +116,9 @@ class Owner(NamedTuple):
         return await collection.store.files(collection.table, [row.rid for row in rows])
 
     def check(self, row: Row, file: File | None) -> None:
-        """Raise what ``condition`` says of a file of the row that is about to be changed, or of there being none."""
+        """Raise what ``condition`` says of a file of the row that is about to be changed, or of
+        there being none.
+        """
         if self.condition is not None:
             opened = None if file is None else open_file(self.records, row, file)
             self.condition(None if opened is None else f'"{opened.attachment.hash}"')
@@ -116,16 +131,22 @@ class Owner(NamedTuple):
         return found
 
 
-async def upload(contents: Contents, owner: Owner, incoming: IncomingFile, then: Then) -> Attachment:
+async def upload(
+    contents: Contents, owner: Owner, incoming: IncomingFile, then: Then
+) -> Attachment:
     """Give a record a new file.
 
-    Raises ``VaultError``: NOT_FOUND; FILE_EXISTS when the record has a file of that name; TOO_LARGE, FILES_UNAVAILABLE,
-    OVERLOADED; CONFLICT. What the content raises comes out. Nothing of a refused file stays.
+    Raises ``VaultError``: NOT_FOUND; FILE_EXISTS when the record has a file of that name;
+    TOO_LARGE, FILES_UNAVAILABLE, OVERLOADED; CONFLICT. What the content raises comes out. Nothing
+    of a refused file stays.
     """
     await owner.writable()
     row, before = await _place(owner, incoming.label)
     _refuse_taken(before)
-    async with contents.kept(new_id(), _scope(owner), incoming.content) as kept, _settled(contents, owner, kept):
+    async with (
+        contents.kept(new_id(), _scope(owner), incoming.content) as kept,
+        _settled(contents, owner, kept),
+    ):
         row, before = await _place(owner, incoming.label)
         _refuse_taken(before)
         file = file_of(owner.records, row, kept, incoming.label)
@@ -137,14 +158,18 @@ async def replace_attachment_of(
 ) -> Attachment:
     """Give a record a file in place of the one of that name; where there is none, a new one.
 
-    A replaced file keeps its id and the time of its creation; who reads the old content goes on with it. Raises as ``upload``,
-    but for FILE_EXISTS; ``CONFLICT`` also when the file was made, deleted or renamed while the content came.
+    A replaced file keeps its id and the time of its creation; who reads the old content goes on
+    with it. Raises as ``upload``, but for FILE_EXISTS; ``CONFLICT`` also when the file was made,
+    deleted or renamed while the content came.
     """
     await owner.writable()
     row, first = await _place(owner, incoming.label)
     owner.check(row, first)  # before a content arrives that nobody keeps
     file_id = new_id() if first is None else first.file_id
-    async with contents.kept(file_id, _scope(owner), incoming.content) as kept, _settled(contents, owner, kept):
+    async with (
+        contents.kept(file_id, _scope(owner), incoming.content) as kept,
+        _settled(contents, owner, kept),
+    ):
         row, before = await _place(owner, incoming.label)
         if (before and before.file_id) != (first and first.file_id):
             raise overtaken(owner.records)
@@ -154,7 +179,9 @@ async def replace_attachment_of(
         return await _commit(owner, row, main, then)
 
 
-async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None], then: Then = _nothing) -> Attachment:
+async def change(
+    owner: Owner, file_id: str, label: tuple[str | None, str | None], then: Then = _nothing
+) -> Attachment:
     """Give a file another name, another type, or both (``None``: as it is); what it is then.
 
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, FILE_EXISTS, CANNOT_OPEN.
@@ -167,12 +194,16 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
             file = await owner.file(row, file_id)
             owner.check(row, file)
             opened = open_file(records, row, file)
-            wanted = Label(label[0] or opened.attachment.filename, label[1] or opened.attachment.mime_type)
+            wanted = Label(
+                label[0] or opened.attachment.filename, label[1] or opened.attachment.mime_type
+            )
             changed = file_of(records, row, opened.kept, wanted, file)
             if changed.name != file.name:
                 _refuse_taken((await _place(owner, wanted))[1])
             shown = open_file(records, row, changed).attachment
-            if await attempt(records, [UpdateFile(changed, row.rid, file.object), *then(((shown, row.rid),))]):
+            if await attempt(
+                records, [UpdateFile(changed, row.rid, file.object), *then(((shown, row.rid),))]
+            ):
                 events.note_written_event(records.name, (owner.key,), (), (file_id,))
                 return shown
     raise overtaken(records)
@@ -190,8 +221,9 @@ async def attachment_label(owner: Owner, file_id: str) -> Attachment:
 async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Then) -> None:
     """Give files of a record to another one, all or none; to itself: nothing changes.
 
-    Raises ``VaultError``: NOT_FOUND with a detail for each record that is missing, UNKNOWN_FILE with one for each id,
-    FILE_EXISTS with one for each name that the destination has already, CANNOT_OPEN.
+    Raises ``VaultError``: NOT_FOUND with a detail for each record that is missing, UNKNOWN_FILE
+    with one for each id, FILE_EXISTS with one for each name that the destination has already,
+    CANNOT_OPEN.
     """
     records, other, within = owner.records, Owner(owner.records, destination), Within(owner.records)
     await records.permit(Act.WRITE, (owner.key, destination))
@@ -200,7 +232,11 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
         for _ in range(COMMIT_TRIES):
             rows = await records.collection.by_key([owner.key, destination])
             rows = {key: row for key, row in rows.items() if within.open(row) is not None}
-            missing = [name for name, key in (("source", owner.key), ("destination", destination)) if key not in rows]
+            missing = [
+                name
+                for name, key in (("source", owner.key), ("destination", destination))
+                if key not in rows
+            ]
             if missing:
                 told = tuple(Detail(name, "There is no record with this key.") for name in missing)
                 raise VaultError(Code.NOT_FOUND, "A record of the move does not exist.", told)
@@ -237,14 +273,19 @@ async def remove_attachment(owner: Owner, file_id: str, then: Then) -> None:
 class Download:
     """A file that is about to be read: its ``attachment``, then its content."""
 
-    def __init__(self, contents: Contents, owner: Owner, opened: OpenFile, content: OpenContent) -> None:
+    def __init__(
+        self, contents: Contents, owner: Owner, opened: OpenFile, content: OpenContent
+    ) -> None:
         self.attachment = opened.attachment
         self._contents = contents
         self._owner = owner
         self._content = content
 
     async def pieces(self, start: int, stop: int) -> AsyncIterator[bytes]:
-        """The bytes from ``start`` to before ``stop``; ends the download. Raises ``VaultError`` (CANNOT_OPEN, OVERLOADED …)."""
+        """The bytes from ``start`` to before ``stop``; ends the download.
+
+        Raises ``VaultError`` (CANNOT_OPEN, OVERLOADED …).
+        """
         try:
             with self._contents.transfer():
                 async for piece in self._content.pieces(start, stop):
@@ -264,7 +305,8 @@ class Download:
 async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
     """Open a file for reading.
 
-    Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE; CANNOT_OPEN when row or content were changed, exchanged or lost.
+    Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE; CANNOT_OPEN when row or content were changed,
+    exchanged or lost.
     """
     records = owner.records
     await owner.readable()
@@ -279,7 +321,8 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
                 continue  # it was replaced since the row was read
             records.collection.observe("unopenable_file")
             raise VaultError(
-                Code.CANNOT_OPEN, "The content of the file is not where it was kept: restore it from a backup."
+                Code.CANNOT_OPEN,
+                "The content of the file is not where it was kept: restore it from a backup.",
             ) from None
         except VaultError as error:
             if error.code is Code.CANNOT_OPEN:
@@ -292,7 +335,8 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
 
 # ---------------------------------------------------------------------- parts
 
-#: Errors after which it is certain that no row names the object; a store that is down may still have taken the row.
+#: Errors after which it is certain that no row names the object; a store that is down may still
+#: have taken the row.
 _CERTAIN = (
     Code.NOT_FOUND, Code.FILE_EXISTS, Code.CONFLICT, Code.IDEMPOTENCY_CHECK_FAILED, Code.PRECONDITION_FAILED,
 )  # fmt: skip
@@ -308,7 +352,8 @@ async def _place(owner: Owner, label: Label) -> tuple[Row, File | None]:
 def _refuse_taken(file: File | None) -> None:
     if file is not None:
         raise VaultError(
-            Code.FILE_EXISTS, "The record has a file of this name: replace it, or give this one another name."
+            Code.FILE_EXISTS,
+            "The record has a file of this name: replace it, or give this one another name.",
         )
 
 
@@ -338,7 +383,9 @@ def _scope(owner: Owner) -> bytes:
     return owner.records.collection.sealer.scope
 
 
-def _note_moved(records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool) -> None:
+def _note_moved(
+    records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool
+) -> None:
     events.note_written_event(records.name, keys, (), file_ids)
     if moved:  # whoever may read the other record reads them there
         events.revealed(records.name, keys[:1], ())
@@ -354,9 +401,14 @@ def _unknown() -> VaultError:
 
 def _chosen(files: dict[bytes, File], file_ids: Sequence[str]) -> dict[str, File]:
     """The files with these ids, by where the caller named them."""
-    found = {f"/attachment_ids/{index}": files.get(id_of(text) or b"") for index, text in enumerate(file_ids)}
+    found = {
+        f"/attachment_ids/{index}": files.get(id_of(text) or b"")
+        for index, text in enumerate(file_ids)
+    }
     unknown = [place for place, file in found.items() if file is None]
     if unknown:
         told = tuple(Detail(place, "The source has no file with this id.") for place in unknown)
-        raise VaultError(Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", told)
+        raise VaultError(
+            Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", told
+        )
     return {place: file for place, file in found.items() if file is not None}

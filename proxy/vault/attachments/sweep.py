@@ -1,8 +1,10 @@
-"""What no row names goes from the object store: objects that rows let go, and those that never got a row.
+"""What no row names goes from the object store: objects that rows let go, and those that never got
+a row.
 
-The first are doomed by the commit that let them go, and are removed in the next round. The second are what an upload leaves
-behind whose process ended between object and row. They are looked for shard by shard, one each round, and only when they are
-old: an upload that is under way has written its object, and not yet its row.
+The first are doomed by the commit that let them go, and are removed in the next round. The second
+are what an upload leaves behind whose process ended between object and row. They are looked for
+shard by shard, one each round, and only when they are old: an upload that is under way has written
+its object, and not yet its row.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,8 +16,8 @@ from proxy.storage.base import Store
 from proxy.vault.attachment_content import Contents
 from proxy.vault.schema_store import placed_schemas
 
-#: Milliseconds that an object without a row is left alone, and for which nothing is looked for after a start: somebody who
-#: started with an older database by mistake has that long to notice.
+#: Milliseconds that an object without a row is left alone, and for which nothing is looked for
+#: after a start: somebody who started with an older database by mistake has that long to notice.
 SWEEP_GRACE = 3_600_000
 
 #: Objects removed between two notes of it, and such batches a round.
@@ -25,10 +27,17 @@ _PAGE = 1_000
 
 
 class ObjectSweep:
-    """The sweep of one object store. ``environments``: all that keep something there; what none of them names goes."""
+    """The sweep of one object store.
+
+    ``environments``: all that keep something there; what none of them names goes.
+    """
 
     def __init__(
-        self, contents: Contents, store: Store, environments: Callable[[], Iterable[str]], clock: Callable[[], int]
+        self,
+        contents: Contents,
+        store: Store,
+        environments: Callable[[], Iterable[str]],
+        clock: Callable[[], int],
     ) -> None:
         self._contents = contents
         self._store = store
@@ -38,7 +47,10 @@ class ObjectSweep:
         self._next = 0
 
     async def round(self) -> int:
-        """One round of upkeep; how many objects were removed. Raises what store and object store raise."""
+        """One round of upkeep; how many objects were removed.
+
+        Raises what store and object store raise.
+        """
         removed = await self.doomed()
         if self._clock() - self._began < SWEEP_GRACE:
             return removed
@@ -68,7 +80,9 @@ class ObjectSweep:
             self._contents.uploading()
         )  # before the list: what is not in it now has its row already, or is young
         before = self._clock() - SWEEP_GRACE
-        old = {found.name for found in await self._contents.objects.listed(shard) if found.at < before} - uploading
+        old = {
+            found.name for found in await self._contents.objects.listed(shard) if found.at < before
+        } - uploading
         for environment in self._environments():
             if old:
                 old -= await named_objects(self._store, environment, shard)
@@ -94,19 +108,23 @@ async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
 
 # Database and object store belong together: each has the mark of the other.
 #
-# A vault removes objects that no row of its database names. Given the object store of another vault, or a database older than
-# its objects, it would remove what somebody still needs; given an empty folder in place of a disk that is not mounted, it would
-# keep new files where nobody looks for them. So both are marked, and a start refuses what does not belong together.
+# A vault removes objects that no row of its database names. Given the object store of another
+# vault, or a database older than its objects, it would remove what somebody still needs; given an
+# empty folder in place of a disk that is not mounted, it would keep new files where nobody looks
+# for them. So both are marked, and a start refuses what does not belong together.
 
 
 _NOTE = "files"
 _FOREIGN = (
-    "The files (setting files) belong to another vault than the database (setting store): name the two that belong together, "
+    "The files (setting files) belong to another vault than the database (setting store): name "
+    "the two that belong together, "
     "or give the files of this vault a place of their own."
 )
 _EMPTY = (
-    "The files of this vault are not where the setting files says: mount their disk, restore them from a backup, or move "
-    "them there. If they are lost for good, write the line {mark} to a file named owner in that folder; the vault then starts "
+    "The files of this vault are not where the setting files says: mount their disk, restore "
+    "them from a backup, or move "
+    "them there. If they are lost for good, write the line {mark} to a file named owner in that "
+    "folder; the vault then starts "
     "without them."
 )
 
@@ -114,7 +132,8 @@ _EMPTY = (
 async def belong(objects: ObjectStore, store: Store) -> None:
     """Mark both where they are new. Raises as ``check``.
 
-    The object store is marked first: what a start that ended in between leaves is an empty object store with a mark.
+    The object store is marked first: what a start that ended in between leaves is an empty object
+    store with a mark.
     """
     await check_pair(objects, store)
     if await store.note(_NOTE) is not None:
@@ -127,7 +146,10 @@ async def belong(objects: ObjectStore, store: Store) -> None:
 
 
 async def check_pair(objects: ObjectStore | None, store: Store) -> None:
-    """Raise ``VaultError`` (BAD_STORE) unless the two belong together, or both are new. ``None``: there is no object store yet."""
+    """Raise ``VaultError`` (BAD_STORE) unless the two belong together, or both are new.
+
+    ``None``: there is no object store yet.
+    """
     note, mark = await store.note(_NOTE), None if objects is None else await objects.owner()
     if note is None:
         if objects is not None and mark is not None and await _used(objects):

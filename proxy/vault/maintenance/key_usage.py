@@ -1,8 +1,10 @@
-"""What each data key has sealed of everything that an environment keeps: a complete look, page by page.
+"""What each data key has sealed of everything that an environment keeps: a complete look, page by
+page.
 
-Nothing is opened, for everything begins with the id of its key. What was let go counts no more: answers that have expired, and objects
-that no row names. Tables of schemas that nobody declares any more count as all others do. A content that is missing may come back from a
-backup, and nobody knows which key it needs: it counts for every older one.
+Nothing is opened, for everything begins with the id of its key. What was let go counts no more:
+answers that have expired, and objects that no row names. Tables of schemas that nobody declares any
+more count as all others do. A content that is missing may come back from a backup, and nobody knows
+which key it needs: it counts for every older one.
 """
 
 import asyncio
@@ -34,7 +36,15 @@ from proxy.vault.schema_store import placed_schemas
 from proxy.vault.vault import Vault, keyset_note
 
 #: What is counted, in the order in which it is told.
-USAGE_KINDS: Final = ("records", "versions", "staged", "attachments", "contents", "replies", "notes")
+USAGE_KINDS: Final = (
+    "records",
+    "versions",
+    "staged",
+    "attachments",
+    "contents",
+    "replies",
+    "notes",
+)
 
 _PAGE: Final = 500
 _FILES: Final = 50
@@ -44,7 +54,8 @@ _NO_VERSION: Final = -1  # smaller than any
 class Use(NamedTuple):
     """What a complete look has found."""
 
-    counted: dict[str, Counter[str]]  #: by id of the key: how many of each kind, where there are any
+    #: by id of the key: how many of each kind, where there are any
+    counted: dict[str, Counter[str]]
     until: dict[str, int]  #: by id of the key: when the last answer that it has sealed expires
 
     def of(self, key: str) -> Counter[str]:
@@ -115,11 +126,16 @@ async def _files(vault: Vault, table: str) -> AsyncIterator[Sequence[File]]:
 
 
 async def _headers(vault: Vault, table: str, files: Sequence[File]) -> list[bytes | None]:
-    """What each content begins with; ``None`` for one that is missing. One that was replaced or deleted meanwhile is left out."""
+    """What each content begins with; ``None`` for one that is missing.
+
+    One that was replaced or deleted meanwhile is left out.
+    """
     found: list[bytes | None] = []
     for file in files:
         try:
-            found.append(None if vault.contents is None else await vault.contents.header(file.object))
+            found.append(
+                None if vault.contents is None else await vault.contents.header(file.object)
+            )
         except NoObject:
             held = (await vault.store.files(table, [file.rid])).get(file.rid, ())
             if any(other.object == file.object for other in held):
@@ -135,14 +151,18 @@ def _count(use: Use, kind: str, sealed: Collection[bytes]) -> None:
 
 # Keeps bytes of data keys that are about to go, or are gone, out of the store.
 #
-# Somebody may have read a body before it was sealed anew, and write it only now: as a past version, or in place of what was sealed
-# anew. While everything is looked through, such a commit is noticed (``watch``), so that what was found is known not to be the
-# whole truth. Once a key is gone it is refused (``refuse``) as a conflict like any other: whoever meets it reads again, and then has
-# what is sealed with the key of now.
+# Somebody may have read a body before it was sealed anew, and write it only now: as a past version,
+# or in place of what was sealed anew. While everything is looked through, such a commit is noticed
+# (``watch``), so that what was found is known not to be the whole truth. Once a key is gone it is
+# refused (``refuse``) as a conflict like any other: whoever meets it reads again, and then has what
+# is sealed with the key of now.
 
 
 class Fence:
-    """The guard of one store. Ids of keys are those of all its environments: they are drawn at random."""
+    """The guard of one store.
+
+    Ids of keys are those of all its environments: they are drawn at random.
+    """
 
     def __init__(self) -> None:
         self._watched: frozenset[bytes] = frozenset()
@@ -179,7 +199,9 @@ class Fence:
 
 
 def fence_of(store: Store) -> Fence:
-    """The fence of a store; made with the first call, so that a store where no key was ever replaced has nothing to look at."""
+    """The fence of a store; made with the first call, so that a store where no key was ever
+    replaced has nothing to look at.
+    """
     if not isinstance(store.guard, Fence):
         store.guard = Fence()
     return store.guard
@@ -203,18 +225,21 @@ def _heads(change: Change) -> list[bytes]:
     return [one[:HEAD_BYTES] for one in sealed(change) if one] if sealed is not None else []
 
 
-# Other keys for an environment: a fresh data key, fewer of them, or its keyset wrapped anew by another master key.
+# Other keys for an environment: a fresh data key, fewer of them, or its keyset wrapped anew by
+# another master key.
 #
-# What is stored comes first, always: a wrapped keyset is opened before it is written, written only over the one that it was made
-# from, and read back before anybody uses it. So there is no moment at which a crash leaves a vault that does not open, and
-# two processes, or the end of an environment, never undo each other.
+# What is stored comes first, always: a wrapped keyset is opened before it is written, written only
+# over the one that it was made from, and read back before anybody uses it. So there is no moment at
+# which a crash leaves a vault that does not open, and two processes, or the end of an environment,
+# never undo each other.
 
 
 async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
-    """Give a keyset in use a fresh data key, which everything new is sealed with when this returns; older ones still open.
+    """Give a keyset in use a fresh data key, which everything new is sealed with when this returns;
+    older ones still open.
 
-    Raises ``VaultError``: BAD_KEYS when the master key is not that of this vault, CONFLICT when somebody else changes the keyset,
-    and what the store raises. Nothing is changed in use then.
+    Raises ``VaultError``: BAD_KEYS when the master key is not that of this vault, CONFLICT when
+    somebody else changes the keyset, and what the store raises. Nothing is changed in use then.
     """
     before = await _stored(store, keyset.environment)
     fresh = Keyset.unwrap(before, master).rotated()
@@ -222,17 +247,21 @@ async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
 
 
 async def drop_keys(store: Store, master: MasterKey, keyset: Keyset, keys: Collection[str]) -> None:
-    """Take data keys out of a keyset in use; whatever they have sealed never opens again. Raises as ``renew``.
+    """Take data keys out of a keyset in use; whatever they have sealed never opens again.
 
-    What is stored is written first, and read back: after a crash the keys are there, or they are gone. The caller knows that nothing
-    needs them. ``ValueError`` for the key that seals.
+    Raises as ``renew``.
+
+    What is stored is written first, and read back: after a crash the keys are there, or they are
+    gone. The caller knows that nothing needs them. ``ValueError`` for the key that seals.
     """
     before = await _stored(store, keyset.environment)
     keyset.forget(await _put(store, master, Keyset.unwrap(before, master).without(keys), before))
 
 
 async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
-    """Wrap the environment's keyset with the present master key; whether it was another one's. Raises as ``renew``.
+    """Wrap the environment's keyset with the present master key; whether it was another one's.
+
+    Raises as ``renew``.
 
     No effect on an environment that has ended.
     """
@@ -244,7 +273,9 @@ async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
 
 
 async def wrapper(store: Store, environment: str) -> str | None:
-    """The id of the master key that the environment's keyset is wrapped with; ``None``: it has ended."""
+    """The id of the master key that the environment's keyset is wrapped with; ``None``: it has
+    ended.
+    """
     note = await store.note(keyset_note(environment))
     return None if note is None else Keyset.wrapper(note)
 
@@ -259,12 +290,18 @@ async def _put(store: Store, master: MasterKey, keyset: Keyset, before: bytes) -
 def _same(keyset: Keyset, read: Keyset) -> Keyset:
     """The keyset as read back. Raises ``VaultError(BAD_STORE)`` when it is another one."""
     if not read.same(keyset):
-        raise VaultError(Code.BAD_STORE, "The wrapped keys do not read back as they were written: check the disk.")
+        raise VaultError(
+            Code.BAD_STORE,
+            "The wrapped keys do not read back as they were written: check the disk.",
+        )
     return read
 
 
 async def _stored(store: Store, environment: str) -> bytes:
     note = await store.note(keyset_note(environment))
     if note is None:
-        raise VaultError(Code.BAD_KEYS, f"The keys of the environment {environment!r} are not in the store any more.")
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The keys of the environment {environment!r} are not in the store any more.",
+        )
     return note

@@ -1,9 +1,11 @@
-"""Sealing anew with the data key of now: one page of a table at a time, each from where the one before ended.
+"""Sealing anew with the data key of now: one page of a table at a time, each from where the one
+before ended.
 
-Sealed bytes take the place of others that say the same (``Recast``), only where those still are: so nobody is kept from reading,
-writing or deleting meanwhile, and whoever writes has the key of now anyway. Salts, versions and times stay, so nobody notices, and who
-deletes a salt still shreds everything below it. The content of a file becomes another object, by the same commit that lets the old
-one go; under the record's lock, as every change of a file.
+Sealed bytes take the place of others that say the same (``Recast``), only where those still are: so
+nobody is kept from reading, writing or deleting meanwhile, and whoever writes has the key of now
+anyway. Salts, versions and times stay, so nobody notices, and who deletes a salt still shreds
+everything below it. The content of a file becomes another object, by the same commit that lets the
+old one go; under the record's lock, as every change of a file.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ from proxy.vault.records.attachment_metadata import kept_of, rekept
 from proxy.vault.seal import Sealer
 from proxy.vault.vault import Vault
 
-#: Rows, past versions and files of one page. A page of rows is one commit, so that others need not wait long for theirs.
+#: Rows, past versions and files of one page. A page of rows is one commit, so that others need not
+#: wait long for theirs.
 _ROWS: Final = 100
 _FILES: Final = 8
 
@@ -44,7 +47,8 @@ class PageResult(NamedTuple):
     unreadable: int  #: of them, those that do not open; they stay as they are
 
 
-#: Seals one page anew; ``None``: there is none behind that place. Raises what the store and the object store raise.
+#: Seals one page anew; ``None``: there is none behind that place. Raises what the store and the
+#: object store raise.
 Turn = Callable[[SealedTable, str], Awaitable[PageResult | None]]
 
 
@@ -71,7 +75,9 @@ async def records(place: SealedTable, after: str) -> PageResult | None:
 async def versions(place: SealedTable, after: str) -> PageResult | None:
     """Past versions."""
     rid, _, version = after.partition(".")
-    pasts = await place.vault.store.past_scan(place.table, (int(rid or 0), int(version or _NO_VERSION)), _ROWS)
+    pasts = await place.vault.store.past_scan(
+        place.table, (int(rid or 0), int(version or _NO_VERSION)), _ROWS
+    )
     if not pasts:
         return None
     changes: list[Change] = []
@@ -87,7 +93,10 @@ async def versions(place: SealedTable, after: str) -> PageResult | None:
 
 
 async def contents(place: SealedTable, after: str) -> PageResult | None:
-    """The contents of files, piece by piece, whatever their size. Nothing where the vault has no place for them."""
+    """The contents of files, piece by piece, whatever their size.
+
+    Nothing where the vault has no place for them.
+    """
     files = await place.vault.store.file_scan(place.table, bytes.fromhex(after), _FILES)
     if not files or place.vault.contents is None:
         return None
@@ -116,8 +125,13 @@ async def notes(vault: Vault) -> int:
     return unreadable
 
 
-def row_anew(sealer: Sealer, row: Row, files: Sequence[File], staged: Sequence[Staged]) -> list[Change]:
-    """What seals a row and what belongs to it anew; nothing where that is so. Raises ``VaultError(CANNOT_OPEN)``."""
+def row_anew(
+    sealer: Sealer, row: Row, files: Sequence[File], staged: Sequence[Staged]
+) -> list[Change]:
+    """What seals a row and what belongs to it anew; nothing where that is so.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
     changes: list[Change] = []
     before, after = (row.body, row.key_sealed), sealer.row_again(row)
     if after != before:
@@ -146,13 +160,19 @@ def past_anew(sealer: Sealer, past: Past) -> list[Change]:
 
 
 async def _content(place: SealedTable, kept_in: Contents, file: File) -> None:
-    """Seal one content anew, unless somebody replaces, moves or deletes it meanwhile. Raises as ``Contents.again``."""
+    """Seal one content anew, unless somebody replaces, moves or deletes it meanwhile.
+
+    Raises as ``Contents.again``.
+    """
     if await kept_in.current(file.object):
         return None
     row = await _row(place, file)
     if row is None:
         return None
-    async with kept_in.again(kept_of(place.sealer, row, file), place.sealer.scope) as fresh, _locked(place, row):
+    async with (
+        kept_in.again(kept_of(place.sealer, row, file), place.sealer.scope) as fresh,
+        _locked(place, row),
+    ):
         now, held = await _row(place, file), await _file(place, file)
         if now is None or now.key != row.key or held is None or held.object != file.object:
             return await kept_in.drop(fresh.object)
@@ -185,7 +205,9 @@ async def _file(place: SealedTable, file: File) -> File | None:
 
 
 async def _still(place: SealedTable, file: File) -> bool:
-    """Whether a file still has an object that is not there; else somebody has replaced or deleted it meanwhile."""
+    """Whether a file still has an object that is not there; else somebody has replaced or deleted
+    it meanwhile.
+    """
     held = await _file(place, file)
     return held is not None and held.object == file.object
 

@@ -1,11 +1,14 @@
-"""Sealing anew, with the data key that seals now, what older ones have sealed: in the background, while others read and write.
+"""Sealing anew, with the data key that seals now, what older ones have sealed: in the background,
+while others read and write.
 
-A run goes through everything that an environment keeps, stage by stage and page by page (``anew``). How far it is stands in the
-store: whoever opens the vault next goes on there. Kept answers are left alone, since they end within a day.
+A run goes through everything that an environment keeps, stage by stage and page by page (``anew``).
+How far it is stands in the store: whoever opens the vault next goes on there. Kept answers are left
+alone, since they end within a day.
 
-Then all of it is looked at once more (``keyuse``), behind a fence that notices what comes meanwhile. An older key under which that
-finds nothing is dropped (``Retire``). Where it finds something, that is written down, so that everybody can see why a key is still there,
-and it looks again: when the last answer has expired, else a day later.
+Then all of it is looked at once more (``keyuse``), behind a fence that notices what comes
+meanwhile. An older key under which that finds nothing is dropped (``Retire``). Where it finds
+something, that is written down, so that everybody can see why a key is still there, and it looks
+again: when the last answer has expired, else a day later.
 """
 
 import asyncio
@@ -36,7 +39,8 @@ _DAY: Final = 86_400_000
 #: The same where only something came meanwhile that an older key has sealed.
 _SOON: Final = 60_000
 
-#: Takes these data keys out of the keyset: nothing needs them any more. No effect where another key seals meanwhile.
+#: Takes these data keys out of the keyset: nothing needs them any more. No effect where another key
+#: seals meanwhile.
 Retire = Callable[[Sequence[str]], Awaitable[None]]
 
 
@@ -74,7 +78,8 @@ class ReencryptionRun(msgspec.Struct, frozen=True):
     versions: int = 0
     contents: int = 0
     round: int = 1
-    used: Mapping[str, Mapping[str, int]] | None = None  #: what the last look has found, by key and kind
+    #: what the last look has found, by key and kind
+    used: Mapping[str, Mapping[str, int]] | None = None
     again: int = 0  #: when to look again, in milliseconds since the epoch
 
 
@@ -118,7 +123,9 @@ class ReencryptionJob:
         self._run = None if self._stored is None else _decode(self._stored)
 
     async def start(self) -> None:
-        """Go on with what was under way; begin where a key was rotated and nobody got as far as to begin. After ``load``."""
+        """Go on with what was under way; begin where a key was rotated and nobody got as far as to
+        begin. After ``load``.
+        """
         keys, run = self._vault.keyset.data_keys, self._run
         if run is not None and run.key == keys[-1] and run.stage is not None:
             if run.state is ReencryptionState.RUNNING:
@@ -127,7 +134,10 @@ class ReencryptionJob:
             await self.begin()
 
     async def begin(self) -> None:
-        """Seal everything with the key that seals now; a run for another one ends. Raises what the store raises."""
+        """Seal everything with the key that seals now; a run for another one ends.
+
+        Raises what the store raises.
+        """
         await self.close()
         key, run = self._vault.keyset.data_keys[-1], self._run
         if run is not None and run.key == key and run.stage not in (None, ReencryptionStage.END):
@@ -151,7 +161,9 @@ class ReencryptionJob:
         if len(self._vault.keyset.data_keys) > 1:
             if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
                 await self._save(
-                    ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS, used=run.used)
+                    ReencryptionRun(
+                        run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS, used=run.used
+                    )
                 )
             self._go()
 
@@ -203,7 +215,9 @@ class ReencryptionJob:
         """One stage, from where it is."""
         stage = run.stage or ReencryptionStage.RECORDS
         await self._vault.wake()
-        for name, table in sorted((await placed_schemas(self._vault.store, self._vault.environment)).items()):
+        for name, table in sorted(
+            (await placed_schemas(self._vault.store, self._vault.environment)).items()
+        ):
             if table not in run.tables and await self._there(name):
                 run = await self._table(run, name, table)
         following = _ORDER[_ORDER.index(stage) + 1]
@@ -245,13 +259,25 @@ class ReencryptionJob:
         fence.ease(older)
         kept = [key for key in older if key not in free]
         left = sum(use.of(key).total() - use.of(key)["replies"] for key in kept)
-        if run.state is ReencryptionState.RUNNING and run.round < _ROUNDS and (seen or left > run.unreadable):
-            await self._save(ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=run.round + 1))
+        if (
+            run.state is ReencryptionState.RUNNING
+            and run.round < _ROUNDS
+            and (seen or left > run.unreadable)
+        ):
+            await self._save(
+                ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=run.round + 1)
+            )
             return False
         again = self._again(use, kept, left) if kept else 0
         used = {key: dict(use.of(key)) for key in kept}
         await self._save(
-            _change(run, state=ReencryptionState.DONE, stage=ReencryptionStage.END, used=used, again=again)
+            _change(
+                run,
+                state=ReencryptionState.DONE,
+                stage=ReencryptionStage.END,
+                used=used,
+                again=again,
+            )
         )
         return True
 
@@ -262,16 +288,23 @@ class ReencryptionJob:
         return max([use.until.get(key, 0) + 1 for key in kept if use.of(key)], default=now + _SOON)
 
     async def _uploaded(self) -> None:
-        """Wait until all uploads have ended that are under way: one of them may have begun with an older key."""
+        """Wait until all uploads have ended that are under way: one of them may have begun with an
+        older key.
+        """
         contents = self._vault.contents
         before = frozenset() if contents is None else contents.uploading()
         while contents is not None and (before := before & contents.uploading()):  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(_UPLOADS)
 
     async def _save(self, run: ReencryptionRun) -> None:
-        """Write down how far it is. Who is cancelled meanwhile waits until that is written, and knows what is."""
+        """Write down how far it is.
+
+        Who is cancelled meanwhile waits until that is written, and knows what is.
+        """
         content = _encode(run)
-        writing = asyncio.ensure_future(self._vault.store.put_note(self._note, content, self._stored))
+        writing = asyncio.ensure_future(
+            self._vault.store.put_note(self._note, content, self._stored)
+        )
         try:
             await asyncio.shield(writing)
         finally:
@@ -282,4 +315,6 @@ class ReencryptionJob:
 
 def _counted(run: ReencryptionRun, table: str, page: PageResult, figure: str) -> ReencryptionRun:
     counted = {figure: getattr(run, figure) + page.looked}
-    return _change(run, table=table, after=page.after, unreadable=run.unreadable + page.unreadable, **counted)
+    return _change(
+        run, table=table, after=page.after, unreadable=run.unreadable + page.unreadable, **counted
+    )

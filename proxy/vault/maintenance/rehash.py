@@ -1,12 +1,15 @@
-"""New tokens for the values of records, for whoever keeps tokens of them outside the vault (specification, "Rehash").
+"""New tokens for the values of records, for whoever keeps tokens of them outside the vault
+(specification, "Rehash").
 
-What a rehash makes is kept in the sealed body of the record, beside its fields, and large tokens are found through the token
-index: the newest ones, and those before them until somebody says that they may be forgotten. So an application that still holds
-an old token is told by ``resolve`` which record and field it stands for, and which token is the newest. Each token counts for the value that it was
-made of: when that changes, it is as if it had never been.
+What a rehash makes is kept in the sealed body of the record, beside its fields, and large tokens
+are found through the token index: the newest ones, and those before them until somebody says that
+they may be forgotten. So an application that still holds an old token is told by ``resolve`` which
+record and field it stands for, and which token is the newest. Each token counts for the value that
+it was made of: when that changes, it is as if it had never been.
 
-The record itself does not change: its fields, version and times stay, and so do the tokens that the proxy has given to an
-application, which are another thing: the vault itself puts values in their place.
+The record itself does not change: its fields, version and times stay, and so do the tokens that the
+proxy has given to an application, which are another thing: the vault itself puts values in their
+place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +49,8 @@ class RehashedRecord(NamedTuple):
     """What a rehash answers of one record."""
 
     record: Record
-    fields: dict[str, Any]  #: the new values by names of rules; ``None``: the record has no value there
+    #: the new values by names of rules; ``None``: the record has no value there
+    fields: dict[str, Any]
 
 
 class Resolved(NamedTuple):
@@ -59,7 +63,10 @@ class Resolved(NamedTuple):
 
 
 class Rehash:
-    """Rules with the keys of a schema; makes the tokens of its records. ``job``: the run that they are made in."""
+    """Rules with the keys of a schema; makes the tokens of its records.
+
+    ``job``: the run that they are made in.
+    """
 
     def __init__(self, records: Records, rules: RehashRules, dtk: str, job: str = "") -> None:
         self._records = records
@@ -73,13 +80,15 @@ class Rehash:
     def fields(self) -> list[str]:
         """The fields of records that the rules name."""
         known = {field.name for field in self._records.schema.fields}
-        return sorted({own if (own := ALIASES.get(name, name)) in known else BODY for name in self._rules})
+        return sorted(
+            {own if (own := ALIASES.get(name, name)) in known else BODY for name in self._rules}
+        )
 
     def tokens(self, record: Record) -> tuple[RehashTokens, dict[str, Any]]:
         """What the record has of tokens then, and the new values by names of rules.
 
-        Raises ``VaultError``: ``VALUE_UNFIT`` with a detail for each field whose value its strategy does not take;
-        ``UNPROCESSABLE`` where old tokens have to be forgotten first.
+        Raises ``VaultError``: ``VALUE_UNFIT`` with a detail for each field whose value its strategy
+        does not take; ``UNPROCESSABLE`` where old tokens have to be forgotten first.
         """
         tokens = dict(record.tokens or {})
         fields: dict[str, Any] = {}
@@ -98,11 +107,16 @@ class Rehash:
                 continue
             fields[name] = fields_by_rule(Value(made.token, made.json))
         if faults:
-            raise VaultError(Code.VALUE_UNFIT, "A value does not fit the strategy of its field.", tuple(faults))
+            raise VaultError(
+                Code.VALUE_UNFIT, "A value does not fit the strategy of its field.", tuple(faults)
+            )
         return tokens, fields
 
     def changes(self, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
-        """What gives a row these tokens. Nothing for a record that the proxy has collected: its tokens are the proxy's."""
+        """What gives a row these tokens.
+
+        Nothing for a record that the proxy has collected: its tokens are the proxy's.
+        """
         return changes(self._records, row, before, tokens)
 
     def _made(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
@@ -117,7 +131,9 @@ class Rehash:
             keys = around.keyset.rehash_keys(self._dtk, self._records.name, name)
             maker = self._makers[name] = chosen.bind(keys, around.region)
         new = maker(value)
-        return Rehashed(digest, new.text, new.json, maker.findable(new), self._job, _old(before, new.text))
+        return Rehashed(
+            digest, new.text, new.json, maker.findable(new), self._job, _old(before, new.text)
+        )
 
     def _digest(self, name: str, value: Value) -> bytes:
         keyed = self._digests.get(name)
@@ -145,7 +161,8 @@ def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
     if len(old) > MOST_OLD:
         raise VaultError(
             Code.UNPROCESSABLE,
-            f"A value has {MOST_OLD} old tokens that are still found: forget those that nobody holds any more first.",
+            f"A value has {MOST_OLD} old tokens that are still found: forget those that nobody "
+            "holds any more first.",
         )
     return tuple(old)
 
@@ -158,16 +175,21 @@ def changes(records: Records, row: Row, before: Record, tokens: RehashTokens) ->
     if not is_document(plain):
         return []
     document = msgspec.structs.replace(unpack_document(plain), tokens=tokens or msgspec.UNSET)
-    body = records.collection.sealer.plain_body((row.rid, row.salt), pack_document(document), row.version)
+    body = records.collection.sealer.plain_body(
+        (row.rid, row.salt), pack_document(document), row.version
+    )
     old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
     made: list[Change] = [Replace(row._replace(body=body), row.version)]
     if old != new:
-        made.append(Reindex(row.rid, tuple(new - old), tuple(old - new - records.hashes(before.fields))))
+        made.append(
+            Reindex(row.rid, tuple(new - old), tuple(old - new - records.hashes(before.fields)))
+        )
     return made
 
 
 async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Resolved]:
-    """What those of these tokens stand for that stand for anything, in their order; a token of equal values for several.
+    """What those of these tokens stand for that stand for anything, in their order; a token of
+    equal values for several.
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """
@@ -176,7 +198,9 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
     hits = await collection.store.by_tokens(collection.table, list(hashes))
     rids = tuple({rid for found in hits.values() for rid in found})
     where = All((inside(records), Is("@rid", rids)))
-    page = await collection.store.select(collection.table, Select(where, collection.clock(), counted=False))
+    page = await collection.store.select(
+        collection.table, Select(where, collection.clock(), counted=False)
+    )
     there = Verified(records, records.rights.rows).only([records.open(row) for row in page.rows])
     seen = await records.permitted(there)
     opened = {record.rid: record for record in seen}
@@ -185,12 +209,18 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
         for rid in hits.get(digest, ()):
             if rid in opened:
                 found.extend(_resolved(records, opened[rid], token))
-    events.revealed(records.name, [one.record.key for one in found], (KEY, PROFILE_KEY) if found else ())
+    events.revealed(
+        records.name, [one.record.key for one in found], (KEY, PROFILE_KEY) if found else ()
+    )
     return found
 
 
-def newest_tokens(records: Records, record: Record, wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """The newest tokens of the values that a record has now, of the rules that are ``wanted``, by their names."""
+def newest_tokens(
+    records: Records, record: Record, wanted: Callable[[str], bool]
+) -> dict[str, Any]:
+    """The newest tokens of the values that a record has now, of the rules that are ``wanted``, by
+    their names.
+    """
     return {
         name: fields_by_rule(Value(kept.token, kept.json))
         for name, kept in (record.tokens or {}).items()
@@ -216,9 +246,11 @@ def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved
 async def rehash_profiles(
     records: Records, plan: Rehash, keys: Sequence[str], most: int, closing: RehashExtraChanges
 ) -> list[RehashedRecord]:
-    """Make new tokens for the records that have one of these profile keys, all or none; the older records first.
+    """Make new tokens for the records that have one of these profile keys, all or none; the older
+    records first.
 
-    Raises ``VaultError``: ``UNPROCESSABLE`` for more than ``most`` records; ``CANNOT_OPEN``; ``CONFLICT``; as ``Rehash.tokens``.
+    Raises ``VaultError``: ``UNPROCESSABLE`` for more than ``most`` records; ``CANNOT_OPEN``;
+    ``CONFLICT``; as ``Rehash.tokens``.
     """
     for _ in range(COMMIT_TRIES):
         wanted = await _matching(records, keys, most)
@@ -233,7 +265,9 @@ async def rehash_profiles(
     raise overtaken(records)
 
 
-def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[RehashedRecord], list[Change]]:
+def _all(
+    plan: Rehash, rows: Iterable[tuple[Row, Record]]
+) -> tuple[list[RehashedRecord], list[Change]]:
     made: list[RehashedRecord] = []
     more: list[Change] = []
     for row, record in rows:
@@ -246,7 +280,10 @@ def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[Rehashe
 
 
 async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
-    """Those that the filter endpoint lets the caller read; the others are not there. Raise unless all of them may be changed."""
+    """Those that the filter endpoint lets the caller read; the others are not there.
+
+    Raise unless all of them may be changed.
+    """
     if records.gate is None:
         return wanted
     seen = await records.readable(wanted)
@@ -257,18 +294,25 @@ async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
 async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:
     collection = records.collection
     asked = await compile_query(records, (Equals(PROFILE_KEY, tuple(keys)), *records.rights.rows))
-    select = Select(asked.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False)
+    select = Select(
+        asked.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False
+    )
     rows = (await collection.store.select(collection.table, select)).rows
     if len(rows) > most:
         raise VaultError(
             Code.UNPROCESSABLE,
-            f"More than {most:,} records have these profile keys: name fewer, or rehash all records by `domicile rehash`.",
+            f"More than {most:,} records have these profile keys: name fewer, or rehash all "
+            "records by `domicile rehash`.",
         )
     return rows
 
 
-async def _again(records: Records, keys: Sequence[str], wanted: Sequence[Row]) -> list[tuple[Row, Record]]:
-    """The same rows now that nobody else changes them, opened, without those that have gone or match no more."""
+async def _again(
+    records: Records, keys: Sequence[str], wanted: Sequence[Row]
+) -> list[tuple[Row, Record]]:
+    """The same rows now that nobody else changes them, opened, without those that have gone or
+    match no more.
+    """
     collection = records.collection
     rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
     within, matches = Within(records), Verified(records, (Equals(PROFILE_KEY, tuple(keys)),))

@@ -1,8 +1,10 @@
-"""A rehash of all records of an environment: in the background, while others read and write, and on after a stop or a crash.
+"""A rehash of all records of an environment: in the background, while others read and write, and on
+after a stop or a crash.
 
-There is one at a time. What it was asked for is a sealed note of the store, with the caller's key in it until the run has ended; how far it
-is, is another (``migration.Pass``). Each record gets all of its tokens in one commit, under its lock. One that a run has been to
-is left alone when the run comes to it again, so that nobody is told a token that is not there any more.
+There is one at a time. What it was asked for is a sealed note of the store, with the caller's key
+in it until the run has ended; how far it is, is another (``migration.Pass``). Each record gets all
+of its tokens in one commit, under its lock. One that a run has been to is left alone when the run
+comes to it again, so that nobody is told a token that is not there any more.
 """
 
 import asyncio
@@ -33,7 +35,10 @@ RehashVisitor = Callable[[Row], Sequence[Change]]
 
 
 class RehashRequest(msgspec.Struct, frozen=True):
-    """What a run is asked for. ``rules`` as they were sent; without any, the tokens that there are stay as they are."""
+    """What a run is asked for.
+
+    ``rules`` as they were sent; without any, the tokens that there are stay as they are.
+    """
 
     dtk: str
     rules: msgspec.Raw
@@ -69,7 +74,9 @@ _encode = msgspec.json.Encoder().encode
 class RehashJob:
     """The runs of one environment. Made by ``open_job``."""
 
-    def __init__(self, vault: Vault, catalog: Catalog, note: SealedNote, report: Callable[[VaultError], None]) -> None:
+    def __init__(
+        self, vault: Vault, catalog: Catalog, note: SealedNote, report: Callable[[VaultError], None]
+    ) -> None:
         self._vault = vault
         self._catalog = catalog
         self._note = note
@@ -86,14 +93,22 @@ class RehashJob:
         if run is None or run.state is not RehashState.RUNNING:
             return run
         return msgspec.structs.replace(
-            run, total=at.total, done=at.done, failed=at.failed, unreadable=at.unreadable, wanted=None
+            run,
+            total=at.total,
+            done=at.done,
+            failed=at.failed,
+            unreadable=at.unreadable,
+            wanted=None,
         )
 
     async def begin(self, wanted: RehashRequest) -> RehashRun:
         """Start a run. Raises ``VaultError(CONFLICT)`` while another is under way."""
         async with self._changing:
             if self._run is not None and self._run.state is RehashState.RUNNING:
-                raise VaultError(Code.CONFLICT, "A rehash of all records is under way; stop it, or wait for its end.")
+                raise VaultError(
+                    Code.CONFLICT,
+                    "A rehash of all records is under way; stop it, or wait for its end.",
+                )
             run = RehashRun(random_bytes(8).hex(), self._vault.clock(), wanted=wanted)
             await self._note.write(_encode(run))
             self._go(run)
@@ -135,7 +150,9 @@ class RehashJob:
         while True:
             try:
                 records = self._catalog.records(RECORDS_SCHEMA)
-                await Pass(records.collection, run.id, self._progress, "rehash").run(_visit(records, run))
+                await Pass(records.collection, run.id, self._progress, "rehash").run(
+                    _visit(records, run)
+                )
                 return await self._ended(run, RehashState.DONE)
             except VaultError as error:
                 self._report(error)
@@ -144,16 +161,31 @@ class RehashJob:
     async def _ended(self, run: RehashRun, state: RehashState) -> None:
         at = self._progress
         ended = RehashRun(
-            run.id, run.began_at, state, self._vault.clock(), None, at.total, at.done, at.failed, at.unreadable
+            run.id,
+            run.began_at,
+            state,
+            self._vault.clock(),
+            None,
+            at.total,
+            at.done,
+            at.failed,
+            at.unreadable,
         )
         await self._note.write(_encode(ended))
         self._run = ended
 
 
 def _visit(records: Records, run: RehashRun) -> RehashVisitor:
-    """What a run does to a record. Raises ``Unfit`` where a value does not fit its strategy, and ``VaultError(CANNOT_OPEN)``."""
+    """What a run does to a record.
+
+    Raises ``Unfit`` where a value does not fit its strategy, and ``VaultError(CANNOT_OPEN)``.
+    """
     wanted = run.wanted or RehashRequest("", msgspec.Raw(b"{}"), forget=False)
-    rules: RehashRules = read_rules(msgspec.json.decode(wanted.rules), ValueFaults(0)) if len(wanted.rules) > 2 else {}
+    rules: RehashRules = (
+        read_rules(msgspec.json.decode(wanted.rules), ValueFaults(0))
+        if len(wanted.rules) > 2
+        else {}
+    )
     plan = Rehash(records, rules, wanted.dtk, run.id)
 
     def visit(row: Row) -> Sequence[Change]:
@@ -165,7 +197,9 @@ def _visit(records: Records, run: RehashRun) -> RehashVisitor:
         before = record.tokens or {}
         try:
             tokens = plan.tokens(
-                msgspec.structs.replace(record, tokens=_bare(before, run.id) if wanted.forget else before)
+                msgspec.structs.replace(
+                    record, tokens=_bare(before, run.id) if wanted.forget else before
+                )
             )[0]
         except VaultError as error:
             if error.code not in (Code.VALUE_UNFIT, Code.UNPROCESSABLE):
@@ -184,9 +218,19 @@ def _bare(tokens: RehashTokens, run: str) -> RehashTokens:
     }
 
 
-async def open_job(vault: Vault, catalog: Catalog, report: Callable[[VaultError], None]) -> RehashJob:
-    """The runs of a vault; one that was under way goes on. ``report`` hears of faults after which it is tried again."""
+async def open_job(
+    vault: Vault, catalog: Catalog, report: Callable[[VaultError], None]
+) -> RehashJob:
+    """The runs of a vault; one that was under way goes on.
+
+    ``report`` hears of faults after which it is tried again.
+    """
     keyset = catalog.records(RECORDS_SCHEMA).collection.around.keyset
-    job = RehashJob(vault, catalog, SealedNote(vault.store, keyset.aead(), vault.environment, "rehash job"), report)
+    job = RehashJob(
+        vault,
+        catalog,
+        SealedNote(vault.store, keyset.aead(), vault.environment, "rehash job"),
+        report,
+    )
     await job.start()
     return job

@@ -1,8 +1,10 @@
-"""What a rehash is to compute: which fields, each by which strategy, read from a request; all faults at once.
+"""What a rehash is to compute: which fields, each by which strategy, read from a request; all
+faults at once.
 
-The name of a rule is that of a field of the record (``dialect.ALIASES`` count), of a member of its ``body`` where that is a JSON object, or a path into it
-(``$.address.city``). ``*`` is for every field and member that holds a text and is not named. The key of a record, and the body as
-a whole, are rehashed only by name.
+The name of a rule is that of a field of the record (``dialect.ALIASES`` count), of a member of its
+``body`` where that is a JSON object, or a path into it (``$.address.city``). ``*`` is for every
+field and member that holds a text and is not named. The key of a record, and the body as a whole,
+are rehashed only by name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +41,9 @@ def read_dtk(raw: Any, faults: ValueFaults) -> str:
     """The caller's key; never repeated in a fault."""
     if isinstance(raw, str) and DTK_FORMAT.fullmatch(raw) is not None:
         return raw
-    faults.add("/dtk", "Has to be a string of 96 letters and digits (A-Z, a-z, 0-9).", Code.INVALID_INPUT)
+    faults.add(
+        "/dtk", "Has to be a string of 96 letters and digits (A-Z, a-z, 0-9).", Code.INVALID_INPUT
+    )
     return ""
 
 
@@ -47,14 +51,19 @@ def read_rules(raw: Any, faults: ValueFaults) -> RehashRules:
     """The rules that stand at ``/rules``; of use only if there are no faults."""
     if not isinstance(raw, dict) or not 1 <= len(raw) <= MOST_REHASH_FIELDS:
         faults.add(
-            "/rules", f"Has to be an object of 1 to {MOST_REHASH_FIELDS} rules, each under the name of its field."
+            "/rules",
+            f"Has to be an object of 1 to {MOST_REHASH_FIELDS} rules, each under the name of its "
+            "field.",
         )
         return {}
     found: dict[str, Strategy] = {}
     for name, rule in raw.items():
         place = "/rules" + step(name)
         if name.startswith("$") and steps_of(name) is None:
-            faults.add(place, "Has to be a path of names and numbers from the root of body: $.name, $.name[0].")
+            faults.add(
+                place,
+                "Has to be a path of names and numbers from the root of body: $.name, $.name[0].",
+            )
         if (made := _rule(rule, place, faults)) is not None:
             found[name] = made
     return found
@@ -62,7 +71,9 @@ def read_rules(raw: Any, faults: ValueFaults) -> RehashRules:
 
 def _rule(raw: Any, place: str, faults: ValueFaults) -> Strategy | None:
     if not isinstance(raw, dict):
-        faults.add(place, "Has to be an object with strategy, and strategyOptions where it has any.")
+        faults.add(
+            place, "Has to be an object with strategy, and strategyOptions where it has any."
+        )
         return None
     unknown = [name for name in raw if name not in ("strategy", "strategyOptions")]
     faults.each(place, unknown, "Is not known here; there are strategy, strategyOptions.")
@@ -81,8 +92,13 @@ def _rule(raw: Any, place: str, faults: ValueFaults) -> Strategy | None:
         return None
 
 
-def selected(rules: RehashRules, schema: Schema, fields: Fields) -> Iterator[tuple[str, Strategy, Value | None]]:
-    """What the rules name of a record, each with its value; ``None``: it has none. Each once, in the order of the rules."""
+def selected(
+    rules: RehashRules, schema: Schema, fields: Fields
+) -> Iterator[tuple[str, Strategy, Value | None]]:
+    """What the rules name of a record, each with its value; ``None``: it has none.
+
+    Each once, in the order of the rules.
+    """
     known = {field.name for field in schema.fields}
     body = _body(fields) if any(ALIASES.get(name, name) not in known for name in rules) else {}
     for name, chosen in rules.items():
@@ -93,10 +109,20 @@ def selected(rules: RehashRules, schema: Schema, fields: Fields) -> Iterator[tup
         return
     for field in schema.fields:
         text = fields.get(field.name)
-        if field.type in _TEXTS and field.name not in _UNNAMED and field.name not in rules and text is not None:
+        if (
+            field.type in _TEXTS
+            and field.name not in _UNNAMED
+            and field.name not in rules
+            and text is not None
+        ):
             yield field.name, rules[ALL_OTHERS], Value(text)
     for name, item in body.items():
-        if isinstance(item, str) and name not in known and name not in rules and not name.startswith(("$", ALL_OTHERS)):
+        if (
+            isinstance(item, str)
+            and name not in known
+            and name not in rules
+            and not name.startswith(("$", ALL_OTHERS))
+        ):
             yield name, rules[ALL_OTHERS], Value(item)
 
 

@@ -1,7 +1,8 @@
 """Look at everything that a vault holds: whether it opens, and whether what belongs together does.
 
-For a vault that no instance runs on. Nothing is changed. Faults name a schema and the vault's own number of a record (its
-``rid``), and never a value. What a running instance removes by itself is no fault, and is counted apart.
+For a vault that no instance runs on. Nothing is changed. Faults name a schema and the vault's own
+number of a record (its ``rid``), and never a value. What a running instance removes by itself is no
+fault, and is counted apart.
 """
 
 import hashlib
@@ -46,22 +47,28 @@ class VaultFault(NamedTuple):
 class VaultFindings:
     """What was looked at, what is wrong, and what waits to be removed."""
 
-    counts: Counter[str] = field(default_factory=Counter)  #: records, versions, staged, attachments, bytes
+    #: records, versions, staged, attachments, bytes
+    counts: Counter[str] = field(default_factory=Counter)
     faults: list[VaultFault] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)  #: doomed and orphaned objects
 
 
 class Subject(NamedTuple):
-    """One table that is looked at. ``settled``: no migration is rewriting it, so that columns have to agree with bodies."""
+    """One table that is looked at.
+
+    ``settled``: no migration is rewriting it, so that columns have to agree with bodies.
+    """
 
     records: Records
     settled: bool
 
 
 async def verify_vault(vaults: Sequence[tuple[Vault, Contents]], tell: Tell) -> VaultFindings:
-    """Look at every record of these environments with what stands beside it, and at every byte of every attachment.
+    """Look at every record of these environments with what stands beside it, and at every byte of
+    every attachment.
 
-    They have to be all of one store: an object that none of them names counts as left over. Raises what store and object store raise.
+    They have to be all of one store: an object that none of them names counts as left over. Raises
+    what store and object store raise.
     """
     findings = VaultFindings()
     for vault, contents in vaults:
@@ -109,12 +116,18 @@ async def _records(subject: Subject, findings: VaultFindings, tell: Tell) -> Non
             if text is not None:
                 findings.faults.append(_fault(subject.records, row.rid, text))
             await _past(subject.records, row, findings)
-        staged = await collection.store.staged(collection.table, [row.rid for row in rows if row.staged])
+        staged = await collection.store.staged(
+            collection.table, [row.rid for row in rows if row.staged]
+        )
         salts = {row.rid: row.salt for row in rows}
         for change in [one for found in staged.values() for one in found]:
             findings.counts["staged"] += 1
-            if change.body and not _opens(partial(collection.sealer.open_staged, change, salts[change.rid])):
-                findings.faults.append(_fault(subject.records, change.rid, "A staged change does not open."))
+            if change.body and not _opens(
+                partial(collection.sealer.open_staged, change, salts[change.rid])
+            ):
+                findings.faults.append(
+                    _fault(subject.records, change.rid, "A staged change does not open.")
+                )
         findings.counts["records"] += len(rows)
         tell("records", len(rows))
 
@@ -135,7 +148,11 @@ async def _fault_of(subject: Subject, row: Row) -> str | None:
         if error.code is not Code.CANNOT_OPEN:
             raise
         return "The record does not open."
-    if row.key is not None and record.key is not None and records.collection.key_hash(record.key) != row.key:
+    if (
+        row.key is not None
+        and record.key is not None
+        and records.collection.key_hash(record.key) != row.key
+    ):
         return "The record is found by another key than its own."
     if not subject.settled or records.of_rules:
         return None
@@ -181,7 +198,9 @@ def _opens(opening: Callable[[], object]) -> bool:
 # ---------------------------------------------------------------------- attachments
 
 
-async def _attachments(subject: Subject, contents: Contents, findings: VaultFindings, tell: Tell) -> None:
+async def _attachments(
+    subject: Subject, contents: Contents, findings: VaultFindings, tell: Tell
+) -> None:
     records, after = subject.records, b""
     collection = records.collection
     while files := await collection.store.file_scan(collection.table, after, _PAGE):
@@ -196,7 +215,9 @@ async def _attachments(subject: Subject, contents: Contents, findings: VaultFind
         after = files[-1].file_id
 
 
-async def _fault_of_file(records: Records, contents: Contents, row: Row | None, file: File) -> str | None:
+async def _fault_of_file(
+    records: Records, contents: Contents, row: Row | None, file: File
+) -> str | None:
     """What is wrong with a file, if anything is: row, name, content, length, hash."""
     if row is None:
         return "An attachment belongs to a record that is gone."
@@ -221,11 +242,17 @@ async def _fault_of_file(records: Records, contents: Contents, row: Row | None, 
         return "The content of an attachment does not open."
     finally:
         content.close()
-    return None if digest.hexdigest() == opened.attachment.hash else "The content of an attachment has another hash."
+    return (
+        None
+        if digest.hexdigest() == opened.attachment.hash
+        else "The content of an attachment has another hash."
+    )
 
 
 async def _objects(vaults: Sequence[tuple[Vault, Contents]], findings: VaultFindings) -> None:
-    """Count the objects that no row names: those that are doomed, and those whose upload never came to its end."""
+    """Count the objects that no row names: those that are doomed, and those whose upload never came
+    to its end.
+    """
     first, contents = vaults[0]
     doomed = set(await first.store.doomed(_LARGEST))
     for shard in SHARDS:

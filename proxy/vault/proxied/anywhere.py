@@ -20,11 +20,18 @@ class Anywhere(NamedTuple):
 
 
 async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywhere:
-    """Values of tokens found in running text, where no field and no record is known: each stands for its own field there."""
+    """Values of tokens found in running text, where no field and no record is known: each stands
+    for its own field there.
+    """
     candidates = list(dict.fromkeys(texts))
     shown = [
         AnswerObject(
-            None, tuple((name, text) for name in collection.tokenizers if collection.tokenizers[name].resembles(text))
+            None,
+            tuple(
+                (name, text)
+                for name in collection.tokenizers
+                if collection.tokenizers[name].resembles(text)
+            ),
         )
         for text in candidates
     ]
@@ -40,7 +47,9 @@ async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywh
 
 
 def _of_old_shape(collection: Collection, item: AnswerObject, revealed: Revealed) -> Value | None:
-    """The value of a token that carries its record and looks like those of another field: its own has got another shape since."""
+    """The value of a token that carries its record and looks like those of another field: its own
+    has got another shape since.
+    """
     for name, text in item.places[:1]:
         one = revealed.opened.get(collection.identify(name, text) or 0)
         if one is not None and text in one.token_texts:
@@ -52,10 +61,14 @@ def _of_old_shape(collection: Collection, item: AnswerObject, revealed: Revealed
 _BEYOND_CHANCE = 2.0**64
 
 
-async def own(collection: Collection, places: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Which of these (field, text) are same-value tokens of records that are kept, and so no values of anybody.
+async def own(
+    collection: Collection, places: Iterable[tuple[str, str]]
+) -> frozenset[tuple[str, str]]:
+    """Which of these (field, text) are same-value tokens of records that are kept, and so no values
+    of anybody.
 
-    Only of shapes too large for a value to equal a token by chance. While the store cannot be read, none are.
+    Only of shapes too large for a value to equal a token by chance. While the store cannot be read,
+    none are.
     """
     hashes = {
         collection.token_hash(name, text): (name, text)

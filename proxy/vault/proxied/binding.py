@@ -1,7 +1,8 @@
-"""New records get the names that the application tells, and what is remembered of records while they are under way.
+"""New records get the names that the application tells, and what is remembered of records while
+they are under way.
 
-``Held`` is one record's part in an exchange. Whether a name can still be given is decided in one breath with the commit that gives it:
-what takes time is done before.
+``Held`` is one record's part in an exchange. Whether a name can still be given is decided in one
+breath with the commit that gives it: what takes time is done before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,8 @@ from proxy.vault.seal import RecordSealer
 
 #: Records that are worked on between two looks whether others have to be let go on.
 BIND_STRIDE = 8
-#: Deletes of unknown records that are remembered before those are forgotten that no longer matter to anybody.
+#: Deletes of unknown records that are remembered before those are forgotten that no longer matter
+#: to anybody.
 _MOST_GONE = 1000
 
 
@@ -26,10 +28,12 @@ class StagedWrite(msgspec.Struct, eq=False):
 
     rid: int
     content: TokenizedBody | None  #: what the record becomes; ``None`` for a delete
-    given: Mapping[str, tuple[TokenizedValue, ...]]  #: the draft's values with their tokens, in the draft's order
+    #: the draft's values with their tokens, in the draft's order
+    given: Mapping[str, tuple[TokenizedValue, ...]]
     row: Row | None  #: the live row as it was; ``None`` for a new record
     live: TokenizedBody | None = None
-    sid: int | None = None  #: the staged change; ``None`` for a new record, and where nothing changes
+    #: the staged change; ``None`` for a new record, and where nothing changes
+    sid: int | None = None
     key: str | None = None
     own: frozenset[str] = frozenset()
     salt: bytes = b""
@@ -42,13 +46,16 @@ def is_large(held: StagedWrite) -> bool:
 
 
 async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
-    """The application took new records and told their ids. A record that still held such an id loses it.
+    """The application took new records and told their ids.
 
-    An id that was deleted while the record was being made, and that nobody knew, may well have been this very record's: then
-    it stays pending, until an answer shows it or nobody ever does.
+    A record that still held such an id loses it.
 
-    An id that another got while the record was under way is of both: an update by id overtook the answer to the create. The
-    newer one holds the name, and both stay for good, until an answer shows what belongs together.
+    An id that was deleted while the record was being made, and that nobody knew, may well have been
+    this very record's: then it stays pending, until an answer shows it or nobody ever does.
+
+    An id that another got while the record was under way is of both: an update by id overtook the
+    answer to the create. The newer one holds the name, and both stay for good, until an answer
+    shows what belongs together.
     """
     changes: list[Change] = []
     twice: list[int] = []  #: records without a name that are another's, too
@@ -56,8 +63,13 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     now = collection.clock()
     named_so: list[tuple[int, Release, Bind]] = []
     for held, key in pairs:
-        sealer, digest = held.sealer or collection.sealer.record(held.rid, held.salt), collection.key_hash(key)
-        named_so.append((held.rid, Release(digest, held.rid, now), Bind(held.rid, digest, sealer.key(key), now)))
+        sealer, digest = (
+            held.sealer or collection.sealer.record(held.rid, held.salt),
+            collection.key_hash(key),
+        )
+        named_so.append(
+            (held.rid, Release(digest, held.rid, now), Bind(held.rid, digest, sealer.key(key), now))
+        )
         if len(named_so) % BIND_STRIDE == 0 and busy():
             await give_way()
     gone, named = collection.state.gone, collection.state.named
@@ -81,7 +93,9 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
 
 
 def overtake(collection: Collection, keys: Iterable[str]) -> None:
-    """The application deleted records that the vault does not know: one of them may be just about to be bound."""
+    """The application deleted records that the vault does not know: one of them may be just about
+    to be bound.
+    """
     state = collection.state
     if not state.in_flight:
         return
@@ -92,7 +106,9 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
 
 
 def _remember(collection: Collection, pairs: Sequence[tuple[int, bytes]]) -> None:
-    """Who has which name, as long as there is anybody else under way who may turn out to be the same."""
+    """Who has which name, as long as there is anybody else under way who may turn out to be the
+    same.
+    """
     state = collection.state
     if len(state.in_flight) <= len(pairs):
         return
@@ -116,7 +132,9 @@ def forget_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:
         state.named.clear()
 
 
-async def finish(collection: Collection, held: Sequence[StagedWrite], changes: Sequence[Change]) -> None:
+async def finish(
+    collection: Collection, held: Sequence[StagedWrite], changes: Sequence[Change]
+) -> None:
     """Commit what ends the part of these records in their exchange."""
     if changes:
         await collection.store.commit(collection.table, changes)

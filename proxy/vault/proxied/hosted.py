@@ -1,9 +1,12 @@
-"""What the proxy collects of an entity, kept among the records of the program's own schema (``schema: records`` in a rule file).
+"""What the proxy collects of an entity, kept among the records of the program's own schema
+(``schema: records`` in a rule file).
 
-Its rows stand in the table of that schema, so that a search, an aggregation, a delete sees them as it sees any other row. They are
-told apart by their keys: ``rules:<entity>/<id>`` for the application's record of that id, which no caller can give to a record.
-Bodies are those of every collected record, tokens and all; beside them stands what the schema keeps of the fields, made by its
-``Records`` and so fit for a migration that is under way. Token hashes are of the entity's own name, as everywhere.
+Its rows stand in the table of that schema, so that a search, an aggregation, a delete sees them as
+it sees any other row. They are told apart by their keys: ``rules:<entity>/<id>`` for the
+application's record of that id, which no caller can give to a record. Bodies are those of every
+collected record, tokens and all; beside them stands what the schema keeps of the fields, made by
+its ``Records`` and so fit for a migration that is under way. Token hashes are of the entity's own
+name, as everywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +29,9 @@ _MOST_MADE = 10_000
 
 
 class SharedTable(NamedTuple):
-    """The schema among whose records others are kept: as it is in force at the moment, and what work with it happens within."""
+    """The schema among whose records others are kept: as it is in force at the moment, and what
+    work with it happens within.
+    """
 
     records: Callable[[], Records]
     using: Callable[[], AbstractContextManager[None]]
@@ -55,7 +60,9 @@ class Hosted(Collection):
         """The hash under which the schema has the record of that id of the application."""
         return self._hash_of_host(self._prefix + key)
 
-    def new_row(self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None) -> Row:
+    def new_row(
+        self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None
+    ) -> Row:
         self._note(rid)
         return super().new_row(content, rid, salt, sealer)
 
@@ -72,17 +79,24 @@ class Hosted(Collection):
         self._made[rid] = self.records
 
     async def commit(self, store: Store, table: str, changes: Sequence[Change]) -> None:
-        """Commit, unless the schema is not what it was when the rows among the changes were made: a conflict like any other."""
+        """Commit, unless the schema is not what it was when the rows among the changes were made: a
+        conflict like any other.
+        """
         with self._host.using():
             now = self.records
             for change in changes:
-                if isinstance(change, Insert | Replace) and self._made.pop(change.row.rid, None) is not now:
+                if (
+                    isinstance(change, Insert | Replace)
+                    and self._made.pop(change.row.rid, None) is not now
+                ):
                     raise Conflict(change)
             await store.commit(table, changes)
 
 
 def shared_records(collection: Collection) -> Records:
-    """What knows the files of the collection's records: those of the schema that it stands among, if it does."""
+    """What knows the files of the collection's records: those of the schema that it stands among,
+    if it does.
+    """
     return collection.records if isinstance(collection, Hosted) else Records(collection)
 
 

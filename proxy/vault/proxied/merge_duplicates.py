@@ -1,8 +1,9 @@
 """Two records of the vault that are one record of the application.
 
-A create whose answer got lost is kept without a name. When the record is then changed by its id, before any answer has
-shown it, the vault has it twice: once without a name, once with the name that the change told. An object that shows
-tokens of the first under the name of the second tells that they are one. They are joined in one transaction.
+A create whose answer got lost is kept without a name. When the record is then changed by its id,
+before any answer has shown it, the vault has it twice: once without a name, once with the name that
+the change told. An object that shows tokens of the first under the name of the second tells that
+they are one. They are joined in one transaction.
 """
 
 from collections.abc import Collection as Some
@@ -37,12 +38,16 @@ _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 async def join_objects(
     collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int
 ) -> list[OpenRow | None]:
-    """Join what the objects of an answer show to be one; gives the record that each object is, bound or to be bound.
+    """Join what the objects of an answer show to be one; gives the record that each object is,
+    bound or to be bound.
 
-    ``began`` is when the request of that answer was received: the application may have read an object before it took a change
-    whose answer has come since, and joining by what it was then would put the older values over the acknowledged ones.
+    ``began`` is when the request of that answer was received: the application may have read an
+    object before it took a change whose answer has come since, and joining by what it was then
+    would put the older values over the acknowledged ones.
     """
-    await keep(collection, [stray for index, stray in revealed.loose if shown[index].id is None], began)
+    await keep(
+        collection, [stray for index, stray in revealed.loose if shown[index].id is None], began
+    )
     rows = list(revealed.rows)
     ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
     known = await collection.by_key(ids) if ids else {}
@@ -60,14 +65,19 @@ async def join_objects(
             rows[index] = stray  # the application has given the name to another record
         else:
             rows[index] = home
-            if stray.row.rid not in joined and _settled(collection, home) and _settled(collection, stray):
+            if (
+                stray.row.rid not in joined
+                and _settled(collection, home)
+                and _settled(collection, stray)
+            ):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
     return rows
 
 
 async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> None:
-    """Keep for good what waits for an answer, and is shown by one that tells no name: the application has it.
+    """Keep for good what waits for an answer, and is shown by one that tells no name: the
+    application has it.
 
     ``began`` is when the request of that answer was received.
     """
@@ -85,7 +95,8 @@ async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> 
 
 
 async def rename(collection: Collection, rid: int, key: str) -> None:
-    """The application names a record otherwise than the request did: it gets that name, or joins the record that has it.
+    """The application names a record otherwise than the request did: it gets that name, or joins
+    the record that has it.
 
     The caller holds the lock of the name.
     """
@@ -93,7 +104,11 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     known = await collection.by_key([key])
     opened = await open_rows(collection, (), [*rows.values(), *known.values()])
     stray, home = opened.get(rid), opened.get(known[key].rid) if key in known else None
-    if stray is None or stray is home or not all(_settled(collection, one) for one in (stray, home) if one):
+    if (
+        stray is None
+        or stray is home
+        or not all(_settled(collection, one) for one in (stray, home) if one)
+    ):
         return
     if home is not None:
         await _merge(collection, home, stray, AnswerObject(key, tuple(stray.live.tokens())))
@@ -111,8 +126,8 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
 def _are_one(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> bool:
     """Whether an object with the name of ``home``, and tokens of the nameless one, is both.
 
-    It is when the nameless one is older: the application took a change of that name after it. Else the name may have
-    passed on to a new record, unless the object shows what only ``home`` has.
+    It is when the nameless one is older: the application took a change of that name after it. Else
+    the name may have passed on to a new record, unless the object shows what only ``home`` has.
     """
     return stray.row.rid < home.row.rid or any(
         (name, text) in home.values
@@ -134,12 +149,15 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         for name in changed(mine, other) & other.keys()
         if not _shows(item, name, mine.get(name, ()), other[name])
     }
-    same = alike(mine, other)  # of values with one token the later one counts: nothing that is shown tells them apart
+    # of values with one token the later one counts: nothing that is shown tells them apart
+    same = alike(mine, other)
     if stray.row.rid < home.row.rid:
         theirs = {name: values for name, values in theirs.items() if name not in same}
     moved, number = _renumbered(theirs, next_generation([home.live]))
     rivals = {
-        name for name in moved.keys() - same if mine.get(name) and not _shows(item, name, moved[name], mine[name])
+        name
+        for name in moved.keys() - same
+        if mine.get(name) and not _shows(item, name, moved[name], mine[name])
     }
     taken = {name: values for name, values in moved.items() if name not in rivals}
     content = TokenizedBody({**mine, **taken}, number)
@@ -151,9 +169,13 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         for kept in values
         if collection.tokenizers[name].resolution in _TELLING
     ]
-    changes: list[Change] = [Replace(after, home.row.version), *await _files(collection, stray.row, after)]
+    changes: list[Change] = [
+        Replace(after, home.row.version),
+        *await _files(collection, stray.row, after),
+    ]
     changes += [Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
-    if rivals:  # an older value that the application may have kept: in doubt until an answer shows the field
+    # an older value that the application may have kept: in doubt until an answer shows the field
+    if rivals:
         now, sid = collection.clock(), collection.around.sequence()
         older = TokenizedBody({**content.fields, **{name: moved[name] for name in rivals}}, number)
         body = collection.sealer.record(rid, home.row.salt).staged_body(older, sid)
@@ -161,20 +183,25 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
-        return  # somebody else changed the record meanwhile; the next answer that shows it joins them
+        # somebody else changed the record meanwhile; the next answer that shows it joins them
+        return
     home.row, home.live = after._replace(staged=int(bool(rivals))), content
     home.learn(content)
     collection.observe("reconciled")
 
 
 async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFile]:
-    """What gives the files of the one that goes to the one that stays; only a record that had a name can have files."""
+    """What gives the files of the one that goes to the one that stays; only a record that had a
+    name can have files.
+    """
     if stray.key is None:
         return []
     files = await collection.store.files(collection.table, [stray.rid, home.rid])
     if stray.rid not in files:
         return []
-    return adopted(shared_records(collection), (stray, home), files[stray.rid], files.get(home.rid, ()))
+    return adopted(
+        shared_records(collection), (stray, home), files[stray.rid], files.get(home.rid, ())
+    )
 
 
 def _renumbered(
@@ -195,7 +222,9 @@ def _texts(values: Sequence[TokenizedValue]) -> set[str]:
     return {kept.token for kept in values}
 
 
-def _shows(item: AnswerObject, name: str, ours: Sequence[TokenizedValue], theirs: Sequence[TokenizedValue]) -> bool:
+def _shows(
+    item: AnswerObject, name: str, ours: Sequence[TokenizedValue], theirs: Sequence[TokenizedValue]
+) -> bool:
     """Whether the object shows a token of a field that only the first has."""
     only = _texts(ours) - _texts(theirs)
     return any(field == name and text in only for field, text in item.places)
@@ -203,14 +232,16 @@ def _shows(item: AnswerObject, name: str, ours: Sequence[TokenizedValue], theirs
 
 # What of the token index a record no longer needs once versions of it are gone.
 #
-# A same-value token is alike in every version that has the value: an entry may go only when neither the live version nor
-# another staged change has it. Whoever calls holds the record's lock, so that nobody stages meanwhile.
+# A same-value token is alike in every version that has the value: an entry may go only when neither
+# the live version nor another staged change has it. Whoever calls holds the record's lock, so that
+# nobody stages meanwhile.
 
 
 async def unneeded(
     collection: Collection, row: Row, settled: Some[int], left: Iterable[TokenizedBody] = ()
 ) -> list[Reindex]:
-    """What goes when these staged changes of a row do, and the versions ``left`` take the place of its live one (none: it stays).
+    """What goes when these staged changes of a row do, and the versions ``left`` take the place of
+    its live one (none: it stays).
 
     Nothing where the row has changed since it was read.
     """
@@ -219,7 +250,11 @@ async def unneeded(
     if rows[row.rid] != row:
         return []
     current = collection.sealer.open(row)
-    versions = [(change.sid, opened) for change in staged if (opened := _open(collection, change, row)) is not None]
+    versions = [
+        (change.sid, opened)
+        for change in staged
+        if (opened := _open(collection, change, row)) is not None
+    ]
     gone = [current, *(content for sid, content in versions if sid in settled)]
     stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
     return await outdated(collection, row.rid, gone, stay)
@@ -228,7 +263,9 @@ async def unneeded(
 async def outdated(
     collection: Collection, rid: int, gone: Iterable[TokenizedBody], left: Iterable[TokenizedBody]
 ) -> list[Reindex]:
-    """The entries of tokens that versions had which are gone, and that no version has which is left."""
+    """The entries of tokens that versions had which are gone, and that no version has which is
+    left.
+    """
     gone, left = list(gone), list(left)
     many = any(len(values) > FEW for content in gone for values in content.fields.values())
     tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
@@ -236,7 +273,11 @@ async def outdated(
         return []
     drop: list[bytes] = []
     for some in strides(list(tokens)):
-        drop += [collection.token_hash(name, text) for name, text in some if _has_entry(collection, rid, name, text)]
+        drop += [
+            collection.token_hash(name, text)
+            for name, text in some
+            if _has_entry(collection, rid, name, text)
+        ]
         if busy():
             await give_way()
     return [Reindex(rid, drop=tuple(drop))] if drop else []
@@ -255,7 +296,9 @@ def _tokens(contents: Iterable[TokenizedBody]) -> set[tuple[str, str]]:
 
 
 def _has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:
-    """Whether the token may stand in the index: small ones never do, and what carries a record's id only when it is another's."""
+    """Whether the token may stand in the index: small ones never do, and what carries a record's id
+    only when it is another's.
+    """
     tokenizer = collection.tokenizers.get(name)
     if tokenizer is None:  # the rules have lost the field, and may get it back
         return False

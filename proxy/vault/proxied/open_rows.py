@@ -1,7 +1,7 @@
 """Opens rows together with what is staged beside them, for the answers that show them.
 
-A row that does not open is logged by its event and left out. Many rows are opened with turns of the event loop between them, long
-rows on another thread.
+A row that does not open is logged by its event and left out. Many rows are opened with turns of the
+event loop between them, long rows on another thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,13 +40,18 @@ class OpenRow:
 
     @property
     def token_texts(self) -> frozenset[str]:
-        """The texts of all tokens, whatever their field. Asked for only once a token stands where it opens nothing."""
+        """The texts of all tokens, whatever their field.
+
+        Asked for only once a token stands where it opens nothing.
+        """
         if self._texts is None:
             self._texts = frozenset(token for _, token in self.values)
         return self._texts
 
     def seen(self, places: Sequence[tuple[str, str]]) -> Mapping[str, tuple[TokenizedValue, ...]]:
-        """The values of an object with these (field, token): the live ones, and what it shows to be taken of versions in doubt."""
+        """The values of an object with these (field, token): the live ones, and what it shows to be
+        taken of versions in doubt.
+        """
         fields = dict(self.live.fields)
         versions = [content for _, content in self.staged if content is not None]
         for version, verdict in zip(versions, taken(places, self.live, versions), strict=True):
@@ -56,7 +61,9 @@ class OpenRow:
         return fields
 
 
-async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, OpenRow]:
+async def open_rows(
+    collection: Collection, rids: Iterable[int], rows: Iterable[Row]
+) -> dict[int, OpenRow]:
     """Open rows by id, and these rows, with what is staged beside them."""
     found = {row.rid: row for row in rows}
     wanted = [rid for rid in rids if rid not in found]
@@ -69,7 +76,9 @@ async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[
     opened: dict[int, OpenRow] = {}
     for count, (rid, row) in enumerate(found.items(), 1):
         try:
-            opened[rid] = await run_in_thread(len(row.body) > LONG, _open_row, collection, row, staged.get(rid, ()))
+            opened[rid] = await run_in_thread(
+                len(row.body) > LONG, _open_row, collection, row, staged.get(rid, ())
+            )
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise

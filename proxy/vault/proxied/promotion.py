@@ -1,4 +1,6 @@
-"""What an update that the application took makes of a record: its live version, and what is left of versions in doubt."""
+"""What an update that the application took makes of a record: its live version, and what is left of
+versions in doubt.
+"""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,10 +25,14 @@ class Update(NamedTuple):
     named: AbstractSet[str]  #: the fields that the request carried
 
 
-async def promotion(collection: Collection, update: Update, shown: Mapping[str, tuple[str, ...]]) -> list[Change]:
-    """The changes that make the staged version live, on top of whatever is live by now; none where the record is gone.
+async def promotion(
+    collection: Collection, update: Update, shown: Mapping[str, tuple[str, ...]]
+) -> list[Change]:
+    """The changes that make the staged version live, on top of whatever is live by now; none where
+    the record is gone.
 
-    ``shown`` are the tokens by field that the answer shows: a field with its old tokens was not taken.
+    ``shown`` are the tokens by field that the answer shows: a field with its old tokens was not
+    taken.
     """
     rows = await collection.store.rows(collection.table, [update.rid])
     row = rows.get(update.rid)
@@ -40,11 +46,15 @@ async def promotion(collection: Collection, update: Update, shown: Mapping[str, 
     ]
     if row.staged > 1:
         beside = (await collection.beside({row.rid: row})).get(row.rid, ())
-        others = [other for other in beside if other.body and other.sid not in collection.state.in_flight]
+        others = [
+            other for other in beside if other.body and other.sid not in collection.state.in_flight
+        ]
         opened = [(other, collection.sealer.open_staged(other, row.salt)) for other in others]
         rebased = rebase(collection, row, opened, (current, content), update.named)
         gone = {update.sid, *rebased.gone}
-        changes.extend([*rebased.changes, *await unneeded(collection, row, gone, (content, *rebased.left))])
+        changes.extend(
+            [*rebased.changes, *await unneeded(collection, row, gone, (content, *rebased.left))]
+        )
     else:
         changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
     return changes
@@ -81,16 +91,19 @@ def rebase(
     live: tuple[TokenizedBody, TokenizedBody],
     named: AbstractSet[str] = frozenset(),
 ) -> Rebased:
-    """Versions in doubt follow the live version, ``live`` before and after, where they have a field only as that had it.
+    """Versions in doubt follow the live version, ``live`` before and after, where they have a field
+    only as that had it.
 
-    Else an answer that shows another field of theirs would put the older value over a newer one. For the same reason fields that
-    were acknowledged (``named``) decide where no token can tell.
+    Else an answer that shows another field of theirs would put the older value over a newer one.
+    For the same reason fields that were acknowledged (``named``) decide where no token can tell.
     """
     before, after = live
     rebased = Rebased([], set(), [])
     moved = changed(before.fields, after.fields)
     for staged, version in opened:
-        names = {name for name in moved if version.fields.get(name, ()) == before.fields.get(name, ())}
+        names = {
+            name for name in moved if version.fields.get(name, ()) == before.fields.get(name, ())
+        }
         names |= alike(after.fields, version.fields) & named
         if not names:
             continue

@@ -1,8 +1,9 @@
 """What an answer left in doubt, a later answer decides.
 
-An object that the application shows tells by its tokens which version it kept. Only answers to requests that began
-after the doubt arose and after the record was last settled count, and nothing is dropped on the word of an answer
-while the application may still be working on the doubtful request (``GRACE``): promoting adds, dropping destroys.
+An object that the application shows tells by its tokens which version it kept. Only answers to
+requests that began after the doubt arose and after the record was last settled count, and nothing
+is dropped on the word of an answer while the application may still be working on the doubtful
+request (``GRACE``): promoting adds, dropping destroys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,12 +34,17 @@ from proxy.vault.proxied.reveal import AnswerObject, Revealed
 RECONCILE_GRACE = 300_000
 
 
-async def reconcile(collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int) -> set[str]:
-    """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received.
+async def reconcile(
+    collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int
+) -> set[str]:
+    """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its
+    request was received.
 
     Gives the fields of updates, met for the first time, that no answer can decide.
     """
-    rows = await join_objects(collection, shown, revealed, began) if revealed.loose else revealed.rows
+    rows = (
+        await join_objects(collection, shown, revealed, began) if revealed.loose else revealed.rows
+    )
     decided: set[int] = set()
     undecided: set[str] = set()
     for index, (item, row) in enumerate(zip(shown, rows, strict=True), 1):
@@ -56,7 +62,9 @@ async def reconcile(collection: Collection, shown: Sequence[AnswerObject], revea
 
 
 class _Told(NamedTuple):
-    """What an object decides: the changes, versions that are new, and the fields of which no answer can tell anything."""
+    """What an object decides: the changes, versions that are new, and the fields of which no answer
+    can tell anything.
+    """
 
     changes: list[Change]
     left: list[TokenizedBody]
@@ -64,7 +72,9 @@ class _Told(NamedTuple):
 
 
 async def _commit(collection: Collection, row: Row, told: _Told) -> None:
-    """Write what was decided, and take from the token index what only the versions had that go with it."""
+    """Write what was decided, and take from the token index what only the versions had that go with
+    it.
+    """
     changes, left = told.changes, told.left
     settled = {change.sid for change in changes if isinstance(change, Unstage)}
     locks = collection.state.locks
@@ -82,14 +92,19 @@ async def _commit(collection: Collection, row: Row, told: _Told) -> None:
 
 
 async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
-    """The application says that these records do not exist (404, 410): a delete in doubt has happened."""
+    """The application says that these records do not exist (404, 410): a delete in doubt has
+    happened.
+    """
     rows = await collection.by_key(keys)
     waiting = [row.rid for row in rows.values() if row.staged]
     staged = await collection.store.staged(collection.table, waiting) if waiting else {}
     gone = [
         rid
         for rid, changes in staged.items()
-        if any(change.kind is StagedKind.DELETE and _doubtful(collection, change, began) for change in changes)
+        if any(
+            change.kind is StagedKind.DELETE and _doubtful(collection, change, began)
+            for change in changes
+        )
     ]
     if gone:
         await collection.store.commit(collection.table, [Remove(rid) for rid in gone])
@@ -123,7 +138,11 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
         told.left.extend((content, *rebased.left))
     for staged, version in waiting:
         names = alike(content.fields, version.fields)
-        if names and names == changed(content.fields, version.fields) and collection.state.report(staged.sid):
+        if (
+            names
+            and names == changed(content.fields, version.fields)
+            and collection.state.report(staged.sid)
+        ):
             told.undecided.update(names)
     return told
 
@@ -131,20 +150,33 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
 def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
     """For each staged update whether the object as a whole shows that it was taken."""
     versions = {staged.sid: version for staged, version in opened.staged if version is not None}
-    return dict(zip(versions, taken(item.places, opened.live, list(versions.values())), strict=True))
+    return dict(
+        zip(versions, taken(item.places, opened.live, list(versions.values())), strict=True)
+    )
 
 
 def _decide(
-    live: TokenizedBody, version: TokenizedBody, seen: Mapping[str, list[str]], taken: bool | None, *, over: bool
+    live: TokenizedBody,
+    version: TokenizedBody,
+    seen: Mapping[str, list[str]],
+    taken: bool | None,
+    *,
+    over: bool,
 ) -> tuple[TokenizedBody, bool]:
-    """Field by field: what the application shows of a doubtful version is adopted, what it shows of the live one rejects it.
+    """Field by field: what the application shows of a doubtful version is adopted, what it shows of
+    the live one rejects it.
 
-    A field whose values have the same token in both shows nothing: it goes with what the object as a whole tells (``taken``).
+    A field whose values have the same token in both shows nothing: it goes with what the object as
+    a whole tells (``taken``).
     """
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
     settled = True
     for name in sorted(changed(live.fields, version.fields)):
-        old, new, texts = live.fields.get(name, ()), version.fields.get(name, ()), seen.get(name, ())
+        old, new, texts = (
+            live.fields.get(name, ()),
+            version.fields.get(name, ()),
+            seen.get(name, ()),
+        )
         if tokens_of(old) != tokens_of(new):
             verdict = tells(texts, old, new)
             if verdict and taken is False:
@@ -170,7 +202,8 @@ def _over(collection: Collection, staged: Staged) -> bool:
 
 
 def _doubtful(collection: Collection, staged: Staged, began: int) -> bool:
-    """Whether nobody works on the staged change any more, and the answer at hand was asked for after that.
+    """Whether nobody works on the staged change any more, and the answer at hand was asked for
+    after that.
 
     What is neither under way here nor marked as doubtful was left by a process that died.
     """

@@ -1,8 +1,9 @@
 """From tokens back to values: one look-up for a whole answer, however long its list.
 
-A token is resolved by the record id it carries (SEALED), by the application's id beside it, or by the token index,
-in this order, and only to a value of this very field whose stored token is exactly this text. A look-alike stays what it
-is, and so does a token in another field than the one that it was made for.
+A token is resolved by the record id it carries (SEALED), by the application's id beside it, or by
+the token index, in this order, and only to a value of this very field whose stored token is exactly
+this text. A look-alike stays what it is, and so does a token in another field than the one that it
+was made for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,17 +22,20 @@ REVEAL_SLICE = 100
 
 
 class AnswerObject(NamedTuple):
-    """One object of an answer: the id the application gives it, and what stands in the protected places."""
+    """One object of an answer: the id the application gives it, and what stands in the protected
+    places.
+    """
 
     id: str | None
     places: tuple[tuple[str, str], ...]  #: (field name, text found there)
 
 
 class Revealed(NamedTuple):
-    """The values by object and place (``None``: not ours, stays as it is), and what reconciling has to know.
+    """The values by object and place (``None``: not ours, stays as it is), and what reconciling has
+    to know.
 
-    ``rows``: the record that each object is, as far as one look tells. ``loose``: records without a name that gave an object
-    one of its values, with the number of the object.
+    ``rows``: the record that each object is, as far as one look tells. ``loose``: records without a
+    name that gave an object one of its values, with the number of the object.
     """
 
     values: list[list[Value | None]]
@@ -40,12 +44,16 @@ class Revealed(NamedTuple):
     opened: dict[int, OpenRow]  #: every record that was looked at, by its number
 
 
-async def reveal(collection: Collection, shown: Sequence[AnswerObject], began: int | None = None) -> Revealed:
-    """Resolve every token of an answer. Raises ``VaultError(VAULT_DOWN)`` when the store cannot be read.
+async def reveal(
+    collection: Collection, shown: Sequence[AnswerObject], began: int | None = None
+) -> Revealed:
+    """Resolve every token of an answer.
+
+    Raises ``VaultError(VAULT_DOWN)`` when the store cannot be read.
 
     ``began``: when the answer was asked for; it may show what was replaced since.
-    A row that does not open is logged by its event and leaves its tokens in place; the others are restored.
-    A long list is resolved in parts, with turns of the event loop between them.
+    A row that does not open is logged by its event and leaves its tokens in place; the others are
+    restored. A long list is resolved in parts, with turns of the event loop between them.
     """
     if len(shown) <= REVEAL_SLICE:
         return await _reveal(collection, shown, began)
@@ -61,7 +69,9 @@ async def reveal(collection: Collection, shown: Sequence[AnswerObject], began: i
     return whole
 
 
-async def _reveal(collection: Collection, shown: Sequence[AnswerObject], began: int | None) -> Revealed:
+async def _reveal(
+    collection: Collection, shown: Sequence[AnswerObject], began: int | None
+) -> Revealed:
     """The same of a part that is looked up at once."""
     places = [place for item in shown for place in item.places]
     carrying = iter(await each(lambda place: collection.identify(*place), places))
@@ -91,14 +101,23 @@ async def _reveal(collection: Collection, shown: Sequence[AnswerObject], began: 
     if began is not None and collection.state.retired:
         for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
             if None in result.values[index]:
-                _look_back(collection, item, [rid if rid in opened else None for rid in rids], (result, index, began))
+                _look_back(
+                    collection,
+                    item,
+                    [rid if rid in opened else None for rid in rids],
+                    (result, index, began),
+                )
     return result
 
 
 async def _look_further(
-    collection: Collection, shown: Sequence[AnswerObject], missing: Sequence[tuple[int, int, bytes]], result: Revealed
+    collection: Collection,
+    shown: Sequence[AnswerObject],
+    missing: Sequence[tuple[int, int, bytes]],
+    result: Revealed,
 ) -> None:
-    """Resolve what is missing by nameless records that the objects show, and last of all by the index of tokens.
+    """Resolve what is missing by nameless records that the objects show, and last of all by the
+    index of tokens.
 
     There a same-value token leads to records of others, too, who may spell the value otherwise.
     """
@@ -117,15 +136,21 @@ async def _look_further(
 
 
 def _tell_apart(home: OpenRow | None, item: AnswerObject, values: list[Value | None]) -> None:
-    """Where one token stands for several values of the record, decide by what else the object shows, and by places."""
+    """Where one token stands for several values of the record, decide by what else the object
+    shows, and by places.
+    """
     if home is not None and (home.staged or home.repeats):
         _restate(home.seen(item.places), item.places, values)
 
 
 def _restate(
-    fields: Mapping[str, tuple[TokenizedValue, ...]], places: Sequence[tuple[str, str]], values: list[Value | None]
+    fields: Mapping[str, tuple[TokenizedValue, ...]],
+    places: Sequence[tuple[str, str]],
+    values: list[Value | None],
 ) -> None:
-    """Resolve tokens by these values alone; of values that share a token, the first place shows the first."""
+    """Resolve tokens by these values alone; of values that share a token, the first place shows the
+    first.
+    """
     known: dict[tuple[str, str], list[Value]] = {}
     for name, several in fields.items():
         for kept in reversed(several):
@@ -142,7 +167,8 @@ async def _resolved(
     rids: Sequence[int | None],
     known: tuple[Mapping[int, OpenRow], OpenRow | None],
 ) -> tuple[list[Value | None], list[tuple[int, bytes]]]:
-    """The values of an object by the records that were opened, and the places and hashes of tokens that the index may know.
+    """The values of an object by the records that were opened, and the places and hashes of tokens
+    that the index may know.
 
     ``rids``: what the tokens carry. ``known``: the records by id, and the one that the object is.
     """
@@ -150,7 +176,9 @@ async def _resolved(
     values: list[Value | None] = []
     missing: list[tuple[int, bytes]] = []
     for place, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
-        value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(home, name, text)
+        value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(
+            home, name, text
+        )
         if value is None and (rid is not None or _indexable(collection, name, text)):
             missing.append((place, collection.token_hash(name, text)))
         values.append(value)
@@ -160,9 +188,14 @@ async def _resolved(
 
 
 def _look_back(
-    collection: Collection, item: AnswerObject, rids: Sequence[int | None], at: tuple[Revealed, int, int]
+    collection: Collection,
+    item: AnswerObject,
+    rids: Sequence[int | None],
+    at: tuple[Revealed, int, int],
 ) -> None:
-    """Resolve tokens of versions that were replaced while the answer was under way, of records that are still there."""
+    """Resolve tokens of versions that were replaced while the answer was under way, of records that
+    are still there.
+    """
     result, index, began = at
     values, home = result.values[index], result.rows[index]
     past: dict[int, list[tuple[TokenizedBody, set[tuple[str, str]]]]] = {}
@@ -178,8 +211,12 @@ def _look_back(
                 break
 
 
-def _complete(collection: Collection, item: AnswerObject, result: Revealed, index: int, stray: OpenRow) -> None:
-    """Resolve tokens that others may have by a nameless record that the object shows; by the newer of two, where both have them."""
+def _complete(
+    collection: Collection, item: AnswerObject, result: Revealed, index: int, stray: OpenRow
+) -> None:
+    """Resolve tokens that others may have by a nameless record that the object shows; by the newer
+    of two, where both have them.
+    """
     values, home = result.values[index], result.rows[index]
     newer = home is None or stray.row.rid > home.row.rid
     own = [_find(stray, name, text) for name, text in item.places]
@@ -200,18 +237,27 @@ def _is_shared(collection: Collection, name: str) -> bool:
 
 
 def _loose(
-    shown: Sequence[AnswerObject], marks: Sequence[Sequence[int | None]], opened: Mapping[int, OpenRow]
+    shown: Sequence[AnswerObject],
+    marks: Sequence[Sequence[int | None]],
+    opened: Mapping[int, OpenRow],
 ) -> Iterator[tuple[int, OpenRow]]:
     """The nameless records whose tokens objects carry, and really show."""
     for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
         for rid in dict.fromkeys(rids):
             one = opened.get(rid) if rid is not None else None
-            if one is not None and one.row.key is None and any(place in one.values for place in item.places):
+            if (
+                one is not None
+                and one.row.key is None
+                and any(place in one.values for place in item.places)
+            ):
                 yield index, one
 
 
-def _only(opened: Mapping[int, OpenRow], item: AnswerObject, rids: Sequence[int | None]) -> OpenRow | None:
-    """The one record that the tokens of an object carry, if they agree: the object is that record, bound or not yet.
+def _only(
+    opened: Mapping[int, OpenRow], item: AnswerObject, rids: Sequence[int | None]
+) -> OpenRow | None:
+    """The one record that the tokens of an object carry, if they agree: the object is that record,
+    bound or not yet.
 
     Tokens of which none stands in its own field tell nothing.
     """
@@ -228,9 +274,13 @@ def _only(opened: Mapping[int, OpenRow], item: AnswerObject, rids: Sequence[int 
 async def _by_ids(
     collection: Collection, shown: Sequence[AnswerObject], marks: Sequence[Sequence[int | None]]
 ) -> dict[str, Row]:
-    """Rows by the application's ids, where some place of the object is not settled by a carried record id."""
+    """Rows by the application's ids, where some place of the object is not settled by a carried
+    record id.
+    """
     wanted = [
-        item.id for item, rids in zip(shown, marks, strict=True) if item.id is not None and (None in rids or not rids)
+        item.id
+        for item, rids in zip(shown, marks, strict=True)
+        if item.id is not None and (None in rids or not rids)
     ]
     return await collection.by_key(dict.fromkeys(wanted)) if wanted else {}
 
@@ -241,19 +291,25 @@ async def _by_names(
     marks: Sequence[Sequence[int | None]],
     opened: dict[int, OpenRow],
 ) -> dict[str, Row]:
-    """Rows by the ids of objects whose tokens carry a record that is gone: another may have taken them over (``joining``)."""
+    """Rows by the ids of objects whose tokens carry a record that is gone: another may have taken
+    them over (``joining``).
+    """
     wanted = {
         item.id
         for item, rids in zip(shown, marks, strict=True)
         if item.id is not None and any(rid is not None and rid not in opened for rid in rids)
     }
     rows = await collection.by_key(wanted) if wanted else {}
-    opened.update(await open_rows(collection, (), [row for row in rows.values() if row.rid not in opened]))
+    opened.update(
+        await open_rows(collection, (), [row for row in rows.values() if row.rid not in opened])
+    )
     return rows
 
 
 def _has_own(collection: Collection, record: OpenRow) -> bool:
-    """Whether a record has tokens that nobody else has: those tell it, and what others may have as well does not."""
+    """Whether a record has tokens that nobody else has: those tell it, and what others may have as
+    well does not.
+    """
     return any(
         (made := collection.tokenizers.get(field)) is not None
         and not made.same
@@ -269,7 +325,11 @@ def _find(opened: OpenRow | None, name: str, text: str) -> Value | None:
 
 def _indexable(collection: Collection, name: str, text: str) -> bool:
     tokenizer = collection.tokenizers.get(name)
-    return tokenizer is not None and tokenizer.resolution is Resolution.INDEXED and tokenizer.resembles(text)
+    return (
+        tokenizer is not None
+        and tokenizer.resolution is Resolution.INDEXED
+        and tokenizer.resembles(text)
+    )
 
 
 async def _by_index(
@@ -278,37 +338,54 @@ async def _by_index(
     missing: Sequence[tuple[int, int, bytes]],
     known: tuple[Revealed, dict[int, dict[int, bool]]],
 ) -> None:
-    """Fill in what only the token index knows, and note per object the records it led to: whether by a token of theirs alone.
+    """Fill in what only the token index knows, and note per object the records it led to: whether
+    by a token of theirs alone.
 
     A token that more records share than the index tells of leads to none.
     """
     result, found = known
-    hits = await collection.store.by_tokens(collection.table, list({digest for _, _, digest in missing}))
+    hits = await collection.store.by_tokens(
+        collection.table, list({digest for _, _, digest in missing})
+    )
     opened = await open_rows(collection, {rid for rids in hits.values() for rid in rids}, ())
     result.opened.update(opened)
     for index, place, digest in missing:
         name, text = shown[index].places[place]
         rids = hits.get(digest, ())
-        having = [record for rid in rids if (record := opened.get(rid)) is not None and _find(record, name, text)]
+        having = [
+            record
+            for rid in rids
+            if (record := opened.get(rid)) is not None and _find(record, name, text)
+        ]
         if not having:
             continue
         result.values[index][place] = _find(having[0], name, text)
         if len(rids) < TOKEN_RIDS:
             here = found.setdefault(index, {})
             here.update(
-                {record.row.rid: here.get(record.row.rid) or not _is_shared(collection, name) for record in having}
+                {
+                    record.row.rid: here.get(record.row.rid) or not _is_shared(collection, name)
+                    for record in having
+                }
             )
 
 
 def _recognize(
-    collection: Collection, shown: Sequence[AnswerObject], found: Mapping[int, Mapping[int, bool]], result: Revealed
+    collection: Collection,
+    shown: Sequence[AnswerObject],
+    found: Mapping[int, Mapping[int, bool]],
+    result: Revealed,
 ) -> None:
-    """Tell which records the objects are that the index led to: what several records share tells none of them.
+    """Tell which records the objects are that the index led to: what several records share tells
+    none of them.
 
-    A record with a token that only it has is the one. Else it is the one that fits, among all that do; of two that fit, the
-    one that has every token that the other has, and more. One that fits several objects is none of them.
+    A record with a token that only it has is the one. Else it is the one that fits, among all that
+    do; of two that fit, the one that has every token that the other has, and more. One that fits
+    several objects is none of them.
     """
-    homes = {home.row.rid: shown[index].id for index, home in enumerate(result.rows) if home is not None}
+    homes = {
+        home.row.rid: shown[index].id for index, home in enumerate(result.rows) if home is not None
+    }
     told: list[tuple[int, OpenRow]] = []
     for index, records in found.items():
         ident, home = shown[index].id, result.rows[index]
@@ -324,11 +401,14 @@ def _recognize(
         told += [
             (index, record)
             for record in several
-            if record.row.key is None and (alone or (len(several) == 1 and not _has_own(collection, record)))
+            if record.row.key is None
+            and (alone or (len(several) == 1 and not _has_own(collection, record)))
         ]
     claims: dict[int, set[str]] = {}
     for index, record in told:
-        claims.setdefault(record.row.rid, set()).update([ident] if (ident := shown[index].id) is not None else [])
+        claims.setdefault(record.row.rid, set()).update(
+            [ident] if (ident := shown[index].id) is not None else []
+        )
     result.loose.extend(one for one in told if len(claims[one[1].row.rid]) < 2)
 
 
@@ -338,10 +418,11 @@ def _best(
     records: Sequence[OpenRow],
     at: tuple[OpenRow | None, Sequence[Value | None]],
 ) -> list[OpenRow]:
-    """The records that an object may be, by tokens that others have too; of several, the one that explains most of it.
+    """The records that an object may be, by tokens that others have too; of several, the one that
+    explains most of it.
 
-    ``at``: the record that the object is known to be, and what its tokens stand for so far. A newer record without a name is
-    no part of one that has it.
+    ``at``: the record that the object is known to be, and what its tokens stand for so far. A newer
+    record without a name is no part of one that has it.
     """
     home, values = at
     named = home if home is not None and home.row.key is not None else None
@@ -361,14 +442,21 @@ def _best(
 
 
 def _is_contradicted(
-    collection: Collection, record: OpenRow, item: AnswerObject, at: tuple[OpenRow | None, Sequence[Value | None]]
+    collection: Collection,
+    record: OpenRow,
+    item: AnswerObject,
+    at: tuple[OpenRow | None, Sequence[Value | None]],
 ) -> bool:
-    """Whether an object shows a token that this record cannot have been given, unless the record with its name has it."""
+    """Whether an object shows a token that this record cannot have been given, unless the record
+    with its name has it.
+    """
     named, values = at
     for (name, text), value in zip(item.places, values, strict=True):
         if text in record.token_texts or _find(named, name, text) is not None:
             continue
         made = collection.tokenizers.get(name)
-        if value is not None or (name in record.live.fields and made is not None and made.resembles(text)):
+        if value is not None or (
+            name in record.live.fields and made is not None and made.resembles(text)
+        ):
             return True
     return False

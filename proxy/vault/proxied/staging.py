@@ -1,20 +1,46 @@
 """Two-step writes: values are durable in the vault before the application sees a token.
 
-Each function below is one durable transaction of a proxied exchange. The order of an exchange is: stage, forward,
-then one of settle (the application took it), drop (it refused) or doubt (nobody knows). A process that dies between
-two steps leaves a staged state from which either answer of the application can still be reached.
+Each function below is one durable transaction of a proxied exchange. The order of an exchange is:
+stage, forward, then one of settle (the application took it), drop (it refused) or doubt (nobody
+knows). A process that dies between two steps leaves a staged state from which either answer of the
+application can still be reached.
 """
 
 from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
 from proxy.offload import FEW, LARGE, at_once, busy, give_way, in_slices
-from proxy.storage.changes import Accept, Change, Conflict, Insert, MarkInDoubt, Reindex, Remove, StageRow, Unstage
+from proxy.storage.changes import (
+    Accept,
+    Change,
+    Conflict,
+    Insert,
+    MarkInDoubt,
+    Reindex,
+    Remove,
+    StageRow,
+    Unstage,
+)
 from proxy.storage.rows import Row, Staged, StagedKind
-from proxy.vault.body import TokenizedBody, TokenizedValue, alike, changed, next_generation, tokens_of
+from proxy.vault.body import (
+    TokenizedBody,
+    TokenizedValue,
+    alike,
+    changed,
+    next_generation,
+    tokens_of,
+)
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, draft_new, draft_next
-from proxy.vault.proxied.binding import BIND_STRIDE, StagedWrite, bind, finish, forget_staged, is_large, overtake
+from proxy.vault.proxied.binding import (
+    BIND_STRIDE,
+    StagedWrite,
+    bind,
+    finish,
+    forget_staged,
+    is_large,
+    overtake,
+)
 from proxy.vault.proxied.merge_duplicates import outdated, unneeded
 from proxy.vault.proxied.promotion import Update, promotion
 
@@ -56,8 +82,11 @@ async def stage_creates(
     raise _full(collection)
 
 
-async def stage_updates(collection: Collection, targets: Sequence[tuple[str, ProxiedDraft]]) -> list[StagedWrite]:
-    """Keep the next version of each record beside its live one; a key the vault does not know becomes a new record.
+async def stage_updates(
+    collection: Collection, targets: Sequence[tuple[str, ProxiedDraft]]
+) -> list[StagedWrite]:
+    """Keep the next version of each record beside its live one; a key the vault does not know
+    becomes a new record.
 
     The caller holds the records' locks.
     """
@@ -73,8 +102,12 @@ async def stage_updates(collection: Collection, targets: Sequence[tuple[str, Pro
     raise _full(collection)
 
 
-async def stage_shared(collection: Collection, keys: Sequence[str], draft: ProxiedDraft) -> list[StagedWrite]:
-    """One draft for many records: all of them keep the same tokens, because the application is sent only one body."""
+async def stage_shared(
+    collection: Collection, keys: Sequence[str], draft: ProxiedDraft
+) -> list[StagedWrite]:
+    """One draft for many records: all of them keep the same tokens, because the application is sent
+    only one body.
+    """
     for _ in range(_TRIES):
         rows = await collection.by_key(keys)
         first = await _next(collection, rows.get(keys[0]), keys[0], draft)
@@ -92,33 +125,44 @@ async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[Sta
     """Mark records as about to be deleted; keys the vault does not know have nothing to stage."""
     rows = await collection.by_key(keys)
     held = [
-        StagedWrite(row.rid, None, {}, row, sid=collection.around.sequence(), key=key, salt=row.salt)
+        StagedWrite(
+            row.rid, None, {}, row, sid=collection.around.sequence(), key=key, salt=row.salt
+        )
         for key, row in rows.items()
     ]
     if held and not await _stage(collection, held):
-        raise VaultError(Code.CONFLICT, "The record changed while it was being deleted; send the request again.")
+        raise VaultError(
+            Code.CONFLICT, "The record changed while it was being deleted; send the request again."
+        )
     return held
 
 
 async def accept(collection: Collection, held: Sequence[StagedWrite]) -> None:
-    """The application took new records without telling their ids: they are kept for good, and bound when it shows them."""
+    """The application took new records without telling their ids: they are kept for good, and bound
+    when it shows them.
+    """
     now = collection.clock()
     await finish(collection, held, [Accept(item.rid, now) for item in held])
     collection.observe("nameless", len(held))
 
 
-async def promote(collection: Collection, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]) -> None:
+async def promote(
+    collection: Collection, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]
+) -> None:
     """The application took an update: its version becomes the live one.
 
-    ``shown`` are the token texts that the answer carries, by field: a field for which the application answers with
-    the old tokens was not taken (read-only there), and keeps its old value. Where the old value and the new one have the
-    same token, the answer as a whole counts: the application took it.
+    ``shown`` are the token texts that the answer carries, by field: a field for which the
+    application answers with the old tokens was not taken (read-only there), and keeps its old
+    value. Where the old value and the new one have the same token, the answer as a whole counts:
+    the application took it.
     """
     if held.sid is None or held.content is None or held.live is None:
         return
     for _ in range(_TRIES):
         changes = await promotion(
-            collection, Update(held.rid, held.sid, held.live, held.content, held.given.keys()), shown
+            collection,
+            Update(held.rid, held.sid, held.live, held.content, held.given.keys()),
+            shown,
         )
         try:
             await finish(collection, [held], changes)
@@ -151,7 +195,9 @@ async def drop_staged(collection: Collection, held: Sequence[StagedWrite]) -> No
 
 
 def undecided(collection: Collection, held: Sequence[StagedWrite]) -> set[str]:
-    """The fields of these updates, should they be in doubt, of which no answer will tell which value the application kept."""
+    """The fields of these updates, should they be in doubt, of which no answer will tell which
+    value the application kept.
+    """
     found: set[str] = set()
     for item in held:
         if item.sid is not None and item.content is not None and item.live is not None:
@@ -166,7 +212,9 @@ async def doubt(collection: Collection, held: Sequence[StagedWrite], *, answered
     """Nobody knows what the application did: both versions stay, either token resolves."""
     now = collection.clock()
     changes: list[Change] = [
-        MarkInDoubt(item.rid, item.sid, now, answered) for item in held if item.row is not None and item.sid is not None
+        MarkInDoubt(item.rid, item.sid, now, answered)
+        for item in held
+        if item.row is not None and item.sid is not None
     ]
     await finish(collection, held, changes)
     collection.observe("in_doubt", len(held))
@@ -183,23 +231,31 @@ async def _new(collection: Collection, draft: ProxiedDraft, key: str | None) -> 
 
 
 def _is_long(draft: ProxiedDraft) -> bool:
-    """Whether tokens for all the values of a draft take so long that others have to be let go on meanwhile."""
+    """Whether tokens for all the values of a draft take so long that others have to be let go on
+    meanwhile.
+    """
     return (
         sum(map(len, draft.fields.values())) > FEW
         or sum(len(value.text) for values in draft.fields.values() for value in values) > LARGE // 4
     )
 
 
-async def _tell_apart(collection: Collection, held: list[StagedWrite], drafts: Sequence[ProxiedDraft]) -> None:
-    """Draw again where two new records of one request got the same small token: the answer may show nothing else of them.
+async def _tell_apart(
+    collection: Collection, held: list[StagedWrite], drafts: Sequence[ProxiedDraft]
+) -> None:
+    """Draw again where two new records of one request got the same small token: the answer may show
+    nothing else of them.
 
-    Only where the shape has room, so that this ends soon; what stays alike then is told apart by other tokens, or not.
+    Only where the shape has room, so that this ends soon; what stays alike then is told apart by
+    other tokens, or not.
     """
     roomy = [name for name, capacity in collection.small.items() if capacity >= 10 * len(held)]
     taken: set[tuple[str, str]] = set()
     for index, draft in enumerate(drafts):
         for _ in range(_TRIES):
-            tokens = {(name, kept.token) for name in roomy for kept in held[index].given.get(name, ())}
+            tokens = {
+                (name, kept.token) for name in roomy for kept in held[index].given.get(name, ())
+            }
             if taken.isdisjoint(tokens):
                 taken |= tokens
                 break
@@ -214,7 +270,9 @@ def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | Non
     return StagedWrite(rid, drafted.content, drafted.given, None, key=key, salt=salt, sealer=sealer)
 
 
-async def _next(collection: Collection, row: Row | None, key: str, draft: ProxiedDraft) -> StagedWrite:
+async def _next(
+    collection: Collection, row: Row | None, key: str, draft: ProxiedDraft
+) -> StagedWrite:
     if row is None:
         return await _new(collection, draft, key)
     versions = await collection.versions(row)
@@ -236,7 +294,8 @@ async def _follow(
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for name, values in first.given.items():
         if name in first.own and tokens_of(mine.get(name, ())) == tokens_of(values):
-            taken[name] = mine[name]  # a token that is alike in many records came back: each keeps its own value
+            # a token that is alike in many records came back: each keeps its own value
+            taken[name] = mine[name]
             continue
         taken[name] = tuple(
             TokenizedValue(number, kept.text, kept.json, kept.token, kept.token_json)
@@ -246,7 +305,8 @@ async def _follow(
     base = versions[0] if versions else TokenizedBody({})
     if draft.absent_erased:
         base = TokenizedBody(
-            {name: kept for name, kept in base.fields.items() if not draft.erases(name)}, base.following
+            {name: kept for name, kept in base.fields.items() if not draft.erases(name)},
+            base.following,
         )
     drafted = Drafted(adopt(base, taken, start), taken, first.own)
     if row is None:
@@ -254,15 +314,24 @@ async def _follow(
     return _held(collection, row, key, versions[0], drafted)
 
 
-def _held(collection: Collection, row: Row, key: str, live: TokenizedBody, drafted: Drafted) -> StagedWrite:
-    # Beside a version in doubt even what equals the live one has to be settled: an answer may promote that version meanwhile.
+def _held(
+    collection: Collection, row: Row, key: str, live: TokenizedBody, drafted: Drafted
+) -> StagedWrite:
+    # Beside a version in doubt even what equals the live one has to be settled: an answer may
+    # promote that version meanwhile.
     moves = drafted.content is not live or collection.expires is not None or row.staged
     sid = collection.around.sequence() if moves else None
-    return StagedWrite(row.rid, drafted.content, drafted.given, row, live, sid, key, drafted.own, row.salt)
+    return StagedWrite(
+        row.rid, drafted.content, drafted.given, row, live, sid, key, drafted.own, row.salt
+    )
 
 
-async def _stage(collection: Collection, held: Sequence[StagedWrite], *, shared: bool = False) -> bool:
-    """Write the staged state; ``False`` when a token collides or a row is gone, and the whole is to be tried again."""
+async def _stage(
+    collection: Collection, held: Sequence[StagedWrite], *, shared: bool = False
+) -> bool:
+    """Write the staged state; ``False`` when a token collides or a row is gone, and the whole is to
+    be tried again.
+    """
     changes: list[Change] = []
     for count, item in enumerate(held, 1):
         change = await _staging_change(collection, item, shared=shared)
@@ -286,9 +355,13 @@ async def _stage(collection: Collection, held: Sequence[StagedWrite], *, shared:
     return True
 
 
-async def _staging_change(collection: Collection, item: StagedWrite, *, shared: bool) -> Change | None:
+async def _staging_change(
+    collection: Collection, item: StagedWrite, *, shared: bool
+) -> Change | None:
     if item.content is None:
-        return StageRow(Staged(item.sid or 0, item.rid, StagedKind.DELETE, collection.clock(), None, False, b""))
+        return StageRow(
+            Staged(item.sid or 0, item.rid, StagedKind.DELETE, collection.clock(), None, False, b"")
+        )
     if item.row is not None and item.sid is None:
         return None
     before = item.live.fields if item.live is not None else {}
@@ -296,38 +369,57 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
     if before:
         fresh = {name: _added(values, before.get(name, ())) for name, values in fresh.items()}
     steps = collection.index_entries(fresh)
-    hashes, unique = await in_slices(steps) if sum(map(len, fresh.values())) > FEW else at_once(steps)
+    hashes, unique = (
+        await in_slices(steps) if sum(map(len, fresh.values())) > FEW else at_once(steps)
+    )
     if shared:
-        hashes = {collection.token_hash(name, kept.token) for name, values in item.given.items() for kept in values}
+        hashes = {
+            collection.token_hash(name, kept.token)
+            for name, values in item.given.items()
+            for kept in values
+        }
         unique = set()
     if item.row is None:
         row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
         return Insert(row, tuple(hashes), tuple(unique))
     body = collection.sealer.record(item.rid, item.salt).staged_body(item.content, item.sid or 0)
-    staged = Staged(item.sid or 0, item.rid, StagedKind.UPDATE, collection.clock(), None, False, body)
+    staged = Staged(
+        item.sid or 0, item.rid, StagedKind.UPDATE, collection.clock(), None, False, body
+    )
     return StageRow(staged, tuple(hashes), tuple(unique))
 
 
-def _added(values: Sequence[TokenizedValue], stored: Sequence[TokenizedValue]) -> Sequence[TokenizedValue]:
-    """Those of the values whose token is not stored yet; one that only takes another number has its entry in the index already."""
+def _added(
+    values: Sequence[TokenizedValue], stored: Sequence[TokenizedValue]
+) -> Sequence[TokenizedValue]:
+    """Those of the values whose token is not stored yet; one that only takes another number has its
+    entry in the index already.
+    """
     if not stored or values is stored:
         return () if stored else values
     known = {kept.token for kept in stored}
     return [kept for kept in values if kept.token not in known]
 
 
-async def _forgotten(collection: Collection, held: StagedWrite, row: Row, sid: int) -> list[Reindex]:
+async def _forgotten(
+    collection: Collection, held: StagedWrite, row: Row, sid: int
+) -> list[Reindex]:
     """What goes from the token index with a staged change that the application refused."""
     if held.content is None or held.live is None:
         return []
-    if not row.staged:  # nothing was beside it when it was staged, and nobody has staged anything since
+    # nothing was beside it when it was staged, and nobody has staged anything since
+    if not row.staged:
         return await outdated(collection, held.rid, (held.content,), (held.live,))
     rows = await collection.store.rows(collection.table, [held.rid])
     return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []
 
 
-async def _overruled(collection: Collection, held: StagedWrite, row: Row, content: TokenizedBody) -> list[Change]:
-    """What was acknowledged decides versions in doubt where no token can: they lose their values of the fields that it carries."""
+async def _overruled(
+    collection: Collection, held: StagedWrite, row: Row, content: TokenizedBody
+) -> list[Change]:
+    """What was acknowledged decides versions in doubt where no token can: they lose their values of
+    the fields that it carries.
+    """
     changes: list[Change] = []
     for other in (await collection.beside({row.rid: row})).get(row.rid, ()):
         if other.sid in collection.state.in_flight or not other.body:

@@ -1,12 +1,15 @@
-"""Figures over groups of records: counted by the engine, exact to the last digit, a page of groups at a time.
+"""Figures over groups of records: counted by the engine, exact to the last digit, a page of groups
+at a time.
 
-Groups by a hashed field are told apart by its hash, which says nothing to anybody: such a group is shown with the value that
-its oldest record has. Groups by what stands in the clear are shown with that, in its normal form. A page ends with a cursor
-that has the whole question in it: sealed, so that it tells nothing and cannot be made or changed, and bound to who asked and
-its rights, to the schema and to its definition.
+Groups by a hashed field are told apart by its hash, which says nothing to anybody: such a group is
+shown with the value that its oldest record has. Groups by what stands in the clear are shown with
+that, in its normal form. A page ends with a cursor that has the whole question in it: sealed, so
+that it tells nothing and cannot be made or changed, and bound to who asked and its rights, to the
+schema and to its definition.
 
-Sums are exact whatever their size. An average has at most 10 digits after the point, rounded half to even, without zeros at
-its end; without a value there is none (``None``), nor a smallest or largest one, while the sum of nothing is 0.
+Sums are exact whatever their size. An average has at most 10 digits after the point, rounded half
+to even, without zeros at its end; without a value there is none (``None``), nor a smallest or
+largest one, while the sum of nothing is 0.
 """
 
 import zlib
@@ -22,7 +25,17 @@ from proxy.model.record import DEFAULTS, Record, RecordLimits
 from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType, Storage
 from proxy.storage import query as engine
-from proxy.storage.query import AggregateGroup, All, Compare, Compared, Grouping, Is, Order, Select, Where
+from proxy.storage.query import (
+    AggregateGroup,
+    All,
+    Compare,
+    Compared,
+    Grouping,
+    Is,
+    Order,
+    Select,
+    Where,
+)
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
 from proxy.vault.records import cursors, visibility
 from proxy.vault.records.query import compile_query, open_candidates, sealed_cells
@@ -31,13 +44,16 @@ from proxy.vault.records.visibility import Verified
 
 #: Digits after the point of an average.
 AVERAGE_PLACES = 10
-#: Records that are opened at once, and in all, before figures are made for a caller under row policies.
+#: Records that are opened at once, and in all, before figures are made for a caller under row
+#: policies.
 VERIFIED = 1024
 MOST_VERIFIED = 1_000_000
-#: Rows of a group that are tried for its value when the oldest does not open or is another group's by now.
+#: Rows of a group that are tried for its value when the oldest does not open or is another group's
+#: by now.
 TRIED = 10
 
-_BEYOND = 2**63  #: whole numbers from here on are told as decimals: few JSON libraries write longer ones
+#: whole numbers from here on are told as decimals: few JSON libraries write longer ones
+_BEYOND = 2**63
 
 #: What engines compute for each function; an average is a sum and a count.
 _NEEDS = {
@@ -77,17 +93,25 @@ _read_place = msgspec.msgpack.Decoder(_Place).decode
 
 
 async def aggregate_groups(
-    records: Records, asked: Aggregation | str, client: str, limits: RecordLimits = DEFAULTS, *, lenient: bool = False
+    records: Records,
+    asked: Aggregation | str,
+    client: str,
+    limits: RecordLimits = DEFAULTS,
+    *,
+    lenient: bool = False,
 ) -> Aggregated:
     """A page of groups: the first one of a question, or the one that a cursor leads to.
 
-    Raises ``VaultError``: ``ACCESS_DENIED`` where a filter endpoint decides about each record; ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than the
-    definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens, unless such groups are to be
-    left out and counted (``lenient``); else as ``asking.ask``.
+    Raises ``VaultError``: ``ACCESS_DENIED`` where a filter endpoint decides about each record;
+    ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than
+    the definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens,
+    unless such groups are to be left out and counted (``lenient``); else as ``asking.ask``.
     """
     if records.gate is not None:
         raise denied()  # its groups would tell of records that the filter endpoint does not allow
-    question, after = _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
+    question, after = (
+        _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
+    )
     tests = (*question.tests, *records.rights.rows)
     where = (await compile_query(records, tests, limits)).where
     if records.rights.rows:
@@ -95,12 +119,17 @@ async def aggregate_groups(
     needed = _needed(records, question.metrics)
     collection = records.collection
     columns = tuple(_column(records, name) for name in question.keys)
-    grouping = Grouping(where, collection.clock(), columns, tuple(needed), question.limit + 1, after)
+    grouping = Grouping(
+        where, collection.clock(), columns, tuple(needed), question.limit + 1, after
+    )
     groups = await collection.store.aggregate(collection.table, grouping)
     page = groups[: question.limit] if question.keys else groups
     labels, untold = await _labels(records, question.keys, page, where, lenient=lenient)
     shown = [
-        Figures(keys, {metric.name: _figure(records, metric, needed, group) for metric in question.metrics})
+        Figures(
+            keys,
+            {metric.name: _figure(records, metric, needed, group) for metric in question.metrics},
+        )
         for group, keys in zip(page, labels, strict=True)
         if keys is not None
     ]
@@ -110,12 +139,17 @@ async def aggregate_groups(
     if named is None:
         visibility.added_up(records, len(shown), (*question.keys, *metrics))
     else:  # each group is one record, and shows it
-        visibility.listed(records, [figures.keys[named] for figures in shown], (*question.keys, *metrics))
-    return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None, untold)
+        visibility.listed(
+            records, [figures.keys[named] for figures in shown], (*question.keys, *metrics)
+        )
+    return Aggregated(
+        shown, _cursor(records, question, page[-1].keys, client) if more else None, untold
+    )
 
 
 async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Where:
-    """The condition for those of the records that really are inside the row policies of the caller: each of them is opened.
+    """The condition for those of the records that really are inside the row policies of the caller:
+    each of them is opened.
 
     Raises ``VaultError`` (TOO_BROAD) for more than ``MOST_VERIFIED`` of them.
     """
@@ -133,7 +167,8 @@ async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Wh
         if len(rids) > MOST_VERIFIED:
             raise VaultError(
                 Code.TOO_BROAD,
-                f"Figures under row policies are made of at most {MOST_VERIFIED:,} records; add conditions.",
+                f"Figures under row policies are made of at most {MOST_VERIFIED:,} records; add "
+                "conditions.",
             )
         last = rows[-1].rid
 
@@ -152,13 +187,18 @@ def _needs(records: Records, metric: MetricQuery) -> list[engine.AggregateMetric
 
 
 def _figure(
-    records: Records, metric: MetricQuery, needed: Sequence[engine.AggregateMetric], group: AggregateGroup
+    records: Records,
+    metric: MetricQuery,
+    needed: Sequence[engine.AggregateMetric],
+    group: AggregateGroup,
 ) -> int | Decimal | None:
     values = [group.figures[needed.index(need)] for need in _needs(records, metric)]
     value = values[0]
     if value is None or (metric.func is MetricFunction.AVG and not values[1]):
         return None
-    decimals = metric.field is not None and records.schema.field(metric.field).type is FieldType.DECIMAL
+    decimals = (
+        metric.field is not None and records.schema.field(metric.field).type is FieldType.DECIMAL
+    )
     if metric.func is MetricFunction.AVG:
         return _average(value, (values[1] or 1) * (10**DECIMAL_PLACES if decimals else 1))
     if decimals:
@@ -193,12 +233,23 @@ def _hashed(records: Records, name: str) -> bool:
 
 
 async def _labels(
-    records: Records, names: Sequence[str], groups: Sequence[AggregateGroup], where: Where, *, lenient: bool
+    records: Records,
+    names: Sequence[str],
+    groups: Sequence[AggregateGroup],
+    where: Where,
+    *,
+    lenient: bool,
 ) -> tuple[list[dict[str, Any] | None], int]:
-    """The values of the keys of each group, ``None`` for one that is left out; and how many of those do not open."""
+    """The values of the keys of each group, ``None`` for one that is left out; and how many of
+    those do not open.
+    """
     collection = records.collection
     sealed = [name for name in names if _hashed(records, name)]
-    oldest = await collection.store.rows(collection.table, [group.rid for group in groups]) if sealed else {}
+    oldest = (
+        await collection.store.rows(collection.table, [group.rid for group in groups])
+        if sealed
+        else {}
+    )
     found: list[dict[str, Any] | None] = []
     untold = 0
     for group in groups:
@@ -218,7 +269,11 @@ async def _label(
 ) -> dict[str, Any] | None:
     """The values of the keys of a group; ``None`` when it has gone meanwhile."""
     sealed = [name for name in cells if _hashed(records, name)]
-    label = {name: _shown(records.schema.field(name), cells[name]) for name in cells if name not in sealed}
+    label = {
+        name: _shown(records.schema.field(name), cells[name])
+        for name in cells
+        if name not in sealed
+    }
     if any(cells[name] is not None for name in sealed):
         record = _opened(records, oldest, cells) or await _another(records, cells, where)
         if record is None:
@@ -254,9 +309,15 @@ def _opened(records: Records, row: Row | None, cells: dict[str, ColumnValue]) ->
     return next(_of_group(records, (row,), cells), None)
 
 
-def _of_group(records: Records, rows: Sequence[Row], cells: dict[str, ColumnValue]) -> Iterator[Record]:
-    """Those of the rows that open and really are of the group: what is sealed has the hashes of its keys."""
-    sealed = {_column(records, name): cell for name, cell in cells.items() if _hashed(records, name)}
+def _of_group(
+    records: Records, rows: Sequence[Row], cells: dict[str, ColumnValue]
+) -> Iterator[Record]:
+    """Those of the rows that open and really are of the group: what is sealed has the hashes of its
+    keys.
+    """
+    sealed = {
+        _column(records, name): cell for name, cell in cells.items() if _hashed(records, name)
+    }
     for record in records.open_all(rows):
         cell_of = sealed_cells(records, record)
         if all(cell_of(column) == cell for column, cell in sealed.items()):
@@ -267,23 +328,34 @@ def _of_group(records: Records, rows: Sequence[Row], cells: dict[str, ColumnValu
 
 async def _another(records: Records, cells: dict[str, ColumnValue], where: Where) -> Record | None:
     """The oldest record of the group that opens; ``None`` when it has none any more."""
-    parts = tuple(Is(_column(records, name), (_asked(records, name, cell),)) for name, cell in cells.items())
+    parts = tuple(
+        Is(_column(records, name), (_asked(records, name, cell),)) for name, cell in cells.items()
+    )
     collection = records.collection
-    select = Select(All((where, *parts)), collection.clock(), (Order("@rid"),), TRIED, counted=False)
+    select = Select(
+        All((where, *parts)), collection.clock(), (Order("@rid"),), TRIED, counted=False
+    )
     rows = (await collection.store.select(collection.table, select)).rows
     record = next(_of_group(records, rows, cells), None)
     if record is None and rows:
         raise VaultError(
             Code.CANNOT_OPEN,
-            "No record of a group opens: they were changed or moved, or belong to another keyset. Restore them, or the "
+            "No record of a group opens: they were changed or moved, or belong to another "
+            "keyset. Restore them, or the "
             "keys that sealed them, from a backup.",
         )
     return record
 
 
 def _asked(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
-    """A key of a group as questions name it: engines tell decimals as ten-thousandths, and take them as written."""
-    if cell is None or _is_key(records, name) or records.schema.field(name).type is not FieldType.DECIMAL:
+    """A key of a group as questions name it: engines tell decimals as ten-thousandths, and take
+    them as written.
+    """
+    if (
+        cell is None
+        or _is_key(records, name)
+        or records.schema.field(name).type is not FieldType.DECIMAL
+    ):
         return cell
     return cell if isinstance(cell, bytes) else spelled(cell)
 
@@ -291,12 +363,18 @@ def _asked(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
 # ---------------------------------------------------------------------- cursors
 
 
-def _cursor(records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str) -> str:
+def _cursor(
+    records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str
+) -> str:
     place = msgspec.msgpack.encode(_Place(_write(question), after))
     return cursors.seal_cursor(records, zlib.compress(place), cursors.bound(records, client))
 
 
-def _continued(records: Records, cursor: str, client: str) -> tuple[Aggregation, tuple[ColumnValue, ...]]:
+def _continued(
+    records: Records, cursor: str, client: str
+) -> tuple[Aggregation, tuple[ColumnValue, ...]]:
     context = cursors.bound(records, client)
-    place = _read_place(zlib.decompress(cursors.opened(records, cursor, context, (Code.INVALID_INPUT, "/next"))))
+    place = _read_place(
+        zlib.decompress(cursors.opened(records, cursor, context, (Code.INVALID_INPUT, "/next")))
+    )
     return _read(place.asked), place.after

@@ -1,7 +1,9 @@
-"""What is known of the files of records: sealed beside the record's row, bound to it, and opened with it.
+"""What is known of the files of records: sealed beside the record's row, bound to it, and opened
+with it.
 
-The name, the hash, the type and the salt of the content are sealed under the record's own key, so they end with the record.
-The content does not move when its file does: another record gets another seal around the same salt.
+The name, the hash, the type and the salt of the content are sealed under the record's own key, so
+they end with the record. The content does not move when its file does: another record gets another
+seal around the same salt.
 """
 
 import uuid
@@ -22,7 +24,9 @@ from proxy.vault.seal import Sealer
 
 
 class _Known(
-    msgspec.Struct, frozen=True, rename={"filename": "n", "hash": "h", "mime_type": "t", "size": "s", "salt": "k"}
+    msgspec.Struct,
+    frozen=True,
+    rename={"filename": "n", "hash": "h", "mime_type": "t", "size": "s", "salt": "k"},
 ):
     """What is sealed of a file."""
 
@@ -58,7 +62,9 @@ def new_id() -> bytes:
 
 
 def id_of(text: str) -> bytes | None:
-    """The id that a caller writes, in the one spelling that ``Attachment.file_id`` has; ``None`` when it cannot be one."""
+    """The id that a caller writes, in the one spelling that ``Attachment.file_id`` has; ``None``
+    when it cannot be one.
+    """
     try:
         found = uuid.UUID(text)
     except ValueError:
@@ -66,8 +72,12 @@ def id_of(text: str) -> bytes | None:
     return found.bytes if str(found) == text else None
 
 
-def file_of(records: Records, row: Row, kept: StoredContent, label: Label, before: File | None = None) -> File:
-    """The file of a row with that content; in place of ``before``, it keeps its id and its creation."""
+def file_of(
+    records: Records, row: Row, kept: StoredContent, label: Label, before: File | None = None
+) -> File:
+    """The file of a row with that content; in place of ``before``, it keeps its id and its
+    creation.
+    """
     now = records.collection.clock()
     file_id = bytes.fromhex(kept.object[:32])
     known = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
@@ -90,7 +100,10 @@ def name_hash(records: Records, filename: str) -> bytes:
 
 
 def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
-    """Where the content of a file of the row is, and what opens it. Raises ``VaultError(CANNOT_OPEN)``."""
+    """Where the content of a file of the row is, and what opens it.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
     known = _decode(sealer.open_file(file, row.salt))
     return StoredContent(file.object, known.salt, known.size, known.hash)
 
@@ -103,7 +116,9 @@ def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
 
 
 def open_file(records: Records, row: Row, file: File) -> OpenFile:
-    """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row or object."""
+    """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row
+    or object.
+    """
     plain = records.collection.sealer.open_file(file, row.salt)
     known = _decode(plain)
     if known.size != file.size:
@@ -120,7 +135,9 @@ def open_file(records: Records, row: Row, file: File) -> OpenFile:
     return OpenFile(file, shown, StoredContent(file.object, known.salt, known.size, known.hash))
 
 
-async def attachments_of(records: Records, rids: Sequence[int]) -> dict[int, tuple[Attachment, ...]]:
+async def attachments_of(
+    records: Records, rids: Sequence[int]
+) -> dict[int, tuple[Attachment, ...]]:
     """The attachments of these rows, oldest first; rows without any are left out.
 
     One that does not open is counted, logged by its event, and left out.
@@ -130,7 +147,11 @@ async def attachments_of(records: Records, rids: Sequence[int]) -> dict[int, tup
     if not files:
         return {}
     rows = await collection.store.rows(collection.table, list(files))
-    return {rid: tuple(_openable(records, rows[rid], found)) for rid, found in files.items() if rid in rows}
+    return {
+        rid: tuple(_openable(records, rows[rid], found))
+        for rid, found in files.items()
+        if rid in rows
+    }
 
 
 async def with_attachments(
@@ -149,8 +170,8 @@ def handed_over(
 ) -> list[UpdateFile]:
     """The changes that give files of the first row to the second one, which has ``others`` already.
 
-    ``files`` has them by where the caller named them. Raises ``VaultError``: FILE_EXISTS with a detail for each whose name is
-    taken there; CANNOT_OPEN.
+    ``files`` has them by where the caller named them. Raises ``VaultError``: FILE_EXISTS with a
+    detail for each whose name is taken there; CANNOT_OPEN.
     """
     source, destination = rows
     taken = {file.name for file in others}
@@ -166,12 +187,20 @@ def handed_over(
     for file in files.values():
         opened = open_file(records, source, file)
         label = Label(opened.attachment.filename, opened.attachment.mime_type)
-        changes.append(UpdateFile(file_of(records, destination, opened.kept, label, file), source.rid, file.object))
+        changes.append(
+            UpdateFile(
+                file_of(records, destination, opened.kept, label, file), source.rid, file.object
+            )
+        )
     return changes
 
 
-def adopted(records: Records, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]) -> list[UpdateFile]:
-    """The same where nobody can be asked: a file whose name is taken gets a number, and one that does not open stays behind."""
+def adopted(
+    records: Records, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]
+) -> list[UpdateFile]:
+    """The same where nobody can be asked: a file whose name is taken gets a number, and one that
+    does not open stays behind.
+    """
     source, destination = rows
     taken, changes = {file.name for file in others}, []
     for file in files:
@@ -188,7 +217,11 @@ def adopted(records: Records, rows: tuple[Row, Row], files: Iterable[File], othe
             name = _numbered(opened.attachment.filename, number)
         taken.add(name_hash(records, name))
         label = Label(name, opened.attachment.mime_type)
-        changes.append(UpdateFile(file_of(records, destination, opened.kept, label, file), source.rid, file.object))
+        changes.append(
+            UpdateFile(
+                file_of(records, destination, opened.kept, label, file), source.rid, file.object
+            )
+        )
     return changes
 
 

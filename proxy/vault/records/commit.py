@@ -1,8 +1,9 @@
-"""How every write over the vault's own interface ends: one commit, and what the caller wants to be in it.
+"""How every write over the vault's own interface ends: one commit, and what the caller wants to be
+in it.
 
-A use case makes its changes from what it has read and tries to commit them. Where a precondition no longer holds it reads
-again: ``attempt`` tells the two apart. What a caller adds (``Closing``) is in the same transaction, so that an answer that can
-be replayed is stored exactly when the write is.
+A use case makes its changes from what it has read and tries to commit them. Where a precondition no
+longer holds it reads again: ``attempt`` tells the two apart. What a caller adds (``Closing``) is in
+the same transaction, so that an answer that can be replayed is stored exactly when the write is.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -27,29 +28,34 @@ def nothing(_result: Sequence[Record]) -> Sequence[Change]:
 
 
 def refuse_of_rules(records: Records, keys: Iterable[str | None] = ()) -> None:
-    """Raise ``VaultError(SCHEMA_OF_RULES)`` where only the application behind the proxy makes and changes records.
+    """Raise ``VaultError(SCHEMA_OF_RULES)`` where only the application behind the proxy makes and
+    changes records.
 
-    These are all records of a schema that the proxy collects, and among those of the program's own schema the ones that tell by
-    their keys that it has collected them.
+    These are all records of a schema that the proxy collects, and among those of the program's own
+    schema the ones that tell by their keys that it has collected them.
     """
     if records.of_rules:
         raise VaultError(
             Code.SCHEMA_OF_RULES,
-            f"Records of {records.name!r} are written by the application behind the proxy alone; here they can be found, "
+            f"Records of {records.name!r} are written by the application behind the proxy alone; "
+            "here they can be found, "
             "deleted, and given attachments.",
         )
     if records.hosts and any(map(is_collected, keys)):
         raise VaultError(
             Code.SCHEMA_OF_RULES,
-            "Records whose keys begin with rules: are written by the application behind the proxy alone; here they can be "
+            "Records whose keys begin with rules: are written by the application behind the "
+            "proxy alone; here they can be "
             "found, copied, deleted, and given attachments. Nothing was changed.",
         )
 
 
 async def attempt(records: Records, changes: Sequence[Change]) -> bool:
-    """Commit; ``False`` when something that these changes build on has changed, and the whole is to be tried again.
+    """Commit; ``False`` when something that these changes build on has changed, and the whole is to
+    be tried again.
 
-    Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` when the answer has been given already, by another process.
+    Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` when the answer has been given already, by
+    another process.
     """
     try:
         await records.collection.store.commit(records.collection.table, changes)
@@ -62,7 +68,9 @@ async def attempt(records: Records, changes: Sequence[Change]) -> bool:
 
 @asynccontextmanager
 async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]:
-    """Nobody else changes the records with these key hashes, neither over the interface nor through the proxy."""
+    """Nobody else changes the records with these key hashes, neither over the interface nor through
+    the proxy.
+    """
     locks = records.collection.state.locks
     held = await locks.acquire(keys)
     try:
@@ -74,12 +82,15 @@ async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]
 def repeated() -> VaultError:
     """The error of a request whose answer another process, or a repetition, has stored meanwhile."""
     return VaultError(
-        Code.IDEMPOTENCY_CHECK_FAILED, "The request under this idempotency key has been carried out meanwhile."
+        Code.IDEMPOTENCY_CHECK_FAILED,
+        "The request under this idempotency key has been carried out meanwhile.",
     )
 
 
 def overtaken(records: Records) -> VaultError:
     """The error of a write that found its records changed each time it was tried."""
     return VaultError(
-        Code.CONFLICT, f"The records of {records.name!r} kept changing while they were being written; send it again."
+        Code.CONFLICT,
+        f"The records of {records.name!r} kept changing while they were being written; send it "
+        "again.",
     )

@@ -1,11 +1,13 @@
 """New records over the vault's own interface: one or a batch, each batch one commit.
 
-Nearly every create meets free keys, so the rows are made and committed at once: the unique index of keys decides between
-creates of one key, however many come together. Only when it refuses are the keys looked up, under their locks: a key whose
-record has expired is free, one of a live record refuses the whole batch or, where the operator wants that, is overwritten.
+Nearly every create meets free keys, so the rows are made and committed at once: the unique index of
+keys decides between creates of one key, however many come together. Only when it refuses are the
+keys looked up, under their locks: a key whose record has expired is free, one of a live record
+refuses the whole batch or, where the operator wants that, is overwritten.
 
-An overwritten record is what was sent, as if it were new: fields that were not sent are gone, and so is an ``expires_at`` that
-was not sent. It keeps the time of its creation, its history and its attachments.
+An overwritten record is what was sent, as if it were new: fields that were not sent are gone, and
+so is an ``expires_at`` that was not sent. It keeps the time of its creation, its history and its
+attachments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +29,22 @@ from proxy.vault.body import Extras
 from proxy.vault.body import next_eras as eras_after
 from proxy.vault.records import visibility
 from proxy.vault.records.attachment_metadata import with_attachments
-from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.records.commit import (
+    COMMIT_TRIES,
+    ExtraChanges,
+    attempt,
+    locked,
+    overtaken,
+    refuse_of_rules,
+)
 from proxy.vault.records.repository import Records
-from proxy.vault.records.sent_back import check_condition, check_stated, meant, refuse_masks, refuse_stated
+from proxy.vault.records.sent_back import (
+    check_condition,
+    check_stated,
+    meant,
+    refuse_masks,
+    refuse_stated,
+)
 from proxy.vault.records.visibility import Within
 
 #: Records that are sealed before others may have to be let go on.
@@ -47,13 +62,16 @@ async def store_records(
     *,
     on_existing: OnExisting = "refuse",
 ) -> list[Record]:
-    """Store new records, all or none; what they are now, with the files that the caller may see, in the order of the drafts.
+    """Store new records, all or none; what they are now, with the files that the caller may see, in
+    the order of the drafts.
 
-    A key that a record has which is not there for the caller is used all the same. What an overwritten record has in fields that
-    the caller is not shown stays, and so does a value for which the text is sent that the caller is shown in its place.
+    A key that a record has which is not there for the caller is used all the same. What an
+    overwritten record has in fields that the caller is not shown stays, and so does a value for
+    which the text is sent that the caller is shown in its place.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice, or a masked text is no
-    value; ``RECORD_EXISTS`` with a detail for each key that is used; ``CONFLICT`` when the records kept changing.
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key
+    comes twice, or a masked text is no value; ``RECORD_EXISTS`` with a detail for each key that is
+    used; ``CONFLICT`` when the records kept changing.
     """
     refuse_of_rules(records, (draft.key for draft in drafts))
     if records.gate is not None:
@@ -62,12 +80,21 @@ async def store_records(
     keys = await _keys(records, drafts)
     made, changes = await _inserts(records, drafts, keys, by)
     # What was sent back may be of a record that is there already, so that is looked for first.
-    sent_back = any(draft.stated or (records.rights.masked(draft.fields) and not draft.copied) for draft in drafts)
-    if not sent_back and records.condition is None and await attempt(records, [*changes, *closing(made)]):
+    sent_back = any(
+        draft.stated or (records.rights.masked(draft.fields) and not draft.copied)
+        for draft in drafts
+    )
+    if (
+        not sent_back
+        and records.condition is None
+        and await attempt(records, [*changes, *closing(made)])
+    ):
         records.collection.observe("created", len(made))
         visibility.note_written(records, made, drafts)
         return made
-    readable = await _readable(records, drafts) if on_existing == "update" else frozenset[str | None]()
+    readable = (
+        await _readable(records, drafts) if on_existing == "update" else frozenset[str | None]()
+    )
     async with locked(records, keys):
         for _ in range(COMMIT_TRIES):
             rows = await records.collection.store.by_keys(records.collection.table, keys)
@@ -77,10 +104,15 @@ async def store_records(
                 await check_condition(records, one)
             taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)
             if taken:
-                raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
+                raise _taken(
+                    records,
+                    [draft for draft, key in zip(drafts, keys, strict=True) if key in taken],
+                )
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             await _check_sent_back(records, list(zip(drafts, before, strict=True)), readable)
-            made, changes = await _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
+            made, changes = await _upserts(
+                records, drafts, [alive.get(key) for key in keys], by, readable
+            )
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
@@ -91,9 +123,13 @@ async def store_records(
 
 
 async def _check_sent_back(
-    records: Records, drafts: Sequence[tuple[RecordDraft, Record | None]], readable: frozenset[str | None]
+    records: Records,
+    drafts: Sequence[tuple[RecordDraft, Record | None]],
+    readable: frozenset[str | None],
 ) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` for what was sent back in new records, or is not what is stored of those that are there."""
+    """Raise ``VaultError(INVALID_RECORD)`` for what was sent back in new records, or is not what is
+    stored of those that are there.
+    """
     new = [draft for draft, before in drafts if before is None]
     refuse_masks(records, new)
     refuse_stated(new)
@@ -103,18 +139,27 @@ async def _check_sent_back(
 
 
 async def _readable(records: Records, drafts: Sequence[RecordDraft]) -> frozenset[str | None]:
-    """The keys of those records whose files the caller may see, should it overwrite them: it knows all else of its answer."""
+    """The keys of those records whose files the caller may see, should it overwrite them: it knows
+    all else of its answer.
+    """
     if not records.rights.allows(Act.READ):
         return frozenset()
     keys = frozenset([draft.key for draft in drafts])
-    return keys if records.gate is None else await records.gate.allowed(Act.READ, [key for key in keys if key])
+    return (
+        keys
+        if records.gate is None
+        else await records.gate.allowed(Act.READ, [key for key in keys if key])
+    )
 
 
-def successor(records: Records, row: Row, before: Record, draft: RecordDraft, by: str) -> tuple[Record, list[Change]]:
-    """The next version of a row, whose fields are those of the draft; and the changes that make it so.
+def successor(
+    records: Records, row: Row, before: Record, draft: RecordDraft, by: str
+) -> tuple[Record, list[Change]]:
+    """The next version of a row, whose fields are those of the draft; and the changes that make it
+    so.
 
-    What a rehash has made of the record goes on: it tells by itself which values it is of. Raises ``VaultError(ACCESS_DENIED)``
-    for a version that would not be there any more for the caller.
+    What a rehash has made of the record goes on: it tells by itself which values it is of. Raises
+    ``VaultError(ACCESS_DENIED)`` for a version that would not be there any more for the caller.
     """
     expires = None if draft.expires_at is UNSET else draft.expires_at
     eras = eras_after(before, draft.fields, draft.fresh, row.version + 1)
@@ -125,9 +170,14 @@ def successor(records: Records, row: Row, before: Record, draft: RecordDraft, by
 
 
 def replacing(
-    records: Records, row: Row, following: Row, fields: tuple[Mapping[str, object], Mapping[str, object]]
+    records: Records,
+    row: Row,
+    following: Row,
+    fields: tuple[Mapping[str, object], Mapping[str, object]],
 ) -> list[Change]:
-    """The changes that put another version in a row's place; ``fields`` are those of before and after."""
+    """The changes that put another version in a row's place; ``fields`` are those of before and
+    after.
+    """
     changes: list[Change] = [AddVersion(records.outlived(row))] if records.keeps_history else []
     changes.append(Replace(following, row.version))
     drop, add = _moved(records, *fields)
@@ -146,7 +196,10 @@ async def _inserts(
     for start in range(0, len(drafts), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         more, inserts = _rows(
-            records, drafts[some], records.new_rows(drafts[some], keys[some], rids[some], by, now), by
+            records,
+            drafts[some],
+            records.new_rows(drafts[some], keys[some], rids[some], by, now),
+            by,
         )
         made += more
         changes += inserts
@@ -184,7 +237,9 @@ async def _upserts(
     changes: list[Change] = []
     for draft, row in zip(drafts, rows, strict=True):
         if row is None:
-            (record,), more = await _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
+            (record,), more = await _inserts(
+                records, (draft,), (records.collection.key_hash(draft.key or ""),), by
+            )
         else:
             record, more = _overwritten(records, row, draft, by, seen=draft.key in readable)
         made.append(record)
@@ -194,23 +249,35 @@ async def _upserts(
     return made, changes
 
 
-def _overwritten(records: Records, row: Row, draft: RecordDraft, by: str, *, seen: bool) -> tuple[Record, list[Change]]:
-    """The record as it was sent, but for fields that the caller is not shown, and those for which it sent what it is shown."""
+def _overwritten(
+    records: Records, row: Row, draft: RecordDraft, by: str, *, seen: bool
+) -> tuple[Record, list[Change]]:
+    """The record as it was sent, but for fields that the caller is not shown, and those for which
+    it sent what it is shown.
+    """
     before = records.open(row)
     draft = meant(records, draft, before, seen=seen)
     refuse_masks(records, (draft,))
-    whole = msgspec.structs.replace(overwriting(records, before, draft), fresh=records.rights.unseen(draft.fields))
+    whole = msgspec.structs.replace(
+        overwriting(records, before, draft), fresh=records.rights.unseen(draft.fields)
+    )
     return successor(records, row, before, whole, by)
 
 
 def overwriting(records: Records, before: Record, draft: RecordDraft) -> RecordDraft:
-    """The record as it was sent, but for fields that the sender is not shown, and those that are to stay."""
+    """The record as it was sent, but for fields that the sender is not shown, and those that are to
+    stay.
+    """
     kept = {name: before.fields[name] for name in draft.kept if name in before.fields}
-    return msgspec.structs.replace(draft, fields={**records.rights.beyond(before.fields), **kept, **draft.fields})
+    return msgspec.structs.replace(
+        draft, fields={**records.rights.beyond(before.fields), **kept, **draft.fields}
+    )
 
 
 def _refuse_incomplete(records: Records, drafts: Sequence[RecordDraft]) -> None:
-    """Raise ``VaultError(ACCESS_DENIED)`` where a caller does not know a field that every record needs, and so cannot make one."""
+    """Raise ``VaultError(ACCESS_DENIED)`` where a caller does not know a field that every record
+    needs, and so cannot make one.
+    """
     if records.rights.creates:
         return
     required = {field.name for field in records.schema.fields if field.required}
@@ -229,22 +296,37 @@ def _moved(
     records: Records, before: Mapping[str, object], after: Mapping[str, object]
 ) -> tuple[set[bytes], set[bytes]]:
     """The entries of the token index that go and that come, of the fields that changed."""
-    names = [name for name in before.keys() | after.keys() if _differ(before.get(name), after.get(name))]
+    names = [
+        name for name in before.keys() | after.keys() if _differ(before.get(name), after.get(name))
+    ]
     old = records.hashes({name: before[name] for name in names if name in before}, before=True)
     new = records.hashes({name: after[name] for name in names if name in after})
     return old - new, new - old
 
 
 def _differ(before: object, after: object) -> bool:
-    """Whether two values may have different entries; of documents that is not told by ``==`` (``True`` equals ``1``)."""
+    """Whether two values may have different entries; of documents that is not told by ``==``
+    (``True`` equals ``1``).
+    """
     return isinstance(after, dict) or before != after
 
 
-def record_of(row: Row, key: str | None, fields: Fields, by: str, eras: Eras | None = None) -> Record:
+def record_of(
+    row: Row, key: str | None, fields: Fields, by: str, eras: Eras | None = None
+) -> Record:
     """The record of a row that was made of these just now, without opening it."""
     action = Action.CREATE if row.version == 1 else Action.UPDATE
     return Record(
-        row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, action, by, eras=eras or None
+        row.rid,
+        key,
+        fields,
+        row.version,
+        row.created_at,
+        row.updated_at,
+        row.expires_at,
+        action,
+        by,
+        eras=eras or None,
     )
 
 
@@ -256,7 +338,11 @@ async def _keys(records: Records, drafts: Sequence[RecordDraft]) -> list[bytes]:
         return keys
     first = dict(zip(reversed(keys), reversed(drafts), strict=True))
     text = "An earlier record of the batch has this key."
-    twice = [_detail(records, draft, text) for draft, key in zip(drafts, keys, strict=True) if first[key] is not draft]
+    twice = [
+        _detail(records, draft, text)
+        for draft, key in zip(drafts, keys, strict=True)
+        if first[key] is not draft
+    ]
     raise VaultError(Code.INVALID_RECORD, "A primary key may come once in a batch.", tuple(twice))
 
 

@@ -1,12 +1,14 @@
 """The end of records over the vault's own interface: one, many, and what hangs on them.
 
-``cascade_by`` names a field: records whose field holds the key of a deleted record are deleted as well, and those that hang on
-them, whatever circles they form; all in one commit. Only those are taken along that the caller sees: who could be refused because of others could guess
-what these have in the field. One that it sees, and may not delete, refuses the whole. The locks of records are taken in one order, so that two deletes cannot
-wait for each other: what hangs on what is found first, and once more when everything found is locked.
+``cascade_by`` names a field: records whose field holds the key of a deleted record are deleted as
+well, and those that hang on them, whatever circles they form; all in one commit. Only those are
+taken along that the caller sees: who could be refused because of others could guess what these have
+in the field. One that it sees, and may not delete, refuses the whole. The locks of records are
+taken in one order, so that two deletes cannot wait for each other: what hangs on what is found
+first, and once more when everything found is locked.
 
-Where the operator keeps the history of deleted records (``history.keep_deleted``), the last version and a note of the end stay
-among the past versions under the key; else nothing of the record stays.
+Where the operator keeps the history of deleted records (``history.keep_deleted``), the last version
+and a note of the end stay among the past versions under the key; else nothing of the record stays.
 """
 
 import asyncio
@@ -42,19 +44,32 @@ async def delete_one(
 ) -> None:
     """Delete a record, and what hangs on it. ``closing`` is given nothing: nothing is left to tell.
 
-    Raises ``VaultError``: ``NOT_FOUND``; ``ACCESS_DENIED`` where something hangs on it that the caller sees and may not delete;
-    ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for equality;
-    ``UNPROCESSABLE`` when more than ``MOST`` records would go; ``CANNOT_OPEN`` for a key that has to be followed; ``CONFLICT``.
+    Raises ``VaultError``: ``NOT_FOUND``; ``ACCESS_DENIED`` where something hangs on it that the
+    caller sees and may not delete; ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for
+    equality; ``UNPROCESSABLE`` when more than ``MOST`` records would go; ``CANNOT_OPEN`` for a key
+    that has to be followed; ``CONFLICT``.
     """
-    if not await _delete(_Delete(records, (key,), by, _followed(records, cascade_by), set()), closing):
+    if not await _delete(
+        _Delete(records, (key,), by, _followed(records, cascade_by), set()), closing
+    ):
         raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
 
 
 async def delete_many(
-    records: Records, keys: Sequence[str], by: str, closing: ExtraChanges, *, cascade_by: str | None = None
+    records: Records,
+    keys: Sequence[str],
+    by: str,
+    closing: ExtraChanges,
+    *,
+    cascade_by: str | None = None,
 ) -> None:
-    """Delete those of the records that exist. Raises as ``delete_one``, but ``NO_MATCH`` when none of them does."""
-    if not await _delete(_Delete(records, keys, by, _followed(records, cascade_by), set()), closing):
+    """Delete those of the records that exist.
+
+    Raises as ``delete_one``, but ``NO_MATCH`` when none of them does.
+    """
+    if not await _delete(
+        _Delete(records, keys, by, _followed(records, cascade_by), set()), closing
+    ):
         raise VaultError(Code.NO_MATCH, f"None of these records of {records.name!r} exists.")
 
 
@@ -96,9 +111,11 @@ async def _check_named(delete: _Delete, rows: Sequence[Row]) -> None:
 
 
 async def _kept_from(records: Records, gate: Gate, rows: Sequence[Row]) -> set[int]:
-    """Those of the rows that the filter endpoint keeps from the caller altogether: it lets it neither delete nor see them.
+    """Those of the rows that the filter endpoint keeps from the caller altogether: it lets it
+    neither delete nor see them.
 
-    Raises ``VaultError`` (ACCESS_DENIED) for one that it lets the caller see, and as ``Gate.allowed``.
+    Raises ``VaultError`` (ACCESS_DENIED) for one that it lets the caller see, and as
+    ``Gate.allowed``.
     """
     keys = {row.rid: _key(records, row) for row in rows}
     allowed = await gate.allowed(Act.DELETE, [key for key in keys.values() if key is not None])
@@ -134,13 +151,17 @@ def _followed(records: Records, cascade_by: str | None) -> Field | None:
             else "Only text fields that can be asked for equality are followed."
         )
         raise VaultError(
-            Code.INVALID_INPUT, "Records are followed by a field that holds keys.", (Detail("cascadeBy", why),)
+            Code.INVALID_INPUT,
+            "Records are followed by a field that holds keys.",
+            (Detail("cascadeBy", why),),
         )
     return field
 
 
 async def _doomed(delete: _Delete) -> list[Row]:
-    """The rows of these keys that are there for the caller, and all that hang on them and that it sees."""
+    """The rows of these keys that are there for the caller, and all that hang on them and that it
+    sees.
+    """
     records, field = delete.records, delete.field
     within = Within(records)
     rows: dict[int, Row] = {}
@@ -157,17 +178,29 @@ async def _doomed(delete: _Delete) -> list[Row]:
         some, following = following[:_AT_ONCE], following[_AT_ONCE:]
         cells = tuple(records.cell(field.name, key) for key in some)
         query = Select(
-            All((Is(column, cells), seen)), records.collection.clock(), limit=MOST_DELETED + 1, counted=False
+            All((Is(column, cells), seen)),
+            records.collection.clock(),
+            limit=MOST_DELETED + 1,
+            counted=False,
         )
         page = await records.collection.store.select(records.collection.table, query)
         fresh = [row for row in page.rows if row.rid not in rows and row.rid not in delete.unseen]
         hanging = _hanging(delete, field, some, fresh)
         if any(within.open(row) is None for row, _ in hanging):
-            raise denied((Detail("cascadeBy", "What hangs on these records goes beyond what this client may delete."),))
+            raise denied(
+                (
+                    Detail(
+                        "cascadeBy",
+                        "What hangs on these records goes beyond what this client may delete.",
+                    ),
+                )
+            )
         rows.update((row.rid, row) for row, _ in hanging)
         if len(rows) > MOST_DELETED or len(page.rows) > MOST_DELETED:
             raise VaultError(
-                Code.UNPROCESSABLE, f"More than {MOST_DELETED:,} records hang on these; a delete takes so many at most."
+                Code.UNPROCESSABLE,
+                f"More than {MOST_DELETED:,} records hang on these; a delete takes so many at "
+                "most.",
             )
         following.extend([record.key for _, record in hanging if record.key is not None])
         await asyncio.sleep(0)
@@ -177,19 +210,28 @@ async def _doomed(delete: _Delete) -> list[Row]:
 def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
     """Whether the row of a key is there for the caller, and the key.
 
-    One that does not open at all can be deleted by who is under no row policies, unless what hangs on it goes as well.
+    One that does not open at all can be deleted by who is under no row policies, unless what hangs
+    on it goes as well.
     """
     try:
         record = within.open(row)
     except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN or delete.field is not None or isinstance(error, Tampered):
+        if (
+            error.code is not Code.CANNOT_OPEN
+            or delete.field is not None
+            or isinstance(error, Tampered)
+        ):
             raise
         return True, None
     return record is not None, None if record is None else record.key
 
 
-def _hanging(delete: _Delete, field: Field, keys: Sequence[str], rows: Sequence[Row]) -> list[tuple[Row, Record]]:
-    """Those of the rows, found by their columns, whose records really hang on these keys and are seen by the caller."""
+def _hanging(
+    delete: _Delete, field: Field, keys: Sequence[str], rows: Sequence[Row]
+) -> list[tuple[Row, Record]]:
+    """Those of the rows, found by their columns, whose records really hang on these keys and are
+    seen by the caller.
+    """
     records = delete.records
     verified = Verified(records, (Equals(field.name, tuple(keys)), *records.rights.visible))
     found: list[tuple[Row, Record]] = []
@@ -208,7 +250,9 @@ def _key(records: Records, row: Row) -> str | None:
 
 
 def _ending(records: Records, row: Row, by: str) -> list[Change]:
-    """The changes that end a record; one that does not open can be deleted as well, only its last values cannot be told then."""
+    """The changes that end a record; one that does not open can be deleted as well, only its last
+    values cannot be told then.
+    """
     if not records.keeps_deleted:
         return [Remove(row.rid)]
     changes: list[Change] = [AddVersion(records.outlived(row)), Remove(row.rid, keep_past=True)]

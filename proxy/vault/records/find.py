@@ -1,11 +1,14 @@
-"""Records that a caller asks for: the question goes to the engine, and the page that it answers is opened.
+"""Records that a caller asks for: the question goes to the engine, and the page that it answers is
+opened.
 
-A row that does not open (changed, moved, under another key) is left out of a page and counted; asked for by its key alone, it
-is an error. A question for one key takes the way of the proxy's own look-ups and costs no search.
+A row that does not open (changed, moved, under another key) is left out of a page and counted;
+asked for by its key alone, it is an error. A question for one key takes the way of the proxy's own
+look-ups and costs no search.
 
-A page ends at its limit or at so many bytes, whichever comes first. Its cursor has the place of its last row in the order of the
-question: what is created or deleted meanwhile moves nothing. Rows are opened, verified and rendered a few at a time, so that of a
-page only the sealed rows and what is made of them are in memory, never all records as objects besides.
+A page ends at its limit or at so many bytes, whichever comes first. Its cursor has the place of its
+last row in the order of the question: what is created or deleted meanwhile moves nothing. Rows are
+opened, verified and rendered a few at a time, so that of a page only the sealed rows and what is
+made of them are in memory, never all records as objects besides.
 """
 
 import asyncio
@@ -31,7 +34,8 @@ MOST_ASKED = 10_000
 #: Bytes of sealed rows that are opened at once.
 PORTION = 2**20
 
-#: How often a page is asked for again because a record of it changed after it was opened for a partial match.
+#: How often a page is asked for again because a record of it changed after it was opened for a
+#: partial match.
 PAGE_TRIES = 3
 
 _T = TypeVar("_T")
@@ -45,8 +49,9 @@ _write = msgspec.json.Encoder(decimal_format="string").encode
 class FoundPage(NamedTuple, Generic[_T]):
     """A page of records, with their attachments, in order, each as it was rendered.
 
-    ``total``: how many hold in all, when the first page was asked for; ``unreadable``: how many of this page do not open and are
-    left out; ``next``: the cursor of the page after it, where there is more; ``cut``: whether the page ends for its size.
+    ``total``: how many hold in all, when the first page was asked for; ``unreadable``: how many of
+    this page do not open and are left out; ``next``: the cursor of the page after it, where there
+    is more; ``cut``: whether the page ends for its size.
     """
 
     records: list[_T]
@@ -57,7 +62,9 @@ class FoundPage(NamedTuple, Generic[_T]):
 
 
 class _Place(NamedTuple):
-    """What a cursor holds: the cells of the last row by which the page is ordered, and its id; and the total."""
+    """What a cursor holds: the cells of the last row by which the page is ordered, and its id; and
+    the total.
+    """
 
     after: tuple[Any, ...]
     total: int
@@ -71,24 +78,30 @@ class PageAsker(NamedTuple, Generic[_T]):
 
     render: Render[_T]
     client: str | None = None
-    room: int | None = None  #: bytes of sealed rows in a page, where that is fewer than the limits allow
+    #: bytes of sealed rows in a page, where that is fewer than the limits allow
+    room: int | None = None
 
 
 def _as_it_is(record: Record) -> Record:
     return record
 
 
-async def find_page(records: Records, query: Query, limits: RecordLimits = DEFAULTS) -> FoundPage[Record]:
+async def find_page(
+    records: Records, query: Query, limits: RecordLimits = DEFAULTS
+) -> FoundPage[Record]:
     """``page`` of the records as they are, without a cursor."""
     return await page_of(records, query, limits, PageAsker(_as_it_is))
 
 
-async def page_of(records: Records, query: Query, limits: RecordLimits, asker: PageAsker[_T]) -> FoundPage[_T]:
+async def page_of(
+    records: Records, query: Query, limits: RecordLimits, asker: PageAsker[_T]
+) -> FoundPage[_T]:
     """The records for which all tests hold, and which are there for the caller.
 
-    Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone; ``CONFLICT`` when records kept
-    losing or gaining a text that was searched for; ``TOO_BROAD`` also where a filter endpoint would have to be asked about more than
-    ``MOST_ASKED`` records; ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
+    Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone;
+    ``CONFLICT`` when records kept losing or gaining a text that was searched for; ``TOO_BROAD``
+    also where a filter endpoint would have to be asked about more than ``MOST_ASKED`` records;
+    ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
     """
     place = _place(records, query, asker.client)
     asked = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
@@ -120,7 +133,8 @@ class _Looked(NamedTuple, Generic[_T]):
     """A page as it is stored."""
 
     shown: list[tuple[str | None, _T]]  #: the key of each record, and what was made of it
-    #: Where each of them stands in the order, and the size of its row, by id; where a filter endpoint decides about each.
+    #: Where each of them stands in the order, and the size of its row, by id; where a filter
+    #: endpoint decides about each.
     places: dict[int, tuple[tuple[ColumnValue, ...], int]]
     total: int  #: how many hold in all
     unreadable: int  #: how many of the page do not open
@@ -130,7 +144,9 @@ class _Looked(NamedTuple, Generic[_T]):
     cut: bool
 
 
-async def _looked(search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None) -> _Looked[_T]:
+async def _looked(
+    search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None
+) -> _Looked[_T]:
     for _ in range(PAGE_TRIES):
         found = await _once(search, query, after)
         if found is not None:
@@ -138,7 +154,9 @@ async def _looked(search: _Search[_T], query: Query, after: tuple[ColumnValue, .
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
-async def _once(search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None) -> _Looked[_T] | None:
+async def _once(
+    search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None
+) -> _Looked[_T] | None:
     """A page; ``None`` where a record changed after it was opened for a partial match."""
     records = search.records
     asked = await compile_query(records, query.tests, search.limits)
@@ -155,10 +173,16 @@ async def _once(search: _Search[_T], query: Query, after: tuple[ColumnValue, ...
         if not all(map(asked.stands, found)):
             return None
         really = search.verified.only(found)
-        unreadable, tampered = unreadable + len(portion) - len(found), tampered + len(found) - len(really)
+        unreadable, tampered = (
+            unreadable + len(portion) - len(found),
+            tampered + len(found) - len(really),
+        )
         if records.gate is not None:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
-        shown += [(record.key, search.asker.render(record)) for record in await with_attachments(records, really)]
+        shown += [
+            (record.key, search.asker.render(record))
+            for record in await with_attachments(records, really)
+        ]
         del portion, found, really
         if rows:
             await asyncio.sleep(0)
@@ -183,9 +207,10 @@ def portion_of(rows: list[Row]) -> list[Row]:
 async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
     """The page of what a filter endpoint lets the caller read, and of nothing else.
 
-    Were others counted and taken out afterwards, a page that lacks what it could have had would tell that one of them matches.
-    So those before the page are asked about as well, and a full page always has a cursor, whether or not there is more. Raises
-    ``VaultError`` (TOO_BROAD) where they are too many.
+    Were others counted and taken out afterwards, a page that lacks what it could have had would
+    tell that one of them matches. So those before the page are asked about as well, and a full page
+    always has a cursor, whether or not there is more. Raises ``VaultError`` (TOO_BROAD) where they
+    are too many.
     """
     records, query = search.records, search.asked
     shown: list[tuple[str | None, _T]] = []
@@ -194,7 +219,8 @@ async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
     left = _room(search)
     asker = PageAsker(_as_it_is, search.asker.client, search.asker.room)
     whole = _Search(records, search.query, query, search.limits, asker, search.verified)
-    size, cut = min(query.offset + query.limit, ASKED), False  # what is asked where all of it is allowed
+    # what is asked where all of it is allowed
+    size, cut = min(query.offset + query.limit, ASKED), False
     while len(shown) < query.limit and not cut:
         some = await _looked(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
         readable = await records.permitted([record for _, record in some.shown])
@@ -213,7 +239,8 @@ async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
         if asked >= MOST_ASKED and len(shown) < query.limit and not cut:
             raise VaultError(
                 Code.TOO_BROAD,
-                f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} records; add conditions, or export.",
+                f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} "
+                "records; add conditions, or export.",
             )
     visibility.keys_shown(records, [key for key, _ in shown])
     more = _cursor(search, last, 0) if cut or len(shown) == query.limit else None
@@ -238,7 +265,9 @@ async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -
         found = await records.permitted(found)
         total = len(found)
     visibility.note_shown(records, found)
-    return FoundPage([asker.render(record) for record in await with_attachments(records, found)], total, 0)
+    return FoundPage(
+        [asker.render(record) for record in await with_attachments(records, found)], total, 0
+    )
 
 
 async def _page(
@@ -279,14 +308,25 @@ def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: 
     if client is None or after is None:
         return None
     place = msgspec.msgpack.encode(_Place(after, total))
-    return cursors.seal_cursor(search.records, place, _context(search.records, search.query, client))
+    return cursors.seal_cursor(
+        search.records, place, _context(search.records, search.query, client)
+    )
 
 
 def _place(records: Records, query: Query, client: str | None) -> _Place | None:
-    """The place of the cursor of a question. Raises ``VaultError`` (INVALID_OPTIONS) for one that is not its own."""
+    """The place of the cursor of a question.
+
+    Raises ``VaultError`` (INVALID_OPTIONS) for one that is not its own.
+    """
     if query.next is None:
         return None
     if client is None:
-        detail = Detail("/options/next", "Is not known here: pages of this operation go on by their offset.")
-        raise VaultError(Code.INVALID_OPTIONS, "The options of the search cannot be used.", (detail,))
-    return _read_place(cursors.opened(records, query.next, _context(records, query, client), _UNUSABLE))
+        detail = Detail(
+            "/options/next", "Is not known here: pages of this operation go on by their offset."
+        )
+        raise VaultError(
+            Code.INVALID_OPTIONS, "The options of the search cannot be used.", (detail,)
+        )
+    return _read_place(
+        cursors.opened(records, query.next, _context(records, query, client), _UNUSABLE)
+    )

@@ -1,7 +1,9 @@
-"""The versions that a record has had, newest first: the present one, then the past ones that are still kept.
+"""The versions that a record has had, newest first: the present one, then the past ones that are
+still kept.
 
-A record that was deleted is found by its key where the operator keeps such histories (``history.keep_deleted``); its newest
-entry then is the note of its end. Records that had the same key one after the other stand in one history.
+A record that was deleted is found by its key where the operator keeps such histories
+(``history.keep_deleted``); its newest entry then is the note of its end. Records that had the same
+key one after the other stand in one history.
 """
 
 import asyncio
@@ -29,10 +31,14 @@ _PAGE = 1_000
 async def record_versions(
     records: Records, key: str, limit: int, offset: int, room: int = DEFAULTS.page_bytes
 ) -> tuple[list[Record], int]:
-    """A page of the versions of a record, and how many there are in all. A past one that does not open is left out.
+    """A page of the versions of a record, and how many there are in all.
 
-    The page ends early where it would have more than ``room`` bytes of sealed versions; one it has in any case. Raises
-    ``VaultError``: ``NOT_FOUND`` when neither record nor past versions are there; ``CANNOT_OPEN`` for the present one.
+    A past one that does not open is left out.
+
+    The page ends early where it would have more than ``room`` bytes of sealed versions; one it has
+    in any case. Raises
+    ``VaultError``: ``NOT_FOUND`` when neither record nor past versions are there; ``CANNOT_OPEN``
+    for the present one.
     """
     if records.gate is not None and not await records.gate.allowed(Act.READ, (key,)):
         raise _unknown(records)
@@ -52,13 +58,20 @@ async def record_versions(
     return found, total + (row is not None)
 
 
-async def _narrowed(records: Records, key: str, span: tuple[int, int], room: int) -> tuple[list[Record], int]:
-    """The same for a caller for whom not every record is there: the newest version decides whether this one is.
+async def _narrowed(
+    records: Records, key: str, span: tuple[int, int], room: int
+) -> tuple[list[Record], int]:
+    """The same for a caller for whom not every record is there: the newest version decides whether
+    this one is.
 
-    Of the others it sees those that would be there if they were the newest. All are looked at, so many bytes at a time: what
-    counts is known only then.
+    Of the others it sees those that would be there if they were the newest. All are looked at, so
+    many bytes at a time: what counts is known only then.
     """
-    collection, digest, within = records.collection, records.collection.key_hash(key), Within(records)
+    collection, digest, within = (
+        records.collection,
+        records.collection.key_hash(key),
+        Within(records),
+    )
     row, past, total = await _read(records, digest, (_PAGE, 0), room)
     if row is not None and not collection.alive(row):
         await _sweep(records, digest)
@@ -106,7 +119,9 @@ class _Narrowed:
 
 
 async def _further(records: Records, digest: bytes, offset: int, room: int) -> list[Past]:
-    return (await records.collection.store.past(records.collection.table, digest, _PAGE, offset, room))[0]
+    return (
+        await records.collection.store.past(records.collection.table, digest, _PAGE, offset, room)
+    )[0]
 
 
 async def _read(
@@ -114,17 +129,21 @@ async def _read(
 ) -> tuple[Row | None, list[Past], int]:
     """The row and its page of past versions, as they were at one moment.
 
-    They are two reads, and an update between them moves a version from one to the other: so the row is read again until
-    nothing moved. A record that never rests is shown as the last look found it.
+    They are two reads, and an update between them moves a version from one to the other: so the row
+    is read again until nothing moved. A record that never rests is shown as the last look found it.
     """
     collection, (limit, offset) = records.collection, span
     row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
     past: list[Past] = []
     total = 0
     for _ in range(COMMIT_TRIES):
-        first, size = (max(0, offset - 1), limit - (not offset)) if row is not None else (offset, limit)
+        first, size = (
+            (max(0, offset - 1), limit - (not offset)) if row is not None else (offset, limit)
+        )
         left = room if row is None or offset else room - len(row.body)
-        past, total = await collection.store.past(collection.table, digest, size if left > 0 else 0, first, left)
+        past, total = await collection.store.past(
+            collection.table, digest, size if left > 0 else 0, first, left
+        )
         again = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
         if again == row:
             break
@@ -133,7 +152,9 @@ async def _read(
 
 
 async def _sweep(records: Records, digest: bytes) -> None:
-    """Remove an expired record with its past versions, as the janitor would: they have ended with it."""
+    """Remove an expired record with its past versions, as the janitor would: they have ended with
+    it.
+    """
     collection = records.collection
     async with locked(records, (digest,)):
         row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
@@ -142,7 +163,10 @@ async def _sweep(records: Records, digest: bytes) -> None:
 
 
 def _present(records: Records, row: Row, *, needed: bool) -> Record | None:
-    """The record as it is; ``None`` for one that does not open and is not needed. Raises ``VaultError(CANNOT_OPEN)``."""
+    """The record as it is; ``None`` for one that does not open and is not needed.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
     try:
         return records.open(row)
     except VaultError as error:
@@ -154,7 +178,11 @@ def _present(records: Records, row: Row, *, needed: bool) -> Record | None:
 def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> list[Record]:
     found: list[Record] = []
     for version in past:
-        created_at = row.created_at if row is not None and row.rid == version.rid else Sequencer.made(version.rid)
+        created_at = (
+            row.created_at
+            if row is not None and row.rid == version.rid
+            else Sequencer.made(version.rid)
+        )
         try:
             found.append(records.open_past(version, created_at, key))
         except VaultError as error:
@@ -164,11 +192,15 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
     return found
 
 
-async def _proven(records: Records, key: str, present: Record | None, found: list[Record]) -> list[Record]:
-    """Those of the past versions that really are of this key; others were put under it in the store, and are reported.
+async def _proven(
+    records: Records, key: str, present: Record | None, found: list[Record]
+) -> list[Record]:
+    """Those of the past versions that really are of this key; others were put under it in the
+    store, and are reported.
 
-    The number of a version is bound to its body. It is of the key where the present record has that number, or another version
-    with it tells the key: what a migration took over tells another one, and what the proxy has collected tells none.
+    The number of a version is bound to its body. It is of the key where the present record has that
+    number, or another version with it tells the key: what a migration took over tells another one,
+    and what the proxy has collected tells none.
     """
     proven = {version.rid for version in found if _tells(records, version, key)}
     if present is not None:
@@ -176,14 +208,20 @@ async def _proven(records: Records, key: str, present: Record | None, found: lis
     if missing := {version.rid for version in found} - proven:
         proven |= await _proofs(records, key, missing)
     legible = records.primary is not None and not is_collected(key)
-    kept = [version for version in found if version.rid in proven or not (legible or records.rights.rows)]
+    kept = [
+        version
+        for version in found
+        if version.rid in proven or not (legible or records.rights.rows)
+    ]
     if legible and len(kept) < len(found):
         records.tampered(len(found) - len(kept))
     return kept
 
 
 def _tells(records: Records, version: Record, key: str) -> bool:
-    """Whether a past version tells by itself that it is of the key: each one, or of what was collected the note of its end."""
+    """Whether a past version tells by itself that it is of the key: each one, or of what was
+    collected the note of its end.
+    """
     legible = records.primary is not None and not is_collected(key)
     return version.key == key and (legible or version.action is Action.DELETE)
 
@@ -193,19 +231,26 @@ async def _proofs(records: Records, key: str, rids: set[int]) -> set[int]:
     digest, proven, offset = records.collection.key_hash(key), set[int](), 0
     while some := await _further(records, digest, offset, DEFAULTS.page_bytes):
         wanted = [past for past in some if past.rid in rids]
-        proven |= {version.rid for version in _opened(records, key, wanted, None) if _tells(records, version, key)}
+        proven |= {
+            version.rid
+            for version in _opened(records, key, wanted, None)
+            if _tells(records, version, key)
+        }
         offset += len(some)
     return proven
 
 
 def _unknown(records: Records) -> VaultError:
-    return VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}, nor past versions of one.")
+    return VaultError(
+        Code.NOT_FOUND, f"There is no such record of {records.name!r}, nor past versions of one."
+    )
 
 
 # All records of a schema, page by page in the order of their age, while others write.
 #
-# A page goes on after the last record of the one before, so no record that was there throughout is left out or comes twice,
-# whatever is created or deleted meanwhile; that is what a search with ``offset`` cannot promise.
+# A page goes on after the last record of the one before, so no record that was there throughout is
+# left out or comes twice, whatever is created or deleted meanwhile; that is what a search with
+# ``offset`` cannot promise.
 
 
 _T = TypeVar("_T")
@@ -214,7 +259,8 @@ _UNUSABLE = (Code.INVALID_INPUT, "next")
 
 
 class Exported(NamedTuple, Generic[_T]):
-    """A page of records, each as it was rendered; how many of it do not open and are left out; the cursor of what comes after it.
+    """A page of records, each as it was rendered; how many of it do not open and are left out; the
+    cursor of what comes after it.
 
     ``cut``: whether the page ends for its size.
     """
@@ -226,21 +272,38 @@ class Exported(NamedTuple, Generic[_T]):
 
 
 async def export(
-    records: Records, cursor: str | None, limit: int, asker: PageAsker[_T], limits: RecordLimits = DEFAULTS
+    records: Records,
+    cursor: str | None,
+    limit: int,
+    asker: PageAsker[_T],
+    limits: RecordLimits = DEFAULTS,
 ) -> Exported[_T]:
     """The page after that cursor, of what is there for the caller, or the first one.
 
     Raises ``VaultError(INVALID_INPUT)`` for a cursor that is not this client's.
     """
     collection, client = records.collection, asker.client or ""
-    where = MATCH_ALL if cursor is None else Compared("@rid", Compare.GT, _place(records, cursor, client))
+    where = (
+        MATCH_ALL
+        if cursor is None
+        else Compared("@rid", Compare.GT, _place(records, cursor, client))
+    )
     room = limits.page_bytes if asker.room is None else min(limits.page_bytes, asker.room)
     select = Select(
-        All((where, inside(records))), collection.clock(), (Order("@rid"),), limit, counted=False, room=room
+        All((where, inside(records))),
+        collection.clock(),
+        (Order("@rid"),),
+        limit,
+        counted=False,
+        room=room,
     )
     stored = await collection.store.select(collection.table, select)
     rows, size = stored.rows, len(stored.rows)
-    more = cursors.seal_cursor(records, b"%d" % rows[-1].rid, _context(records, client)) if stored.more else None
+    more = (
+        cursors.seal_cursor(records, b"%d" % rows[-1].rid, _context(records, client))
+        if stored.more
+        else None
+    )
     rows.reverse()  # what was rendered is let go
     shown: list[_T] = []
     keys: list[str | None] = []
@@ -261,7 +324,10 @@ async def export(
             await asyncio.sleep(0)
     if records.gate is not None:  # one question for the whole page
         permitted, unreadable = await records.permitted(guarded), 0
-        keys, shown = [record.key for record in permitted], [asker.render(record) for record in permitted]
+        keys, shown = (
+            [record.key for record in permitted],
+            [asker.render(record) for record in permitted],
+        )
     visibility.keys_shown(records, keys)
     return Exported(shown, unreadable, more, stored.more and size < limit)
 
@@ -271,5 +337,7 @@ def _place(records: Records, cursor: str, client: str) -> int:
 
 
 def _context(records: Records, client: str) -> bytes:
-    """What a cursor is bound to; not to the definition of the schema, which may change during a long export."""
+    """What a cursor is bound to; not to the definition of the schema, which may change during a
+    long export.
+    """
     return b"export\x00%b\x00%b" % (client.encode(), records.name.encode())

@@ -1,10 +1,14 @@
-"""One record taken into another: its fields, attachments and history go over, and it ends. One commit.
+"""One record taken into another: its fields, attachments and history go over, and it ends.
 
-A field that the source has a value for takes the place of the destination's; the primary key and the time of creation are those
-of the destination. Where one of the two was to end at a time, the whole ends at the earlier one: what was to be gone then is.
+One commit.
 
-Past versions are bound to their record and its number by their seals, so those of the source are opened and sealed anew. They
-get the numbers after the destination's present one, and keep the times at which they were made and became past.
+A field that the source has a value for takes the place of the destination's; the primary key and
+the time of creation are those of the destination. Where one of the two was to end at a time, the
+whole ends at the earlier one: what was to be gone then is.
+
+Past versions are bound to their record and its number by their seals, so those of the source are
+opened and sealed anew. They get the numbers after the destination's present one, and keep the times
+at which they were made and became past.
 """
 
 from collections.abc import Sequence
@@ -20,7 +24,14 @@ from proxy.vault.body import Extras, moved, pack_document, unpack_document
 from proxy.vault.body import next_eras as eras_after
 from proxy.vault.records import visibility
 from proxy.vault.records.attachment_metadata import handed_over
-from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.records.commit import (
+    COMMIT_TRIES,
+    ExtraChanges,
+    attempt,
+    locked,
+    overtaken,
+    refuse_of_rules,
+)
 from proxy.vault.records.create import record_of, replacing
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Within
@@ -30,12 +41,16 @@ MOST_VERSIONS = 10_000
 _PAGE = 1_000
 
 
-async def merge_records(records: Records, source: str, destination: str, by: str, closing: ExtraChanges) -> None:
-    """Take the record ``source`` into ``destination``, both named by their keys. ``closing`` is given what the latter is then.
+async def merge_records(
+    records: Records, source: str, destination: str, by: str, closing: ExtraChanges
+) -> None:
+    """Take the record ``source`` into ``destination``, both named by their keys.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NOT_FOUND`` with a detail for each record that is missing; ``UNPROCESSABLE``
-    when both are one, or the source has more than ``MOST`` past versions; ``FILE_EXISTS`` when both have a file of one name;
-    ``CANNOT_OPEN``; ``CONFLICT``.
+    ``closing`` is given what the latter is then.
+
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NOT_FOUND`` with a detail for each record that is
+    missing; ``UNPROCESSABLE`` when both are one, or the source has more than ``MOST`` past
+    versions; ``FILE_EXISTS`` when both have a file of one name; ``CANNOT_OPEN``; ``CONFLICT``.
     """
     refuse_of_rules(records, (source, destination))
     if source == destination:
@@ -67,13 +82,21 @@ class _Pair(NamedTuple):
 
 
 def _refuse_missing(records: Records, there: dict[str, bool]) -> None:
-    missing = tuple(Detail(name, "There is no record with this key.") for name, found in there.items() if not found)
+    missing = tuple(
+        Detail(name, "There is no record with this key.")
+        for name, found in there.items()
+        if not found
+    )
     if missing:
-        raise VaultError(Code.NOT_FOUND, f"A record of {records.name!r} that is needed does not exist.", missing)
+        raise VaultError(
+            Code.NOT_FOUND, f"A record of {records.name!r} that is needed does not exist.", missing
+        )
 
 
 async def _past(records: Records, source: Row) -> list[Past]:
-    """The past versions of the row, oldest first; those of an earlier record under the same key are not its own."""
+    """The past versions of the row, oldest first; those of an earlier record under the same key are
+    not its own.
+    """
     found: list[Past] = []
     if not records.keeps_history:
         return found
@@ -83,14 +106,20 @@ async def _past(records: Records, source: Row) -> list[Past]:
         )
         found.extend(page)
         if total > MOST_VERSIONS:
-            raise VaultError(Code.UNPROCESSABLE, f"The source has more than {MOST_VERSIONS:,} past versions.")
+            raise VaultError(
+                Code.UNPROCESSABLE, f"The source has more than {MOST_VERSIONS:,} past versions."
+            )
         if not page or len(found) >= total:
-            return sorted((past for past in found if past.rid == source.rid), key=lambda past: past.version)
+            return sorted(
+                (past for past in found if past.rid == source.rid), key=lambda past: past.version
+            )
 
 
 async def _files(records: Records, pair: _Pair) -> list[UpdateFile]:
     """What makes the source's files the destination's. ``VaultError``: FILE_EXISTS, CANNOT_OPEN."""
-    files = await records.collection.store.files(records.collection.table, [row.rid for row in pair])
+    files = await records.collection.store.files(
+        records.collection.table, [row.rid for row in pair]
+    )
     taken = {f"source/{number}": file for number, file in enumerate(files.get(pair.source.rid, ()))}
     return handed_over(records, pair, taken, files.get(pair.destination.rid, ()))
 
@@ -98,18 +127,27 @@ async def _files(records: Records, pair: _Pair) -> list[UpdateFile]:
 def _merged(
     records: Records, sources: tuple[_Pair, Record], past: Sequence[Past], by: str
 ) -> tuple[Record, list[Change]]:
-    """What the destination becomes of the rows, and the record that the source is; and the changes that make it so."""
+    """What the destination becomes of the rows, and the record that the source is; and the changes
+    that make it so.
+    """
     pair, other = sources
     before = records.open(pair.destination)
-    fields = {**before.fields, **{name: value for name, value in other.fields.items() if value is not None}}
+    fields = {
+        **before.fields,
+        **{name: value for name, value in other.fields.items() if value is not None},
+    }
     if records.primary is not None:
         fields[records.primary.name] = before.key
     ends = min([at for at in (before.expires_at, other.expires_at) if at is not None], default=None)
     taken = _taken(records, pair, past) if records.keeps_history else []
     row = pair.destination._replace(version=pair.destination.version + len(taken))
-    # Values that come over are new ones, also where they equal those that were there: nobody has to learn that.
+    # Values that come over are new ones, also where they equal those that were there: nobody has to
+    # learn that.
     eras = eras_after(
-        before, fields, [name for name in other.fields if other.fields[name] is not None], row.version + 1
+        before,
+        fields,
+        [name for name in other.fields if other.fields[name] is not None],
+        row.version + 1,
     )
     beside = Extras({**(before.tokens or {}), **(other.tokens or {})}, eras)
     following = records.next_row(row, fields, by, ends, beside)
@@ -130,6 +168,8 @@ def _taken(records: Records, pair: _Pair, past: Sequence[Past]) -> list[Change]:
     documents = moved([unpack_document(sealer.open_plain(one)) for one in versions], first)
     for version, (one, document) in enumerate(zip(versions, documents, strict=True), first):
         body = own.plain_body(pack_document(document), version)
-        taken = Past(destination.rid, version, destination.key or b"", one.at, destination.salt, body)
+        taken = Past(
+            destination.rid, version, destination.key or b"", one.at, destination.salt, body
+        )
         changes.append(AddVersion(taken))
     return changes

@@ -1,7 +1,9 @@
-"""Parts of texts and of JSON documents by which a record is found although the store sees only keyed hashes of them.
+"""Parts of texts and of JSON documents by which a record is found although the store sees only
+keyed hashes of them.
 
-A text that is searched for has all its grams in each text that holds it; the reverse is not sure, so whoever asks has to
-open what he finds (``asking``). The grams of a text are every three characters in a row of its folded normal form.
+A text that is searched for has all its grams in each text that holds it; the reverse is not sure,
+so whoever asks has to open what he finds (``asking``). The grams of a text are every three
+characters in a row of its folded normal form.
 """
 
 from collections.abc import Iterator
@@ -22,7 +24,9 @@ _encode = msgspec.json.Encoder(decimal_format="string").encode
 
 
 def folded(text: str) -> str:
-    """The form in which texts are compared part by part: normal form, case folded, normal form again."""
+    """The form in which texts are compared part by part: normal form, case folded, normal form
+    again.
+    """
     if text.isascii():
         return text.strip().lower()
     return _folded(text).replace(_DOTTED_I, "i")
@@ -49,9 +53,11 @@ NgramSteps = tuple[str | int, ...]
 
 
 def leaves(document: Any, at: NgramSteps = ()) -> Iterator[tuple[NgramSteps, Any, bool]]:
-    """Every scalar of a JSON document: (where, value, whether it is an element of the array that stands there).
+    """Every scalar of a JSON document: (where, value, whether it is an element of the array that
+    stands there).
 
-    An element of an array is told twice: as what stands at its own number, and as one of those that stand in the array.
+    An element of an array is told twice: as what stands at its own number, and as one of those that
+    stand in the array.
     """
     if isinstance(document, dict):
         for name, value in document.items():
@@ -66,7 +72,9 @@ def leaves(document: Any, at: NgramSteps = ()) -> Iterator[tuple[NgramSteps, Any
 
 
 def leaf(at: NgramSteps, value: Any, inside: bool) -> bytes:
-    """A leaf as bytes to be hashed: equal for equal values, whatever their spelling (``1`` and ``1.0``, composed letters)."""
+    """A leaf as bytes to be hashed: equal for equal values, whatever their spelling (``1`` and
+    ``1.0``, composed letters).
+    """
     if isinstance(value, str):
         value = plain_text(value)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):

@@ -1,11 +1,14 @@
-"""From what a caller asks to what an engine can answer: values become cells and hashes, parts of texts become candidates.
+"""From what a caller asks to what an engine can answer: values become cells and hashes, parts of
+texts become candidates.
 
-An engine sees no text of a hashed field, only hashes of its grams. A text that is searched for has its grams in each text that
-holds it, but the reverse is not sure: so the rows that have them all are opened and looked at, and the engine is asked for
-those that hold it, by their ids. A text of one gram is the exception: there the index itself knows.
+An engine sees no text of a hashed field, only hashes of its grams. A text that is searched for has
+its grams in each text that holds it, but the reverse is not sure: so the rows that have them all
+are opened and looked at, and the engine is asked for those that hold it, by their ids. A text of
+one gram is the exception: there the index itself knows.
 
-What does not need opening narrows what does. The rows are read in the order of their ids, a page at a time, and the event loop
-goes on between; more rows than the limits allow are refused before the first is opened.
+What does not need opening narrows what does. The rows are read in the order of their ids, a page at
+a time, and the event loop goes on between; more rows than the limits allow are refused before the
+first is opened.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,7 +33,20 @@ from proxy.model.query import (
 from proxy.model.record import DEFAULTS, Fields, Record, RecordLimits
 from proxy.model.schema import FieldType, Storage
 from proxy.offload import busy, give_way, run_in_thread
-from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where, fold, holds
+from proxy.storage.query import (
+    All,
+    Any,
+    Compare,
+    Compared,
+    Holds,
+    Indexed,
+    Is,
+    Order,
+    Select,
+    Where,
+    fold,
+    holds,
+)
 from proxy.storage.query import ValidatedQuery as Layouted
 from proxy.storage.rows import ColumnValue, Row, scaled
 from proxy.tokenization.normalize import plain_text
@@ -38,7 +54,8 @@ from proxy.vault.collection import LONG
 from proxy.vault.records.ngrams import SIZE, folded, leaf
 from proxy.vault.records.repository import Records
 
-#: Rows that are read at once, and opened before others may have to be let go on, while candidates are looked at.
+#: Rows that are read at once, and opened before others may have to be let go on, while candidates
+#: are looked at.
 CANDIDATE_PAGE = 4096
 OPENED = 16
 
@@ -54,7 +71,9 @@ _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: 
 
 
 class Look(NamedTuple):
-    """A partial match that was answered by opening rows: which ones hold the text in one of the fields."""
+    """A partial match that was answered by opening rows: which ones hold the text in one of the
+    fields.
+    """
 
     fields: tuple[str, ...]
     text: str  #: folded
@@ -62,7 +81,11 @@ class Look(NamedTuple):
 
     def holds(self, record: Record) -> bool:
         """Whether the text occurs in the record."""
-        return any(self.text in folded(value) for name in self.fields if (value := record.fields.get(name)) is not None)
+        return any(
+            self.text in folded(value)
+            for name in self.fields
+            if (value := record.fields.get(name)) is not None
+        )
 
 
 class CompiledQuery(NamedTuple):
@@ -72,35 +95,49 @@ class CompiledQuery(NamedTuple):
     looks: tuple[Look, ...] = ()
 
     def stands(self, record: Record) -> bool:
-        """Whether what was seen of the record when it was looked at is still so: it may have changed before it was answered."""
+        """Whether what was seen of the record when it was looked at is still so: it may have
+        changed before it was answered.
+        """
         return all(look.holds(record) == (record.rid in look.rids) for look in self.looks)
 
 
-async def compile_query(records: Records, tests: Sequence[Test], limits: RecordLimits = DEFAULTS) -> CompiledQuery:
+async def compile_query(
+    records: Records, tests: Sequence[Test], limits: RecordLimits = DEFAULTS
+) -> CompiledQuery:
     """The question of these tests, all of which have to hold.
 
-    Raises ``VaultError``: ``TOO_BROAD`` when a partial match would open too many rows; ``INVALID_FILTER`` when a text has
-    too few characters left in its normal form.
+    Raises ``VaultError``: ``TOO_BROAD`` when a partial match would open too many rows;
+    ``INVALID_FILTER`` when a text has too few characters left in its normal form.
     """
     likes = [like for like in _likes(tests) if _opened(records, like)]
     if not likes:
         return CompiledQuery(All(tuple(_where(records, test, {}) for test in tests)))
     narrow = All(
-        tuple(_where(records, test, {}) for test in tests if not any(map(likes.__contains__, _likes((test,)))))
+        tuple(
+            _where(records, test, {})
+            for test in tests
+            if not any(map(likes.__contains__, _likes((test,))))
+        )
     )
     found: dict[Like, Look] = {}
-    left = limits.candidates  # for all partial matches together: a filter of many must not open that many times as much
+    # for all partial matches together: a filter of many must not open that many times as much
+    left = limits.candidates
     for like in dict.fromkeys(likes):
         looked = await _look(records, like, narrow, left)
         if looked is None:
             raise _too_broad(limits)
         found[like], candidates = looked
         left -= candidates
-    return CompiledQuery(All(tuple(_where(records, test, found) for test in tests)), tuple(found.values()))
+    return CompiledQuery(
+        All(tuple(_where(records, test, found) for test in tests)), tuple(found.values())
+    )
 
 
 async def open_candidates(records: Records, rows: Sequence[Row]) -> AsyncIterator[Record | None]:
-    """The records of rows, in order; ``None`` for one that does not open. The event loop goes on every now and then."""
+    """The records of rows, in order; ``None`` for one that does not open.
+
+    The event loop goes on every now and then.
+    """
     for count, row in enumerate(rows, 1):
         yield await run_in_thread(len(row.body) > LONG, _opened_one, records, row)
         if count % OPENED == 0 and busy():
@@ -120,7 +157,9 @@ Check = Callable[[Fields, CellOf], bool]
 
 
 def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
-    """The tests as a function of opened records: made once for each question, and equal to what engines answer."""
+    """The tests as a function of opened records: made once for each question, and equal to what
+    engines answer.
+    """
     asked = Layouted(records.collection.layout)
     checks = [_compiled(records, asked, test) for test in tests]
     if len(checks) == 1:
@@ -129,7 +168,9 @@ def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
 
 
 def sealed_cells(records: Records, record: Record) -> CellOf:
-    """What the columns of the record's row hold unless somebody changed them: made of what is sealed."""
+    """What the columns of the record's row hold unless somebody changed them: made of what is
+    sealed.
+    """
 
     def cell_of(column: str) -> ColumnValue:
         if column == "@key":
@@ -145,7 +186,11 @@ def sealed_cells(records: Records, record: Record) -> CellOf:
             return None
         cell = records.cell(name, value)
         field = records.schema.field(name)
-        return scaled(cell) if field.type is FieldType.DECIMAL and field.storage is Storage.INDEXED else cell
+        return (
+            scaled(cell)
+            if field.type is FieldType.DECIMAL and field.storage is Storage.INDEXED
+            else cell
+        )
 
     return cell_of
 
@@ -189,8 +234,14 @@ def _compiled_json(test: InJson) -> Check:
         if not found:
             return False
         if isinstance(there, list):
-            return wanted <= {leaf((), item, inside=True) for item in there if not isinstance(item, dict | list)}
-        return alone is not None and not isinstance(there, dict) and leaf((), there, inside=False) == alone
+            return wanted <= {
+                leaf((), item, inside=True) for item in there if not isinstance(item, dict | list)
+            }
+        return (
+            alone is not None
+            and not isinstance(there, dict)
+            and leaf((), there, inside=False) == alone
+        )
 
     return check
 
@@ -243,16 +294,27 @@ def _where(records: Records, test: Test, found: dict[Like, Look]) -> Where:
         return _like(records, test, found.get(test))
     if isinstance(test, InJson):
         return _in_json(records, test)
-    return Any(tuple(All(tuple(_where(records, part, found) for part in parts)) for parts in test.alternatives))
+    return Any(
+        tuple(
+            All(tuple(_where(records, part, found) for part in parts))
+            for parts in test.alternatives
+        )
+    )
 
 
 def _equals(records: Records, test: Equals) -> Where:
     if test.field == KEY:
         hash_of = records.collection.key_hash
-        return Is("@key", tuple(None if value is None else hash_of(value) for value in test.values), test.negated)
+        return Is(
+            "@key",
+            tuple(None if value is None else hash_of(value) for value in test.values),
+            test.negated,
+        )
     if test.field in BUILT_IN_COLUMNS:
         return Is(BUILT_IN_COLUMNS[test.field], test.values, test.negated)
-    cells = tuple(None if value is None else records.cell(test.field, value) for value in test.values)
+    cells = tuple(
+        None if value is None else records.cell(test.field, value) for value in test.values
+    )
     return Is(records.column(test.field), cells, test.negated)
 
 
@@ -279,9 +341,14 @@ def _opened(records: Records, like: Like) -> list[str]:
     text = folded(like.text)
     hashed = [name for name in like.fields if not _plain(records, name)]
     if hashed and len(text) < SIZE:
-        reason = f"Fewer than {SIZE} characters are left of a text in its normal form (Unicode NFKC, case folded)."
+        reason = (
+            f"Fewer than {SIZE} characters are left of a text in its normal form (Unicode NFKC, "
+            "case folded)."
+        )
         raise VaultError(
-            Code.INVALID_FILTER, "The filter cannot be asked of this schema.", (Detail("/filter", reason),)
+            Code.INVALID_FILTER,
+            "The filter cannot be asked of this schema.",
+            (Detail("/filter", reason),),
         )
     return hashed if len(text) > SIZE else []
 
@@ -293,7 +360,9 @@ def _like(records: Records, like: Like, look: Look | None) -> Where:
             # As engines fold the column: letter by letter, with no composition afterwards.
             parts.append(Holds(records.column(name), fold(plain_text(like.text)), like.negated))
         elif look is None:
-            parts.append(Indexed(tuple(records.gram_hashes(_field(records, name), like.text)), like.negated))
+            parts.append(
+                Indexed(tuple(records.gram_hashes(_field(records, name), like.text)), like.negated)
+            )
     if look is not None:
         parts.append(Is("@rid", tuple(look.rids), like.negated))
     return All(tuple(parts)) if like.negated else Any(tuple(parts))
@@ -305,23 +374,44 @@ def _field(records: Records, name: str) -> str:
 
 
 def _candidates(records: Records, look: Look, text: str, narrow: Where, after: int) -> Select:
-    """The question for the rows that may hold the text in a field of which only hashes are kept, behind one of them."""
-    has_grams = Any(tuple(Indexed(tuple(found)) for name in look.fields for found in records.grams_of(name, text)))
+    """The question for the rows that may hold the text in a field of which only hashes are kept,
+    behind one of them.
+    """
+    has_grams = Any(
+        tuple(
+            Indexed(tuple(found)) for name in look.fields for found in records.grams_of(name, text)
+        )
+    )
     where = All((narrow, has_grams, Compared("@rid", Compare.GT, after)))
-    return Select(where, records.collection.clock(), (Order("@rid"),), CANDIDATE_PAGE, counted=not after)
+    return Select(
+        where, records.collection.clock(), (Order("@rid"),), CANDIDATE_PAGE, counted=not after
+    )
 
 
 async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple[Look, int] | None:
-    """Open every row that may hold the text; what was seen, and how many were opened. ``None``: there are more than ``most``."""
-    look = Look(tuple(_field(records, name) for name in _opened(records, like)), folded(like.text), frozenset())
+    """Open every row that may hold the text; what was seen, and how many were opened.
+
+    ``None``: there are more than ``most``.
+    """
+    look = Look(
+        tuple(_field(records, name) for name in _opened(records, like)),
+        folded(like.text),
+        frozenset(),
+    )
     collection, holding, last, candidates = records.collection, list[int](), 0, 0
     while True:
-        page = await collection.store.select(collection.table, _candidates(records, look, like.text, narrow, last))
+        page = await collection.store.select(
+            collection.table, _candidates(records, look, like.text, narrow, last)
+        )
         if not last:
             candidates = page.total
         if candidates > most:
             return None
-        holding += [r.rid async for r in open_candidates(records, page.rows) if r is not None and look.holds(r)]
+        holding += [
+            r.rid
+            async for r in open_candidates(records, page.rows)
+            if r is not None and look.holds(r)
+        ]
         if len(page.rows) < CANDIDATE_PAGE:
             return look._replace(rids=frozenset(holding)), candidates
         last = page.rows[-1].rid
@@ -330,6 +420,7 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
 def _too_broad(limits: RecordLimits) -> VaultError:
     return VaultError(
         Code.TOO_BROAD,
-        f"The text that is searched for is in more than {limits.candidates} records that would have to be opened; "
+        f"The text that is searched for is in more than {limits.candidates} records that would "
+        "have to be opened; "
         "search for a longer one, or add other conditions.",
     )

@@ -1,7 +1,9 @@
-"""Records of one schema as rows: what is sealed, what stands beside the body, and how rows are opened again.
+"""Records of one schema as rows: what is sealed, what stands beside the body, and how rows are
+opened again.
 
-The use cases (``write``, ``find``, ``aggregate`` …) speak of ``Record`` and ``Draft``; the store sees ``Row``. This file is
-between them, as ``collection`` is for what the proxy collects, and it reads those rows too: an entity of a rule file is a schema.
+The use cases (``write``, ``find``, ``aggregate`` …) speak of ``Record`` and ``Draft``; the store
+sees ``Row``. This file is between them, as ``collection`` is for what the proxy collects, and it
+reads those rows too: an entity of a rule file is a schema.
 """
 
 import copy
@@ -18,7 +20,15 @@ from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Action, Eras, Fields, Record, RecordDraft, RehashTokens
 from proxy.model.rights import FULL, Rights
-from proxy.model.schema import KEPT_AS, RECORD_KEY, RECORDS_SCHEMA, Field, FieldType, Schema, Storage
+from proxy.model.schema import (
+    KEPT_AS,
+    RECORD_KEY,
+    RECORDS_SCHEMA,
+    Field,
+    FieldType,
+    Schema,
+    Storage,
+)
 from proxy.model.schema_change import conformed
 from proxy.storage.rows import ColumnValue, Past, Row, RowState, spelled_exactly
 from proxy.tokenization.normalize import normalize, plain_text
@@ -51,21 +61,26 @@ class Records:
 
     def __init__(self, collection: Collection, *, of_rules: bool = False) -> None:
         self.collection = collection
-        #: Whether the proxy collects them, or did, so that only the application behind it writes them.
+        #: Whether the proxy collects them, or did, so that only the application behind it writes
+        #: them.
         self.of_rules = of_rules or bool(collection.shapes)
         self.schema: Schema = collection.schema
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
-        self.gate: Gate | None = None  #: the filter endpoint that decides about each record, where there is one
-        #: Raises unless a record may be changed as it is now (``None``: there is none); what a conditional request asks.
+        #: the filter endpoint that decides about each record, where there is one
+        self.gate: Gate | None = None
+        #: Raises unless a record may be changed as it is now (``None``: there is none); what a
+        #: conditional request asks.
         self.condition: Callable[[Record | None], None] | None = None
         self._entity_tag = collection.around.keyset.hasher("etag", self.schema.name)
         self._form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
         self.primary = self.schema.primary
-        #: Whether records that the proxy collects stand among those that callers write (``hosted``).
+        #: Whether records that the proxy collects stand among those that callers write
+        #: (``hosted``).
         self.hosts = self.schema.name == RECORDS_SCHEMA
         keyset = collection.around.keyset
         self._hashers = {
-            field.name: keyset.hasher("field", self.schema.name, field.name) for field in self.schema.fields
+            field.name: keyset.hasher("field", self.schema.name, field.name)
+            for field in self.schema.fields
         }
         self._gram = {
             field.name: keyset.hasher("gram", self.schema.name, field.name, *_lives(field))
@@ -84,14 +99,23 @@ class Records:
         #: Seals the places where pages of aggregations end.
         self.cursors = keyset.sealed_texts("cursor")
         self._columns = {
-            field.name: column for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
+            field.name: column
+            for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
         }
-        self._places = {field.name: place for place, field in enumerate(collection.slots) if field is not None}
+        self._places = {
+            field.name: place for place, field in enumerate(collection.slots) if field is not None
+        }
         self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
-        self.field_in = {column: name for name, column in self._columns.items()}  #: which field a column is of
-        self._cells = [None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots]
-        self.hash_name = keyset.hasher("file", self.schema.name)  #: what a file name is found by within its record
-        self._decimals = [field.name for field in self.schema.fields if field.type is FieldType.DECIMAL]
+        #: which field a column is of
+        self.field_in = {column: name for name, column in self._columns.items()}
+        self._cells = [
+            None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots
+        ]
+        #: what a file name is found by within its record
+        self.hash_name = keyset.hasher("file", self.schema.name)
+        self._decimals = [
+            field.name for field in self.schema.fields if field.type is FieldType.DECIMAL
+        ]
 
     @property
     def name(self) -> str:
@@ -122,21 +146,30 @@ class Records:
     def entity_tag(self, record: Record) -> str:
         """A strong entity tag (RFC 9110, section 8.8.3) of a record as the caller is shown it.
 
-        Another version, another file, another form of the schema and other rights give another one. It is keyed: nobody can make one up.
+        Another version, another file, another form of the schema and other rights give another one.
+        It is keyed: nobody can make one up.
         """
-        files = [(item.file_id, item.updated_at) for item in record.attachments] if self.rights.files else []
+        files = (
+            [(item.file_id, item.updated_at) for item in record.attachments]
+            if self.rights.files
+            else []
+        )
         shown = msgspec.msgpack.encode(
             [record.rid, record.version, record.expires_at, self.rights.mark, files, self._form]
         )
         return f'"{self._entity_tag(shown).hex()}"'
 
     async def permit(self, act: Act, keys: Iterable[str]) -> None:
-        """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as ``Gate.need``."""
+        """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as
+        ``Gate.need``.
+        """
         if self.gate is not None:
             await self.gate.need(act, keys)
 
     async def permitted(self, found: list[Record]) -> list[Record]:
-        """Those of the records found that the filter endpoint lets the caller read; a record without a key is none of them."""
+        """Those of the records found that the filter endpoint lets the caller read; a record
+        without a key is none of them.
+        """
         if self.gate is None:
             return found
         keys = [record.key for record in found if record.key is not None]
@@ -144,7 +177,9 @@ class Records:
         return [record for record in found if record.key in allowed]
 
     async def readable(self, rows: Iterable[Row]) -> dict[int, str]:
-        """The keys of those rows that the filter endpoint lets the caller read, by row; one that does not open is none of them."""
+        """The keys of those rows that the filter endpoint lets the caller read, by row; one that
+        does not open is none of them.
+        """
         seen = await self.permitted(list(self.open_all(rows)))
         return {record.rid: record.key for record in seen if record.key is not None}
 
@@ -160,15 +195,28 @@ class Records:
 
     # ------------------------------------------------------------------ towards the store
 
-    def new_row(self, key: str | bytes, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
-        """A live row for a new record of this key, or key hash; one instant is its creation and its update."""
+    def new_row(
+        self, key: str | bytes, fields: Fields, rid: int, by: str, expires_at: int | None
+    ) -> Row:
+        """A live row for a new record of this key, or key hash; one instant is its creation and its
+        update.
+        """
         digest = key if isinstance(key, bytes) else self.collection.key_hash(key)
-        return self._row_of(RecordDraft(None, fields, expires_at), digest, rid, by, self.collection.clock())
+        return self._row_of(
+            RecordDraft(None, fields, expires_at), digest, rid, by, self.collection.clock()
+        )
 
     def new_rows(
-        self, drafts: Sequence[RecordDraft], keys: Sequence[bytes], rids: Sequence[int], by: str, now: int
+        self,
+        drafts: Sequence[RecordDraft],
+        keys: Sequence[bytes],
+        rids: Sequence[int],
+        by: str,
+        now: int,
     ) -> list[Row]:
-        """The same of drafts with their key hashes and ids; one instant is the creation and the update of all of them."""
+        """The same of drafts with their key hashes and ids; one instant is the creation and the
+        update of all of them.
+        """
         if len(drafts) == 1:
             return [self._row_of(drafts[0], keys[0], rids[0], by, now)]
         cells, new = self.cells, tuple.__new__
@@ -178,24 +226,44 @@ class Records:
         for draft, key, rid, (salt, body) in zip(drafts, keys, rids, bodies, strict=True):
             at = None if draft.expires_at is UNSET else draft.expires_at
             # Thousands of these a second: the constructor of a named tuple costs twice as much.
-            rows.append(new(Row, (rid, key, None, _LIVE, 1, now, now, at, salt, body, cells(draft.fields), 0)))
+            rows.append(
+                new(
+                    Row,
+                    (rid, key, None, _LIVE, 1, now, now, at, salt, body, cells(draft.fields), 0),
+                )
+            )
         return rows
 
     def _row_of(self, draft: RecordDraft, key: bytes, rid: int, by: str, now: int) -> Row:
         fields, expires = draft.fields, draft.expires_at
         sealer = self.collection.sealer
         salt = sealer.new_salt()
-        body = sealer.plain_body((rid, salt), pack_document(RecordBody(fields, _CREATE, by, now)), 1)
+        body = sealer.plain_body(
+            (rid, salt), pack_document(RecordBody(fields, _CREATE, by, now)), 1
+        )
         cells, expires_at = self.cells(fields), None if expires is UNSET else expires
-        return tuple.__new__(Row, (rid, key, None, _LIVE, 1, now, now, expires_at, salt, body, cells, 0))
+        return tuple.__new__(
+            Row, (rid, key, None, _LIVE, 1, now, now, expires_at, salt, body, cells, 0)
+        )
 
-    def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None, beside: Extras = NO_EXTRAS) -> Row:
+    def next_row(
+        self, row: Row, fields: Fields, by: str, expires_at: int | None, beside: Extras = NO_EXTRAS
+    ) -> Row:
         """The row with its next version; the key stays."""
         collection, version = self.collection, row.version + 1
-        now = max(collection.clock(), row.updated_at)  # a clock that was set back must not disorder the history
-        plain = pack_document(RecordBody(fields, Action.UPDATE, by, now, beside.tokens or UNSET, beside.eras or UNSET))
+        # a clock that was set back must not disorder the history
+        now = max(collection.clock(), row.updated_at)
+        plain = pack_document(
+            RecordBody(fields, Action.UPDATE, by, now, beside.tokens or UNSET, beside.eras or UNSET)
+        )
         body = collection.sealer.plain_body((row.rid, row.salt), plain, version)
-        return row._replace(version=version, updated_at=now, expires_at=expires_at, body=body, cells=self.cells(fields))
+        return row._replace(
+            version=version,
+            updated_at=now,
+            expires_at=expires_at,
+            body=body,
+            cells=self.cells(fields),
+        )
 
     def outlived(self, row: Row) -> Past:
         """The present version of a row as a past one, since another takes its place now."""
@@ -207,20 +275,27 @@ class Records:
         record, version = self.open(row), row.version + 1
         at = max(self.collection.clock(), row.updated_at)
         key = record.key if self.primary is None and record.key is not None else UNSET
-        plain = pack_document(RecordBody(record.fields, Action.DELETE, by, at, eras=record.eras or UNSET, key=key))
+        plain = pack_document(
+            RecordBody(record.fields, Action.DELETE, by, at, eras=record.eras or UNSET, key=key)
+        )
         body = self.collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
         """What stands beside the body, in the order of the layout."""
         return tuple(
-            [None if of is None or (value := fields.get(of[0])) is None else of[1](value) for of in self._cells]
+            [
+                None if of is None or (value := fields.get(of[0])) is None else of[1](value)
+                for of in self._cells
+            ]
         )
 
     def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
-        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON documents.
+        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON
+        documents.
 
-        ``before``: also in forms in which texts are not indexed any more, so that they go with the text.
+        ``before``: also in forms in which texts are not indexed any more, so that they go with the
+        text.
         """
         found: set[bytes] = set()
         if not self.has_parts:
@@ -239,7 +314,12 @@ class Records:
 
     def token_hashes(self, tokens: RehashTokens) -> set[bytes]:
         """What the token index has of tokens that a rehash has made."""
-        return {self.rehashed(text.encode()) for one in tokens.values() if one.found for text in (one.token, *one.old)}
+        return {
+            self.rehashed(text.encode())
+            for one in tokens.values()
+            if one.found
+            for text in (one.token, *one.old)
+        }
 
     # ------------------------------------------------------------------ questions
 
@@ -257,19 +337,25 @@ class Records:
         return self._to_cell[name](value)
 
     def gram_hashes(self, name: str, text: str) -> list[bytes]:
-        """The index entries that each text has in which this one occurs; none of a text that is too short."""
+        """The index entries that each text has in which this one occurs; none of a text that is too
+        short.
+        """
         hash_of = self._gram[name]
         return [hash_of(gram.encode()) for gram in grams(folded(text))]
 
     def grams_of(self, name: str, text: str) -> list[list[bytes]]:
-        """The same for each form in which texts have been indexed: that of now, and that of before where it differs."""
+        """The same for each form in which texts have been indexed: that of now, and that of before
+        where it differs.
+        """
         found = [self.gram_hashes(name, text)]
         if (before := folded_before(text)) is not None:
             found.append([self._gram[name](gram.encode()) for gram in grams(before)])
         return found
 
     def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
-        """The index entry of a JSON field with that scalar there; ``inside``: as an element of the array there."""
+        """The index entry of a JSON field with that scalar there; ``inside``: as an element of the
+        array there.
+        """
         return self._leaf[name](leaf(at, value, inside))
 
     # ------------------------------------------------------------------ from the store
@@ -280,12 +366,18 @@ class Records:
         ``Tampered`` when it opens, and stands under a key that is not its own.
         """
         record = self._sealed_in(row)
-        if row.key is not None and record.key is not None and self.collection.key_hash(record.key) != row.key:
+        if (
+            row.key is not None
+            and record.key is not None
+            and self.collection.key_hash(record.key) != row.key
+        ):
             raise self.tampered()
         return record
 
     def tampered(self, count: int = 1) -> Tampered:
-        """Report rows whose columns differ from what is sealed in them; the error for whoever needs one."""
+        """Report rows whose columns differ from what is sealed in them; the error for whoever needs
+        one.
+        """
         self.collection.tampered(count)
         return Tampered()
 
@@ -309,7 +401,10 @@ class Records:
         )
 
     def open_past(self, past: Past, created_at: int, key: str | None = None) -> Record:
-        """The record that a past version was; raises as ``open``. ``key``: that of a record that the proxy has collected."""
+        """The record that a past version was; raises as ``open``.
+
+        ``key``: that of a record that the proxy has collected.
+        """
         plain = self.collection.sealer.open_plain(past)
         if not is_document(plain):
             fields, eras = self._shown_of(unpack_content(plain), key)
@@ -318,12 +413,22 @@ class Records:
         fields = document.fields if self.of_rules else conformed(self.schema, document.fields)
         key = self._key_of(fields) if self.primary is not None else document.key or None
         record = Record(
-            past.rid, key, fields, past.version, created_at, document.at, None, document.action, document.by
+            past.rid,
+            key,
+            fields,
+            past.version,
+            created_at,
+            document.at,
+            None,
+            document.action,
+            document.by,
         )
         return replace(record, eras=document.eras) if document.eras else record
 
     def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
-        """The records of rows in order; one that does not open is counted, logged by its event, and left out."""
+        """The records of rows in order; one that does not open is counted, logged by its event, and
+        left out.
+        """
         for row in rows:
             try:
                 yield self.open(row)
@@ -350,22 +455,39 @@ class Records:
         if key is None and row.key is not None:
             raise self.tampered()
         fields, eras = self._shown_of(unpack_content(plain), key)
-        return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, eras=eras)
+        return Record(
+            row.rid,
+            key,
+            fields,
+            row.version,
+            row.created_at,
+            row.updated_at,
+            row.expires_at,
+            eras=eras,
+        )
 
     def fields_of(self, content: TokenizedBody) -> Fields:
-        """The values of a record that the proxy has collected, as they are shown and as columns are made of them."""
+        """The values of a record that the proxy has collected, as they are shown and as columns are
+        made of them.
+        """
         return self._shown_of(content, None)[0]
 
     def _shown_of(self, content: TokenizedBody, key: str | None) -> tuple[Fields, Eras]:
         """The fields of a record that the proxy has collected, and their eras.
 
-        In a schema of its own that is all of it: a text, or a list of texts where a field has several. Among the records of another
-        one it is what that one has fields for and what fits them; several texts are told as the text of a JSON array.
+        In a schema of its own that is all of it: a text, or a list of texts where a field has
+        several. Among the records of another one it is what that one has fields for and what fits
+        them; several texts are told as the text of a JSON array.
         """
         if not self.hosts:
             return texts_of(content)
-        kept = {name: values for name, values in content.fields.items() if values and name in KEPT_AS}
-        told = {name: values[0].text if len(values) == 1 else array_of(values) for name, values in kept.items()}
+        kept = {
+            name: values for name, values in content.fields.items() if values and name in KEPT_AS
+        }
+        told = {
+            name: values[0].text if len(values) == 1 else array_of(values)
+            for name, values in kept.items()
+        }
         fields: Fields = {} if key is None else {RECORD_KEY: key}
         eras: Eras = {name: era_of(values) for name, values in kept.items()}
         return fields | conformed(self.schema, told), eras

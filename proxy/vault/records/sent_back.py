@@ -1,8 +1,10 @@
-"""What a client sends back of what it was shown: texts in place of values, and members that only the service sets.
+"""What a client sends back of what it was shown: texts in place of values, and members that only
+the service sets.
 
-A record that was found may be changed and sent whole. What it was shown as then means that nothing changes: a redacted or masked
-text stands for the stored value, and ``created_at``, ``updated_at``, ``version``, ``attachments`` and ``meta`` are taken where they equal
-what is stored. Everything else of that kind is refused: a mask is no value, and nobody but the service sets those members.
+A record that was found may be changed and sent whole. What it was shown as then means that nothing
+changes: a redacted or masked text stands for the stored value, and ``created_at``, ``updated_at``,
+``version``, ``attachments`` and ``meta`` are taken where they equal what is stored. Everything else
+of that kind is refused: a mask is no value, and nobody but the service sets those members.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,19 +28,25 @@ _LINK: Final = "download_link"
 
 
 def meant(records: Records, draft: RecordDraft, before: Record, *, seen: bool) -> RecordDraft:
-    """The draft without what was sent back of the record as it is shown, so that this stays. ``seen``: the caller may read it."""
+    """The draft without what was sent back of the record as it is shown, so that this stays.
+
+    ``seen``: the caller may read it.
+    """
     kept = records.rights.unchanged(before, draft.fields, seen=seen)
     if (
         draft.stated
         and before.fields.get(STATED_VERSION) is None
         and draft.fields.get(STATED_VERSION) == before.version
     ):
-        kept |= {STATED_VERSION}  # nobody stated one, and the service's own count was shown in its place
+        # nobody stated one, and the service's own count was shown in its place
+        kept |= {STATED_VERSION}
     return without(draft, kept)
 
 
 def without(draft: RecordDraft, names: Collection[str]) -> RecordDraft:
-    """The draft without these fields; ``kept`` in a draft that is the whole record, so that they are not cleared."""
+    """The draft without these fields; ``kept`` in a draft that is the whole record, so that they
+    are not cleared.
+    """
     if not names:
         return draft
     fields = {name: value for name, value in draft.fields.items() if name not in names}
@@ -46,10 +54,15 @@ def without(draft: RecordDraft, names: Collection[str]) -> RecordDraft:
 
 
 def refuse_masks(records: Records, drafts: Iterable[RecordDraft]) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` for masked texts that were sent as values: a mask must not take the place of a value."""
+    """Raise ``VaultError(INVALID_RECORD)`` for masked texts that were sent as values: a mask must
+    not take the place of a value.
+    """
     if not records.rights.veils:
         return
-    text = "Is a masked text, and not what is shown in place of the stored value: send a value, or leave the field out."
+    text = (
+        "Is a masked text, and not what is shown in place of the stored value: send a value, or "
+        "leave the field out."
+    )
     faults = [
         Detail(draft.at + step(name), text)
         for draft in drafts
@@ -57,7 +70,9 @@ def refuse_masks(records: Records, drafts: Iterable[RecordDraft]) -> None:
         if not draft.copied
     ]
     if faults:
-        raise VaultError(Code.INVALID_RECORD, "A masked text is no value; nothing was stored.", tuple(faults))
+        raise VaultError(
+            Code.INVALID_RECORD, "A masked text is no value; nothing was stored.", tuple(faults)
+        )
 
 
 def refuse_stated(drafts: Iterable[RecordDraft]) -> None:
@@ -72,7 +87,9 @@ def refuse_stated(drafts: Iterable[RecordDraft]) -> None:
 
 
 async def check_stated(records: Records, draft: RecordDraft, before: Record, *, seen: bool) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` unless members that the service sets are what the caller is shown of the record now."""
+    """Raise ``VaultError(INVALID_RECORD)`` unless members that the service sets are what the caller
+    is shown of the record now.
+    """
     if not draft.stated:
         return
     if not seen:
@@ -83,19 +100,26 @@ async def check_stated(records: Records, draft: RecordDraft, before: Record, *, 
     faults = [
         Detail(
             draft.at + step(name),
-            "Is set by the service: may only be sent back as it is now. Read again, or leave it out.",
+            "Is set by the service: may only be sent back as it is now. Read again, or leave it "
+            "out.",
         )
         for name, value in draft.stated.items()
         if not _equals(records, shown, name, value)
     ]
     if faults:
-        raise VaultError(Code.INVALID_RECORD, "The record is not sent back as it is stored.", tuple(faults))
+        raise VaultError(
+            Code.INVALID_RECORD, "The record is not sent back as it is stored.", tuple(faults)
+        )
 
 
 async def check_condition(records: Records, before: Record | None) -> None:
-    """Raise what ``Records.condition`` says of a record that is about to be changed, or of there being none."""
+    """Raise what ``Records.condition`` says of a record that is about to be changed, or of there
+    being none.
+    """
     if records.condition is not None:
-        records.condition(None if before is None else (await with_attachments(records, (before,)))[0])
+        records.condition(
+            None if before is None else (await with_attachments(records, (before,)))[0]
+        )
 
 
 def may_read(records: Records) -> bool:
@@ -114,7 +138,11 @@ def _equals(records: Records, shown: Record, name: str, value: Any) -> bool:
     if name == _META:
         return bool(value == {"redacted_fields": records.rights.redacted_fields})
     wanted = [_attachment(item) for item in shown.attachments]
-    return isinstance(value, list) and len(value) == len(wanted) and all(map(_same_file, value, wanted))
+    return (
+        isinstance(value, list)
+        and len(value) == len(wanted)
+        and all(map(_same_file, value, wanted))
+    )
 
 
 def _attachment(item: Attachment) -> dict[str, Any]:
@@ -123,7 +151,10 @@ def _attachment(item: Attachment) -> dict[str, Any]:
 
 
 def _same_file(sent: Any, stored: Mapping[str, Any]) -> bool:
-    """Whether it is the file as it is shown. Where it is downloaded depends on the address that showed it."""
+    """Whether it is the file as it is shown.
+
+    Where it is downloaded depends on the address that showed it.
+    """
     if not isinstance(sent, dict) or not str(sent.get(_LINK, f"/{stored['file_id']}")).endswith(
         f"/{stored['file_id']}"
     ):

@@ -1,7 +1,9 @@
-"""Changes to records that exist: what a draft names takes the place of what is stored, the rest stays.
+"""Changes to records that exist: what a draft names takes the place of what is stored, the rest
+stays.
 
-A record is found by its primary key, or by another field that can be asked for equality (``search_key``); then every record
-that has the value is changed. A draft that finds nothing changes nothing and is not in the answer. The whole is one commit.
+A record is found by its primary key, or by another field that can be asked for equality
+(``search_key``); then every record that has the value is changed. A draft that finds nothing
+changes nothing and is not in the answer. The whole is one commit.
 """
 
 import asyncio
@@ -22,7 +24,14 @@ from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
 from proxy.vault.records import visibility
 from proxy.vault.records.attachment_metadata import with_attachments
-from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.records.commit import (
+    COMMIT_TRIES,
+    ExtraChanges,
+    attempt,
+    locked,
+    overtaken,
+    refuse_of_rules,
+)
 from proxy.vault.records.create import overwriting, place_of_key, store_records, successor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.sent_back import (
@@ -50,11 +59,13 @@ async def update(
     *,
     search_key: str | None = None,
 ) -> list[Record]:
-    """Change records, all or none; what they are now, with their files, by draft, and among those of one draft the older first.
+    """Change records, all or none; what they are now, with their files, by draft, and among those
+    of one draft the older first.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_INPUT`` when records cannot be found by
-    ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its record by, repeats that of an earlier one, or
-    gives another primary key to what it finds; ``UNPROCESSABLE`` over ``MOST`` records; ``CANNOT_OPEN``; ``CONFLICT``.
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_INPUT`` when records
+    cannot be found by ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its
+    record by, repeats that of an earlier one, or gives another primary key to what it finds;
+    ``UNPROCESSABLE`` over ``MOST`` records; ``CANNOT_OPEN``; ``CONFLICT``.
     """
     refuse_of_rules(records)
     update = _Update(records, drafts, by, _searched(records, search_key))
@@ -63,7 +74,11 @@ async def update(
         wanted = await _matching(update, update.field) if update.field is not None else []
         wanted = await _permitted(update, wanted)
         async with locked(records, _keys(update, wanted)):
-            found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
+            found = (
+                await _again(update, update.field, wanted)
+                if update.field is not None
+                else await _named(update)
+            )
             update = update._replace(drafts=await _meant(update._replace(drafts=drafts), found))
             made, changes = await _changed(update, found)
             made = await with_attachments(records, made)
@@ -90,17 +105,24 @@ def _searched(records: Records, search_key: str | None) -> Field | None:
         return None
     records.rights.need(Act.READ)  # who searches learns what it finds
     if field is None or not field.has_column:
-        why = "There is no such field." if field is None else "This field cannot be asked for equality."
+        why = (
+            "There is no such field."
+            if field is None
+            else "This field cannot be asked for equality."
+        )
         raise VaultError(
             Code.INVALID_INPUT,
-            "Records are found by the primary key or by a field that is indexed, or indexed and hashed.",
+            "Records are found by the primary key or by a field that is indexed, or indexed and "
+            "hashed.",
             (Detail("/search_key", why),),
         )
     return field
 
 
 def _refuse_unfindable(update: _Update) -> None:
-    """Raise unless each draft has a value to be found by, and no other has the same: then no record is meant twice."""
+    """Raise unless each draft has a value to be found by, and no other has the same: then no record
+    is meant twice.
+    """
     records, field = update.records, update.field
     details: list[Detail] = []
     seen: set[object] = set()
@@ -110,13 +132,17 @@ def _refuse_unfindable(update: _Update) -> None:
         if value is None:
             details.append(Detail(place, "A value is needed here: the record is found by it."))
             continue
-        cell = records.collection.key_hash(value) if field is None else records.cell(field.name, value)
+        cell = (
+            records.collection.key_hash(value) if field is None else records.cell(field.name, value)
+        )
         if cell in seen:
             details.append(Detail(place, "An earlier record of the batch has this value."))
         seen.add(cell)
     if details:
         raise VaultError(
-            Code.INVALID_RECORD, "Each record of an update needs a value of its own to be found by.", tuple(details)
+            Code.INVALID_RECORD,
+            "Each record of an update needs a value of its own to be found by.",
+            tuple(details),
         )
 
 
@@ -124,13 +150,19 @@ def _keys(update: _Update, wanted: Sequence[Sequence[Row]]) -> list[bytes]:
     """Key hashes of the records that may be changed."""
     if update.field is not None:
         return [row.key for rows in wanted for row in rows if row.key is not None]
-    return [update.records.collection.key_hash(draft.key) for draft in update.drafts if draft.key is not None]
+    return [
+        update.records.collection.key_hash(draft.key)
+        for draft in update.drafts
+        if draft.key is not None
+    ]
 
 
 async def _permitted(update: _Update, wanted: list[list[Row]]) -> list[list[Row]]:
-    """Raise unless the filter endpoint allows to change these records, and to see them: the answer shows them whole.
+    """Raise unless the filter endpoint allows to change these records, and to see them: the answer
+    shows them whole.
 
-    Of those that were searched for, one that may not be seen is not there: else a refusal would tell what it has in the field.
+    Of those that were searched for, one that may not be seen is not there: else a refusal would
+    tell what it has in the field.
     """
     records = update.records
     if records.gate is None:
@@ -147,7 +179,9 @@ async def _permitted(update: _Update, wanted: list[list[Row]]) -> list[list[Row]
 
 async def _named(update: _Update) -> list[list[Row]]:
     """The rows that the drafts name by their primary keys."""
-    rows = await update.records.collection.by_key(draft.key for draft in update.drafts if draft.key is not None)
+    rows = await update.records.collection.by_key(
+        draft.key for draft in update.drafts if draft.key is not None
+    )
     return [[rows[draft.key]] if draft.key in rows else [] for draft in update.drafts]
 
 
@@ -164,25 +198,36 @@ async def _matching(update: _Update, field: Field) -> list[list[Row]]:
         left -= len(found[-1])
         if left < 0:
             raise VaultError(
-                Code.UNPROCESSABLE, f"More than {MOST_UPDATED:,} records match; an update changes so many at most."
+                Code.UNPROCESSABLE,
+                f"More than {MOST_UPDATED:,} records match; an update changes so many at most.",
             )
     return found
 
 
 async def _again(update: _Update, field: Field, wanted: Sequence[Sequence[Row]]) -> list[list[Row]]:
-    """The same rows now that nobody else changes them, without those that have gone or match no more."""
+    """The same rows now that nobody else changes them, without those that have gone or match no
+    more.
+    """
     records = update.records
     collection, stored = records.collection, records.stored
-    rows = await collection.store.rows(collection.table, [row.rid for group in wanted for row in group])
+    rows = await collection.store.rows(
+        collection.table, [row.rid for group in wanted for row in group]
+    )
 
     def fits(before: Row) -> bool:
         now = rows.get(before.rid)
-        return now is not None and collection.alive(now) and stored(now, field.name) == stored(before, field.name)
+        return (
+            now is not None
+            and collection.alive(now)
+            and stored(now, field.name) == stored(before, field.name)
+        )
 
     return [[rows[row.rid] for row in group if fits(row)] for group in wanted]
 
 
-async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[list[Record], list[Change]]:
+async def _changed(
+    update: _Update, found: Sequence[Sequence[Row]]
+) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
     within = Within(update.records)
@@ -196,7 +241,9 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
             if draft.key is not None and draft.key != before.key:
                 raise _other_key(update, draft)
             fresh = update.records.rights.unseen(draft.fields)
-            after = overwriting(update.records, before, draft) if draft.whole else merged(before, draft)
+            after = (
+                overwriting(update.records, before, draft) if draft.whole else merged(before, draft)
+            )
             whole = msgspec.structs.replace(after, fresh=fresh)
             record, more = successor(update.records, row, before, whole, update.by)
             made.append(record)
@@ -209,11 +256,16 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
 def _matched(update: _Update, draft: RecordDraft) -> Verified:
     """What verifies that a record has the value that its row was found by."""
     field = update.field
-    return Verified(update.records, () if field is None else (Equals(field.name, (draft.fields[field.name],)),))
+    return Verified(
+        update.records, () if field is None else (Equals(field.name, (draft.fields[field.name],)),)
+    )
 
 
 async def _meant(update: _Update, found: Sequence[Sequence[Row]]) -> list[RecordDraft]:
-    """The drafts without what was sent back as it is shown. What is shown for one record that a draft finds is a value for none."""
+    """The drafts without what was sent back as it is shown.
+
+    What is shown for one record that a draft finds is a value for none.
+    """
     records = update.records
     within, seen, drafts = Within(records), may_read(records), []
     for draft, rows in zip(update.drafts, found, strict=True):
@@ -246,7 +298,9 @@ def merged(before: Record, draft: RecordDraft) -> RecordDraft:
 
 def _other_key(update: _Update, draft: RecordDraft) -> VaultError:
     if update.field is None:
-        return VaultError(Code.CANNOT_OPEN, "The row of a record stands under another record's key: it was moved.")
+        return VaultError(
+            Code.CANNOT_OPEN, "The row of a record stands under another record's key: it was moved."
+        )
     return VaultError(
         Code.INVALID_RECORD,
         "The primary key of a record cannot be changed; clone it, or migrate it to another one.",
@@ -256,23 +310,28 @@ def _other_key(update: _Update, draft: RecordDraft) -> VaultError:
 
 # A copy of a record under a new key.
 #
-# The filter has to find one record: a copy needs a primary key of its own, and the request has room for one. The copy is a new
-# record, created now, with a history of its own. It keeps the ``expires_at`` of its source unless the request says otherwise, so
-# that copying does not lengthen the life of what had to end. Attachments are not copied: their content may be large, and what
-# the caller waits for is one commit; upload them again, or move them.
+# The filter has to find one record: a copy needs a primary key of its own, and the request has room
+# for one. The copy is a new record, created now, with a history of its own. It keeps the
+# ``expires_at`` of its source unless the request says otherwise, so that copying does not lengthen
+# the life of what had to end. Attachments are not copied: their content may be large, and what the
+# caller waits for is one commit; upload them again, or move them.
 
 
-#: Finds the records that the filter of a clone means; at most so many of them. Raises ``CANNOT_OPEN`` for one that does not open.
+#: Finds the records that the filter of a clone means; at most so many of them. Raises
+#: ``CANNOT_OPEN`` for one that does not open.
 Sources = Callable[[int], Awaitable[list[Record]]]
 
 
 async def clone(
     records: Records, sources: Sources, update_with: RecordDraft, by: str, closing: ExtraChanges
 ) -> list[Record]:
-    """Store the copy; what it is now, alone in its list. ``update_with`` is what the copy has in place of the source's values.
+    """Store the copy; what it is now, alone in its list.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NO_MATCH``; ``UNPROCESSABLE`` when several records match, or no new key is
-    given; ``RECORD_EXISTS`` when the key is used; and what ``sources`` raises.
+    ``update_with`` is what the copy has in place of the source's values.
+
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NO_MATCH``; ``UNPROCESSABLE`` when several records
+    match, or no new key is given; ``RECORD_EXISTS`` when the key is used; and what ``sources``
+    raises.
     """
     refuse_of_rules(records)
     found = await sources(2)
@@ -280,7 +339,9 @@ async def clone(
         raise VaultError(Code.NO_MATCH, f"No record of {records.name!r} matches the filter.")
     if len(found) > 1:
         raise _unusable(
-            records, update_with, "Several records match the filter, and one key cannot serve all of their copies."
+            records,
+            update_with,
+            "Several records match the filter, and one key cannot serve all of their copies.",
         )
     if update_with.key is None:
         raise _unusable(records, update_with, "The copy needs a key of its own.")
@@ -294,4 +355,8 @@ async def clone(
 
 def _unusable(records: Records, update_with: RecordDraft, why: str) -> VaultError:
     detail = Detail(place_of_key(records, update_with), why)
-    return VaultError(Code.UNPROCESSABLE, "A clone makes one copy of one record, under a new primary key.", (detail,))
+    return VaultError(
+        Code.UNPROCESSABLE,
+        "A clone makes one copy of one record, under a new primary key.",
+        (detail,),
+    )

@@ -1,9 +1,10 @@
 """Row policies: which records there are for a caller, and proof that a found row is one of them.
 
-Engines are asked with the policies' conditions beside those of a request, and answer by columns that are not authenticated:
-whoever writes the database needs no key to change them. So every row that comes back is opened, and the conditions are
-evaluated again on what was sealed in it. A row whose columns say otherwise is left out and reported as tampered with.
-What is about to be stored, what was stored once, and what was found by its key are checked by the same conditions.
+Engines are asked with the policies' conditions beside those of a request, and answer by columns
+that are not authenticated: whoever writes the database needs no key to change them. So every row
+that comes back is opened, and the conditions are evaluated again on what was sealed in it. A row
+whose columns say otherwise is left out and reported as tampered with. What is about to be stored,
+what was stored once, and what was found by its key are checked by the same conditions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,9 @@ def inside(records: Records) -> Where:
 
 
 def visible(records: Records) -> Where:
-    """The condition for every record that the caller sees, also where it may do what it is about to do with fewer of them."""
+    """The condition for every record that the caller sees, also where it may do what it is about to
+    do with fewer of them.
+    """
     return _all(records, records.rights.visible)
 
 
@@ -37,9 +40,11 @@ def _all(records: Records, tests: Sequence[Test]) -> Where:
 
 
 async def all_there(records: Records, keys: Iterable[str]) -> bool:
-    """Whether the caller finds each of the records now: by the rows of its policies and by what the filter endpoint says.
+    """Whether the caller finds each of the records now: by the rows of its policies and by what the
+    filter endpoint says.
 
-    The endpoint is asked first, whatever there is: its failure must not tell. Raises ``VaultError`` as ``Gate.allowed``.
+    The endpoint is asked first, whatever there is: its failure must not tell. Raises ``VaultError``
+    as ``Gate.allowed``.
     """
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)
@@ -55,11 +60,18 @@ class Verified:
         self._check: Check | None = compiled_query(records, tests) if tests else None
 
     def holds(self, record: Record) -> bool:
-        """Whether the tests hold for what is sealed. ``False`` where an engine found it is a case of tampering: ``only`` reports it."""
-        return self._check is None or self._check(record.fields, sealed_cells(self._records, record))
+        """Whether the tests hold for what is sealed.
+
+        ``False`` where an engine found it is a case of tampering: ``only`` reports it.
+        """
+        return self._check is None or self._check(
+            record.fields, sealed_cells(self._records, record)
+        )
 
     def only(self, found: Sequence[Record]) -> list[Record]:
-        """Those of the records, found by their columns, for which the tests really hold; others are reported."""
+        """Those of the records, found by their columns, for which the tests really hold; others are
+        reported.
+        """
         kept = list(filter(self.holds, found))
         if len(kept) < len(found):
             self._records.tampered(len(found) - len(kept))
@@ -73,13 +85,16 @@ class Within(Verified):
         super().__init__(records, records.rights.rows)
         layout = records.collection.layout
         self._places = {column.name: place for place, column in enumerate(layout.columns)}
-        self._decimals = {column.name for column in layout.columns if column.type is ColumnType.DECIMAL}
+        self._decimals = {
+            column.name for column in layout.columns if column.type is ColumnType.DECIMAL
+        }
 
     def open(self, row: Row) -> Record | None:
-        """The record of a row that was found by its key; ``None`` where it is not there for the caller.
+        """The record of a row that was found by its key; ``None`` where it is not there for the
+        caller.
 
-        A row that does not open, or was tampered with, is not there under row policies, and an error otherwise
-        (``VaultError(CANNOT_OPEN)``, ``Tampered``).
+        A row that does not open, or was tampered with, is not there under row policies, and an
+        error otherwise (``VaultError(CANNOT_OPEN)``, ``Tampered``).
         """
         try:
             record = self._records.open(row)
@@ -106,9 +121,17 @@ class Within(Verified):
         return self._check is None or self._check(fields, self._columns(row))
 
     def refuse(self, row: Row, fields: Fields, at: str) -> None:
-        """Raise ``VaultError(ACCESS_DENIED)`` for a row that would not be there for who writes it; ``at``: where it was sent."""
+        """Raise ``VaultError(ACCESS_DENIED)`` for a row that would not be there for who writes it;
+        ``at``: where it was sent.
+        """
         if not self.written(row, fields):
-            raise denied((Detail(at, "The record would not be one of those that this client may work with."),))
+            raise denied(
+                (
+                    Detail(
+                        at, "The record would not be one of those that this client may work with."
+                    ),
+                )
+            )
 
     def _columns(self, row: Row) -> CellOf:
         """What the columns of the row hold, as engines keep it."""
@@ -124,7 +147,8 @@ class Within(Verified):
         return cell_of
 
 
-# What the use cases tell the audit log: which records were shown or changed, and in which fields, by name.
+# What the use cases tell the audit log: which records were shown or changed, and in which fields,
+# by name.
 
 
 def note_shown(records: Records, found: Sequence[Record]) -> None:
@@ -148,12 +172,16 @@ def listed(records: Records, keys: Iterable[str | None], fields: Iterable[str]) 
 
 
 def note_merged(records: Records, source: Record) -> None:
-    """A record goes into another one, where whoever may read that sees what it had: as good as shown."""
+    """A record goes into another one, where whoever may read that sees what it had: as good as
+    shown.
+    """
     events.revealed(records.name, (source.key,), source.fields)
 
 
 def rehashed(records: Records, made: Sequence[Record], fields: Sequence[str]) -> None:
-    """New tokens of these fields were committed, and are about to be shown: what they tell of values is up to their strategy."""
+    """New tokens of these fields were committed, and are about to be shown: what they tell of
+    values is up to their strategy.
+    """
     keys = [record.key for record in made]
     events.note_written_event(records.name, keys, fields)
     if keys:
@@ -170,7 +198,9 @@ def attached(records: Records, made: Iterable[Record]) -> None:
 def note_written(records: Records, made: Sequence[Record], drafts: Sequence[RecordDraft]) -> None:
     """These records were committed, with what the drafts name."""
     events.note_written_event(
-        records.name, (record.key for record in made), (name for draft in drafts for name in draft.fields)
+        records.name,
+        (record.key for record in made),
+        (name for draft in drafts for name in draft.fields),
     )
 
 

@@ -1,10 +1,12 @@
 """The schemas of an environment: who declared them, what is in force, and what changes.
 
-A definition that can take its place at once does. One that needs records to be rewritten begins a migration: while it fills
-what the new definition needs beside the old, the old one is in force and writes fill both; then the new one is in force, by one
-write of one note; then what only the old one needed is removed. Every step may be interrupted and goes on at the next start.
+A definition that can take its place at once does. One that needs records to be rewritten begins a
+migration: while it fills what the new definition needs beside the old, the old one is in force and
+writes fill both; then the new one is in force, by one write of one note; then what only the old one
+needed is removed. Every step may be interrupted and goes on at the next start.
 
-Whoever works with ``records`` does so within ``using``: what changes waits until all who saw it before have gone.
+Whoever works with ``records`` does so within ``using``: what changes waits until all who saw it
+before have gone.
 """
 
 import asyncio
@@ -22,8 +24,22 @@ from proxy.vault.job import JobProgress, Pass
 from proxy.vault.locks import InFlight
 from proxy.vault.proxied.hosted import Hosted, SharedTable
 from proxy.vault.records.repository import Records
-from proxy.vault.schema_store import Entries, MigrationOutcome, MigrationState, Origin, Phase, SchemaEntry
-from proxy.vault.schemas.errors import built_in, built_in_name, busy_schema, occupied, of_file, of_rules
+from proxy.vault.schema_store import (
+    Entries,
+    MigrationOutcome,
+    MigrationState,
+    Origin,
+    Phase,
+    SchemaEntry,
+)
+from proxy.vault.schemas.errors import (
+    built_in,
+    built_in_name,
+    busy_schema,
+    occupied,
+    of_file,
+    of_rules,
+)
 from proxy.vault.schemas.migration import Backfill, Cleanup, migrated_records
 from proxy.vault.vault import Vault
 
@@ -45,7 +61,9 @@ class DeclaredSchema(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What came of a definition: whether the schema is new, what changed, and whether records are being rewritten for it."""
+    """What came of a definition: whether the schema is new, what changed, and whether records are
+    being rewritten for it.
+    """
 
     created: bool
     steps: tuple[ChangeStep, ...]
@@ -55,18 +73,22 @@ class Applied(NamedTuple):
 class Catalog:
     """The schemas of the environment of one vault; made by ``open_catalog``."""
 
-    def __init__(self, vault: Vault, entries: Entries, report: Callable[[VaultError], None]) -> None:
+    def __init__(
+        self, vault: Vault, entries: Entries, report: Callable[[VaultError], None]
+    ) -> None:
         self._vault = vault
         self._entries = entries
         self._report = report
         self._records: dict[str, Records] = {}
         self._progress: dict[str, JobProgress] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._later: dict[str, asyncio.Task[None]] = {}  #: definitions of files that wait for a migration to end
+        #: definitions of files that wait for a migration to end
+        self._later: dict[str, asyncio.Task[None]] = {}
         self._changing = asyncio.Lock()
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._epochs = InFlight()
-        self._in_force: dict[Origin, frozenset[str]] = {}  #: names that files, and rules, declare now
+        #: names that files, and rules, declare now
+        self._in_force: dict[Origin, frozenset[str]] = {}
 
     def using(self) -> AbstractContextManager[None]:
         """A piece of work with records, such as a request."""
@@ -77,7 +99,9 @@ class Catalog:
         found = self._records.get(name)
         if found is None:
             raise VaultError(
-                Code.UNKNOWN_SCHEMA, "There is no schema of this name.", (Detail("schema", "No schema has this name."),)
+                Code.UNKNOWN_SCHEMA,
+                "There is no schema of this name.",
+                (Detail("schema", "No schema has this name."),),
             )
         return found
 
@@ -89,15 +113,18 @@ class Catalog:
         """What there is to tell of a schema; raises as ``records``."""
         records, entry = self.records(name), self._entries.schemas[name]
         progress = self._progress.get(name) if entry.change is not None else None
-        return DeclaredSchema(entry.schema, entry.origin, records, entry.change, progress, entry.outcome)
+        return DeclaredSchema(
+            entry.schema, entry.origin, records, entry.change, progress, entry.outcome
+        )
 
     # ------------------------------------------------------------------ definitions
 
     async def apply(self, schema: Schema, origin: Origin, *, dry_run: bool = False) -> Applied:
         """Put a definition in force, or begin to; ``dry_run`` only tells what would come of it.
 
-        Raises ``VaultError``: ``INVALID_SCHEMA`` for a change that cannot work, with one detail each; ``SCHEMA_OF_RULES`` and
-        ``CONFLICT`` for a name that rules or files declare; ``SCHEMA_BUSY`` while a migration to another definition runs.
+        Raises ``VaultError``: ``INVALID_SCHEMA`` for a change that cannot work, with one detail
+        each; ``SCHEMA_OF_RULES`` and ``CONFLICT`` for a name that rules or files declare;
+        ``SCHEMA_BUSY`` while a migration to another definition runs.
         """
         async with self._changing:
             known = self._entries.schemas.get(schema.name)
@@ -120,11 +147,14 @@ class Catalog:
                 await self._change(known, plan, origin)
             return Applied(created=False, steps=plan.steps, migrating=plan.rewrites)
 
-    async def declare(self, schemas: Sequence[Schema], place: Callable[[str, str], str]) -> Mapping[str, Applied]:
+    async def declare(
+        self, schemas: Sequence[Schema], place: Callable[[str, str], str]
+    ) -> Mapping[str, Applied]:
         """Put the definitions of files in force, all that the files have now; what came of each.
 
-        All or none: raises ``VaultError(INVALID_SCHEMA)`` with every fault, where ``place`` says that it is (by name of the
-        schema and pointer). A schema that is being migrated to something else takes its definition afterwards.
+        All or none: raises ``VaultError(INVALID_SCHEMA)`` with every fault, where ``place`` says
+        that it is (by name of the schema and pointer). A schema that is being migrated to something
+        else takes its definition afterwards.
         """
         faults: list[Detail] = []
         busy: list[Schema] = []
@@ -138,15 +168,25 @@ class Catalog:
                 if error.code not in (Code.INVALID_SCHEMA, Code.SCHEMA_OF_RULES):
                     raise
                 found = error.details or (Detail("", error.message),)
-                faults.extend(Detail(place(schema.name, detail.source), detail.text) for detail in found)
+                faults.extend(
+                    Detail(place(schema.name, detail.source), detail.text) for detail in found
+                )
         if faults:
-            raise VaultError(Code.INVALID_SCHEMA, "Definitions of schemas in files cannot be used.", tuple(faults))
+            raise VaultError(
+                Code.INVALID_SCHEMA,
+                "Definitions of schemas in files cannot be used.",
+                tuple(faults),
+            )
         self._in_force[Origin.FILE] = frozenset(schema.name for schema in schemas)
         for schema in busy:
             if (waiting := self._later.get(schema.name)) is not None:
                 waiting.cancel()  # the file has been changed once more since
             self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.FILE))
-        return {schema.name: await self.apply(schema, Origin.FILE) for schema in schemas if schema not in busy}
+        return {
+            schema.name: await self.apply(schema, Origin.FILE)
+            for schema in schemas
+            if schema not in busy
+        }
 
     async def _afterwards(self, schema: Schema, origin: Origin) -> None:
         try:
@@ -156,9 +196,11 @@ class Catalog:
             self._report(error)
 
     async def declare_builtin(self, schema: Schema) -> None:
-        """Put a definition in force that comes with the program; one that is being migrated takes it afterwards.
+        """Put a definition in force that comes with the program; one that is being migrated takes
+        it afterwards.
 
-        Raises ``VaultError(INVALID_SCHEMA)`` where somebody declared a schema of this name when it was still free.
+        Raises ``VaultError(INVALID_SCHEMA)`` where somebody declared a schema of this name when it
+        was still free.
         """
         known = self._entries.schemas.get(schema.name)
         if known is not None and known.origin is not Origin.BUILTIN:
@@ -171,16 +213,20 @@ class Catalog:
             self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.BUILTIN))
 
     def refuse_taken(self, names: Iterable[str]) -> None:
-        """Raise ``VaultError(BAD_RULES)`` where rules would take the name of a schema that was declared otherwise."""
+        """Raise ``VaultError(BAD_RULES)`` where rules would take the name of a schema that was
+        declared otherwise.
+        """
         taken = [
             name
             for name in names
-            if (entry := self._entries.schemas.get(name)) is not None and entry.origin is not Origin.RULES
+            if (entry := self._entries.schemas.get(name)) is not None
+            and entry.origin is not Origin.RULES
         ]
         if taken:
             raise VaultError(
                 Code.BAD_RULES,
-                "Entities of the rules have names of schemas that were declared over the interface or in files: "
+                "Entities of the rules have names of schemas that were declared over the "
+                "interface or in files: "
                 "give each another name with `schema:`, or delete the schema.",
                 tuple(Detail(name, "a schema of this name is there already") for name in taken),
             )
@@ -190,7 +236,9 @@ class Catalog:
         return SharedTable(lambda: self._records[name], self.using)
 
     async def take_rules(self, collections: Iterable[Collection]) -> None:
-        """Let what the proxy collects be found: the collections of the rules that come into force. Others keep what they were."""
+        """Let what the proxy collects be found: the collections of the rules that come into force.
+        Others keep what they were.
+        """
         async with self._changing:
             found = {made.name: made for made in collections if not isinstance(made, Hosted)}
             fresh = [
@@ -198,17 +246,20 @@ class Catalog:
                 if known
                 else SchemaEntry(collection.schema, Origin.RULES)
                 for name, collection in found.items()
-                if (known := self._entries.schemas.get(name)) is None or known.schema != collection.schema
+                if (known := self._entries.schemas.get(name)) is None
+                or known.schema != collection.schema
             ]
             await self._entries.put(*fresh)
             self._records.update((name, Records(collection)) for name, collection in found.items())
             self._in_force[Origin.RULES] = frozenset(found)
 
     async def drop(self, name: str, *, records: bool = False) -> None:
-        """Remove a schema; ``records``: with all of its records, which are otherwise a reason to refuse.
+        """Remove a schema; ``records``: with all of its records, which are otherwise a reason to
+        refuse.
 
-        Raises ``VaultError``: ``UNKNOWN_SCHEMA``; ``SCHEMA_OF_RULES`` and ``CONFLICT`` while rules or files declare it;
-        ``SCHEMA_IN_USE`` while it holds records; ``SCHEMA_BUSY`` while requests that use it do not end, or it is migrated.
+        Raises ``VaultError``: ``UNKNOWN_SCHEMA``; ``SCHEMA_OF_RULES`` and ``CONFLICT`` while rules
+        or files declare it; ``SCHEMA_IN_USE`` while it holds records; ``SCHEMA_BUSY`` while
+        requests that use it do not end, or it is migrated.
         """
         async with self._changing:
             held = self.records(name)
@@ -232,7 +283,9 @@ class Catalog:
     async def settled(self, name: str) -> None:
         """Wait until no migration of that schema is under way."""
         tasks = (self._later, self._tasks)
-        while running := [task for held in tasks if (task := held.get(name)) is not None and not task.done()]:
+        while running := [
+            task for held in tasks if (task := held.get(name)) is not None and not task.done()
+        ]:
             await asyncio.wait(running)
 
     def closes(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -273,7 +326,9 @@ class Catalog:
         async with self._changing:
             await self._put(self._following(entry, change, progress))
 
-    def _following(self, entry: SchemaEntry, change: MigrationState, progress: JobProgress) -> SchemaEntry:
+    def _following(
+        self, entry: SchemaEntry, change: MigrationState, progress: JobProgress
+    ) -> SchemaEntry:
         """The entry after a phase that is done."""
         outcome, now = MigrationOutcome(progress.total, progress.failed, self._now()), self._now()
         if change.phase is not Phase.FILLING:
@@ -354,16 +409,22 @@ class Catalog:
             return
         raise VaultError(
             Code.SCHEMA_IN_USE,
-            f"The schema {collection.name!r} still holds records: delete them first, or say records=delete.",
+            f"The schema {collection.name!r} still holds records: delete them first, or say "
+            "records=delete.",
         )
 
     async def alone(self, what: str) -> None:
-        """Wait until all requests that are going on have ended. Raises ``VaultError(SCHEMA_BUSY)`` when ``what`` stays in use for long."""
+        """Wait until all requests that are going on have ended.
+
+        Raises ``VaultError(SCHEMA_BUSY)`` when ``what`` stays in use for long.
+        """
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._epochs.passed()
         except TimeoutError:
-            raise VaultError(Code.SCHEMA_BUSY, f"Requests that use {what} do not end; try again later.") from None
+            raise VaultError(
+                Code.SCHEMA_BUSY, f"Requests that use {what} do not end; try again later."
+            ) from None
 
     async def _drop_tables(self) -> None:
         """Remove the tables of schemas that are gone."""
@@ -375,8 +436,12 @@ class Catalog:
         return self._vault.clock()
 
 
-async def open_catalog(vault: Vault, report: Callable[[VaultError], None], own: Sequence[Schema] = ()) -> Catalog:
-    """The catalog of a vault; migrations that were under way go on. ``report`` hears of faults that are tried again.
+async def open_catalog(
+    vault: Vault, report: Callable[[VaultError], None], own: Sequence[Schema] = ()
+) -> Catalog:
+    """The catalog of a vault; migrations that were under way go on.
+
+    ``report`` hears of faults that are tried again.
 
     ``own`` are the schemas that come with the program; raises as ``Catalog.declare_builtin``.
     """

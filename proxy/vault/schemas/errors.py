@@ -11,21 +11,24 @@ _NEEDED: Final = "is the name of the schema of the record-based interface"
 def of_rules(name: str) -> VaultError:
     """The proxy collects its records, so the rules say what they have."""
     return VaultError(
-        Code.SCHEMA_OF_RULES, f"The schema {name!r} is that of an entity of the rule files: change it there."
+        Code.SCHEMA_OF_RULES,
+        f"The schema {name!r} is that of an entity of the rule files: change it there.",
     )
 
 
 def of_file(name: str) -> VaultError:
     """A file declares it."""
     return VaultError(
-        Code.CONFLICT, f"The schema {name!r} is declared in a file of the setting schemas: change the file."
+        Code.CONFLICT,
+        f"The schema {name!r} is declared in a file of the setting schemas: change the file.",
     )
 
 
 def built_in(name: str) -> VaultError:
     """It comes with the program, and somebody wants to end it."""
     return VaultError(
-        Code.CONFLICT, f"The schema {name!r} comes with the program and stays: delete its records instead."
+        Code.CONFLICT,
+        f"The schema {name!r} comes with the program and stays: delete its records instead.",
     )
 
 
@@ -33,7 +36,8 @@ def built_in_name(name: str) -> VaultError:
     """It comes with the program, and somebody declares one of its name."""
     return VaultError(
         Code.INVALID_SCHEMA,
-        f"The schema {name!r} comes with the program, for the record-based interface; the settings {name}.plain and "
+        f"The schema {name!r} comes with the program, for the record-based interface; the "
+        f"settings {name}.plain and "
         f"{name}.partial_match say how its keys are kept. Give yours another name.",
         (Detail("name", "A schema that comes with the program has this name."),),
     )
@@ -43,8 +47,10 @@ def occupied(name: str, origin: Origin) -> VaultError:
     """Somebody declared a schema of that name when it was still free."""
     return VaultError(
         Code.INVALID_SCHEMA,
-        f"The vault holds a schema {name!r} that was declared by {origin}, and this version has one of its own of that name. "
-        "Start the version before once more, move the records to a schema of another name (domicile export, domicile import), "
+        f"The vault holds a schema {name!r} that was declared by {origin}, and this version has "
+        "one of its own of that name. "
+        "Start the version before once more, move the records to a schema of another name "
+        "(domicile export, domicile import), "
         "remove the old one, and start this version again. Nothing was changed.",
         (Detail(name, _NEEDED),),
     )
@@ -53,5 +59,6 @@ def occupied(name: str, origin: Origin) -> VaultError:
 def busy_schema(name: str) -> VaultError:
     """It is being migrated."""
     return VaultError(
-        Code.SCHEMA_BUSY, f"The schema {name!r} is being changed; try again when its migration has ended."
+        Code.SCHEMA_BUSY,
+        f"The schema {name!r} is being changed; try again when its migration has ended.",
     )

@@ -1,9 +1,10 @@
 """The records of a schema on its way from one definition to another.
 
-While a migration fills what the new definition needs, the old one is in force: questions are answered from its columns, and
-every write fills those of both. After the switch the new one is in force, and bodies that nobody has rewritten yet are converted
-when they are opened. Index entries of both lives of a field stand side by side and are never taken for each other; those that
-an update leaves behind after the switch are of the life that nobody asks any more, and go with their record.
+While a migration fills what the new definition needs, the old one is in force: questions are
+answered from its columns, and every write fills those of both. After the switch the new one is in
+force, and bodies that nobody has rewritten yet are converted when they are opened. Index entries of
+both lives of a field stand side by side and are never taken for each other; those that an update
+leaves behind after the switch are of the life that nobody asks any more, and go with their record.
 """
 
 import msgspec
@@ -32,23 +33,32 @@ class Backfill(Records):
         self.convert = Conversion(self.schema, target.schema)
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
-        """Those of both definitions. Raises ``VaultError(INVALID_RECORD)`` for a value that does not fit the new one."""
+        """Those of both definitions.
+
+        Raises ``VaultError(INVALID_RECORD)`` for a value that does not fit the new one.
+        """
         try:
             converted = self.convert(fields)
         except Unfit as unfit:
             raise VaultError(
                 Code.INVALID_RECORD,
-                "The schema is being changed, and what is written meanwhile has to fit its new definition as well.",
+                "The schema is being changed, and what is written meanwhile has to fit its new "
+                "definition as well.",
                 (Detail(unfit.place, unfit.text),),
             ) from None
         return _merged(super().cells(fields), self.target.cells(converted))
 
     def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
         """Those of both definitions."""
-        return super().hashes(fields, before=before) | self.target.hashes(self.convert.fitting(fields)[0])
+        return super().hashes(fields, before=before) | self.target.hashes(
+            self.convert.fitting(fields)[0]
+        )
 
     def filled(self, row: Row) -> list[Change]:
-        """What gives a row what the new definition needs beside its body. Raises ``Unfit`` and ``VaultError(CANNOT_OPEN)``."""
+        """What gives a row what the new definition needs beside its body.
+
+        Raises ``Unfit`` and ``VaultError(CANNOT_OPEN)``.
+        """
         fields = self.open(row).fields
         self.convert(fields)
         cells = self.cells(fields)
@@ -66,11 +76,19 @@ class Cleanup(Records):
     def __init__(self, collection: Collection, other: Records, *, reverting: bool) -> None:
         super().__init__(collection)
         self._other = other
-        self._convert = Conversion(self.schema, self.schema) if reverting else Conversion(other.schema, self.schema)
-        #: Whether questions by the other definition are still under way: what they look at is filled, where it can be.
-        self._lingering = [not reverting]  # shared by the same records for callers with other rights
+        self._convert = (
+            Conversion(self.schema, self.schema)
+            if reverting
+            else Conversion(other.schema, self.schema)
+        )
+        #: Whether questions by the other definition are still under way: what they look at is
+        #: filled, where it can be.
+        # shared by the same records for callers with other rights
+        self._lingering = [not reverting]
         kept = {field.name: field.type for field in other.schema.fields}
-        self._same = [field.name for field in self.schema.fields if kept.get(field.name) is field.type]
+        self._same = [
+            field.name for field in self.schema.fields if kept.get(field.name) is field.type
+        ]
         #: What the other definition saw in the values of a body.
         self._seen = Conversion(self.schema, other.schema if reverting else self.schema)
 
@@ -83,7 +101,9 @@ class Cleanup(Records):
         own = super().cells(fields)
         if not self._lingering[0]:
             return own
-        return _merged(own, self._other.cells({name: fields[name] for name in self._same if name in fields}))
+        return _merged(
+            own, self._other.cells({name: fields[name] for name in self._same if name in fields})
+        )
 
     def cleaned(self, row: Row) -> list[Change]:
         """What removes the remains from a row; raises ``VaultError(CANNOT_OPEN)``."""
@@ -94,7 +114,9 @@ class Cleanup(Records):
         fields, body = self._typed(dict(document.fields)), row.body
         if fields != document.fields:
             sealer = self.collection.sealer.record(row.rid, row.salt)
-            body = sealer.plain_body(pack_document(msgspec.structs.replace(document, fields=fields)), row.version)
+            body = sealer.plain_body(
+                pack_document(msgspec.structs.replace(document, fields=fields)), row.version
+            )
         changes: list[Change] = []
         cells = self.cells(fields)
         if body is not row.body or cells != row.cells:
@@ -105,7 +127,9 @@ class Cleanup(Records):
         return changes
 
     def _cleaned_of_rules(self, row: Row, content: TokenizedBody) -> list[Change]:
-        """The same for a record that the proxy has collected: its body stays, for it is not of this definition."""
+        """The same for a record that the proxy has collected: its body stays, for it is not of this
+        definition.
+        """
         fields = self.fields_of(content)
         changes: list[Change] = []
         if (cells := self.cells(fields)) != row.cells:
@@ -121,9 +145,12 @@ class Cleanup(Records):
 async def migrated_records(vault: Vault, entry: SchemaEntry) -> Records:
     """The records of a schema as its entry has it, with their table and its columns."""
     if entry.change is None:
-        return Records(await _collection(vault, entry.schema), of_rules=entry.origin is Origin.RULES)
+        return Records(
+            await _collection(vault, entry.schema), of_rules=entry.origin is Origin.RULES
+        )
     first, second = entry.schema, entry.change.other
-    await _collection(vault, first)  # both sets of columns are in the layout before anybody gets cells of it
+    # both sets of columns are in the layout before anybody gets cells of it
+    await _collection(vault, first)
     other = Records(await _collection(vault, second))
     collection = await _collection(vault, first)
     if entry.change.phase is Phase.FILLING:
@@ -135,10 +162,16 @@ async def _collection(vault: Vault, schema: Schema) -> Collection:
     return await vault.collection(TableSpec(schema, {}, None, addressed=False))
 
 
-def _merged(first: tuple[ColumnValue, ...], second: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
-    return tuple([other if cell is None else cell for cell, other in zip(first, second, strict=True)])
+def _merged(
+    first: tuple[ColumnValue, ...], second: tuple[ColumnValue, ...]
+) -> tuple[ColumnValue, ...]:
+    return tuple(
+        [other if cell is None else cell for cell, other in zip(first, second, strict=True)]
+    )
 
 
 def _indexable(fields: Fields) -> Fields:
-    """Without values that have another type than they had: only texts and documents have parts in the index."""
+    """Without values that have another type than they had: only texts and documents have parts in
+    the index.
+    """
     return {name: value for name, value in fields.items() if isinstance(value, str | dict)}

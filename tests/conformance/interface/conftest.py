@@ -9,7 +9,9 @@ from tests.support.world import ENGINES, World
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=ENGINES)
 async def thing(request, tmp_path_factory) -> AsyncIterator[World]:
-    """The records of ``schema`` on each engine, made once for the cases of a file: those that change something clean up."""
+    """The records of ``schema`` on each engine, made once for the cases of a file: those that
+    change something clean up.
+    """
     async with asked(tmp_path_factory.mktemp("thing"), request.param) as here:
         yield here
 

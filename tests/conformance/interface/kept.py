@@ -1,4 +1,6 @@
-"""What the cases of the record-based family ask: records that tell the forms of its filters apart, and how their keys are kept."""
+"""What the cases of the record-based family ask: records that tell the forms of its filters apart,
+and how their keys are kept.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +13,8 @@ from tests.support.world import World, world
 
 R = "/api/records"
 
-#: ``key1`` and ``key25`` are plain, ``key2`` and the profile are hashed with partial match, the others hashed without.
+#: ``key1`` and ``key25`` are plain, ``key2`` and the profile are hashed with partial match, the
+#: others hashed without.
 HOW = RecordKeys(frozenset(("key1", "key25")), frozenset(("key2", "profile_key", "record_key")))
 
 #: Fields by what they take.
@@ -38,12 +41,17 @@ def full(key: str, text: str, number: int, decimal: float) -> dict[str, Any]:
     }
 
 
-#: In the order in which they are made, a second apart. ``ddd`` has nulls, ``eee`` nothing but its key; ``ccc`` states a version.
+#: In the order in which they are made, a second apart. ``ddd`` has nulls, ``eee`` nothing but its
+#: key; ``ccc`` states a version.
 RECORDS: tuple[dict[str, Any], ...] = (
     full("aaa", "Åsa Holm", 1, 1.5),
     full("bbb", "Bo Ek", 2, 2.25),
     {**full("ccc", "bo ek", -3, -0.0001), "version": 9, "expires_at": "2030-01-01T00:00:00.000Z"},
-    {"country": "se", "record_key": "ddd", **dict.fromkeys((*TEXTS, *BODIES, *INTEGERS, *DECIMALS))},
+    {
+        "country": "se",
+        "record_key": "ddd",
+        **dict.fromkeys((*TEXTS, *BODIES, *INTEGERS, *DECIMALS)),
+    },
     {"country": "se", "key": "eee"},
 )
 

@@ -1,4 +1,6 @@
-"""What the cases ask: a schema with every type in every storage class, and records that tell the forms of a filter apart."""
+"""What the cases ask: a schema with every type in every storage class, and records that tell the
+forms of a filter apart.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +15,8 @@ BODY = 65_536
 TYPES = ("string", "integer", "decimal", "boolean", "datetime", "date", "time", "json")
 STORAGES = {"plain": "indexed", "hashed": "indexed_hashed", "sealed": "encrypted"}
 
-#: ``string_plain``, ``string_hashed`` … ``json_sealed``; ``string_parts`` is hashed, with partial match.
+#: ``string_plain``, ``string_hashed`` … ``json_sealed``; ``string_parts`` is hashed, with partial
+#: match.
 DEFINITION: dict[str, Any] = {
     "fields": {
         "id": {"type": "primary_key"},
@@ -29,7 +32,9 @@ DEFINITION: dict[str, Any] = {
 
 
 def spread(record: dict[str, Any]) -> dict[str, Any]:
-    """A record by type: each value in all three storage classes; strings with partial match as well."""
+    """A record by type: each value in all three storage classes; strings with partial match as
+    well.
+    """
     fields: dict[str, Any] = {"id": record["id"]}
     for kind, value in record.items():
         if kind in TYPES:

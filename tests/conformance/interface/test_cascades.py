@@ -1,4 +1,6 @@
-"""What ``cascadeBy`` takes along for callers who do not see every record: what they see, and no word about anything else."""
+"""What ``cascadeBy`` takes along for callers who do not see every record: what they see, and no
+word about anything else.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +32,9 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
         await here.declare("guest", DEFINITION)
         await here.policy("north", "guest", "read", "write", "delete", rows=NORTH)
         await here.policy("reads", "guest", "read")
-        await here.policy("acl", "guest", "read", "write", "delete", external_acl=URL.format(endpoint.port))
+        await here.policy(
+            "acl", "guest", "read", "write", "delete", external_acl=URL.format(endpoint.port)
+        )
         await here.policy("ends", "guest", "delete", external_acl=URL.format(endpoint.port))
         for key, parent in (("a", None), ("b", "a"), ("c", "b"), ("d", "c")):
             body = {"id": key, "region": "north", "email": f"{key}@example.com", "parent": parent}
@@ -39,11 +43,15 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
 
 
 async def ask(here: World, method: str, path: str, as_: str = "writer", body: Any = None) -> Said:
-    return await here.client(method, path, as_, headers=PERSON, **({"json": body} if body is not None else {}))
+    return await here.client(
+        method, path, as_, headers=PERSON, **({"json": body} if body is not None else {})
+    )
 
 
 async def put(here: World, key: str, **fields: Any) -> None:
-    assert (await ask(here, "POST", M + "/batch/update", "writer", [{"id": key, **fields}])).status == 201
+    assert (
+        await ask(here, "POST", M + "/batch/update", "writer", [{"id": key, **fields}])
+    ).status == 201
 
 
 async def left(here: World) -> str:
@@ -51,7 +59,9 @@ async def left(here: World) -> str:
     return "".join(sorted(record["id"] for record in found.json["data"] if len(record["id"]) == 1))
 
 
-async def cascade(here: World, as_: str, by: str = "parent", key: str = "a") -> tuple[int, str | None]:
+async def cascade(
+    here: World, as_: str, by: str = "parent", key: str = "a"
+) -> tuple[int, str | None]:
     said = await ask(here, "DELETE", f"{M}/{key}?cascadeBy={by}", as_)
     return said.status, said.json["code"] if said.body else None
 
@@ -79,7 +89,11 @@ async def test_what_is_seen_and_may_not_be_deleted_refuses_the_whole(scene):
     here, _ = scene
     await put(here, "c", region="south")
     said = await ask(here, "DELETE", M + "/a?cascadeBy=parent", "under:north,reads")
-    assert (said.status, said.json["code"], said.json["errors"][0]["source"]) == (401, "access_denied", "cascadeBy")
+    assert (said.status, said.json["code"], said.json["errors"][0]["source"]) == (
+        401,
+        "access_denied",
+        "cascadeBy",
+    )
     assert await left(here) == "abcd"
     await put(here, "c", region="north")
     assert await cascade(here, "under:north,reads") == (204, None)

@@ -1,6 +1,8 @@
-"""Two environments with the same schemas, keys, values, files and client names: nothing of one reaches the other.
+"""Two environments with the same schemas, keys, values, files and client names: nothing of one
+reaches the other.
 
-Whoever asks for what only the other environment has is told what is told of what nobody has, byte for byte.
+Whoever asks for what only the other environment has is told what is told of what nobody has, byte
+for byte.
 """
 
 from pathlib import Path
@@ -31,13 +33,17 @@ ONE = {"id": "only", "email": "only@example.com", "city": "Umeå", "age": 90}
 async def upload(here: World, key: str, caller: str) -> str:
     form = FormData()
     form.add_field("file", b"same content", filename="a.txt", content_type="text/plain")
-    answer = await here.client("POST", f"{M}/{key}/files", caller, data=form, headers={"x-filename": "a.txt"})
+    answer = await here.client(
+        "POST", f"{M}/{key}/files", caller, data=form, headers={"x-filename": "a.txt"}
+    )
     assert answer.status == 201
     return str(answer.json["file_id"])
 
 
 async def furnished(here: World) -> dict[str, str]:
-    """The same in both, one record and one schema more in ``default``; the ids of the files by (caller, key)."""
+    """The same in both, one record and one schema more in ``default``; the ids of the files by
+    (caller, key).
+    """
     await here.realm.create("acme", "Acme AB")
     for environment in ("default", "acme"):
         await here.declare("contact", CONTACT, environment)
@@ -86,33 +92,58 @@ async def test_the_same_things_in_two_environments_never_meet(engine: str, tmp_p
         ):
             await alike(here, pair("POST", M + "/find", {"filter": filter_}), 200)
         for path in ("/api/find", "/sf/find", "/sf/find-ids"):
-            await alike(here, pair("POST", path, {"schema": "contact", "filter": {"id": "KEY"}}), 200)
+            await alike(
+                here, pair("POST", path, {"schema": "contact", "filter": {"id": "KEY"}}), 200
+            )
         await alike(
-            here, pair("POST", M + "/aggregate", {"metrics": {"n": {"func": "count"}}, "filter": {"id": "KEY"}}), 200
+            here,
+            pair(
+                "POST",
+                M + "/aggregate",
+                {"metrics": {"n": {"func": "count"}}, "filter": {"id": "KEY"}},
+            ),
+            200,
         )
         await alike(here, pair("POST", M + "/batch/update", [{"id": "KEY", "city": "Kiruna"}]), 201)
-        await alike(here, pair("POST", M + "/clone", {"filter": {"id": "KEY"}, "update_with": {"id": "new"}}), 403)
+        await alike(
+            here,
+            pair("POST", M + "/clone", {"filter": {"id": "KEY"}, "update_with": {"id": "new"}}),
+            403,
+        )
         await alike(here, pair("GET", M + "/KEY/history"), 404)
         await alike(here, pair("DELETE", M + "/KEY"), 404)
         await alike(here, pair("POST", M + "/batch/delete", {"filter": {"id": ["KEY"]}}), 404)
         await alike(here, pair("POST", M + "/KEY/migrate/both"), 404)
         await alike(here, pair("POST", M + "/both/migrate/KEY"), 404)
         for key, file in (("only", files["writer only"]), ("both", files["writer both"])):
-            both = [(method, f"{M}/{key}/files/{id_}", None) for method in ("GET", "DELETE") for id_ in (file, NOBODY)]
+            both = [
+                (method, f"{M}/{key}/files/{id_}", None)
+                for method in ("GET", "DELETE")
+                for id_ in (file, NOBODY)
+            ]
             await alike(here, both[:2], 404)
             await alike(here, both[2:], 404)
         moves = [
-            ("POST", M + "/both/files/move/both", {"attachment_ids": [id_]}) for id_ in (files["writer both"], NOBODY)
+            ("POST", M + "/both/files/move/both", {"attachment_ids": [id_]})
+            for id_ in (files["writer both"], NOBODY)
         ]
         await alike(here, moves, 401)
         for name in ("find", "aggregate"):
             body = {"metrics": {"n": {"func": "count"}}} if name == "aggregate" else {}
-            await alike(here, [("POST", f"/api/models/{schema}/{name}", body) for schema in ("hidden", "nobody")], 400)
+            await alike(
+                here,
+                [("POST", f"/api/models/{schema}/{name}", body) for schema in ("hidden", "nobody")],
+                400,
+            )
         exported = await here.client("GET", M + "/export", "acme")
         assert [record["id"] for record in exported.json["data"]] == ["both"]
         found = (await here.client("POST", M + "/find", "acme", json={})).json["data"]
-        assert [[file["file_id"] for file in record["attachments"]] for record in found] == [[files["acme both"]]]
-        called = await here.client("POST", "/api/functions/oldest", "acme", json={"arguments": {"city": "Umeå"}})
+        assert [[file["file_id"] for file in record["attachments"]] for record in found] == [
+            [files["acme both"]]
+        ]
+        called = await here.client(
+            "POST", "/api/functions/oldest", "acme", json={"arguments": {"city": "Umeå"}}
+        )
         assert called.json == {"result": None}
         document = (await here.client("GET", "/openapi.json", "acme")).body
         assert b"model.contact" in document
@@ -122,16 +153,25 @@ async def test_the_same_things_in_two_environments_never_meet(engine: str, tmp_p
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_who_reads_the_database_cannot_tell_that_values_are_the_same(engine: str, tmp_path: Path) -> None:
+async def test_who_reads_the_database_cannot_tell_that_values_are_the_same(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
         await furnished(here)
         kept: list[set[bytes]] = []
         for environment in ("default", "acme"):
             collection = here.realm.spaces[environment].catalog.records("contact").collection
-            (row,) = (await here.store.by_keys(collection.table, [collection.key_hash("both")])).values()
+            (row,) = (
+                await here.store.by_keys(collection.table, [collection.key_hash("both")])
+            ).values()
             (file,) = (await here.store.files(collection.table, [row.rid]))[row.rid]
-            hashes = {cell for cell in row.cells if isinstance(cell, bytes)} | {row.key or b"", file.name}
-            kept.append({*hashes, *here.realm.spaces[environment].catalog.records("contact").hashes(BOTH)})
+            hashes = {cell for cell in row.cells if isinstance(cell, bytes)} | {
+                row.key or b"",
+                file.name,
+            }
+            kept.append(
+                {*hashes, *here.realm.spaces[environment].catalog.records("contact").hashes(BOTH)}
+            )
         assert min(map(len, kept)) >= 6
         assert not kept[0] & kept[1]
 
@@ -144,19 +184,25 @@ async def test_a_cursor_counts_in_its_own_environment_alone(engine: str, tmp_pat
         cursor = (await here.client("POST", M + "/aggregate", json=groups)).json["meta"]["next"]
         page = (await here.client("GET", M + "/export?limit=1")).json["meta"]["next"]
         for caller, status in (("acme", 400), ("writer", 200)):
-            assert (await here.client("POST", M + "/aggregate", caller, json={"next": cursor})).status == status
+            assert (
+                await here.client("POST", M + "/aggregate", caller, json={"next": cursor})
+            ).status == status
             assert (await here.client("GET", f"{M}/export?next={page}", caller)).status == status
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_an_idempotency_key_counts_in_its_own_environment_alone(engine: str, tmp_path: Path, monkeypatch) -> None:
+async def test_an_idempotency_key_counts_in_its_own_environment_alone(
+    engine: str, tmp_path: Path, monkeypatch
+) -> None:
     """The callers even have the same name."""
     monkeypatch.setitem(TOKENS, "acme", Principal("writer", "acme"))
     async with world(tmp_path, engine) as here:
         await furnished(here)
 
         async def sent(caller: str, record: dict[str, Any]) -> Said:
-            return await here.client("POST", M, caller, json=record, headers={"Idempotency-Key": "k"})
+            return await here.client(
+                "POST", M, caller, json=record, headers={"Idempotency-Key": "k"}
+            )
 
         first = await sent("writer", {"id": "new", "city": "Lund"})
         other = await sent("acme", {"id": "other", "city": "Lund"})
@@ -167,7 +213,9 @@ async def test_an_idempotency_key_counts_in_its_own_environment_alone(engine: st
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_the_files_of_an_environment_that_ended_go_and_those_of_others_stay(engine: str, tmp_path: Path) -> None:
+async def test_the_files_of_an_environment_that_ended_go_and_those_of_others_stay(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
         files = await furnished(here)
         removed = await here.client("DELETE", "/api/environments/acme?records=delete", "chief")
@@ -184,4 +232,6 @@ async def test_the_files_of_an_environment_that_ended_go_and_those_of_others_sta
             for file in await contents.objects.listed(f"{number:02x}")
         }
         assert listed == {files["writer both"], files["writer only"]}
-        assert (await here.client("GET", f"{M}/both/files/{files['writer both']}")).body == b"same content"
+        assert (
+            await here.client("GET", f"{M}/both/files/{files['writer both']}")
+        ).body == b"same content"

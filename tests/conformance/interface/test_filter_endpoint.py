@@ -1,4 +1,6 @@
-"""The external access-control exchange, over HTTP on both sides: what is asked, what an answer lets through, and that nothing else does."""
+"""The external access-control exchange, over HTTP on both sides: what is asked, what an answer lets
+through, and that nothing else does.
+"""
 
 import json
 import re
@@ -21,7 +23,11 @@ DEFINITION: dict[str, Any] = {
         "parent": {"type": "string"},
     }
 }
-PEOPLE = ({"id": "a", "city": "Lund"}, {"id": "b", "city": "Lund", "parent": "a"}, {"id": "c", "city": "Umeå"})
+PEOPLE = (
+    {"id": "a", "city": "Lund"},
+    {"id": "b", "city": "Lund", "parent": "a"},
+    {"id": "c", "city": "Umeå"},
+)
 PERSON = {"x-client-auth": "Bearer person-1"}
 Here = tuple[World, FilterEndpoint]
 
@@ -29,9 +35,14 @@ Here = tuple[World, FilterEndpoint]
 @pytest.fixture
 async def scene(request, tmp_path) -> AsyncIterator[Here]:
     """On the engine that a test asks for, else in memory: what decides stands above all of them."""
-    async with world(tmp_path, getattr(request, "param", "memory")) as here, filtering(here) as endpoint:
+    async with (
+        world(tmp_path, getattr(request, "param", "memory")) as here,
+        filtering(here) as endpoint,
+    ):
         await here.declare("person", DEFINITION)
-        await here.policy("acl", "person", "read", "write", "delete", external_acl=URL.format(endpoint.port))
+        await here.policy(
+            "acl", "person", "read", "write", "delete", external_acl=URL.format(endpoint.port)
+        )
         for record in PEOPLE:
             assert (await here.client("POST", M, json=record)).status == 201
         yield here, endpoint
@@ -39,7 +50,9 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
 
 async def ask(here: World, method: str, path: str, body: Any = None, **more: Any) -> Said:
     sent = {"json": body} if body is not None else {}
-    return await here.client(method, path, "under:acl", headers={**PERSON, **more.pop("headers", {})}, **sent, **more)
+    return await here.client(
+        method, path, "under:acl", headers={**PERSON, **more.pop("headers", {})}, **sent, **more
+    )
 
 
 async def upload(here: World, key: str, as_: str = "writer", method: str = "POST") -> Said:
@@ -51,7 +64,9 @@ async def upload(here: World, key: str, as_: str = "writer", method: str = "POST
 
 async def keys(here: World) -> list[str]:
     """The keys of all records, as somebody sees them who is under no policy."""
-    found = await here.client("POST", M + "/find", json={"options": {"sort": [{"created_at": "asc"}]}})
+    found = await here.client(
+        "POST", M + "/find", json={"options": {"sort": [{"created_at": "asc"}]}}
+    )
     return sorted(record["id"] for record in found.json["data"])
 
 
@@ -65,7 +80,11 @@ async def test_who_changes_a_file_that_it_may_not_read_is_told_no_more_than_it_s
     endpoint.allowed |= {"write": ["a"], "read": []}
     forbidden = await ask(here, "PATCH", file, {"mime_type": "text/csv"})
     for said in (blind, forbidden):
-        assert (said.status, said.json.keys(), said.json["mime_type"]) == (200, told | {"mime_type"}, "text/csv")
+        assert (said.status, said.json.keys(), said.json["mime_type"]) == (
+            200,
+            told | {"mime_type"},
+            "text/csv",
+        )
     endpoint.allowed["read"] = ["a"]
     assert (await ask(here, "PATCH", file, {"mime_type": "text/csv"})).json["filename"] == "a.txt"
 
@@ -78,7 +97,9 @@ async def test_a_listing_costs_one_question_and_shows_what_is_allowed(scene):
     assert sorted(record["id"] for record in said.json["data"]) == ["a", "c"]
     assert (said.json["meta"]["count"], said.json["meta"]["total"]) == (2, 2)
     assert endpoint.tokens == [b"Bearer person-1"]
-    assert endpoint.asked == [{"action": "v1.restapi.read", "type": "person", "id": endpoint.asked[0]["id"]}]
+    assert endpoint.asked == [
+        {"action": "v1.restapi.read", "type": "person", "id": endpoint.asked[0]["id"]}
+    ]
     assert endpoint.told() == [("read", ("a", "b", "c"))]
 
 
@@ -94,7 +115,11 @@ async def test_so_do_the_direct_ways(scene, path):
 async def test_it_is_asked_where_nothing_matches_too(scene):
     here, endpoint = scene
     said = await ask(here, "POST", M + "/find", {"filter": {"city": "Kiruna"}})
-    assert (said.json["data"], said.json["meta"]["total"], endpoint.told()) == ([], 0, [("read", ())])
+    assert (said.json["data"], said.json["meta"]["total"], endpoint.told()) == (
+        [],
+        0,
+        [("read", ())],
+    )
 
 
 async def test_without_a_token_that_counts_nobody_learns_whether_something_matches(scene):
@@ -103,11 +128,16 @@ async def test_without_a_token_that_counts_nobody_learns_whether_something_match
     assert (await here.client("POST", "/api/records", json=record)).status == 201
     rules = {"dtk": "a1B2" * 24, "rules": {"key1": {"strategy": "alphaNumericPersistent"}}}
     made = await here.client("POST", "/api/records/rehash", json={**rules, "keys": ["p-1"]})
-    await here.policy("kept", "records", "read", "write", "delete", external_acl=URL.format(endpoint.port))
+    await here.policy(
+        "kept", "records", "read", "write", "delete", external_acl=URL.format(endpoint.port)
+    )
     endpoint.says = [answered(b"", b"401 Unauthorized")]
     token = made.json["data"][0]["fields"]["key1"]
     questions = (
-        *[(path, {"schema": "person", "filter": {"city": "VALUE"}}) for path in ("/api/find", "/sf/find-ids")],
+        *[
+            (path, {"schema": "person", "filter": {"city": "VALUE"}})
+            for path in ("/api/find", "/sf/find-ids")
+        ],
         (M + "/find", {"filter": {"city": "VALUE"}}),
         (M + "/clone", {"filter": {"city": "VALUE"}, "update_with": {"id": "new"}}),
         (M + "/batch/update", {"search_key": "city", "records": [{"city": "VALUE"}]}),
@@ -136,7 +166,8 @@ async def test_all_and_none(scene, allowed, left):
     assert (found.json["meta"]["total"], exported.json["meta"]["count"]) == (len(left), len(left))
 
 
-#: A request about ``a`` and what it asks the endpoint; each is refused or finds nothing as soon as one answer lacks the key.
+#: A request about ``a`` and what it asks the endpoint; each is refused or finds nothing as soon as
+#: one answer lacks the key.
 CALLS: dict[str, tuple[str, str, Any, list[tuple[str, tuple[str, ...]]]]] = {
     "create": ("POST", M, {"id": "n"}, [("write", ("n",))]),
     "create v2": ("POST", "/api/v2/models/person", [{"id": "n"}, {"id": "m"}], [("write", ("m", "n"))]),
@@ -170,8 +201,14 @@ async def test_every_operation_asks_before_it_tells_or_changes_anything(scene, n
         elif (name, act) == ("update by field", "read"):
             assert (said.status, [record["id"] for record in said.json]) == (201, ["b"])
         else:
-            refusal = {"history": (404, "not_found"), "clone": (403, "no_match" if act == "read" else "access_denied")}
-            assert (said.status, said.json["code"]) == refusal.get(name, (401, "access_denied")), (act, about)
+            refusal = {
+                "history": (404, "not_found"),
+                "clone": (403, "no_match" if act == "read" else "access_denied"),
+            }
+            assert (said.status, said.json["code"]) == refusal.get(name, (401, "access_denied")), (
+                act,
+                about,
+            )
         assert await keys(here) == ["a", "b", "c"]
         endpoint.told()
     endpoint.allowed = dict.fromkeys(("read", "write", "delete"), "*")
@@ -201,7 +238,9 @@ async def test_files_are_asked_about_by_their_record(scene):
     assert endpoint.told() == [("write", ("a",))] * 4 + [("write", ("a", "b"))] * 2
     endpoint.allowed = {"read": ["a"], "write": ["a", "b"], "delete": []}
     assert (await ask(here, "GET", f"{M}/a/files/{file}")).body == b"a page"
-    assert (await ask(here, "POST", f"{M}/a/files/move/b", {"attachment_ids": [file]})).status == 204
+    assert (
+        await ask(here, "POST", f"{M}/a/files/move/b", {"attachment_ids": [file]})
+    ).status == 204
     assert (await ask(here, "DELETE", f"{M}/b/files/{file}")).status == 204
 
 
@@ -220,7 +259,9 @@ async def test_functions_ask_in_the_name_of_the_person(tmp_path):
         }
         await here.declare("contact", {"fields": fields})
         await here.policy("acl", "contact", "read", external_acl=URL.format(endpoint.port))
-        await here.client("POST", "/api/models/contact", json={"id": "a", "city": "Lund", "age": 40})
+        await here.client(
+            "POST", "/api/models/contact", json={"id": "a", "city": "Lund", "age": 40}
+        )
         for allowed, result in (("*", 40), ([], None)):
             endpoint.allowed["read"] = allowed
             said = await ask(here, "POST", "/api/functions/oldest", {"arguments": {"city": "Lund"}})
@@ -267,7 +308,9 @@ WRONG = {
     "an array": answered(b'["a"]'),
     "no JSON": answered(b"*"),
     "nothing": answered(b""),
-    "half an answer": answered(b'{"id": "*"}').replace(b"Content-Length: 11", b"Content-Length: 99"),
+    "half an answer": answered(b'{"id": "*"}').replace(
+        b"Content-Length: 11", b"Content-Length: 99"
+    ),
     "no HTTP": b"hello\r\n\r\n",
     "a huge answer": answered(json.dumps({"id": ["x" * 1000] * 5000}).encode()),
 }
@@ -275,14 +318,26 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 async def test_a_wrong_answer_allows_nothing_and_changes_nothing(tmp_path, name):
-    async with world(tmp_path) as here, filtering(here, 0.4 if name == "half an answer" else 10.0) as endpoint:
+    async with (
+        world(tmp_path) as here,
+        filtering(here, 0.4 if name == "half an answer" else 10.0) as endpoint,
+    ):
         await here.declare("person", DEFINITION)
-        await here.policy("acl", "person", "read", "write", "delete", external_acl=URL.format(endpoint.port))
+        await here.policy(
+            "acl", "person", "read", "write", "delete", external_acl=URL.format(endpoint.port)
+        )
         await here.client("POST", M, json=PEOPLE[0])
         endpoint.says = [WRONG[name]]
-        for path, body in ((M + "/find", {}), (M, {"id": "n"}), (M + "/batch/delete", {"filter": {"id": ["a"]}})):
+        for path, body in (
+            (M + "/find", {}),
+            (M, {"id": "n"}),
+            (M + "/batch/delete", {"filter": {"id": ["a"]}}),
+        ):
             said = await ask(here, "POST", path, body)
-            assert (said.status, said.json["code"]) in ((502, "filter_endpoint_wrong"), (504, "filter_endpoint_late"))
+            assert (said.status, said.json["code"]) in (
+                (502, "filter_endpoint_wrong"),
+                (504, "filter_endpoint_late"),
+            )
             assert "Lund" not in said.body.decode()
         assert await keys(here) == ["a"]
 
@@ -303,41 +358,72 @@ async def test_an_answer_that_is_kept_is_for_the_person_it_was_given_to(scene):
     first = await ask(here, "POST", M, {"id": "n", "city": "Lund"}, headers=once)
     again = await ask(here, "POST", M, {"id": "n", "city": "Lund"}, headers=once)
     other = await ask(
-        here, "POST", M, {"id": "n", "city": "Lund"}, headers={**once, "x-client-auth": "Bearer person-2"}
+        here,
+        "POST",
+        M,
+        {"id": "n", "city": "Lund"},
+        headers={**once, "x-client-auth": "Bearer person-2"},
     )
-    assert (first.status, again.headers["Idempotent-Replayed"], again.body) == (201, "true", first.body)
+    assert (first.status, again.headers["Idempotent-Replayed"], again.body) == (
+        201,
+        "true",
+        first.body,
+    )
     assert (other.status, other.json["code"]) == (429, "idempotency_check_failed")
 
 
 async def test_the_record_family_asks_about_its_records_by_their_record_key(tmp_path):
     async with world(tmp_path) as here, filtering(here) as endpoint:
-        await here.policy("acl", "records", "read", "write", "delete", external_acl=URL.format(endpoint.port))
+        await here.policy(
+            "acl", "records", "read", "write", "delete", external_acl=URL.format(endpoint.port)
+        )
         endpoint.allowed = {"read": ["r"], "write": ["r"], "delete": []}
-        wrote = [await ask(here, "POST", "/api/records", {"country": "se", "record_key": key}) for key in ("r", "s")]
+        wrote = [
+            await ask(here, "POST", "/api/records", {"country": "se", "record_key": key})
+            for key in ("r", "s")
+        ]
         assert [said.status for said in wrote] == [201, 401]
         found = await ask(here, "POST", "/api/records/find", {"country": "se", "filter": {}})
         assert [record["record_key"] for record in found.json["data"]] == ["r"]
         assert (await ask(here, "DELETE", "/api/records/se/r")).status == 401
-        assert endpoint.told() == [("write", ("r",)), ("write", ("s",)), ("read", ("r",)), ("delete", ("r",))]
+        assert endpoint.told() == [
+            ("write", ("r",)),
+            ("write", ("s",)),
+            ("read", ("r",)),
+            ("delete", ("r",)),
+        ]
 
 
-async def test_a_schema_whose_key_has_the_name_of_another_property_can_have_no_filter_endpoint(tmp_path):
+async def test_a_schema_whose_key_has_the_name_of_another_property_can_have_no_filter_endpoint(
+    tmp_path,
+):
     async with world(tmp_path) as here:
         for name in ("type", "action"):
             await here.declare(f"by_{name}", {"fields": {name: {"type": "primary_key"}}})
-            body = {"schema": f"by_{name}", "actions": ["read"], "external_acl": "https://app.example.com/allowed"}
+            body = {
+                "schema": f"by_{name}",
+                "actions": ["read"],
+                "external_acl": "https://app.example.com/allowed",
+            }
             said = await here.client("PUT", "/api/policies/acl", "chief", json=body)
-            assert (said.status, [error["source"] for error in said.json["errors"]]) == (400, ["/external_acl"])
+            assert (said.status, [error["source"] for error in said.json["errors"]]) == (
+                400,
+                ["/external_acl"],
+            )
 
 
-async def test_an_answer_to_who_overwrites_a_record_has_its_files_only_where_they_may_be_seen(scene):
+async def test_an_answer_to_who_overwrites_a_record_has_its_files_only_where_they_may_be_seen(
+    scene,
+):
     here, endpoint = scene
     await here.policy("acl", "records", "read", "write", external_acl=URL.format(endpoint.port))
     record = {"country": "se", "record_key": "a"}
     assert (await here.client("POST", "/api/records", json=record)).status == 201
     form = FormData()
     form.add_field("file", b"a page", filename="a.txt", content_type="text/plain")
-    sent = await here.client("POST", "/api/records/se/a/files", data=form, headers={"x-filename": "a.txt"})
+    sent = await here.client(
+        "POST", "/api/records/se/a/files", data=form, headers={"x-filename": "a.txt"}
+    )
     assert sent.status == 201
     for allowed, files in ((["a"], [sent.json["file_id"]]), (["b"], [])):
         endpoint.allowed["read"] = allowed
@@ -355,7 +441,9 @@ async def test_what_is_not_allowed_can_neither_be_guessed_by_pages_nor_by_update
         oldest = {"filter": {"$or": [{"city": guess}, {"city": "Umeå"}]}}
         for options in ({"limit": 1}, {"limit": 1, "offset": 1}, {"limit": 2, "offset": 0}):
             sorted_ = {**options, "sort": [{"created_at": "asc"}]}
-            told.append((guess, (await ask(here, "POST", M + "/find", {**oldest, "options": sorted_})).body))
+            told.append(
+                (guess, (await ask(here, "POST", M + "/find", {**oldest, "options": sorted_})).body)
+            )
         copy = {"filter": oldest["filter"], "update_with": {"id": "a"}}
         told.append((guess, (await ask(here, "POST", M + "/clone", copy)).body))
         by = {"search_key": "city", "records": [{"city": guess, "parent": "x"}]}
@@ -363,7 +451,9 @@ async def test_what_is_not_allowed_can_neither_be_guessed_by_pages_nor_by_update
     told = [
         (guess, re.sub(rb'"next":"[^"]+"', b'"next":""', body)) for guess, body in told
     ]  # sealed, another each time
-    assert [body for guess, body in told if guess == "Lund"] == [body for guess, body in told if guess == "Kiruna"]
+    assert [body for guess, body in told if guess == "Lund"] == [
+        body for guess, body in told if guess == "Kiruna"
+    ]
     assert b'"id":"c"' in told[0][1]
 
 
@@ -371,7 +461,10 @@ async def test_pages_go_on_behind_what_is_not_allowed_up_to_a_bound(scene, monke
     here, endpoint = scene
     monkeypatch.setattr(find, "ASKED", 2)
     endpoint.allowed["read"] = ["b", "c"]
-    pages = [await ask(here, "POST", M + "/find", {"options": {"limit": 1, "offset": at}}) for at in range(3)]
+    pages = [
+        await ask(here, "POST", M + "/find", {"options": {"limit": 1, "offset": at}})
+        for at in range(3)
+    ]
     shown = [[record["id"] for record in page.json["data"]] for page in pages]
     assert (sorted(shown[0] + shown[1]), shown[2]) == (["b", "c"], [])
     monkeypatch.setattr(find, "MOST_ASKED", 2)

@@ -1,4 +1,6 @@
-"""Find: every form of the filter table, on every type and storage class, and every rule of what cannot be combined."""
+"""Find: every form of the filter table, on every type and storage class, and every rule of what
+cannot be combined.
+"""
 
 from typing import Any
 
@@ -74,7 +76,10 @@ FOUND: list[tuple[dict[str, Any], str]] = [
     ({"string_plain": "Bo Ek", "integer_plain": 2, "boolean_plain": False}, "b"), ({"string_plain": "Bo Ek", "integer_plain": 1}, ""),
 ]  # fmt: skip
 
-SEALED = [f"{kind}_sealed" for kind in ("string", "integer", "decimal", "boolean", "datetime", "date", "time")]
+SEALED = [
+    f"{kind}_sealed"
+    for kind in ("string", "integer", "decimal", "boolean", "datetime", "date", "time")
+]
 VALUES = {
     "string": "x", "integer": 1, "decimal": 1.5, "boolean": True,
     "datetime": "2020-01-01T00:00:00.000Z", "date": "2020-01-01", "time": "01:02:03",
@@ -143,18 +148,28 @@ async def test_what_is_found(thing, asked, keys):
 async def test_what_cannot_be_asked(thing, asked, place):
     answer = await ids(thing, asked)
     assert (answer.status, answer.json["code"]) == (400, "invalid_filter"), answer.body
-    assert any(error["source"].startswith("/filter" + place) for error in answer.json["errors"]), answer.json["errors"]
+    assert any(error["source"].startswith("/filter" + place) for error in answer.json["errors"]), (
+        answer.json["errors"]
+    )
     assert all(error["detail"] for error in answer.json["errors"])
 
 
 @pytest.mark.parametrize(
     "asked",
-    [{"string_hashed": {"$like": "abc"}}, {"id": {"$like": "abc"}}, {"string_hashed": {"$not": {"$like": "abc"}}}],
+    [
+        {"string_hashed": {"$like": "abc"}},
+        {"id": {"$like": "abc"}},
+        {"string_hashed": {"$not": {"$like": "abc"}}},
+    ],
     ids=str,
 )
 async def test_partial_match_that_is_off(thing, asked):
     for path, status in (("find", 401), ("aggregate", 401), ("clone", 403)):
         more: dict[str, Any] = {"metrics": {"n": {"func": "count"}}} if path == "aggregate" else {}
         more = {"update_with": {"id": "z"}} if path == "clone" else more
-        answer = await thing.client("POST", f"/api/models/thing/{path}", json={"filter": asked, **more})
-        assert (answer.status, answer.json["code"]) == (status, "partial_match_disabled"), answer.body
+        answer = await thing.client(
+            "POST", f"/api/models/thing/{path}", json={"filter": asked, **more}
+        )
+        assert (answer.status, answer.json["code"]) == (status, "partial_match_disabled"), (
+            answer.body
+        )

@@ -1,4 +1,6 @@
-"""The record-based family: every field and every name of it, with every kind of value, on every engine."""
+"""The record-based family: every field and every name of it, with every kind of value, on every
+engine.
+"""
 
 from typing import Any
 
@@ -10,10 +12,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def stored(kept: Any, record: dict[str, Any]) -> Any:
-    """The record as a search shows it after it was written, once it is seen that the write answered the same."""
+    """The record as a search shows it after it was written, once it is seen that the write answered
+    the same.
+    """
     made = await kept.client("POST", R, json={"country": "se", "record_key": "fff", **record})
     assert made.status == 201, made.body
-    found = await kept.client("POST", R + "/find", json={"country": "se", "filter": {"record_key": "fff"}})
+    found = await kept.client(
+        "POST", R + "/find", json={"country": "se", "filter": {"record_key": "fff"}}
+    )
     await kept.client("DELETE", R + "/se/fff")
     assert [made.json] == found.json["data"]
     return made.json
@@ -25,7 +31,12 @@ async def test_every_field_comes_back_and_is_null_without_a_value(kept, record):
     answer = await kept.client("POST", R + "/find", json={"country": "se", "filter": {"key": key}})
     (found,) = answer.json["data"]
     assert found.keys() == NAMES
-    assert (found["record_key"], found["key"], found["country"], found["attachments"]) == (key, key, "se", [])
+    assert (found["record_key"], found["key"], found["country"], found["attachments"]) == (
+        key,
+        key,
+        "se",
+        [],
+    )
     for name in (*TEXTS, *BODIES, *INTEGERS, *DECIMALS):
         assert found[name] == record.get(name), name
     assert found["range_key"] == found["range_key1"]
@@ -43,7 +54,9 @@ async def test_every_field_comes_back_and_is_null_without_a_value(kept, record):
         *((name, (0, 1.5, -999999999999.9999, 999999999999, None)) for name in ("decimal_key1", "decimal_key20")),
     ],
 )  # fmt: skip
-async def test_values_come_back_as_they_were_sent(kept: Any, name: str, values: tuple[Any, ...]) -> None:
+async def test_values_come_back_as_they_were_sent(
+    kept: Any, name: str, values: tuple[Any, ...]
+) -> None:
     for value in values:
         record = await stored(kept, {name: value})
         assert record[name] == (1 if name == "version" and value is None else value)
@@ -56,7 +69,14 @@ async def test_the_older_names_say_the_same(kept, alias):
     record = await stored(kept, {alias: value})
     assert (record[alias], record[name]) == (value, value)
     answer = await kept.client(
-        "POST", R, json={"country": "se", "record_key": "fff", alias: value, name: "else" if alias == "key" else 8}
+        "POST",
+        R,
+        json={
+            "country": "se",
+            "record_key": "fff",
+            alias: value,
+            name: "else" if alias == "key" else 8,
+        },
     )
     assert (answer.status, answer.json["code"]) == (400, "invalid_record")
 
@@ -80,7 +100,10 @@ async def test_what_does_not_fit_is_400_with_its_place(kept, name, value):
     record = {"country": "se", name: value}
     if name not in ("record_key", "key"):
         record["record_key"] = "fff"
-    for path, body, at in ((R, record, ""), (R + "/batch", {"country": "se", "records": [record]}, "/records/0")):
+    for path, body, at in (
+        (R, record, ""),
+        (R + "/batch", {"country": "se", "records": [record]}, "/records/0"),
+    ):
         answer = await kept.client("POST", path, json=body)
         assert answer.status == 400, answer.body
         assert [error["source"] for error in answer.json["errors"]] == [f"{at}/{name}"]
@@ -99,19 +122,34 @@ async def test_what_is_not_sent_again_is_cleared(kept):
     again = await kept.client("POST", R, json={"country": "se", "key": "fff", "key9": "new"})
     assert (first.status, again.status) == (201, 201)
     left = {name for name, value in again.json.items() if value is not None}
-    assert left == {"record_key", "key", "key9", "version", "created_at", "updated_at", "country", "attachments"}
+    assert left == {
+        "record_key",
+        "key",
+        "key9",
+        "version",
+        "created_at",
+        "updated_at",
+        "country",
+        "attachments",
+    }
     assert (again.json["version"], again.json["created_at"]) == (2, first.json["created_at"])
     assert again.json["updated_at"] > first.json["updated_at"]
     changed = {"country": "se", "records": [{"key": "fff", "range_key": 5}]}
     updated = await kept.client("POST", R + "/batch/update", json=changed)
-    assert [(record["key9"], record["range_key1"], record["version"]) for record in updated.json] == [("new", 5, 3)]
+    assert [
+        (record["key9"], record["range_key1"], record["version"]) for record in updated.json
+    ] == [("new", 5, 3)]
     assert (await kept.client("DELETE", R + "/se/fff")).status == 204
 
 
 async def test_a_record_ends_when_it_said(kept):
     end = "2023-11-14T22:14:00.000Z"  # the clock of tests begins at 22:13:20
-    assert (await kept.client("POST", R, json={"country": "se", "key": "fff", "expires_at": end})).status == 201
+    assert (
+        await kept.client("POST", R, json={"country": "se", "key": "fff", "expires_at": end})
+    ).status == 201
     kept.clock.advance(60_000)
-    answer = await kept.client("POST", R + "/find", json={"country": "se", "filter": {"key": "fff"}})
+    answer = await kept.client(
+        "POST", R + "/find", json={"country": "se", "filter": {"key": "fff"}}
+    )
     assert answer.json["data"] == []
     assert (await kept.client("DELETE", R + "/se/fff")).status == 404

@@ -1,4 +1,6 @@
-"""The record-based family: every filter key with every operator, every key of the order, and what of it is refused."""
+"""The record-based family: every filter key with every operator, every key of the order, and what
+of it is refused.
+"""
 
 from typing import Any
 
@@ -79,7 +81,12 @@ async def test_a_filter_finds_what_it_says(kept, filter_, keys):
     answer = await find(kept, filter=filter_)
     assert answer.status == 200, answer.body
     assert "".join(record["key"][0] for record in answer.json["data"]) == keys
-    assert answer.json["meta"] == {"count": len(keys), "limit": 100, "offset": 0, "total": len(keys)}
+    assert answer.json["meta"] == {
+        "count": len(keys),
+        "limit": 100,
+        "offset": 0,
+        "total": len(keys),
+    }
 
 
 @pytest.mark.parametrize(("filter_", "place"), REFUSED, ids=str)
@@ -92,7 +99,10 @@ async def test_a_filter_that_cannot_be_asked_is_400_and_says_where(kept, filter_
 @pytest.mark.parametrize("name", ["key3", "parent_key", "service_key1"])
 async def test_partial_match_that_is_off_has_its_own_code(kept, name):
     wanted = {"filter": {name: {"$like": "bo ek"}}}
-    statuses = {"/find": {**wanted, "country": "se"}, "/aggregate": {**wanted, "metrics": {"n": {"func": "count"}}}}
+    statuses = {
+        "/find": {**wanted, "country": "se"},
+        "/aggregate": {**wanted, "metrics": {"n": {"func": "count"}}},
+    }
     statuses["/clone"] = {**wanted, "update_with": {"key": "x"}}
     told = [await kept.client("POST", R + path, json=body) for path, body in statuses.items()]
     assert [answer.status for answer in told] == [401, 401, 403]
@@ -117,7 +127,18 @@ async def test_records_are_sorted(kept, sort, keys):
 
 
 @pytest.mark.parametrize(
-    "name", ["key2", "profile_key", "record_key", "key", "body", "decimal_key1", "version", "is_encrypted", "country"]
+    "name",
+    [
+        "key2",
+        "profile_key",
+        "record_key",
+        "key",
+        "body",
+        "decimal_key1",
+        "version",
+        "is_encrypted",
+        "country",
+    ],
 )
 async def test_what_has_no_order_is_not_sorted_by(kept, name):
     answer = await find(kept, options={"sort": [{name: "asc"}]})
@@ -130,8 +151,18 @@ async def test_pages_go_on_where_they_end(kept):
         await find(kept, options={"limit": 2, "offset": offset, "sort": [{"range_key": "asc"}]})
         for offset in (0, 2, 4, 6)
     ]
-    assert ["".join(record["key"][0] for record in page.json["data"]) for page in pages] == ["de", "ca", "b", ""]
-    assert [page.json["meta"] for page in pages][3] == {"count": 0, "limit": 2, "offset": 6, "total": 5}
+    assert ["".join(record["key"][0] for record in page.json["data"]) for page in pages] == [
+        "de",
+        "ca",
+        "b",
+        "",
+    ]
+    assert [page.json["meta"] for page in pages][3] == {
+        "count": 0,
+        "limit": 2,
+        "offset": 6,
+        "total": 5,
+    }
 
 
 ADDED: list[tuple[Any, Any, dict[str, Any]]] = [

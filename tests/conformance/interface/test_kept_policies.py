@@ -29,8 +29,12 @@ async def here(request, tmp_path) -> AsyncIterator[World]:
         yield made
 
 
-async def ask(here: World, method: str, path: str, body: Any = None, as_: str = "under:mine", **more: Any) -> Said:
-    return await here.client(method, path, as_, **({"json": body} if body is not None else {}), **more)
+async def ask(
+    here: World, method: str, path: str, body: Any = None, as_: str = "under:mine", **more: Any
+) -> Said:
+    return await here.client(
+        method, path, as_, **({"json": body} if body is not None else {}), **more
+    )
 
 
 def code(said: Said) -> tuple[int, str]:
@@ -40,7 +44,9 @@ def code(said: Said) -> tuple[int, str]:
 async def two_under_mine(here: World) -> None:
     """A record that is there under the policy ``mine``, and one that is not."""
     await here.policy("mine", "records", "read", "write", fields=FIELDS, rows=NORTH)
-    made = await ask(here, "POST", R + "/batch", {"country": "se", "records": [OWN, OTHER]}, "writer")
+    made = await ask(
+        here, "POST", R + "/batch", {"country": "se", "records": [OWN, OTHER]}, "writer"
+    )
     assert made.status == 201
 
 
@@ -57,7 +63,10 @@ async def test_what_is_seen_is_the_same_in_pages_and_versions(here):
     assert (record["key"], record["key2"], record["range_key"]) == ("a", "***", 5)
     assert re.fullmatch("[a-z]{9}", record["body"])
     past = (await ask(here, "GET", R + "/se/a/history")).json
-    assert (past["data"][0]["record"]["body"], past["meta"]["redacted_fields"]) == (record["body"], ["body", "key2"])
+    assert (past["data"][0]["record"]["body"], past["meta"]["redacted_fields"]) == (
+        record["body"],
+        ["body", "key2"],
+    )
 
 
 @pytest.mark.parametrize("wanted", [{"key1": "secret"}, {"key2": "ab1"}, {"body": "{}"}])
@@ -90,7 +99,10 @@ async def test_what_no_policy_allows_is_refused(here):
     count = {"metrics": {"n": {"func": "count"}}}
     (group,) = (await ask(here, "POST", R + "/aggregate", count)).json["data"].values()
     assert group["metrics"] == {"n": 1}
-    assert code(await ask(here, "POST", R + "/aggregate", count, "under:elsewhere")) == (403, "access_denied")
+    assert code(await ask(here, "POST", R + "/aggregate", count, "under:elsewhere")) == (
+        403,
+        "access_denied",
+    )
 
 
 async def test_whoever_overwrites_a_record_sees_its_files_only_where_it_may_read(here):
@@ -98,7 +110,9 @@ async def test_whoever_overwrites_a_record_sees_its_files_only_where_it_may_read
     assert (await ask(here, "POST", R, record, "writer")).status == 201
     form = FormData()
     form.add_field("file", b"a page", filename="a.pdf", content_type="text/plain")
-    sent = await here.client("POST", R + "/se/r/files", "writer", data=form, headers={"x-filename": "a.pdf"})
+    sent = await here.client(
+        "POST", R + "/se/r/files", "writer", data=form, headers={"x-filename": "a.pdf"}
+    )
     assert sent.status == 201
     await here.policy("blind", "records", "write")
     await here.policy("seeing", "records", "write", "read")

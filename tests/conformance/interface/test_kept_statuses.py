@@ -1,4 +1,6 @@
-"""The record-based family: the faults that its operations have in common, with the status that the specification lists for each."""
+"""The record-based family: the faults that its operations have in common, with the status that the
+specification lists for each.
+"""
 
 from typing import Any
 
@@ -20,9 +22,15 @@ _FILE = "/files/00000000-0000-4000-8000-000000000000"
 #: Every operation as it is called when nothing is wrong, but for records that are not there.
 RIGHT: dict[str, Asked] = {
     "records_create": Asked("POST", R, {"country": "se", "record_key": "s"}),
-    "records_create_many": Asked("POST", R + "/batch", {"country": "se", "records": [{"key": "s"}]}),
-    "records_update_many": Asked("POST", R + "/batch/update", {"country": "se", "records": [{"key": "s"}]}),
-    "records_clone": Asked("POST", R + "/clone", {"filter": {"key": "s"}, "update_with": {"key": "t"}}),
+    "records_create_many": Asked(
+        "POST", R + "/batch", {"country": "se", "records": [{"key": "s"}]}
+    ),
+    "records_update_many": Asked(
+        "POST", R + "/batch/update", {"country": "se", "records": [{"key": "s"}]}
+    ),
+    "records_clone": Asked(
+        "POST", R + "/clone", {"filter": {"key": "s"}, "update_with": {"key": "t"}}
+    ),
     "records_find": Asked("POST", R + "/find", {"country": "se"}),
     "records_aggregate": Asked("POST", R + "/aggregate", {"metrics": {"n": {"func": "count"}}}),
     "records_delete_many": Asked("POST", R + "/batch/delete", {"filter": {"record_key": ["s"]}}),
@@ -33,11 +41,14 @@ RIGHT: dict[str, Asked] = {
     "records_replace_file": Asked("PUT", R + "/se/s/files"),
     "records_change_file": Asked("PATCH", R + "/se/s" + _FILE, {"filename": "b.txt"}),
     "records_download": Asked("GET", R + "/se/s" + _FILE),
-    "records_move_files": Asked("POST", R + "/se/s/files/move/t", {"attachment_ids": [_FILE.removeprefix("/files/")]}),
+    "records_move_files": Asked(
+        "POST", R + "/se/s/files/move/t", {"attachment_ids": [_FILE.removeprefix("/files/")]}
+    ),
     "records_delete_file": Asked("DELETE", R + "/se/s" + _FILE),
 }
 
-#: What the specification lists; those of history, which it does not show, are the other family's. 5xx always may be.
+#: What the specification lists; those of history, which it does not show, are the other family's.
+#: 5xx always may be.
 LISTED: dict[str, set[int]] = {
     "records_create": {400, 401, 409, 415, 422, 429},
     "records_create_many": {400, 401},
@@ -51,11 +62,17 @@ LISTED: dict[str, set[int]] = {
     "records_download": {401, 403, 404, 422, 429},
     "records_delete_file": {401, 403, 404, 422, 429},
 }
-#: Beside them: 413 and 429 where anything has a limit, 403 for the firewall, 412 for conditions, 416 for parts of files, 400 for a mistake in ``cascadeBy``.
+#: Beside them: 413 and 429 where anything has a limit, 403 for the firewall, 412 for conditions,
+#: 416 for parts of files, 400 for a mistake in ``cascadeBy``.
 _ELSEWHERE = {403, 412, 413, 416, 429}
 
 #: Of an operation whose list has no 400, 409 or 415: what it answers in place of them.
-BAD = {"records_aggregate": 422, "records_download": 422, "records_move_files": 422, "records_delete_file": 422}
+BAD = {
+    "records_aggregate": 422,
+    "records_download": 422,
+    "records_move_files": 422,
+    "records_delete_file": 422,
+}
 ANOTHER_COUNTRY = {
     "records_create": 409, "records_create_many": 400, "records_update_many": 400, "records_clone": 409, "records_find": 400,
     "records_aggregate": 409, "records_delete_many": 400, "records_read": 409, "records_delete": 404, "records_history": 409, "records_upload": 409,
@@ -93,7 +110,9 @@ async def told(kept: Any, name: str, status: int, code: str, **more: Any) -> Any
 
 
 async def test_the_table_has_these_operations_and_no_others():
-    assert RIGHT.keys() == {operation.name for operation in OPERATIONS if operation.name.startswith("records_")}
+    assert RIGHT.keys() == {
+        operation.name for operation in OPERATIONS if operation.name.startswith("records_")
+    }
 
 
 @pytest.mark.parametrize("name", LISTED)
@@ -112,16 +131,21 @@ async def test_without_a_token_and_with_another(kept, name):
 
 @pytest.mark.parametrize("name", RIGHT)
 async def test_with_an_unknown_parameter(kept, name):
-    await told(kept, name, BAD.get(name, 400), "invalid_input", path=RIGHT[name].path + "?unknown=1")
+    await told(
+        kept, name, BAD.get(name, 400), "invalid_input", path=RIGHT[name].path + "?unknown=1"
+    )
 
 
 @pytest.mark.parametrize("name", ["records_delete", "records_delete_many"])
 async def test_with_a_field_that_nothing_hangs_on(kept, name):
     kept_here = {"country": "se", "key": "s"}
     assert (await kept.client("POST", R, json=kept_here)).status == 201
-    answer = await told(kept, name, 400, "invalid_input", path=RIGHT[name].path + "?cascadeBy=range_key1")
+    answer = await told(
+        kept, name, 400, "invalid_input", path=RIGHT[name].path + "?cascadeBy=range_key1"
+    )
     assert answer.json["errors"][0]["source"] == "cascadeBy"
-    assert (await kept.client("DELETE", R + "/se/s")).status == 204  # it is still there, and the status said so
+    # it is still there, and the status said so
+    assert (await kept.client("DELETE", R + "/se/s")).status == 204
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -140,16 +164,26 @@ async def test_addresses_of_batches_are_no_records(kept, name):
 async def test_addresses_of_rehashes_are_no_records(kept):
     answer = await kept.client("DELETE", R + "/rehash/resolve")
     assert (answer.status, answer.headers["Allow"]) == (405, "POST")
-    assert (await kept.client("DELETE", R + "/rehash/all", "chief")).json.get("code") != "invalid_input"
+    assert (await kept.client("DELETE", R + "/rehash/all", "chief")).json.get(
+        "code"
+    ) != "invalid_input"
 
 
 @pytest.mark.parametrize("name", ANOTHER_COUNTRY)
 async def test_of_another_country(kept, name):
     asked = RIGHT[name]
     if "/se/" in asked.path:
-        await told(kept, name, ANOTHER_COUNTRY[name], "wrong_country", path=asked.path.replace("/se/", "/de/"))
+        await told(
+            kept,
+            name,
+            ANOTHER_COUNTRY[name],
+            "wrong_country",
+            path=asked.path.replace("/se/", "/de/"),
+        )
     else:
-        await told(kept, name, ANOTHER_COUNTRY[name], "wrong_country", json={**asked.body, "country": "de"})
+        await told(
+            kept, name, ANOTHER_COUNTRY[name], "wrong_country", json={**asked.body, "country": "de"}
+        )
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -157,9 +191,17 @@ async def test_of_another_country(kept, name):
 async def test_of_what_is_no_country(kept, name, country):
     asked = RIGHT[name]
     if "/se/" in asked.path:
-        await told(kept, name, BAD.get(name, 400), "invalid_input", path=asked.path.replace("/se/", f"/{country}/"))
+        await told(
+            kept,
+            name,
+            BAD.get(name, 400),
+            "invalid_input",
+            path=asked.path.replace("/se/", f"/{country}/"),
+        )
     else:
-        await told(kept, name, BAD.get(name, 400), "invalid_input", json={**asked.body, "country": country})
+        await told(
+            kept, name, BAD.get(name, 400), "invalid_input", json={**asked.body, "country": country}
+        )
 
 
 @pytest.mark.parametrize("name", COUNTRY_SHOWN)
@@ -184,11 +226,20 @@ async def test_of_a_record_that_is_not_there(kept, name):
 @pytest.mark.parametrize("name", ANOTHER_TYPE)
 @pytest.mark.parametrize("kind", ["text/plain", "application/json; charset=utf-16"])
 async def test_with_another_content_type(kept, name, kind):
-    await told(kept, name, ANOTHER_TYPE[name], "unsupported_media_type", data=b"{}", headers={"Content-Type": kind})
+    await told(
+        kept,
+        name,
+        ANOTHER_TYPE[name],
+        "unsupported_media_type",
+        data=b"{}",
+        headers={"Content-Type": kind},
+    )
 
 
 @pytest.mark.parametrize("name", WITH_JSON)
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"1", b"[]", b"null"], ids=repr)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"1", b"[]", b"null"], ids=repr
+)
 async def test_with_a_body_of_another_shape(kept, name, body):
     answer = await kept.client(RIGHT[name].method, RIGHT[name].path, data=body, headers=_JSON)
     assert answer.status == BAD.get(name, 400), answer.body
@@ -200,9 +251,14 @@ async def test_with_a_body_over_the_limit(kept, name):
     await told(kept, name, status, "too_large", data=b" " * (BODY + 1), headers=_JSON)
 
 
-@pytest.mark.parametrize("name", ["records_create_many", "records_update_many", "records_delete_many"])
+@pytest.mark.parametrize(
+    "name", ["records_create_many", "records_update_many", "records_delete_many"]
+)
 async def test_of_more_than_a_batch_holds(kept, name):
-    body: dict[str, Any] = {"country": "se", "records": [{"key": f"s{number}"} for number in range(101)]}
+    body: dict[str, Any] = {
+        "country": "se",
+        "records": [{"key": f"s{number}"} for number in range(101)],
+    }
     if name == "records_delete_many":
         body = {"filter": {"key": [f"s{number}" for number in range(1001)]}}
     await told(kept, name, 400, "batch_too_large", json=body)
@@ -217,7 +273,9 @@ async def test_of_more_than_a_batch_holds(kept, name):
     ],
 )
 async def test_with_an_unknown_member(kept, name):
-    answer = await told(kept, name, BAD.get(name, 400), "invalid_input", json={**RIGHT[name].body, "unknown": 1})
+    answer = await told(
+        kept, name, BAD.get(name, 400), "invalid_input", json={**RIGHT[name].body, "unknown": 1}
+    )
     assert [error["source"] for error in answer.json["errors"]] == ["/unknown"]
 
 
@@ -226,7 +284,9 @@ async def test_with_an_unknown_member(kept, name):
     [
         operation.name
         for operation in OPERATIONS
-        if operation.path.startswith(R) and operation.takes is not Takes.STREAM and operation.name in RIGHT
+        if operation.path.startswith(R)
+        and operation.takes is not Takes.STREAM
+        and operation.name in RIGHT
     ],
 )
 async def test_under_the_other_name_of_the_interface(kept, name):
@@ -235,6 +295,9 @@ async def test_under_the_other_name_of_the_interface(kept, name):
     answer = await kept.client(asked.method, asked.path.replace("/api/", "/webapi/"), **more)
     assert (
         answer.status
-        == MISSING.get(name, (200 if name in ("records_update_many", "records_find", "records_aggregate") else 201,))[0]
+        == MISSING.get(
+            name,
+            (200 if name in ("records_update_many", "records_find", "records_aggregate") else 201,),
+        )[0]
     )
     await kept.client("POST", R + "/batch/delete", json={"filter": {"key": ["s", "t"]}})

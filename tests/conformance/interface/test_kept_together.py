@@ -1,4 +1,7 @@
-"""The record-based family: requests of one key at the same moment. Every answer has a place in one order, and no record is of two bodies."""
+"""The record-based family: requests of one key at the same moment.
+
+Every answer has a place in one order, and no record is of two bodies.
+"""
 
 import asyncio
 from pathlib import Path
@@ -54,12 +57,16 @@ class Client:
 
     async def _batch(self, value: int) -> int:
         beside = {"key": f"beside{value}"}
-        answer = await self._here.client("POST", R + "/batch", json={"country": "se", "records": [beside, body(value)]})
+        answer = await self._here.client(
+            "POST", R + "/batch", json={"country": "se", "records": [beside, body(value)]}
+        )
         assert answer.status == 201, answer.body
         return number(answer.json[1])
 
     async def _update(self, value: int) -> int | None:
-        answer = await self._here.client("POST", R + "/batch/update", json={"country": "se", "records": [body(value)]})
+        answer = await self._here.client(
+            "POST", R + "/batch/update", json={"country": "se", "records": [body(value)]}
+        )
         assert answer.status == 200, answer.body
         return number(answer.json[0]) if answer.json else None
 
@@ -69,32 +76,45 @@ class Client:
         return 0 if answer.status == 204 else None
 
     async def _read(self, _value: int) -> int | None:
-        answer = await self._here.client("POST", R + "/find", json={"country": "se", "filter": {"key": "same"}})
+        answer = await self._here.client(
+            "POST", R + "/find", json={"country": "se", "filter": {"key": "same"}}
+        )
         assert answer.status == 200, answer.body
         return number(answer.json["data"][0]) if answer.json["data"] else None
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_some_order_explains_what_clients_of_one_record_are_told(engine: str, tmp_path: Path) -> None:
+async def test_some_order_explains_what_clients_of_one_record_are_told(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
         for seed in range(_ROUNDS):
             await here.client("DELETE", R + "/se/same")
             history: list[Done] = []
             ticks = [0]
-            clients = [Client(here, history, ticks, Random(seed * _CLIENTS + one)) for one in range(_CLIENTS)]
+            clients = [
+                Client(here, history, ticks, Random(seed * _CLIENTS + one))
+                for one in range(_CLIENTS)
+            ]
             await asyncio.gather(*(client.work() for client in clients))
             assert len(history) == _CLIENTS * _CALLS
             assert linearizable(history), (seed, history)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_versions_of_an_overwritten_record_are_whole_and_in_order(engine: str, tmp_path: Path) -> None:
+async def test_versions_of_an_overwritten_record_are_whole_and_in_order(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
-        told = await asyncio.gather(*(here.client("POST", R, json=body(value)) for value in range(24)))
+        told = await asyncio.gather(
+            *(here.client("POST", R, json=body(value)) for value in range(24))
+        )
         assert {answer.status for answer in told} == {201}
         assert sorted(answer.json["version"] for answer in told) == list(range(1, 25))
         written = {answer.json["version"]: number(answer.json) for answer in told}
         history = await here.client("GET", R + "/se/same/history")
-        assert {entry["version"]: number(entry["record"]) for entry in history.json["data"]} == written
+        assert {
+            entry["version"]: number(entry["record"]) for entry in history.json["data"]
+        } == written
         found = await here.client("POST", R + "/find", json={"country": "se"})
         assert [number(record) for record in found.json["data"]] == [written[24]]

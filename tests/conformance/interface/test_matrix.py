@@ -1,4 +1,6 @@
-"""Every operation × every kind of caller, from the one table of ``tests.support.matrix``: status, code, what is told, what changes."""
+"""Every operation × every kind of caller, from the one table of ``tests.support.matrix``: status,
+code, what is told, what changes.
+"""
 
 import base64
 import ipaddress
@@ -31,11 +33,23 @@ from tests.support.world import ENGINES, World, world
 
 TABLED = [operation for operation in OPERATIONS if operation.name not in ALIASES]
 
-#: Texts of the records that are there, as they stand in answers; those of the fields that some callers must not see first.
-SECRET = ("Astrid Lind", "Björn Ek", "Carin Falk", '{\\"name\\":\\"Astrid\\"}', '{\\"name\\":\\"Bo\\"}')
-OF_PEOPLE = (*SECRET, *(str(record["email"]) for record in RECORDS), *(str(kept["key1"]) for kept in KEPT))
+#: Texts of the records that are there, as they stand in answers; those of the fields that some
+#: callers must not see first.
+SECRET = (
+    "Astrid Lind",
+    "Björn Ek",
+    "Carin Falk",
+    '{\\"name\\":\\"Astrid\\"}',
+    '{\\"name\\":\\"Bo\\"}',
+)
+OF_PEOPLE = (
+    *SECRET,
+    *(str(record["email"]) for record in RECORDS),
+    *(str(kept["key1"]) for kept in KEPT),
+)
 
-#: What of it belongs to records that are there for callers under rows, or that a filter endpoint allows.
+#: What of it belongs to records that are there for callers under rows, or that a filter endpoint
+#: allows.
 OF_LUND = ("Carin Falk", "carin@example.com", '{\\"name\\":\\"Bo\\"}', "bo@example.com")
 OF_SECOND = ("Björn Ek", "bjorn@example.com", '{\\"name\\":\\"Bo\\"}', "bo@example.com")
 
@@ -54,7 +68,9 @@ def test_the_table_has_every_operation():
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_every_operation_answers_every_kind_of_caller_as_the_table_says(caller, engine, tmp_path):
+async def test_every_operation_answers_every_kind_of_caller_as_the_table_says(
+    caller, engine, tmp_path
+):
     wrong: list[object] = []
     left = list(TABLED)
     for number in itertools.count():
@@ -67,7 +83,9 @@ async def test_every_operation_answers_every_kind_of_caller_as_the_table_says(ca
             first = await told(here)
             while left:
                 operation = left.pop(0)
-                changes = expected(operation.name, caller).startswith(("ok", "empty")) and not reads(operation)
+                changes = expected(operation.name, caller).startswith(
+                    ("ok", "empty")
+                ) and not reads(operation)
                 if changes and await told(here) != first:
                     wrong.append(f"something before {operation.name} changed records")
                 wrong += await met(here, operation, caller, texts)
@@ -85,7 +103,9 @@ def reads(operation: ApiOperation) -> bool:
 
 @asynccontextmanager
 async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[World]:
-    """A vault with the records of the document, a guard at its door, and the policies of the caller."""
+    """A vault with the records of the document, a guard at its door, and the policies of the
+    caller.
+    """
     rates = Rates(Quota("credential", 1_000_000, 1_000_000))
     rates.owing.add(LIMITED)
     given: dict[str, Any] = {
@@ -98,12 +118,16 @@ async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[World]:
         await here.declare("contact", CONTACT)
         for schema in ("contact", "records") if caller in UNDER else ():
             body = policy(caller, schema)
-            await here.policy(caller.replace("-", "") + schema, body.pop("schema"), *body.pop("actions"), **body)
+            await here.policy(
+                caller.replace("-", "") + schema, body.pop("schema"), *body.pop("actions"), **body
+            )
         yield here
 
 
 async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
-    """What the examples find; the texts that stand for what differs each time, files by the beginning of their address."""
+    """What the examples find; the texts that stand for what differs each time, files by the
+    beginning of their address.
+    """
     for path, records in (("/api/models/contact", RECORDS), ("/api/records", KEPT)):
         for record in records:
             assert (await here.client("POST", path, "chief", json=record)).status == 201
@@ -137,7 +161,9 @@ async def told(here: World) -> list[Any]:
     return [contacts.json.get("data"), kept.json["data"]]
 
 
-async def met(here: World, operation: ApiOperation, caller: str, texts: dict[str, str]) -> list[object]:
+async def met(
+    here: World, operation: ApiOperation, caller: str, texts: dict[str, str]
+) -> list[object]:
     """What is wrong with what the caller gets."""
     answer = await asked(here, operation, caller, texts)
     wrong: list[object] = []
@@ -148,7 +174,9 @@ async def met(here: World, operation: ApiOperation, caller: str, texts: dict[str
     if want == "empty" and any(text in shown for text in OF_PEOPLE):
         wrong.append((operation.name, "is not empty"))
     if operation.name not in TELLS_EXAMPLES:
-        wrong += [(operation.name, "tells", text) for text in hidden_from(caller, want) if text in shown]
+        wrong += [
+            (operation.name, "tells", text) for text in hidden_from(caller, want) if text in shown
+        ]
     return wrong
 
 

@@ -1,4 +1,6 @@
-"""One record by its address: read, replaced, changed; and what a caller may ask of its state first (If-Match, If-None-Match)."""
+"""One record by its address: read, replaced, changed; and what a caller may ask of its state first
+(If-Match, If-None-Match).
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -38,7 +40,12 @@ async def here(request, tmp_path) -> AsyncIterator[World]:
 
 
 async def ask(
-    here: World, method: str, path: str = M + "/ann", body: Any = None, as_: str = "writer", **headers: str
+    here: World,
+    method: str,
+    path: str = M + "/ann",
+    body: Any = None,
+    as_: str = "writer",
+    **headers: str,
 ) -> Said:
     sent = {} if body is None else {"json": body}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -59,7 +66,10 @@ async def test_it_is_read_as_a_search_shows_it(here):
     assert (await ask(here, "GET")).json == found
     assert found["version"] == 1
     masked = await ask(here, "GET", as_="under:some")
-    assert (masked.json["phone"], masked.json["meta"]) == ("*** ** 34", {"redacted_fields": ["phone"]})
+    assert (masked.json["phone"], masked.json["meta"]) == (
+        "*** ** 34",
+        {"redacted_fields": ["phone"]},
+    )
     assert "secret" not in masked.json
     assert (await ask(here, "HEAD")).headers["ETag"] == (await ask(here, "GET")).headers["ETag"]
 
@@ -110,7 +120,9 @@ async def test_a_repetition_under_an_idempotency_key_changes_nothing_twice(here)
 async def test_a_found_record_can_be_sent_back_whole(here):
     form = FormData()
     form.add_field("file", b"x", filename="f", content_type="text/plain")
-    assert (await here.client("POST", M + "/ann/files", data=form, headers={"x-filename": "a.txt"})).status == 201
+    assert (
+        await here.client("POST", M + "/ann/files", data=form, headers={"x-filename": "a.txt"})
+    ).status == 201
     found = (await ask(here, "GET")).json
     assert len(found["attachments"]) == 1
     for method, path, wrap in (
@@ -171,7 +183,10 @@ async def test_a_record_is_changed_only_if_it_is_what_the_tag_was_given_for(here
     assert (await ask(here, "PATCH", body={"age": 41}, If_Match='"other"')).status == 412
     assert (await ask(here, "PATCH", body={"age": 41}, If_Match=f"W/{tag}")).status == 412
     changed = await ask(here, "PATCH", body={"age": 41}, If_Match=f'"x", {tag}')
-    assert (changed.status, changed.headers["ETag"]) == (200, (await ask(here, "GET")).headers["ETag"])
+    assert (changed.status, changed.headers["ETag"]) == (
+        200,
+        (await ask(here, "GET")).headers["ETag"],
+    )
     for method, body in (("PATCH", {"age": 42}), ("PUT", {"name": "x"}), ("DELETE", None)):
         said = await ask(here, method, body=body, If_Match=tag)
         assert (said.status, said.json["code"]) == (412, "precondition_failed")
@@ -193,15 +208,27 @@ async def test_a_read_is_not_repeated_for_who_has_it(here):
 
 
 async def test_a_masked_view_and_a_clear_one_have_different_tags(here):
-    clear, masked = (await ask(here, "GET")).headers["ETag"], (await ask(here, "GET", as_="under:some")).headers["ETag"]
+    clear, masked = (
+        (await ask(here, "GET")).headers["ETag"],
+        (await ask(here, "GET", as_="under:some")).headers["ETag"],
+    )
     assert clear != masked
     assert (await ask(here, "GET", as_="under:some", If_None_Match=clear)).status == 200
-    assert (await ask(here, "PATCH", body={"age": 1}, as_="under:some", If_Match=clear)).status == 412
-    assert (await ask(here, "PATCH", body={"age": 1}, as_="under:some", If_Match=masked)).status == 200
-    # Who may not read was given none, and a guess tells nothing; that a record is there it learns by changing it.
+    assert (
+        await ask(here, "PATCH", body={"age": 1}, as_="under:some", If_Match=clear)
+    ).status == 412
+    assert (
+        await ask(here, "PATCH", body={"age": 1}, as_="under:some", If_Match=masked)
+    ).status == 200
+    # Who may not read was given none, and a guess tells nothing; that a record is there it learns
+    # by changing it.
     assert "ETag" not in (await ask(here, "PATCH", body={"age": 2}, as_="under:writes")).headers
-    assert (await ask(here, "PATCH", body={"age": 3}, as_="under:writes", If_Match=clear)).status == 412
-    assert (await ask(here, "PATCH", body={"age": 3}, as_="under:writes", If_Match="*")).status == 200
+    assert (
+        await ask(here, "PATCH", body={"age": 3}, as_="under:writes", If_Match=clear)
+    ).status == 412
+    assert (
+        await ask(here, "PATCH", body={"age": 3}, as_="under:writes", If_Match="*")
+    ).status == 200
 
 
 async def test_a_file_gives_its_record_another_tag(here):
@@ -220,7 +247,10 @@ async def test_a_create_can_ask_for_a_record_to_be_there_or_not(here):
     assert (await ask(here, "POST", R, record, If_None_Match="*")).status == 412
     assert made.headers["ETag"] == (await ask(here, "GET", R + "/se/r")).headers["ETag"]
     over = await ask(here, "POST", R, {**record, "body": "b"}, If_Match=made.headers["ETag"])
-    assert (over.status, (await ask(here, "DELETE", R + "/se/r", If_Match=made.headers["ETag"])).status) == (201, 412)
+    assert (
+        over.status,
+        (await ask(here, "DELETE", R + "/se/r", If_Match=made.headers["ETag"])).status,
+    ) == (201, 412)
     assert (await ask(here, "POST", M, {"id": "ann", "name": "x"}, If_None_Match="*")).status == 412
 
 
@@ -229,7 +259,9 @@ async def test_conditions_on_the_content_of_a_file_are_obeyed(here):
         form = FormData()
         form.add_field("file", content, filename="f", content_type="text/plain")
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        said: Said = await here.client("PUT", M + "/ann/files", data=form, headers={"x-filename": "a.txt", **named})
+        said: Said = await here.client(
+            "PUT", M + "/ann/files", data=form, headers={"x-filename": "a.txt", **named}
+        )
         return said
 
     assert (await put(b"one", If_Match="*")).status == 412
@@ -277,9 +309,14 @@ async def ids(here: World, wanted: Any, **options: Any) -> list[str]:
 async def test_dates_and_times_compare_and_sort(here):
     await here.declare("event", EVENT)
     assert (await ask(here, "POST", "/api/models/event/batch", EVENTS)).status == 201
-    assert await ids(here, {"day": {"$gt": "1999-12-31", "$lte": "2024-02-29"}}, sort=[{"day": "desc"}]) == ["c", "b"]
+    assert await ids(
+        here, {"day": {"$gt": "1999-12-31", "$lte": "2024-02-29"}}, sort=[{"day": "desc"}]
+    ) == ["c", "b"]
     assert await ids(here, {"hour": {"$lt": "12:00:00"}}) == ["b"]
-    assert await ids(here, {"at": {"$gte": "2000-01-01T00:00:00.000Z"}}, sort=[{"at": "asc"}]) == ["b", "c"]
+    assert await ids(here, {"at": {"$gte": "2000-01-01T00:00:00.000Z"}}, sort=[{"at": "asc"}]) == [
+        "b",
+        "c",
+    ]
     assert await ids(here, {}, sort=[{"hour": "asc"}]) == ["b", "c", "a"]
 
 
@@ -288,7 +325,10 @@ async def test_a_dotted_capital_i_is_found_as_an_i(here):
     await ask(here, "POST", "/api/models/event/batch", EVENTS)
     for text in ("istanbul", "İSTANBUL", "Istan", "i\u0307stanbul"):
         for field in ("place", "town"):
-            assert await ids(here, {field: {"$like": text}}, sort=[{"created_at": "asc"}]) == ["a", "b"]
+            assert await ids(here, {field: {"$like": text}}, sort=[{"created_at": "asc"}]) == [
+                "a",
+                "b",
+            ]
         assert await ids(here, {"search_keys": text}) == ["a", "b"]
     assert await ids(here, {"place": "İstanbul"}) == ["a"]
 
@@ -300,7 +340,10 @@ async def test_near_names_are_told_of_fields_that_the_caller_knows(here):
         (M + "/find", {"options": {"sort": [{"agee": "asc"}]}}),
     ):
         said = await ask(here, "POST", path, body)
-        assert said.json["errors"][0]["detail"] == "The schema has no field of this name: did you mean age?"
+        assert (
+            said.json["errors"][0]["detail"]
+            == "The schema has no field of this name: did you mean age?"
+        )
     said = await ask(here, "POST", M + "/find", {"filter": {"secrett": 1}}, "under:some")
     assert said.json["errors"][0]["detail"] == "The schema has no field of this name."
 
@@ -313,5 +356,7 @@ async def test_the_name_of_the_part_is_the_name_of_an_upload_that_says_no_other(
     for name in ("a\u202efdp.exe", "a\u2066b", "a\u200bb", "a\u2215b", "é" * 256):
         form = FormData()
         form.add_field("file", b"x", filename="f", content_type="text/plain")
-        said = await here.client("PUT", M + "/ann/files", data=form, headers={"x-filename": quote(name)})
+        said = await here.client(
+            "PUT", M + "/ann/files", data=form, headers={"x-filename": quote(name)}
+        )
         assert said.status == 400, name

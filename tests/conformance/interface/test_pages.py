@@ -1,4 +1,6 @@
-"""Find: limit, offset and sort; aggregate: every function, grouping, pages; and what of them is refused."""
+"""Find: limit, offset and sort; aggregate: every function, grouping, pages; and what of them is
+refused.
+"""
 
 from typing import Any
 
@@ -91,7 +93,10 @@ async def test_order_and_pages(thing, options, keys):
     if cursor is None:
         assert rest.json["data"] == []
         return
-    on = {name: value for name, value in options.items() if name != "offset"} | {"limit": 1000, "next": cursor}
+    on = {name: value for name, value in options.items() if name != "offset"} | {
+        "limit": 1000,
+        "next": cursor,
+    }
     following = await thing.client("POST", "/api/models/thing/find", json={"options": on})
     assert following.status == 200, following.body
     assert following.json["data"] == rest.json["data"] != []
@@ -102,7 +107,9 @@ async def test_order_and_pages(thing, options, keys):
 async def test_options_that_cannot_be(thing, options, place):
     answer = await thing.client("POST", "/api/models/thing/find", json={"options": options})
     assert (answer.status, answer.json["code"]) == (400, "invalid_options"), answer.body
-    assert [error["source"].startswith("/options" + place) for error in answer.json["errors"]] == [True]
+    assert [error["source"].startswith("/options" + place) for error in answer.json["errors"]] == [
+        True
+    ]
 
 
 @pytest.mark.parametrize(("asked", "groups"), FIGURES, ids=lambda given: str(given)[:60])
@@ -117,4 +124,6 @@ async def test_figures(thing, asked, groups):
 async def test_questions_that_cannot_be(thing, asked, place):
     answer = await thing.client("POST", "/api/models/thing/aggregate", json=asked)
     assert answer.status == 400, answer.body
-    assert any(error["source"].startswith(place) for error in answer.json["errors"]), answer.json["errors"]
+    assert any(error["source"].startswith(place) for error in answer.json["errors"]), answer.json[
+        "errors"
+    ]

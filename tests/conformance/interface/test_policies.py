@@ -62,15 +62,21 @@ async def here(request, tmp_path) -> AsyncIterator[World]:
         yield made
 
 
-async def ask(here: World, method: str, path: str, body: Any = None, as_: str = "under:all", **more: Any) -> Said:
-    return await here.client(method, path, as_, **({"json": body} if body is not None else {}), **more)
+async def ask(
+    here: World, method: str, path: str, body: Any = None, as_: str = "under:all", **more: Any
+) -> Said:
+    return await here.client(
+        method, path, as_, **({"json": body} if body is not None else {}), **more
+    )
 
 
 def code(said: Said) -> tuple[int, str]:
     return said.status, said.json["code"]
 
 
-async def found(here: World, wanted: Any = None, as_: str = "under:all", **options: Any) -> list[dict[str, Any]]:
+async def found(
+    here: World, wanted: Any = None, as_: str = "under:all", **options: Any
+) -> list[dict[str, Any]]:
     said = await ask(here, "POST", M + "/find", {"filter": wanted or {}, "options": options}, as_)
     assert said.status == 200, said.json
     data: list[dict[str, Any]] = said.json["data"]
@@ -106,18 +112,27 @@ async def test_an_operation_needs_its_actions_and_no_others(here, name):
     status = 403 if "clone" in path or "files" in path else 401
     for missing in needed:
         others = ",".join(sorted(set("rwd") - {missing}))
-        assert code(await ask(here, method, path, body, f"under:{others}")) == (status, "access_denied")
+        assert code(await ask(here, method, path, body, f"under:{others}")) == (
+            status,
+            "access_denied",
+        )
     said = await ask(here, method, path, body, f"under:{','.join(needed)}")
     assert said.status < 300 or (said.status, "files" in path) in ((404, True), (401, True))
 
 
 @pytest.mark.parametrize("schema", ["other", "none"])
 async def test_a_schema_that_no_policy_names_is_refused_as_one_that_there_is_not(here, schema):
-    for as_, answer in (("under:all", (401, "access_denied")), ("under:gone", (401, "access_denied"))):
+    for as_, answer in (
+        ("under:all", (401, "access_denied")),
+        ("under:gone", (401, "access_denied")),
+    ):
         assert code(await ask(here, "POST", f"/api/models/{schema}/find", {}, as_)) == answer
         assert code(await ask(here, "POST", "/api/find", {"schema": schema}, as_)) == answer
         key = {"Idempotency-Key": "k"}
-        assert code(await ask(here, "POST", f"/api/models/{schema}", {"id": "x"}, as_, headers=key)) == answer
+        assert (
+            code(await ask(here, "POST", f"/api/models/{schema}", {"id": "x"}, as_, headers=key))
+            == answer
+        )
 
 
 # ---------------------------------------------------------------------- fields
@@ -134,7 +149,9 @@ async def test_every_way_to_a_record_shows_it_the_same(here):
     (first,) = await found(here, {"id": "ann"})
     check_shown(first)
     email = first["email"]
-    direct = (await ask(here, "POST", "/api/find", {"schema": "person", "filter": {"id": "ann"}})).json
+    direct = (
+        await ask(here, "POST", "/api/find", {"schema": "person", "filter": {"id": "ann"}})
+    ).json
     exported = (await ask(here, "GET", M + "/export")).json
     past = (await ask(here, "GET", M + "/ann/history")).json
     for answer in (direct, exported, past):
@@ -142,28 +159,44 @@ async def test_every_way_to_a_record_shows_it_the_same(here):
     for record in (direct["data"][0], exported["data"][0], past["data"][0]["record"]):
         check_shown(record)
         assert record["email"] == email
-    (updated,) = (await ask(here, "POST", M + "/batch/update", [{"id": "ann", "city": "Malmö"}])).json
+    (updated,) = (
+        await ask(here, "POST", M + "/batch/update", [{"id": "ann", "city": "Malmö"}])
+    ).json
     check_shown(updated)
     assert (updated["email"], updated["meta"]) == (email, {"redacted_fields": ["email", "phone"]})
-    (cloned,) = (await ask(here, "POST", M + "/clone", {"filter": {"id": "ann"}, "update_with": {"id": "x"}})).json
+    (cloned,) = (
+        await ask(here, "POST", M + "/clone", {"filter": {"id": "ann"}, "update_with": {"id": "x"}})
+    ).json
     check_shown(cloned)
     assert cloned["email"] != email
     assert (await found(here, {"id": "x"}, "writer"))[0]["passport"] == ANN["passport"]
 
 
 async def test_a_write_answers_with_what_may_be_seen(here):
-    sent = {"id": "x", "name": "Xi", "email": "xi@example.com", "phone": "12345", "region": "north", "age": 1}
+    sent = {
+        "id": "x",
+        "name": "Xi",
+        "email": "xi@example.com",
+        "phone": "12345",
+        "region": "north",
+        "age": 1,
+    }
     said = await ask(here, "POST", M, sent)
     assert said.status == 201
     assert re.fullmatch(r"[a-z]{12}@example\.org", said.json["email"])
-    assert (said.json["phone"], said.json["meta"]) == ("***45", {"redacted_fields": ["email", "phone"]})
+    assert (said.json["phone"], said.json["meta"]) == (
+        "***45",
+        {"redacted_fields": ["email", "phone"]},
+    )
     assert (await found(here, {"id": "x"}))[0]["email"] == said.json["email"]
     assert (await found(here, {"id": "x"}, "writer"))[0]["email"] == "xi@example.com"
     keys = {"records": [{"id": "x", "age": 2}], "return_keys": ["age", "email", "created_at"]}
     (chosen,) = (await ask(here, "POST", M + "/batch/update", keys)).json
     assert chosen.keys() == {"age", "email", "created_at", "meta"}
     assert chosen["meta"] == {"redacted_fields": ["email"]}
-    receipt = (await ask(here, "POST", "/api/v2/models/person", {"id": "y", "region": "north"})).json
+    receipt = (
+        await ask(here, "POST", "/api/v2/models/person", {"id": "y", "region": "north"})
+    ).json
     assert receipt.keys() == {"record_key", "created_at"}
 
 
@@ -193,7 +226,9 @@ async def test_a_hidden_field_is_refused_with_the_words_for_one_that_there_is_no
     path, body, place = UNKNOWN[name]
     said = await ask(here, "POST", M + path, body)
     assert (said.status, said.json["errors"][0]["source"]) == (400, place)
-    made_up = json.loads(json.dumps(body).replace("passport", "nothing").replace('"extra"', '"nothing"'))
+    made_up = json.loads(
+        json.dumps(body).replace("passport", "nothing").replace('"extra"', '"nothing"')
+    )
     other = await ask(here, "POST", M + path, made_up)
     text = said.body.replace(b"passport", b"nothing").replace(b"/extra", b"/nothing")
     assert text == other.body
@@ -207,7 +242,10 @@ NO_QUESTION: dict[str, tuple[str, Any]] = {
     "not": ("/find", {"filter": {"phone": {"$not": "x"}}}),
     "sort": ("/find", {"options": {"sort": [{"phone": "asc"}]}}),
     "group": ("/aggregate", {"metrics": {"n": {"func": "count"}}, "group_by": {"keys": ["email"]}}),
-    "search key": ("/batch/update", {"records": [{"email": "ann@example.com", "age": 1}], "search_key": "email"}),
+    "search key": (
+        "/batch/update",
+        {"records": [{"email": "ann@example.com", "age": 1}], "search_key": "email"},
+    ),
     "clone": ("/clone", {"filter": {"email": "ann@example.com"}, "update_with": {"id": "x"}}),
 }
 
@@ -220,7 +258,10 @@ async def test_nothing_can_be_asked_of_a_redacted_or_masked_field(here, name):
 
 
 async def test_a_refused_question_says_why(here):
-    for body, word in (({"filter": {"email": "x"}}, "redacted"), ({"filter": {"phone": "x"}}, "masked")):
+    for body, word in (
+        ({"filter": {"email": "x"}}, "redacted"),
+        ({"filter": {"phone": "x"}}, "masked"),
+    ):
         assert word in (await ask(here, "POST", M + "/find", body)).json["errors"][0]["detail"]
 
 
@@ -238,7 +279,9 @@ async def email(here: World) -> str:
 
 
 async def put(here: World, as_: str = "writer", **fields: Any) -> None:
-    assert (await ask(here, "POST", M + "/batch/update", [{"id": "ann", **fields}], as_)).status == 201
+    assert (
+        await ask(here, "POST", M + "/batch/update", [{"id": "ann", **fields}], as_)
+    ).status == 201
 
 
 async def test_a_redacted_value_stays_until_the_value_changes_and_never_comes_back(here):
@@ -246,13 +289,26 @@ async def test_a_redacted_value_stays_until_the_value_changes_and_never_comes_ba
     await put(here, age=41, phone="1")
     await put(here, email=ANN["email"])
     assert await email(here) == seen[0]
-    for value in ("other@example.com", ANN["email"], "other@example.com", None, "other@example.com"):
+    for value in (
+        "other@example.com",
+        ANN["email"],
+        "other@example.com",
+        None,
+        "other@example.com",
+    ):
         await put(here, email=value)
         if value is not None:
             seen.append(await email(here))
     assert len(set(seen)) == len(seen)
     past = (await ask(here, "GET", M + "/ann/history")).json["data"]
-    assert list(dict.fromkeys(one["record"]["email"] for one in reversed(past) if one["record"]["email"])) == seen
+    assert (
+        list(
+            dict.fromkeys(
+                one["record"]["email"] for one in reversed(past) if one["record"]["email"]
+            )
+        )
+        == seen
+    )
 
 
 async def test_who_writes_a_value_unseen_does_not_learn_whether_it_was_there(here):
@@ -265,12 +321,18 @@ async def test_who_writes_a_value_unseen_does_not_learn_whether_it_was_there(her
 
 async def test_a_value_that_comes_by_migration_is_a_new_one(here):
     await put(here, email="same@example.com")
-    await ask(here, "POST", M + "/batch/update", [{"id": "bo", "email": "same@example.com"}], "writer")
+    await ask(
+        here, "POST", M + "/batch/update", [{"id": "bo", "email": "same@example.com"}], "writer"
+    )
     before = await email(here)
-    past = {one["record"]["email"] for one in (await ask(here, "GET", M + "/ann/history")).json["data"]}
+    past = {
+        one["record"]["email"] for one in (await ask(here, "GET", M + "/ann/history")).json["data"]
+    }
     assert (await ask(here, "POST", M + "/bo/migrate/ann")).status == 204
     assert await email(here) != before
-    after = [one["record"]["email"] for one in (await ask(here, "GET", M + "/ann/history")).json["data"]]
+    after = [
+        one["record"]["email"] for one in (await ask(here, "GET", M + "/ann/history")).json["data"]
+    ]
     assert len(after) == 5
     assert past < set(after)
     assert len(set(after)) == 5  # those that came over have redacted values of their own
@@ -283,9 +345,17 @@ async def test_a_record_outside_is_not_there(here):
     assert [record["id"] for record in await found(here)] == ["ann", "bo"]
     assert await found(here, {"id": "eva"}) == []
     assert (await ask(here, "POST", M + "/find", {})).json["meta"]["total"] == 2
-    assert (await ask(here, "POST", "/sf/find-ids", {"schema": "person"})).json["data"] == ["ann", "bo"]
-    assert [record["id"] for record in (await ask(here, "GET", M + "/export")).json["data"]] == ["ann", "bo"]
-    counted = (await ask(here, "POST", M + "/aggregate", {"metrics": {"n": {"func": "count"}}})).json
+    assert (await ask(here, "POST", "/sf/find-ids", {"schema": "person"})).json["data"] == [
+        "ann",
+        "bo",
+    ]
+    assert [record["id"] for record in (await ask(here, "GET", M + "/export")).json["data"]] == [
+        "ann",
+        "bo",
+    ]
+    counted = (
+        await ask(here, "POST", M + "/aggregate", {"metrics": {"n": {"func": "count"}}})
+    ).json
     assert counted["data"][0]["metrics"] == {"n": 2}
     grouped = {"metrics": {"n": {"func": "max", "key": "age"}}, "group_by": {"keys": ["region"]}}
     assert (await ask(here, "POST", M + "/aggregate", grouped)).json["data"] == [
@@ -304,7 +374,9 @@ async def test_a_record_outside_is_not_there(here):
         assert (await ask(here, "POST", M + "/batch/update", [{"id": key, "age": 5}])).json == []
         many = await ask(here, "POST", M + "/batch/delete", {"filter": {"id": [key]}})
         assert code(many) == (404, "no_match")
-        clone = await ask(here, "POST", M + "/clone", {"filter": {"id": key}, "update_with": {"id": "x"}})
+        clone = await ask(
+            here, "POST", M + "/clone", {"filter": {"id": key}, "update_with": {"id": "x"}}
+        )
         assert code(clone) == (403, "no_match")
         moved = await ask(here, "POST", f"{M}/ann/files/move/{key}", {"attachment_ids": ["x"]})
         assert code(moved) == (404, "not_found")
@@ -338,18 +410,33 @@ async def test_who_reads_all_and_writes_some_changes_no_others(here):
     form.add_field("file", b"x", filename="cv.txt")
     for method, path, body, answer in (
         ("POST", M + "/batch/update", [{"id": "eva", "age": 1}], (201, [])),
-        ("POST", M + "/batch/update", {"search_key": "region", "records": [{"region": "south", "age": 1}]}, (201, [])),
+        (
+            "POST",
+            M + "/batch/update",
+            {"search_key": "region", "records": [{"region": "south", "age": 1}]},
+            (201, []),
+        ),
         ("POST", M + "/batch/update", [{"id": "ann", "region": "south"}], (401, "access_denied")),
         ("POST", M, {"id": "new", "region": "south"}, (401, "access_denied")),
-        ("POST", M + "/clone", {"filter": {"id": "eva"}, "update_with": {"id": "new"}}, (403, "access_denied")),
+        (
+            "POST",
+            M + "/clone",
+            {"filter": {"id": "eva"}, "update_with": {"id": "new"}},
+            (403, "access_denied"),
+        ),
         ("POST", M + "/eva/migrate/ann", None, (404, "not_found")),
         ("POST", M + "/ann/migrate/eva", None, (404, "not_found")),
         ("POST", M + "/batch/delete", {"filter": {"id": ["eva"]}}, (404, "no_match")),
         ("DELETE", M + "/eva", None, (404, "not_found")),
     ):
         said = await ask(here, method, path, body, me)
-        assert (said.status, said.json["code"] if said.status >= 400 else said.json) == answer, (method, path)
-    assert (await here.client("POST", M + "/eva/files", me, data=form, headers={"x-filename": "cv.txt"})).status == 404
+        assert (said.status, said.json["code"] if said.status >= 400 else said.json) == answer, (
+            method,
+            path,
+        )
+    assert (
+        await here.client("POST", M + "/eva/files", me, data=form, headers={"x-filename": "cv.txt"})
+    ).status == 404
     assert (await found(here, {"id": "eva"}, me))[0] == eva
     copy = {"filter": {"id": "eva"}, "update_with": {"id": "copy", "region": "north"}}
     assert (await ask(here, "POST", M + "/clone", copy, me)).status == 201, (
@@ -360,9 +447,15 @@ async def test_who_reads_all_and_writes_some_changes_no_others(here):
 
 async def test_a_key_that_a_record_outside_has_is_used(here):
     for key in ("ann", "eva"):
-        assert code(await ask(here, "POST", M, {"id": key, "region": "north"})) == (409, "record_exists")
+        assert code(await ask(here, "POST", M, {"id": key, "region": "north"})) == (
+            409,
+            "record_exists",
+        )
     here.services.on_existing = "update"
-    assert code(await ask(here, "POST", M, {"id": "eva", "region": "north"})) == (409, "record_exists")
+    assert code(await ask(here, "POST", M, {"id": "eva", "region": "north"})) == (
+        409,
+        "record_exists",
+    )
     assert (await ask(here, "POST", M, {"id": "ann", "region": "north"})).status == 201
     (ann,) = await found(here, {"id": "ann"}, "writer")
     assert ann["passport"] == ANN["passport"]  # what the caller does not know of stays
@@ -414,11 +507,17 @@ async def test_an_answer_given_under_other_rights_is_not_given_again(here):
 
 async def test_a_cursor_made_under_other_rights_is_refused(here):
     await here.policy("mine", "person", "read")
-    body = {"metrics": {"n": {"func": "count"}}, "group_by": {"keys": ["passport", "name"], "limit": 1}}
+    body = {
+        "metrics": {"n": {"func": "count"}},
+        "group_by": {"keys": ["passport", "name"], "limit": 1},
+    }
     cursor = (await ask(here, "POST", M + "/aggregate", body, "under:mine")).json["meta"]["next"]
     assert (await ask(here, "POST", M + "/aggregate", {"next": cursor}, "under:mine")).status == 200
     await here.policy("mine", "person", "read", fields=FIELDS)
-    assert code(await ask(here, "POST", M + "/aggregate", {"next": cursor}, "under:mine")) == (400, "invalid_input")
+    assert code(await ask(here, "POST", M + "/aggregate", {"next": cursor}, "under:mine")) == (
+        400,
+        "invalid_input",
+    )
 
 
 async def test_changes_count_with_the_next_request(here):
@@ -444,7 +543,9 @@ async def test_a_function_sees_what_its_caller_sees(here):
     call = {"arguments": {"city": "Lund"}}
     assert (await ask(here, "POST", "/api/functions/oldest", call, "writer")).json == {"result": 5}
     await here.policy("mine", "contact", "read", rows={"filter": {"age": 6}})
-    assert (await ask(here, "POST", "/api/functions/oldest", call, "under:mine")).json == {"result": None}
+    assert (await ask(here, "POST", "/api/functions/oldest", call, "under:mine")).json == {
+        "result": None
+    }
     await here.policy("mine", "contact", "read", fields={"age": "hidden"})
     assert (await ask(here, "POST", "/api/functions/oldest", call, "under:mine")).status == 500
 
@@ -456,35 +557,58 @@ async def test_who_may_only_write_is_told_no_more_than_it_sent(here):
     sent = {"id": "x", "region": "north", "age": 5}
     made = (await ask(here, "POST", M, sent, "under:w")).json
     assert {**made, **sent} == made
-    (updated,) = (await ask(here, "POST", M + "/batch/update", [{"id": "ann", "age": 5}], "under:w")).json
+    (updated,) = (
+        await ask(here, "POST", M + "/batch/update", [{"id": "ann", "age": 5}], "under:w")
+    ).json
     assert updated.keys() == {"id", "age", "created_at", "updated_at", "meta"}
     chosen = {"records": [{"id": "ann", "age": 6}], "return_keys": ["age", "name"]}
     assert (await ask(here, "POST", M + "/batch/update", chosen, "under:w")).json == [{"age": 6}]
     by = {"search_key": "name", "records": [{"name": "Ann Ek", "age": 1}]}
-    assert code(await ask(here, "POST", M + "/batch/update", by, "under:w")) == (401, "access_denied")
+    assert code(await ask(here, "POST", M + "/batch/update", by, "under:w")) == (
+        401,
+        "access_denied",
+    )
 
 
 async def test_where_a_field_is_hidden_that_every_record_needs_none_can_be_made(here):
-    fields = {"id": {"type": "primary_key"}, "a": {"type": "string", "required": True}, "b": {"type": "string"}}
+    fields = {
+        "id": {"type": "primary_key"},
+        "a": {"type": "string", "required": True},
+        "b": {"type": "string"},
+    }
     await here.declare("strict", {"fields": fields})
     await here.policy("mine", "strict", "read", "write", fields={"a": "hidden"})
-    assert code(await ask(here, "POST", "/api/models/strict", {"id": "x"}, "under:mine")) == (401, "access_denied")
-    assert (await ask(here, "POST", "/api/models/strict", {"id": "y", "a": "1"}, "writer")).status == 201
-    update = await ask(here, "POST", "/api/models/strict/batch/update", [{"id": "y", "b": "2"}], "under:mine")
+    assert code(await ask(here, "POST", "/api/models/strict", {"id": "x"}, "under:mine")) == (
+        401,
+        "access_denied",
+    )
+    assert (
+        await ask(here, "POST", "/api/models/strict", {"id": "y", "a": "1"}, "writer")
+    ).status == 201
+    update = await ask(
+        here, "POST", "/api/models/strict/batch/update", [{"id": "y", "b": "2"}], "under:mine"
+    )
     assert (update.status, update.json[0]["b"]) == (201, "2")
     clone = {"filter": {"id": "y"}, "update_with": {"id": "z"}}
     assert (await ask(here, "POST", "/api/models/strict/clone", clone, "under:mine")).status == 201
 
 
 async def test_a_field_that_goes_takes_nothing_out_of_hiding(here):
-    less = {name: field for name, field in DEFINITION["fields"].items() if name not in ("passport", "region")}
+    less = {
+        name: field
+        for name, field in DEFINITION["fields"].items()
+        if name not in ("passport", "region")
+    }
     await here.declare("person", {"fields": less})
     await here.catalog.settled("person")
     assert await found(here) == []  # the rows cannot be told any more: none is there
     await here.policy("all", "person", "read", fields=FIELDS)
     assert "passport" not in (await found(here))[0]
     await here.declare("person", {"fields": {**less, "passport": {"type": "string"}}})
-    assert code(await ask(here, "POST", M + "/find", {"filter": {"passport": "x"}})) == (400, "invalid_filter")
+    assert code(await ask(here, "POST", M + "/find", {"filter": {"passport": "x"}})) == (
+        400,
+        "invalid_filter",
+    )
 
 
 # ---------------------------------------------------------------------- what is shown comes back
@@ -503,14 +627,20 @@ async def test_a_shown_text_that_comes_back_leaves_the_value(here):
     after = await stored(here)
     assert (after["email"], after["phone"], after["city"]) == (ANN["email"], ANN["phone"], "Malmö")
     assert (await found(here, {"id": "ann"}))[0]["email"] == shown["email"]
-    written = [line for line in here.audit.lines if line["event"] == "write" and line["by"] == "under:all"][-1]
+    written = [
+        line for line in here.audit.lines if line["event"] == "write" and line["by"] == "under:all"
+    ][-1]
     assert (set(written["fields"]) & {"city", "email"}, written["count"]) == ({"city"}, 2)
 
 
 async def test_a_redacted_text_of_an_earlier_value_comes_back_as_no_value(here):
     (shown,) = await found(here, {"id": "ann"})
-    await ask(here, "POST", M + "/batch/update", [{"id": "ann", "email": "new@example.com"}], "writer")
-    said = await ask(here, "POST", M + "/batch/update", [{"id": "ann", "email": shown["email"], "age": 41}])
+    await ask(
+        here, "POST", M + "/batch/update", [{"id": "ann", "email": "new@example.com"}], "writer"
+    )
+    said = await ask(
+        here, "POST", M + "/batch/update", [{"id": "ann", "email": shown["email"], "age": 41}]
+    )
     assert said.status == 201
     assert ((await stored(here))["email"], (await stored(here))["age"]) == ("new@example.com", 41)
 
@@ -519,15 +649,26 @@ async def test_a_mask_of_another_value_is_refused_and_nothing_is_stored(here):
     (shown,) = await found(here, {"id": "ann"})
     await ask(here, "POST", M + "/batch/update", [{"id": "ann", "phone": "+46 70 99 99"}], "writer")
     for path, body, place in (
-        ("/batch/update", [{"id": "bo", "age": 1}, {"id": "ann", "phone": shown["phone"], "age": 41}], "/1/phone"),
+        (
+            "/batch/update",
+            [{"id": "bo", "age": 1}, {"id": "ann", "phone": shown["phone"], "age": 41}],
+            "/1/phone",
+        ),
         ("", {"id": "new", "region": "north", "phone": shown["phone"]}, "/phone"),
         ("/batch", [{"id": "new", "region": "north", "phone": "****"}], "/0/phone"),
-        ("/clone", {"filter": {"id": "ann"}, "update_with": {"id": "new", "phone": "***71"}}, "/update_with/phone"),
+        (
+            "/clone",
+            {"filter": {"id": "ann"}, "update_with": {"id": "new", "phone": "***71"}},
+            "/update_with/phone",
+        ),
     ):
         said = await ask(here, "POST", M + path, body)
         assert code(said) == (400, "invalid_record"), path
         assert [fault["source"] for fault in said.json["errors"]] == [place]
-    assert ((await stored(here))["phone"], (await stored(here, "bo"))["age"]) == ("+46 70 99 99", BO["age"])
+    assert ((await stored(here))["phone"], (await stored(here, "bo"))["age"]) == (
+        "+46 70 99 99",
+        BO["age"],
+    )
     assert await found(here, {"id": "new"}, "writer") == []
 
 
@@ -562,11 +703,19 @@ async def test_what_is_not_shown_outside_the_country_stays_when_a_record_is_over
     async with world(tmp_path, "memory", on_existing="update", firewall=wall) as here:
         await here.declare("person", DEFINITION)
         assert (await ask(here, "POST", M, ANN, "writer")).status == 201
-        (shown,) = (await ask(here, "POST", M + "/find", {"filter": {"id": "ann"}}, "writer", headers=ABROAD)).json[
+        (shown,) = (
+            await ask(
+                here, "POST", M + "/find", {"filter": {"id": "ann"}}, "writer", headers=ABROAD
+            )
+        ).json["data"]
+        assert (shown["name"], "age" in shown) == ("********", False)
+        sent = {
+            name: value
+            for name, value in shown.items()
+            if name not in ("created_at", "updated_at", "attachments")
+        }
+        assert (await ask(here, "POST", M, sent, "writer", headers=ABROAD)).status == 201
+        (after,) = (await ask(here, "POST", M + "/find", {"filter": {"id": "ann"}}, "writer")).json[
             "data"
         ]
-        assert (shown["name"], "age" in shown) == ("********", False)
-        sent = {name: value for name, value in shown.items() if name not in ("created_at", "updated_at", "attachments")}
-        assert (await ask(here, "POST", M, sent, "writer", headers=ABROAD)).status == 201
-        (after,) = (await ask(here, "POST", M + "/find", {"filter": {"id": "ann"}}, "writer")).json["data"]
         assert {name: after[name] for name in ANN} == ANN

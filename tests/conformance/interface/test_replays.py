@@ -1,4 +1,6 @@
-"""Answers under an ``Idempotency-Key`` that are asked for again by callers who may not see any more what the answer shows."""
+"""Answers under an ``Idempotency-Key`` that are asked for again by callers who may not see any more
+what the answer shows.
+"""
 
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
@@ -29,7 +31,10 @@ Here = tuple[World, FilterEndpoint]
 
 @pytest.fixture
 async def scene(request, tmp_path) -> AsyncIterator[Here]:
-    async with world(tmp_path, getattr(request, "param", "memory")) as here, filtering(here) as endpoint:
+    async with (
+        world(tmp_path, getattr(request, "param", "memory")) as here,
+        filtering(here) as endpoint,
+    ):
         await here.declare("guest", DEFINITION)
         acl = {"external_acl": URL.format(endpoint.port)}
         acts = ("read", "write", "delete")
@@ -40,7 +45,9 @@ async def scene(request, tmp_path) -> AsyncIterator[Here]:
         yield here, endpoint
 
 
-async def ask(here: World, method: str, path: str, body: Any = None, as_: str = "writer", **headers: str) -> Said:
+async def ask(
+    here: World, method: str, path: str, body: Any = None, as_: str = "writer", **headers: str
+) -> Said:
     sent = {"json": body} if body is not None else {}
     return await here.client(method, path, as_, headers={**PERSON, **headers}, **sent)
 
@@ -52,7 +59,10 @@ async def twice(here: World, path: str, body: Any, as_: str) -> Said:
 
 def replayed(said: Said) -> bool:
     if said.status == 429:
-        assert (said.json["code"], said.headers.get("Idempotent-Replayed")) == ("idempotency_check_failed", None)
+        assert (said.json["code"], said.headers.get("Idempotent-Replayed")) == (
+            "idempotency_check_failed",
+            None,
+        )
         assert b"Lund" not in said.body
         return False
     assert said.status < 300, said.json
@@ -64,7 +74,11 @@ def replayed(said: Said) -> bool:
 SHOWING: dict[str, tuple[str, Any, str]] = {
     "create": (M, {"id": "n", "region": "north", "city": "Lund"}, "n"),
     "create v2": ("/api/v2/models/guest", {"id": "n", "region": "north"}, "n"),
-    "batch": (M + "/batch", [{"id": key, "region": "north", "city": "Lund"} for key in ("m", "n")], "m"),
+    "batch": (
+        M + "/batch",
+        [{"id": key, "region": "north", "city": "Lund"} for key in ("m", "n")],
+        "m",
+    ),
     "update": (M + "/batch/update", [{"id": "a", "city": "Lund"}], "a"),
     "clone": (M + "/clone", {"filter": {"id": "a"}, "update_with": {"id": "n"}}, "n"),
 }
@@ -152,7 +166,9 @@ async def test_files_are_those_of_a_record(scene):
         form = FormData()
         form.add_field("file", b"a page", filename="a.txt", content_type="text/plain")
         headers = {**PERSON, "x-filename": "a.txt", "Idempotency-Key": "k"}
-        said: Said = await here.client("POST", f"{M}/a/files", "under:acl", data=form, headers=headers)
+        said: Said = await here.client(
+            "POST", f"{M}/a/files", "under:acl", data=form, headers=headers
+        )
         return said
 
     assert (await upload()).status == 201
@@ -163,7 +179,12 @@ async def test_files_are_those_of_a_record(scene):
 
 async def test_rehashed_tokens_are_those_of_records(scene):
     here, endpoint = scene
-    await ask(here, "POST", "/api/records", {"country": "se", "record_key": "r", "profile_key": "p", "key1": "Lund"})
+    await ask(
+        here,
+        "POST",
+        "/api/records",
+        {"country": "se", "record_key": "r", "profile_key": "p", "key1": "Lund"},
+    )
     rules = {"key1": {"strategy": "alphaNumeric", "strategyOptions": {}}}
     body = {"dtk": "a" * 96, "keys": ["p"], "rules": rules}
     assert (await twice(here, "/api/records/rehash", body, "under:tokens")).status == 200
@@ -269,7 +290,9 @@ async def test_a_kept_answer_about_a_file_goes_with_the_file_and_with_the_record
     async def upload(key: str, name: str) -> Said:
         form = FormData()
         form.add_field("file", b"x", filename="f", content_type="text/plain")
-        said: Said = await here.client("POST", f"{M}/{key}/files", data=form, headers={"x-filename": name, **once})
+        said: Said = await here.client(
+            "POST", f"{M}/{key}/files", data=form, headers={"x-filename": name, **once}
+        )
         return said
 
     for key in ("m", "n"):

@@ -1,4 +1,6 @@
-"""Every operation on records: the faults that all have in common, with the status that the specification lists for it."""
+"""Every operation on records: the faults that all have in common, with the status that the
+specification lists for it.
+"""
 
 from typing import Any, NamedTuple
 
@@ -26,7 +28,9 @@ RIGHT: dict[str, Asked] = {
     "create_record_v2": Asked("POST", "/api/v2/models/thing", {"id": "s"}),
     "create_records": Asked("POST", M + "/batch", [{"id": "s"}]),
     "update_records": Asked("POST", M + "/batch/update", [{"id": "s"}]),
-    "clone_record": Asked("POST", M + "/clone", {"filter": {"id": "s"}, "update_with": {"id": "t"}}),
+    "clone_record": Asked(
+        "POST", M + "/clone", {"filter": {"id": "s"}, "update_with": {"id": "t"}}
+    ),
     "find_records": Asked("POST", M + "/find", {}),
     "aggregate_records": Asked("POST", M + "/aggregate", {"metrics": {"n": {"func": "count"}}}),
     "delete_records": Asked("POST", M + "/batch/delete", {"filter": {"record_key": ["s"]}}),
@@ -38,7 +42,8 @@ RIGHT: dict[str, Asked] = {
     "sf_find_ids": Asked("POST", "/sf/find-ids", {"schema": "thing"}),
 }
 
-#: What the specification lists (and, for operations whose shape it does not show, decisions.md). 5xx always may be.
+#: What the specification lists (and, for operations whose shape it does not show, decisions.md).
+#: 5xx always may be.
 LISTED: dict[str, set[int]] = {
     "create_record": {400, 401, 409, 415, 422, 429},
     "create_record_v2": {400, 401, 409, 415, 422, 429},
@@ -54,7 +59,8 @@ LISTED: dict[str, set[int]] = {
 WITH_BODY = [name for name, asked in RIGHT.items() if asked.body is not None]
 WITH_SCHEMA = [name for name, asked in RIGHT.items() if "/thing" in asked.path]
 
-#: Status and code of each operation when the record that it is about is not there; the others succeed without one.
+#: Status and code of each operation when the record that it is about is not there; the others
+#: succeed without one.
 MISSING = {
     "clone_record": (403, "no_match"),
     "delete_record": (404, "not_found"),
@@ -75,7 +81,9 @@ async def test_an_operation_answers_with_what_the_specification_lists(name):
     )  # 413: every body has its limit; 412: HTTP's own, for conditions
 
 
-async def told(thing: Any, asked: Asked, status: int, code: str, as_: str = "writer", **more: Any) -> Any:
+async def told(
+    thing: Any, asked: Asked, status: int, code: str, as_: str = "writer", **more: Any
+) -> Any:
     """Send it; the answer is a problem of that status and code."""
     if asked.body is not None and "data" not in more:
         more["json"] = asked.body
@@ -113,7 +121,9 @@ async def test_with_another_method(thing, name):
 @pytest.mark.parametrize("name", WITH_SCHEMA)
 async def test_of_an_unknown_schema(thing, name):
     asked = RIGHT[name]
-    await told(thing, asked._replace(path=asked.path.replace("thing", "nothing")), 400, "unknown_schema")
+    await told(
+        thing, asked._replace(path=asked.path.replace("thing", "nothing")), 400, "unknown_schema"
+    )
 
 
 @pytest.mark.parametrize("name", MISSING)
@@ -123,15 +133,30 @@ async def test_of_a_record_that_is_not_there(thing, name):
 
 @pytest.mark.parametrize("name", WITH_BODY)
 @pytest.mark.parametrize(
-    "kind", ["text/plain", "application/xml", "application/json; charset=utf-16", "multipart/form-data; boundary=x"]
+    "kind",
+    [
+        "text/plain",
+        "application/xml",
+        "application/json; charset=utf-16",
+        "multipart/form-data; boundary=x",
+    ],
 )
 async def test_with_another_content_type(thing, name, kind):
-    await told(thing, RIGHT[name], 415, "unsupported_media_type", data=b"{}", headers={"Content-Type": kind})
+    await told(
+        thing,
+        RIGHT[name],
+        415,
+        "unsupported_media_type",
+        data=b"{}",
+        headers={"Content-Type": kind},
+    )
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"{}}", b"{'id': 1}", b'{"id":"s",}', b"\xff", b'{"a":1,"a":2}', b"nul"], ids=repr
+    "body",
+    [b"", b"{", b"{}}", b"{'id': 1}", b'{"id":"s",}', b"\xff", b'{"a":1,"a":2}', b"nul"],
+    ids=repr,
 )
 async def test_with_a_body_that_is_no_json(thing, name, body):
     await told(thing, RIGHT[name], 400, "invalid_input", data=body, headers=_JSON)
@@ -150,7 +175,9 @@ async def test_with_json_of_another_shape(thing, name, body):
     assert answer.json["errors"][0]["source"] == ""
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_BODY if name not in ("create_record", "create_record_v2")])
+@pytest.mark.parametrize(
+    "name", [name for name in WITH_BODY if name not in ("create_record", "create_record_v2")]
+)
 async def test_with_an_unknown_member(thing, name):
     asked = RIGHT[name]
     body = {"records": asked.body} if isinstance(asked.body, list) else asked.body

@@ -1,4 +1,6 @@
-"""Requests that come at the same moment: one key has one record, one idempotency key one answer, and expiry is told to nobody late."""
+"""Requests that come at the same moment: one key has one record, one idempotency key one answer,
+and expiry is told to nobody late.
+"""
 
 import asyncio
 from collections import Counter
@@ -20,7 +22,9 @@ async def total(here: World) -> int:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_of_32_creates_of_one_key_one_wins_and_its_record_is_there(engine: str, tmp_path: Path) -> None:
+async def test_of_32_creates_of_one_key_one_wins_and_its_record_is_there(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
         await here.declare("row", DEFINITION)
 
@@ -41,24 +45,41 @@ async def test_of_32_creates_of_one_key_one_wins_and_its_record_is_there(engine:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_of_many_requests_under_one_idempotency_key_one_is_carried_out(engine: str, tmp_path: Path) -> None:
+async def test_of_many_requests_under_one_idempotency_key_one_is_carried_out(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
         await here.declare("row", DEFINITION)
-        sent: dict[str, Any] = {"json": {"id": "a", "string_plain": "x"}, "headers": {"Idempotency-Key": "k1"}}
+        sent: dict[str, Any] = {
+            "json": {"id": "a", "string_plain": "x"},
+            "headers": {"Idempotency-Key": "k1"},
+        }
         told = await asyncio.gather(*(here.client("POST", M, **sent) for _ in range(16)))
         assert {said.status for said in told} <= {201, 429}
-        first = [said for said in told if said.status == 201 and "Idempotent-Replayed" not in said.headers]
+        first = [
+            said
+            for said in told
+            if said.status == 201 and "Idempotent-Replayed" not in said.headers
+        ]
         assert len(first) == 1
-        assert {said.json["code"] for said in told if said.status == 429} <= {"idempotency_check_failed"}
+        assert {said.json["code"] for said in told if said.status == 429} <= {
+            "idempotency_check_failed"
+        }
         again = await here.client("POST", M, **sent)
-        assert (again.status, again.headers["Idempotent-Replayed"], again.body) == (201, "true", first[0].body)
+        assert (again.status, again.headers["Idempotent-Replayed"], again.body) == (
+            201,
+            "true",
+            first[0].body,
+        )
         other = await here.client("POST", M, json={"id": "b"}, headers=sent["headers"])
         assert (other.status, other.json["code"]) == (429, "idempotency_check_failed")
         assert await total(here) == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_at_the_instant_of_its_end_nobody_is_told_of_a_record(engine: str, tmp_path: Path) -> None:
+async def test_at_the_instant_of_its_end_nobody_is_told_of_a_record(
+    engine: str, tmp_path: Path
+) -> None:
     async with world(tmp_path, engine) as here:
         await here.declare("row", DEFINITION)
         end = "2023-11-14T22:13:21.000Z"  # one second after the clock of tests
@@ -70,6 +91,8 @@ async def test_at_the_instant_of_its_end_nobody_is_told_of_a_record(engine: str,
         history = await here.client("GET", M + "/a/history")
         gone = await here.client("DELETE", M + "/a")
         assert (history.status, gone.status) == (404, 404)
-        updated = await here.client("POST", M + "/batch/update", json=[{"id": "a", "expires_at": None}])
+        updated = await here.client(
+            "POST", M + "/batch/update", json=[{"id": "a", "expires_at": None}]
+        )
         assert (updated.status, updated.json) == (201, [])
         assert (await here.client("POST", M, json={"id": "a"})).status == 201

@@ -1,4 +1,6 @@
-"""Create: what each type of field takes, how it comes back from every storage class, and what is refused."""
+"""Create: what each type of field takes, how it comes back from every storage class, and what is
+refused.
+"""
 
 import json
 
@@ -77,13 +79,21 @@ STORAGES = ("plain", "hashed", "sealed")
 async def test_what_is_taken_comes_back(thing, case):
     kind, sent, back = (*case, case[-1])[:3]
     fields = ",".join(f'"{kind}_{short}":{sent}' for short in STORAGES)
-    answer = await thing.client("POST", "/api/models/thing", data=f'{{"id":"new",{fields}}}'.encode(), headers=HEAD)
+    answer = await thing.client(
+        "POST", "/api/models/thing", data=f'{{"id":"new",{fields}}}'.encode(), headers=HEAD
+    )
     assert answer.status == 201, answer.body
-    found = await thing.client("POST", "/api/models/thing/find", json={"filter": {"record_key": "new"}})
+    found = await thing.client(
+        "POST", "/api/models/thing/find", json={"filter": {"record_key": "new"}}
+    )
     assert (await thing.client("DELETE", "/api/models/thing/new")).status == 204
     for body in (answer.body, found.body):
-        text = json.dumps(json.loads(body, parse_float=str), ensure_ascii=False, separators=(",", ":"))
-        wanted = json.dumps(json.loads(back, parse_float=str), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(
+            json.loads(body, parse_float=str), ensure_ascii=False, separators=(",", ":")
+        )
+        wanted = json.dumps(
+            json.loads(back, parse_float=str), ensure_ascii=False, separators=(",", ":")
+        )
         for short in STORAGES:
             assert f'"{kind}_{short}":{wanted}' in text
 
@@ -91,7 +101,9 @@ async def test_what_is_taken_comes_back(thing, case):
 @pytest.mark.parametrize(("kind", "sent", "place"), REFUSED, ids=lambda given: given[:40])
 async def test_what_is_refused(thing, kind, sent, place):
     fields = ",".join(f'"{kind}_{short}":{sent}' for short in STORAGES)
-    answer = await thing.client("POST", "/api/models/thing", data=f'{{"id":"new",{fields}}}'.encode(), headers=HEAD)
+    answer = await thing.client(
+        "POST", "/api/models/thing", data=f'{{"id":"new",{fields}}}'.encode(), headers=HEAD
+    )
     assert (answer.status, answer.json["code"]) == (400, "invalid_record"), answer.body
     places = [error["source"] for error in answer.json["errors"]]
     assert len(places) == len(STORAGES)
@@ -104,6 +116,8 @@ async def test_all_faults_of_a_record_are_told_with_their_places(thing, sent, pl
     answer = await thing.client("POST", "/api/models/thing", data=sent.encode(), headers=HEAD)
     assert (answer.status, answer.json["code"]) == (400, "invalid_record"), answer.body
     assert [error["source"] for error in answer.json["errors"]] == places
-    batch = await thing.client("POST", "/api/models/thing/batch", data=f"[{sent}]".encode(), headers=HEAD)
+    batch = await thing.client(
+        "POST", "/api/models/thing/batch", data=f"[{sent}]".encode(), headers=HEAD
+    )
     assert (batch.status, batch.json["code"]) == (400, "invalid_record")
     assert [error["source"] for error in batch.json["errors"]] == [f"/0{place}" for place in places]

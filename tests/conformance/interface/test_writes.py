@@ -1,4 +1,6 @@
-"""Batches, updates, clones, deletes and moves: what each does and answers, one case after the other on records of its own."""
+"""Batches, updates, clones, deletes and moves: what each does and answers, one case after the other
+on records of its own.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
@@ -21,7 +23,9 @@ M = "/api/models/row"
 
 
 class Case(NamedTuple):
-    """A request; its status and code (``""``: success); what is there afterwards, by key, where that has changed."""
+    """A request; its status and code (``""``: success); what is there afterwards, by key, where
+    that has changed.
+    """
 
     method: str
     path: str
@@ -133,13 +137,18 @@ async def there(rows: World) -> dict[str, dict[str, Any]]:
     """The fields of every record; versions are for the tests of single records."""
     answer = await rows.client("POST", M + "/find", json={})
     times = {"created_at", "updated_at", "attachments", "version"}
-    records = [{name: value for name, value in record.items() if name not in times} for record in answer.json["data"]]
+    records = [
+        {name: value for name, value in record.items() if name not in times}
+        for record in answer.json["data"]
+    ]
     return {record["id"]: record for record in records}
 
 
 async def emptied(rows: World) -> None:
     if keys := list(await there(rows)):
-        answer = await rows.client("POST", M + "/batch/delete", json={"filter": {"record_key": keys}})
+        answer = await rows.client(
+            "POST", M + "/batch/delete", json={"filter": {"record_key": keys}}
+        )
         assert answer.status == 204
 
 
@@ -153,6 +162,11 @@ async def test_what_a_write_does(rows, name):
     assert answer.status == case.status, answer.body
     if case.code:
         assert answer.json["code"] == case.code
-        assert case.places is None or tuple(error["source"] for error in answer.json["errors"]) == case.places
+        assert (
+            case.places is None
+            or tuple(error["source"] for error in answer.json["errors"]) == case.places
+        )
     wanted = {record["id"]: record for record in BEFORE} | dict(case.after)
-    assert await there(rows) == {key: record for key, record in wanted.items() if record is not None}
+    assert await there(rows) == {
+        key: record for key, record in wanted.items() if record is not None
+    }

@@ -1,7 +1,8 @@
-"""httpx, the usual client of such applications, in the applications' own environment and steered line by line.
+"""httpx, the usual client of such applications, in the applications' own environment and steered
+line by line.
 
-One client is one session: it keeps cookies and connections, asks for compressed answers and undoes them. Redirects are
-not followed by themselves, so that a test sees them.
+One client is one session: it keeps cookies and connections, asks for compressed answers and undoes
+them. Redirects are not followed by themselves, so that a test sees them.
 """
 
 import asyncio
@@ -57,10 +58,14 @@ class Client:
     process: asyncio.subprocess.Process
 
     async def __call__(self, method: str, url: str, **order: Any) -> Reply:
-        """Send one request; ``order`` is what ``httpx.Client.request`` takes: json, data, params, headers."""
+        """Send one request; ``order`` is what ``httpx.Client.request`` takes: json, data, params,
+        headers.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"method": method, "url": url, **order}).encode() + b"\n")
+        self.process.stdin.write(
+            json.dumps({"method": method, "url": url, **order}).encode() + b"\n"
+        )
         await self.process.stdin.drain()
         line = await self.process.stdout.readline()
         assert line, "the client ended; its own words stand in the output of the test"
@@ -70,7 +75,9 @@ class Client:
 
 
 @asynccontextmanager
-async def client(python: Path, base: str, user: str = "", password: str = "") -> AsyncIterator[Client]:
+async def client(
+    python: Path, base: str, user: str = "", password: str = ""
+) -> AsyncIterator[Client]:
     """A client of that address; with a user, it sends the password with every request (HTTP Basic)."""
     process = await asyncio.create_subprocess_exec(
         *(str(python), "-c", _DRIVER, base, user, password),

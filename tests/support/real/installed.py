@@ -1,4 +1,6 @@
-"""Environments of their own for what tests need of others: installed by the tests themselves, once, each from a lock with hashes."""
+"""Environments of their own for what tests need of others: installed by the tests themselves, once,
+each from a lock with hashes.
+"""
 
 import fcntl
 import hashlib
@@ -25,7 +27,10 @@ class NotInstalled(AssertionError):
 
 
 def environment(lock: Path = LOCK) -> Path:
-    """The Python of the environment, installed first where it is absent. Processes that ask at once wait for each other."""
+    """The Python of the environment, installed first where it is absent.
+
+    Processes that ask at once wait for each other.
+    """
     name = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
     folder = CACHE / name
     python = folder / "bin" / "python"
@@ -60,6 +65,8 @@ def _install(python: Path, lock: Path) -> None:
 
 def _sentence(why: str) -> str:
     return (
-        "What stands behind or before the proxy in this test (the packages of tests/support/real) cannot be installed. The test needs "
-        f"the package index: look whether pip reaches it from here, then run the test again. What was said: {why}"
+        "What stands behind or before the proxy in this test (the packages of "
+        "tests/support/real) cannot be installed. The test needs "
+        "the package index: look whether pip reaches it from here, then run the test again. "
+        f"What was said: {why}"
     )

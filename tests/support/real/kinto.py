@@ -59,7 +59,9 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Kinto:
-    """A running server. It keeps its records in memory: what can be searched is what it was sent and what it says."""
+    """A running server. It keeps its records in memory: what can be searched is what it was sent
+    and what it says.
+    """
 
     wire: Wire
     log: bytearray
@@ -76,7 +78,9 @@ class KintoClient:
     process: asyncio.subprocess.Process
 
     async def refused(self, method: str, **order: Any) -> Any:
-        """Call a method that the server is to refuse; its status and words as ``{"status": …, "refused": …}``."""
+        """Call a method that the server is to refuse; its status and words as ``{"status": …,
+        "refused": …}``.
+        """
         told = await self._call(method, order)
         assert isinstance(told, dict)
         assert "refused" in told, told
@@ -114,7 +118,9 @@ async def serving(python: Path, folder: Path) -> AsyncIterator[Kinto]:
 
 @asynccontextmanager
 async def client(python: Path, base: str, *, first: bool) -> AsyncIterator[KintoClient]:
-    """A client of the server at that address; the ``first`` one makes the account and the collection."""
+    """A client of the server at that address; the ``first`` one makes the account and the
+    collection.
+    """
     process = await asyncio.create_subprocess_exec(
         *(str(python), "-W", "ignore", "-c", _DRIVER, base, "first" if first else ""),
         stdin=asyncio.subprocess.PIPE,

@@ -1,10 +1,15 @@
-"""A page's form as a browser reads it: what stands in its fields, and what a submit of it would send."""
+"""A page's form as a browser reads it: what stands in its fields, and what a submit of it would
+send.
+"""
 
 from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """The fields of the page's forms by name, and its text. Character references are undone, as a browser does."""
+    """The fields of the page's forms by name, and its text.
+
+    Character references are undone, as a browser does.
+    """
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -31,7 +36,8 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "textarea":
-            # The first line break after the tag is no part of the value, and others are sent as CR LF (HTML, forms).
+            # The first line break after the tag is no part of the value, and others are sent as CR
+            # LF (HTML, forms).
             self.fields[self._area] = self.fields[self._area].removeprefix("\r").removeprefix("\n")
             self._area = ""
         elif tag == "select":

@@ -1,7 +1,8 @@
-"""A small Django project as its manual would have it: people, Django's own admin, and a REST interface on the same table.
+"""A small Django project as its manual would have it: people, Django's own admin, and a REST
+interface on the same table.
 
-Kept as texts, because Django is not installed where the tests run, and written into a folder of its own for each test.
-Nothing in it knows of the proxy.
+Kept as texts, because Django is not installed where the tests run, and written into a folder of its
+own for each test. Nothing in it knows of the proxy.
 """
 
 from pathlib import Path

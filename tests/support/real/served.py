@@ -26,7 +26,18 @@ async def served(python: Path, folder: Path) -> AsyncIterator[Served]:
     """Serve ``application`` of ``wsgi.py`` in that folder; ended by its process id."""
     log = bytearray()
     process = await asyncio.create_subprocess_exec(
-        *(str(python), "-W", "ignore", "-m", "gunicorn", "wsgi:application", "--bind", "127.0.0.1:0", "--threads", "4"),
+        *(
+            str(python),
+            "-W",
+            "ignore",
+            "-m",
+            "gunicorn",
+            "wsgi:application",
+            "--bind",
+            "127.0.0.1:0",
+            "--threads",
+            "4",
+        ),
         *("--keep-alive", "30", "--access-logfile", "-", "--no-control-socket"),
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
@@ -41,7 +52,9 @@ async def served(python: Path, folder: Path) -> AsyncIterator[Served]:
         await reading
 
 
-async def _read(process: asyncio.subprocess.Process, log: bytearray, port: asyncio.Future[int | None]) -> None:
+async def _read(
+    process: asyncio.subprocess.Process, log: bytearray, port: asyncio.Future[int | None]
+) -> None:
     """Keep what the server says, and find the port in it."""
     assert process.stdout is not None
     async for line in process.stdout:
@@ -63,7 +76,9 @@ async def _told(port: asyncio.Future[int | None], log: bytearray) -> int:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM to the server's own process, which ends its workers; SIGKILL where that does not help."""
+    """SIGTERM to the server's own process, which ends its workers; SIGKILL where that does not
+    help.
+    """
     with suppress(ProcessLookupError):
         process.terminate()
         try:

@@ -15,14 +15,18 @@ from tests.support.real.wire import Wire, tapped
 
 @dataclass(frozen=True)
 class Site:
-    """A running site: its database stands in ``folder``, everything it was sent on ``wire``, what it said in ``log``."""
+    """A running site: its database stands in ``folder``, everything it was sent on ``wire``, what
+    it said in ``log``.
+    """
 
     folder: Path
     wire: Wire
     log: bytearray
 
     def holds(self, marker: str) -> list[str]:
-        """The forms in which the marker reached the application: on the wire, in its log, its database, its journal."""
+        """The forms in which the marker reached the application: on the wire, in its log, its
+        database, its journal.
+        """
         kept = [path.read_bytes() for path in self.folder.glob("db.sqlite3*")]
         return found_in(b"\n".join((self.wire.sent, self.log, *kept)), marker)
 

@@ -14,7 +14,10 @@ class Wire:
     sent: bytearray = field(default_factory=bytearray)
 
     def requests(self, line: bytes) -> int:
-        """How many requests began with this, e.g. ``b"POST /api/people/"``; anything else has no method before a path."""
+        """How many requests began with this, e.g.
+
+        ``b"POST /api/people/"``; anything else has no method before a path.
+        """
         return self.sent.count(line)
 
 
@@ -47,7 +50,9 @@ async def tapped(port: int) -> AsyncIterator[Wire]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, copy: bytearray | None) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, copy: bytearray | None
+) -> None:
     """Carry bytes one way until that side ends, then end the other."""
     with suppress(ConnectionError):
         try:

@@ -37,7 +37,8 @@ async def test_the_bearer_of_a_token_is_known(scene, scheme):
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"Authorization": ""}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer"}]
+    "headers",
+    [{}, {"Authorization": ""}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer"}],
 )
 async def test_without_a_token_the_answer_says_which_kind_is_wanted(scene, headers):
     _, client = scene
@@ -50,7 +51,9 @@ async def test_without_a_token_the_answer_says_which_kind_is_wanted(scene, heade
 
 async def test_without_any_proof_no_error_is_named(scene):
     _, client = scene
-    assert (await client("GET", "/api/who", "")).headers["WWW-Authenticate"] == 'Bearer realm="domicile"'
+    assert (await client("GET", "/api/who", "")).headers[
+        "WWW-Authenticate"
+    ] == 'Bearer realm="domicile"'
 
 
 @pytest.mark.parametrize("token", ["nonsense", "a.b.c", "x" * 8000])
@@ -88,8 +91,12 @@ async def test_an_administrator_may_do_more_and_others_are_told_what_lacks(scene
     here, client = scene
     refused = await client("GET", "/api/chief", await here.token(await here.client()))
     assert (refused.status, refused.json["code"]) == (403, "forbidden")
-    assert refused.headers["WWW-Authenticate"] == 'Bearer realm="domicile", error="insufficient_scope"'
-    assert (await client("GET", "/api/chief", await here.token(await here.client(admin=True)))).status == 200
+    assert (
+        refused.headers["WWW-Authenticate"] == 'Bearer realm="domicile", error="insufficient_scope"'
+    )
+    assert (
+        await client("GET", "/api/chief", await here.token(await here.client(admin=True)))
+    ).status == 200
 
 
 async def test_a_client_that_ends_is_refused_with_its_next_request(scene):
@@ -110,7 +117,10 @@ def test_what_stands_open_is_known():
 
 
 async def test_every_other_operation_refuses_who_shows_no_token_and_administration_who_is_no_administrator():
-    async with office() as here, serving(services(auth=here.service, access=bearer(here.service.tokens))) as client:
+    async with (
+        office() as here,
+        serving(services(auth=here.service, access=bearer(here.service.tokens))) as client,
+    ):
         made = await here.client()
         member = await here.token(made)
         ended = await here.token(await here.client())
@@ -123,7 +133,11 @@ async def test_every_other_operation_refuses_who_shows_no_token_and_administrati
             for place in places:
                 for token in ("", "nonsense", ended):
                     answer = await client(operation.method, place, token)
-                    assert (answer.status, answer.json["code"]) == (401, "unauthorized"), operation.name
+                    assert (answer.status, answer.json["code"]) == (401, "unauthorized"), (
+                        operation.name
+                    )
                 if operation.access is Access.ADMIN:
                     answer = await client(operation.method, place, member)
-                    assert (answer.status, answer.json["code"]) == (403, "forbidden"), operation.name
+                    assert (answer.status, answer.json["code"]) == (403, "forbidden"), (
+                        operation.name
+                    )

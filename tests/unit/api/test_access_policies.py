@@ -26,9 +26,14 @@ async def test_a_policy_is_put_shown_listed_changed_and_removed(here: World):
     assert (await here.client("GET", PATH, "chief")).json == made.json
     other = await here.client("PUT", PATH, "chief", json={**made.json, "actions": ["write"]})
     assert (other.status, other.json["actions"]) == (200, ["write"])
-    await here.client("PUT", "/api/policies/a", "chief", json={"schema": "contact", "actions": ["read"]})
+    await here.client(
+        "PUT", "/api/policies/a", "chief", json={"schema": "contact", "actions": ["read"]}
+    )
     listed = (await here.client("GET", "/api/policies", "chief")).json
-    assert ([item["name"] for item in listed["data"]], listed["meta"]["total"]) == (["a", "support"], 2)
+    assert ([item["name"] for item in listed["data"]], listed["meta"]["total"]) == (
+        ["a", "support"],
+        2,
+    )
     page = (await here.client("GET", "/api/policies?limit=1&offset=1", "chief")).json
     assert [item["name"] for item in page["data"]] == ["support"]
     assert (await here.client("DELETE", PATH, "chief")).status == 204
@@ -49,7 +54,10 @@ async def test_policies_are_for_administrators(here: World, method: str):
     [
         ({"actions": ["fly"]}, ["/schema", "/actions/0"]),
         ({**SUPPORT, "schema": "none"}, ["/schema"]),
-        ({**SUPPORT, "fields": {"iban": "hidden", "age": "masked"}}, ["/fields/iban", "/fields/age"]),
+        (
+            {**SUPPORT, "fields": {"iban": "hidden", "age": "masked"}},
+            ["/fields/iban", "/fields/age"],
+        ),
         ({**SUPPORT, "rows": {"filter": {"iban": 5}}}, ["/rows/filter/iban"]),
         (EXAMPLE, ["/fields/phone", "/fields/passport", "/rows/filter/region"]),
     ],
@@ -79,7 +87,9 @@ async def test_what_does_not_fit_any_more_is_shown(here: World):
     shown = (await here.client("GET", PATH, "chief")).json
     assert [fault["source"] for fault in shown["faults"]] == ["/fields/name", "/rows/filter/age"]
     await here.catalog.drop("contact")
-    assert [fault["source"] for fault in (await here.client("GET", PATH, "chief")).json["faults"]] == ["/schema"]
+    assert [
+        fault["source"] for fault in (await here.client("GET", PATH, "chief")).json["faults"]
+    ] == ["/schema"]
 
 
 async def test_what_a_file_declares_is_changed_there(here: World):

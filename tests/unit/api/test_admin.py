@@ -9,7 +9,9 @@ from tests.support.auth import Office, basic, form, office
 @pytest.fixture
 async def scene():
     async with office() as here:
-        async with serving(services(auth=here.service, access=bearer(here.service.tokens))) as client:
+        async with serving(
+            services(auth=here.service, access=bearer(here.service.tokens))
+        ) as client:
             yield here, client, await here.token(await here.client(admin=True))
 
 
@@ -19,7 +21,9 @@ async def member(here: Office) -> str:
 
 async def test_a_new_client_gets_its_tokens_with_what_it_was_told(scene):
     here, client, chief = scene
-    answer = await client("POST", "/api/clients", chief, json={"name": "shop", "environment_id": "default"})
+    answer = await client(
+        "POST", "/api/clients", chief, json={"name": "shop", "environment_id": "default"}
+    )
     assert answer.status == 201
     assert set(answer.json) == {"client_id", "client_secret"}
     headers = {
@@ -64,10 +68,16 @@ async def test_a_client_of_an_external_issuer_is_registered_and_gets_no_secret(s
     shown = await client("GET", f"/api/clients/{answer.json['client_id']}", chief)
     assert shown.json["external_id"] == "shop-there"
     again = await client("POST", "/api/clients", chief, json=body)
-    assert (again.status, [error["source"] for error in again.json["errors"]]) == (409, ["/external_id"])
+    assert (again.status, [error["source"] for error in again.json["errors"]]) == (
+        409,
+        ["/external_id"],
+    )
     for unfit in (5, "", "a\nb", "x" * 257):
         answer = await client("POST", "/api/clients", chief, json={**body, "external_id": unfit})
-        assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, ["/external_id"])
+        assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (
+            400,
+            ["/external_id"],
+        )
 
 
 async def test_the_list_has_every_client_and_no_secret(scene):
@@ -76,7 +86,15 @@ async def test_the_list_has_every_client_and_no_secret(scene):
     answer = await client("GET", "/api/clients", chief)
     assert answer.json["meta"] == {"count": 2, "limit": 100, "offset": 0, "total": 2}
     found = {item["client_id"]: item for item in answer.json["data"]}[made.client.id]
-    assert set(found) == {"client_id", "name", "environment_id", "admin", "policies", "disabled", "created_at"}
+    assert set(found) == {
+        "client_id",
+        "name",
+        "environment_id",
+        "admin",
+        "policies",
+        "disabled",
+        "created_at",
+    }
     assert (found["name"], found["admin"], found["disabled"]) == ("shop", False, False)
     assert b"argon2" not in answer.body
     page = await client("GET", "/api/clients?limit=1&offset=1", chief)
@@ -104,13 +122,20 @@ async def test_nobody_is_not_found(scene, method, path):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/api/clients"), ("GET", "/api/clients"), ("GET", "/api/clients/a"), ("DELETE", "/api/clients/a")],
+    [
+        ("POST", "/api/clients"),
+        ("GET", "/api/clients"),
+        ("GET", "/api/clients/a"),
+        ("DELETE", "/api/clients/a"),
+    ],
 )
 async def test_clients_are_administered_by_administrators_alone(scene, method, path):
     here, client, _ = scene
     assert (await client(method, path, await member(here))).status == 403
     assert (await client(method, path, "")).status == 401
-    assert (await client(method, path.replace("/api/", "/webapi/"), await member(here))).status == 403
+    assert (
+        await client(method, path.replace("/api/", "/webapi/"), await member(here))
+    ).status == 403
 
 
 async def test_a_client_is_made_under_policies_that_there_are():
@@ -122,9 +147,13 @@ async def test_a_client_is_made_under_policies_that_there_are():
             chief = await here.token(await here.client(admin=True))
             body = {"name": "desk", "environment_id": "default", "policies": ["support", "support"]}
             ident = (await client("POST", "/api/clients", chief, json=body)).json["client_id"]
-            assert (await client("GET", f"/api/clients/{ident}", chief)).json["policies"] == ["support"]
+            assert (await client("GET", f"/api/clients/{ident}", chief)).json["policies"] == [
+                "support"
+            ]
             for given in (["support", "none"], [5], ["support"] * 33, "support"):
-                answer = await client("POST", "/api/clients", chief, json={**body, "policies": given})
+                answer = await client(
+                    "POST", "/api/clients", chief, json={**body, "policies": given}
+                )
                 assert (answer.status, answer.json["code"]) == (400, "invalid_input")
                 (error,) = answer.json["errors"]
                 assert error["source"] == ("/policies/1" if "none" in given else "/policies")

@@ -15,7 +15,9 @@ async def here(tmp_path):
         await made.declare("contact", CONTACT)
         for key in ("c-1", "c-2"):
             assert (
-                await made.client("POST", "/api/models/contact", json={"id": key, "city": "Lund", "age": 4})
+                await made.client(
+                    "POST", "/api/models/contact", json={"id": key, "city": "Lund", "age": 4}
+                )
             ).status == 201
         yield made
 
@@ -42,7 +44,9 @@ async def test_only_administrators_mark_and_see_marks(here: World):
 async def test_whatever_shows_a_bait_raises_an_alarm_and_answers_as_ever(here: World):
     form = FormData()
     form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
-    file = (await here.client("POST", f"{ONE}/files", data=form, headers={"x-filename": "a.txt"})).json["file_id"]
+    file = (
+        await here.client("POST", f"{ONE}/files", data=form, headers={"x-filename": "a.txt"})
+    ).json["file_id"]
     before = (await here.client("POST", "/api/models/contact/find", json={})).json
     await here.client("PUT", f"{ONE}/bait", "chief")
     assert alarms(here) == []
@@ -69,9 +73,14 @@ async def test_whatever_shows_a_bait_raises_an_alarm_and_answers_as_ever(here: W
 async def test_what_leads_to_its_values_by_a_detour_raises_an_alarm(here: World):
     form = FormData()
     form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
-    file = (await here.client("POST", f"{ONE}/files", data=form, headers={"x-filename": "a.txt"})).json["file_id"]
+    file = (
+        await here.client("POST", f"{ONE}/files", data=form, headers={"x-filename": "a.txt"})
+    ).json["file_id"]
     await here.client("PUT", f"{ONE}/bait", "chief")
-    groups = {"metrics": {"age": {"func": "max", "key": "age"}}, "group_by": {"keys": ["city", "id"]}}
+    groups = {
+        "metrics": {"age": {"func": "max", "key": "age"}},
+        "group_by": {"keys": ["city", "id"]},
+    }
     for operation, method, path, body in (
         ("aggregate_records", "POST", "/api/models/contact/aggregate", groups),
         ("change_attachment", "PATCH", f"{ONE}/files/{file}", {"mime_type": "text/csv"}),
@@ -88,7 +97,9 @@ async def test_among_records_of_the_other_family_too(here: World):
     assert (await here.client("POST", "/api/records", json=record)).status == 201
     form = FormData()
     form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
-    await here.client("POST", "/api/records/se/c-1/files", data=form, headers={"x-filename": "a.txt"})
+    await here.client(
+        "POST", "/api/records/se/c-1/files", data=form, headers={"x-filename": "a.txt"}
+    )
     await here.client("PUT", "/api/models/records/c-1/bait", "chief")
     rehash = {"dtk": "a1B2" * 24, "keys": ["p"], "rules": {"key1": {"strategy": "plain"}}}
     for operation, path, body in (
@@ -109,6 +120,8 @@ async def test_other_records_raise_none(here: World):
     await here.client("POST", "/api/models/contact/find", json={"filter": {"id": "c-2"}})
     count: dict[str, Any] = {"metrics": {"n": {"func": "count"}}}
     for counted in (count, {**count, "group_by": {"keys": ["city"]}}):
-        assert (await here.client("POST", "/api/models/contact/aggregate", json=counted)).status == 200
+        assert (
+            await here.client("POST", "/api/models/contact/aggregate", json=counted)
+        ).status == 200
     await here.client("DELETE", ONE)
     assert alarms(here) == []

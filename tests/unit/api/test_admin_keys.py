@@ -1,4 +1,6 @@
-"""Keys over HTTP: who may see and rotate them, and what it does to everything that was sealed before."""
+"""Keys over HTTP: who may see and rotate them, and what it does to everything that was sealed
+before.
+"""
 
 import asyncio
 import io
@@ -24,7 +26,9 @@ CONTACT = {
 @pytest.fixture(params=["memory", "sqlite"])
 async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     async with world(tmp_path, request.param) as made:
-        assert (await made.client("PUT", "/api/schemas/contact", "chief", json=CONTACT)).status == 201
+        assert (
+            await made.client("PUT", "/api/schemas/contact", "chief", json=CONTACT)
+        ).status == 201
         yield made
 
 
@@ -35,7 +39,9 @@ async def sealed_by(here: World) -> set[str]:
         table = here.catalog.records(name).collection.table
         rows = await here.store.scan(table, 0, 10_000)
         files = await here.store.files(table, [row.rid for row in rows])
-        found |= {row.body[1:5] for row in rows} | {row.key_sealed[1:5] for row in rows if row.key_sealed}
+        found |= {row.body[1:5] for row in rows} | {
+            row.key_sealed[1:5] for row in rows if row.key_sealed
+        }
         found |= {file.sealed[1:5] for held in files.values() for file in held}
     return {key.hex() for key in found}
 
@@ -55,11 +61,14 @@ async def fill(here: World, count: int = 250) -> str:
     """Make records, one of them with a file, whose id it answers."""
     for start in range(0, count, 50):
         batch = [
-            {"id": f"k{number}", "city": f"C{number}", "note": f"N{number}"} for number in range(start, start + 50)
+            {"id": f"k{number}", "city": f"C{number}", "note": f"N{number}"}
+            for number in range(start, start + 50)
         ]
         assert (await here.client("POST", "/api/models/contact/batch", json=batch)).status == 201
     form = FormData()
-    form.add_field("file", io.BytesIO(b"content of a file"), filename="a.txt", content_type="text/plain")
+    form.add_field(
+        "file", io.BytesIO(b"content of a file"), filename="a.txt", content_type="text/plain"
+    )
     headers = {"x-filename": "a.txt"}
     sent = await here.client("POST", "/api/models/contact/k1/files", data=form, headers=headers)
     assert sent.status == 201
@@ -72,12 +81,16 @@ async def all_there(here: World, file_id: str, count: int = 250) -> None:
         "/api/models/contact/find",
         json={"filter": {"id": [f"k{n}" for n in range(count)]}, "options": {"limit": 1000}},
     )
-    assert {record["note"] for record in found.json["data"]} == {f"N{number}" for number in range(count)}
+    assert {record["note"] for record in found.json["data"]} == {
+        f"N{number}" for number in range(count)
+    }
     file = await here.client("GET", f"/api/models/contact/k1/files/{file_id}")
     assert (file.status, file.body) == (200, b"content of a file")
 
 
-async def test_everything_is_sealed_with_another_data_key_in_the_background_and_opens_all_the_while(here):
+async def test_everything_is_sealed_with_another_data_key_in_the_background_and_opens_all_the_while(
+    here,
+):
     file_id = await fill(here)
     before = (await here.client("GET", K, "chief")).json["data"][0]
     (first,) = [key["key_id"] for key in before["keys"]]
@@ -87,11 +100,14 @@ async def test_everything_is_sealed_with_another_data_key_in_the_background_and_
     (old, new) = answer.json["data"][0]["keys"]
     assert (old, new["seals"]) == ({"key_id": first, "seals": False, "used_by": None}, True)
     await all_there(here, file_id)
-    assert (await here.client("POST", "/api/models/contact", json={"id": "x", "city": "y", "note": "z"})).status == 201
+    assert (
+        await here.client("POST", "/api/models/contact", json={"id": "x", "city": "y", "note": "z"})
+    ).status == 201
     after = await settled(here)
     figures = {"state": "done", "versions": 0, "contents": 1, "unreadable": 0}
     assert after["reseal"] in [{**figures, "records": 250 + more} for more in (0, 1)]
-    assert after["keys"] == [{"key_id": new["key_id"], "seals": True, "used_by": None}]  # nothing needs the other one
+    # nothing needs the other one
+    assert after["keys"] == [{"key_id": new["key_id"], "seals": True, "used_by": None}]
     assert await sealed_by(here) == {new["key_id"]}
     await all_there(here, file_id)
     table = here.catalog.records("contact").collection.table
@@ -109,21 +125,32 @@ async def test_the_master_key_and_the_signing_key_are_others_from_then_on(here):
 
 
 async def test_each_environment_has_data_keys_of_its_own(here):
-    made = await here.client("POST", "/api/environments", "chief", json={"name": "Acme", "environment_id": "acme"})
+    made = await here.client(
+        "POST", "/api/environments", "chief", json={"name": "Acme", "environment_id": "acme"}
+    )
     assert made.status == 201
-    answer = await here.client("POST", K + "/rotate", "chief", json={"key": "data", "environment_id": "acme"})
-    assert {one["environment_id"]: len(one["keys"]) for one in answer.json["data"]} == {"default": 1, "acme": 2}
+    answer = await here.client(
+        "POST", K + "/rotate", "chief", json={"key": "data", "environment_id": "acme"}
+    )
+    assert {one["environment_id"]: len(one["keys"]) for one in answer.json["data"]} == {
+        "default": 1,
+        "acme": 2,
+    }
     assert (await settled(here, "acme"))["reseal"] == {
         "state": "done", "records": 0, "versions": 0, "contents": 0, "unreadable": 0,
     }  # fmt: skip
     assert (await here.client("DELETE", "/api/environments/acme", "chief")).status == 204
-    gone = await here.client("POST", K + "/rotate", "chief", json={"key": "data", "environment_id": "acme"})
+    gone = await here.client(
+        "POST", K + "/rotate", "chief", json={"key": "data", "environment_id": "acme"}
+    )
     assert gone.status == 404
 
 
 @pytest.mark.parametrize("caller", ["writer", "chief of acme"])
 async def test_only_administrators_of_default_may(here, caller):
-    await here.client("POST", "/api/environments", "chief", json={"name": "Acme", "environment_id": "acme"})
+    await here.client(
+        "POST", "/api/environments", "chief", json={"name": "Acme", "environment_id": "acme"}
+    )
     assert (await here.client("GET", K, caller)).status == 403
     assert (await here.client("POST", K + "/rotate", caller, json={"key": "data"})).status == 403
 

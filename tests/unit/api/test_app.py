@@ -14,7 +14,9 @@ from tests.support.api import Client, services, serving
 
 
 async def echo(call):
-    return ApiResponse(200, json.dumps({"path": dict(call.path), "query": dict(call.query)}).encode())
+    return ApiResponse(
+        200, json.dumps({"path": dict(call.path), "query": dict(call.query)}).encode()
+    )
 
 
 async def fails(_call):
@@ -25,7 +27,9 @@ async def refuses(_call):
     raise VaultError(Code.NO_MATCH, "Nothing matches.", (Detail("/filter", "Matches nothing."),))
 
 
-READ = ApiOperation("read", "GET", "/api/things/{name}", echo, 200, (), Takes.NOTHING, query=("a", "b"))
+READ = ApiOperation(
+    "read", "GET", "/api/things/{name}", echo, 200, (), Takes.NOTHING, query=("a", "b")
+)
 FAILS = ApiOperation("fails", "POST", "/api/fails", fails, 200, (), Takes.NOTHING)
 CLONE = ApiOperation("clone_record", "POST", "/api/clone", refuses, 200, (403,), Takes.NOTHING)
 OTHER = ApiOperation("other", "POST", "/api/other", refuses, 200, (404,), Takes.NOTHING)
@@ -51,7 +55,9 @@ async def test_every_answer_says_that_nobody_may_keep_it(client: Client):
 
 
 async def test_webapi_is_another_name_of_api(client: Client):
-    assert (await client("GET", "/webapi/things/a")).json == (await client("GET", "/api/things/a")).json
+    assert (await client("GET", "/webapi/things/a")).json == (
+        await client("GET", "/api/things/a")
+    ).json
     assert (await client("GET", "/webapi/open")).status == 404
 
 
@@ -63,7 +69,11 @@ async def test_an_unknown_address_is_a_problem_document(client: Client):
 
 async def test_another_method_is_told_which_ones_there_are(client: Client):
     answer = await client("PUT", "/api/things/a")
-    assert (answer.status, answer.headers["Allow"], answer.json["code"]) == (405, "GET, HEAD", "method_not_allowed")
+    assert (answer.status, answer.headers["Allow"], answer.json["code"]) == (
+        405,
+        "GET, HEAD",
+        "method_not_allowed",
+    )
 
 
 async def test_head_is_get_without_the_body(client: Client):
@@ -99,7 +109,10 @@ async def test_an_error_has_the_status_of_its_operation(client: Client):
 
 async def test_who_comes_over_tls_is_told_to_do_so_again(tmp_path, monkeypatch):
     app = vault_app(services(), (READ,), hsts=86_400)
-    async with listen("vault", ("127.0.0.1", 0), app, connections=VaultConnection) as place, ClientSession() as session:
+    async with (
+        listen("vault", ("127.0.0.1", 0), app, connections=VaultConnection) as place,
+        ClientSession() as session,
+    ):
         for secure, told in ((False, None), (True, "max-age=86400")):
             monkeypatch.setattr("aiohttp.web.BaseRequest.secure", secure)
             async with session.get(

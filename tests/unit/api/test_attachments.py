@@ -64,8 +64,12 @@ def form(content: Any, name: str = "file", kind: str = "application/pdf") -> aio
     return made
 
 
-async def upload(client: Client, content: bytes, name: str = "cv.pdf", key: str = "a", method: str = "POST") -> Said:
-    return await client(method, f"{BASE}/{key}/files", data=form(content), headers={"x-filename": name})
+async def upload(
+    client: Client, content: bytes, name: str = "cv.pdf", key: str = "a", method: str = "POST"
+) -> Said:
+    return await client(
+        method, f"{BASE}/{key}/files", data=form(content), headers={"x-filename": name}
+    )
 
 
 async def test_an_upload_is_answered_with_the_attachment_and_its_link_downloads_it(client, files):
@@ -92,8 +96,15 @@ async def test_an_upload_is_answered_with_the_attachment_and_its_link_downloads_
 async def test_an_empty_file_is_a_file(client, files):
     made = await upload(client, b"")
     got = await client("GET", made.json["download_link"])
-    assert (made.status, got.status, got.body, got.headers["Content-Length"]) == (201, 200, b"", "0")
-    assert (await client("GET", made.json["download_link"], headers={"Range": "bytes=0-"})).status == 416
+    assert (made.status, got.status, got.body, got.headers["Content-Length"]) == (
+        201,
+        200,
+        b"",
+        "0",
+    )
+    assert (
+        await client("GET", made.json["download_link"], headers={"Range": "bytes=0-"})
+    ).status == 416
 
 
 @pytest.mark.parametrize(
@@ -111,7 +122,9 @@ async def test_file_names_beyond_ascii_come_through(client, files, sent, name):
     made = await upload(client, b"x", sent)
     assert made.json["filename"] == name
     got = await client("GET", made.json["download_link"])
-    assert got.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    assert (
+        got.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "a%2Fb", "..", "%00", "x" * 256, "%ff", "a\\b"])
@@ -138,7 +151,9 @@ async def test_every_parameter_is_required(client, files):
     answer = await client("POST", f"{BASE}/a/files", data=two, headers=named)
     assert (answer.status, answer.json["code"]) == (400, "invalid_file")
     for kind in ("application/json", "application/octet-stream", "text/plain"):
-        answer = await client("POST", f"{BASE}/a/files", data=b"{}", headers={**named, "Content-Type": kind})
+        answer = await client(
+            "POST", f"{BASE}/a/files", data=b"{}", headers={**named, "Content-Type": kind}
+        )
         assert answer.status == 415
     assert await files.names() == []
 
@@ -150,15 +165,23 @@ async def test_statuses_of_an_upload(client, files):
     assert (await upload(client, b"x", key="nobody")).status == 404
     assert (await upload(client, b"x" * (LIMIT + 1), "large")).status == 413
     assert (
-        await client("POST", "/api/models/none/a/files", data=form(b"x"), headers={"x-filename": "x"})
+        await client(
+            "POST", "/api/models/none/a/files", data=form(b"x"), headers={"x-filename": "x"}
+        )
     ).status == 400
     assert (await client("POST", f"{BASE}/a/files", "", data=form(b"x"))).status == 401
     assert len(await files.names()) == 1
 
 
 async def test_a_large_upload_is_refused_by_its_length_before_it_is_sent(client, files):
-    headers = {"x-filename": "x", "Expect": "100-continue", "Content-Type": "multipart/form-data; boundary=b"}
-    answer = await client("POST", f"{BASE}/a/files", data=io.BytesIO(b"x" * (LIMIT + 70_000)), headers=headers)
+    headers = {
+        "x-filename": "x",
+        "Expect": "100-continue",
+        "Content-Type": "multipart/form-data; boundary=b",
+    }
+    answer = await client(
+        "POST", f"{BASE}/a/files", data=io.BytesIO(b"x" * (LIMIT + 70_000)), headers=headers
+    )
     assert answer.status == 413
 
 
@@ -167,7 +190,9 @@ async def test_an_upload_that_exceeds_the_limit_while_it_comes_is_refused(client
         for _ in range(LIMIT // 100_000 + 20):
             yield b"x" * 100_000
 
-    answer = await client("POST", f"{BASE}/a/files", data=form(endless()), headers={"x-filename": "x"})
+    answer = await client(
+        "POST", f"{BASE}/a/files", data=form(endless()), headers={"x-filename": "x"}
+    )
     assert (answer.status, answer.json["code"]) == (413, "too_large")
     assert await files.names() == []
 
@@ -185,7 +210,11 @@ async def test_name_and_type_are_changed(client, files):
     await upload(client, b"y", "other")
     link = made.json["download_link"]
     answer = await client("PATCH", link, json={"filename": "new", "mime_type": "text/html"})
-    assert (answer.status, answer.json["filename"], answer.json["mime_type"]) == (200, "new", "text/html")
+    assert (answer.status, answer.json["filename"], answer.json["mime_type"]) == (
+        200,
+        "new",
+        "text/html",
+    )
     assert (await client("PATCH", link, json={"filename": "other"})).status == 409
     assert (await client("PATCH", link.replace("-", "0"), json={"filename": "z"})).status == 404
     body: Any
@@ -211,7 +240,9 @@ async def test_parts_of_a_file(client, files):
     got = await client("GET", link, headers={"Range": f"bytes={len(content)}-"})
     assert (got.status, got.headers["Content-Range"]) == (416, f"bytes */{len(content)}")
     assert got.json["code"] == "range_unsatisfiable"
-    assert (await client("GET", link, headers={"Range": "bytes=0-4", "If-Range": etag})).status == 206
+    assert (
+        await client("GET", link, headers={"Range": "bytes=0-4", "If-Range": etag})
+    ).status == 206
     whole = await client("GET", link, headers={"Range": "bytes=0-4", "If-Range": '"other"'})
     assert (whole.status, whole.body) == (200, content)
     assert (await client("GET", link, headers={"Range": "bytes=0-1,4-5"})).body == content
@@ -235,7 +266,9 @@ async def test_moving_and_its_statuses(client, files):
     for body in ({}, [], {"attachment_ids": []}, {"attachment_ids": "x"}, {"attachment_ids": [1]}, {**ids, "x": 1},
                  {"attachment_ids": ids["attachment_ids"] * 2}, {"attachment_ids": [str(n) for n in range(101)]}):  # fmt: skip
         assert (await client("POST", there, json=body)).status == 422, body
-    assert (await client("POST", there, data=b"{", headers={"Content-Type": "application/json"})).status == 422
+    assert (
+        await client("POST", there, data=b"{", headers={"Content-Type": "application/json"})
+    ).status == 422
     await upload(client, b"y", key="b")
     assert (await client("POST", there, json=ids)).json["code"] == "file_exists"
     assert (await client("POST", there, json=ids)).status == 422
@@ -286,7 +319,9 @@ async def test_a_file_whose_later_piece_was_changed_never_ends_cleanly(client, f
     await changed(files, 3 * PIECE + 5000)
     got, ended = b"", False
     headers = {"Authorization": "Bearer writer"}
-    async with client.session.get(client.address + made.json["download_link"], headers=headers) as answer:
+    async with client.session.get(
+        client.address + made.json["download_link"], headers=headers
+    ) as answer:
         assert answer.status == 200
         try:
             async for piece in answer.content.iter_any():
@@ -302,7 +337,8 @@ async def test_a_file_whose_later_piece_was_changed_never_ends_cleanly(client, f
 async def test_a_full_disk_is_told_and_the_caller_may_try_again(client, files, monkeypatch):
     async def full(*_: object) -> int:
         raise VaultError(
-            Code.FILES_UNAVAILABLE, "The disk of the files is full: free some space. The file was not stored."
+            Code.FILES_UNAVAILABLE,
+            "The disk of the files is full: free some space. The file was not stored.",
         )
 
     with monkeypatch.context() as broken:
@@ -321,7 +357,8 @@ async def test_a_caller_that_goes_away_in_an_upload_leaves_nothing(client, files
     host, _, port = client.address.removeprefix("http://").partition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     head = (
-        f"POST {BASE}/a/files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer writer\r\nx-filename: x\r\n"
+        f"POST {BASE}/a/files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer writer\r\nx-filename: "
+        "x\r\n"
         "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 2000000\r\n\r\n"
         '--b\r\nContent-Disposition: form-data; name="file"\r\n\r\n'
     )

@@ -42,7 +42,8 @@ def test_what_is_no_single_range_is_ignored(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("bytes=10-", 10), ("bytes=99-100", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-5", 0)]
+    ("text", "size"),
+    [("bytes=10-", 10), ("bytes=99-100", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-5", 0)],
 )
 def test_a_range_behind_the_end_is_refused(text, size):
     with pytest.raises(VaultError) as caught:

@@ -40,7 +40,10 @@ def test_a_part_names_a_file_as_browsers_and_libraries_do(more: str, name: str) 
 def test_a_field_that_cannot_be_used_is_told(given: list[str]) -> None:
     with pytest.raises(VaultError) as caught:
         of_header(given)
-    assert (caught.value.code, [one.source for one in caught.value.details]) == (Code.INVALID_FILE, ["x-filename"])
+    assert (caught.value.code, [one.source for one in caught.value.details]) == (
+        Code.INVALID_FILE,
+        ["x-filename"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,4 +60,7 @@ def test_a_field_that_cannot_be_used_is_told(given: list[str]) -> None:
 def test_a_part_that_cannot_be_used_is_told(more: str) -> None:
     with pytest.raises(VaultError) as caught:
         of_part(FORM + more)
-    assert (caught.value.code, [one.source for one in caught.value.details]) == (Code.INVALID_FILE, ["file"])
+    assert (caught.value.code, [one.source for one in caught.value.details]) == (
+        Code.INVALID_FILE,
+        ["file"],
+    )

@@ -44,14 +44,36 @@ async def failing(_call: Any) -> ApiResponse:
 async def test_an_operation_that_tells_nothing_has_a_coarse_line():
     kept = Kept()
     operations = (
-        ApiOperation("fresh", "DELETE", "/api/p/{schema}/{record_key}/x/{unheard}", nothing, 204, (), Takes.NOTHING),
-        ApiOperation("chiefs", "PUT", "/api/q/{client_id}", nothing, 204, (), Takes.NOTHING, access=Access.ADMIN),
+        ApiOperation(
+            "fresh",
+            "DELETE",
+            "/api/p/{schema}/{record_key}/x/{unheard}",
+            nothing,
+            204,
+            (),
+            Takes.NOTHING,
+        ),
+        ApiOperation(
+            "chiefs",
+            "PUT",
+            "/api/q/{client_id}",
+            nothing,
+            204,
+            (),
+            Takes.NOTHING,
+            access=Access.ADMIN,
+        ),
     )
     async with serving(services(audit=auditing(kept)), *operations) as client:
         assert (await client("DELETE", "/api/p/people/4711/x/astrid")).status == 204
         assert (await client("PUT", "/api/q/k7", "chief")).status == 204
     first, second = kept.lines
-    assert (first["event"], first["by"], first["schema"], len(first["records"])) == ("delete", "writer", "people", 1)
+    assert (first["event"], first["by"], first["schema"], len(first["records"])) == (
+        "delete",
+        "writer",
+        "people",
+        1,
+    )
     assert (second["event"], second["subject"], second["status"]) == ("admin", "k7", 204)
     assert b"astrid" not in b"".join(kept.raw)
     assert b"4711" not in b"".join(kept.raw)
@@ -83,7 +105,12 @@ async def test_a_search_tells_which_records_and_fields_it_revealed(here: World):
     here.audit.lines.clear()
     await here.client("POST", "/api/models/contact/find", json={})
     (line,) = here.audit.lines
-    assert (line["event"], line["by"], line["operation"], line["status"]) == ("reveal", "writer", "find_records", 200)
+    assert (line["event"], line["by"], line["operation"], line["status"]) == (
+        "reveal",
+        "writer",
+        "find_records",
+        200,
+    )
     assert (line["schema"], line["count"], len(set(line["records"]))) == ("contact", 2, 2)
     assert set(line["fields"]) == set(CONTACT["fields"])
 
@@ -122,9 +149,14 @@ def failing_put(*_bodies: bytes) -> None:
 async def test_refusals_are_told_once_and_then_counted(here: World):
     for _ in range(50):
         assert (await here.client("GET", "/api/clients", "writer")).status == 403
-        assert (await here.client("POST", "/api/models/contact/find", "nobody", json={})).status == 401
+        assert (
+            await here.client("POST", "/api/models/contact/find", "nobody", json={})
+        ).status == 401
     lines = {(line["operation"], line["code"], line.get("by")): line for line in here.audit.lines}
-    assert set(lines) == {("list_clients", "forbidden", "writer"), ("find_records", "unauthorized", None)}
+    assert set(lines) == {
+        ("list_clients", "forbidden", "writer"),
+        ("find_records", "unauthorized", None),
+    }
     assert all(line["event"] == "refused" for line in lines.values())
     here.services.audit.refusals.flush()
     assert [line["count"] for line in here.audit.lines] == [1, 1, 49, 49]
@@ -151,7 +183,12 @@ async def test_fields_that_were_covered_or_hidden_are_not_told_as_seen():
     made = auditing(kept)
     from proxy.model.schema import Schema
 
-    veiled = Rights(frozenset(), Schema("p", ()), frozenset({"a", "b"}), {"b": Redactor(lambda *_: "x", "x".__eq__)})
+    veiled = Rights(
+        frozenset(),
+        Schema("p", ()),
+        frozenset({"a", "b"}),
+        {"b": Redactor(lambda *_: "x", "x".__eq__)},
+    )
     await made.answered(page_of("a", "b", "c"), 200, lambda _schema: veiled)
     await made.answered(page_of("a", "b"), 200, lambda _schema: FULL)
 

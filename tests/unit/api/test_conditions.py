@@ -7,7 +7,9 @@ from proxy.errors import Code, VaultError
 
 def conditions(**headers: str) -> Preconditions | None:
     return asked(
-        make_mocked_request("GET", "/", headers={name.replace("_", "-"): text for name, text in headers.items()})
+        make_mocked_request(
+            "GET", "/", headers={name.replace("_", "-"): text for name, text in headers.items()}
+        )
     )
 
 
@@ -36,7 +38,12 @@ def test_if_match_compares_strongly_and_if_none_match_weakly():
     assert [refused(found, tag) for tag in ('"a"', '"b"', None)] == [False, True, True]
     assert [refused(conditions(If_Match="*"), tag) for tag in ('"a"', None)] == [False, True]
     found = conditions(If_None_Match='"a", W/"b"')
-    assert [refused(found, tag) for tag in ('"a"', '"b"', '"c"', None)] == [True, True, False, False]
+    assert [refused(found, tag) for tag in ('"a"', '"b"', '"c"', None)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert [refused(conditions(If_None_Match="*"), tag) for tag in ('"a"', None)] == [True, False]
 
 

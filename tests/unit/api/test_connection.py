@@ -21,7 +21,9 @@ async def refuses(_call):
     return ApiResponse(200)
 
 
-OTHER = ApiOperation("other", "POST", "/api/other", refuses, 200, (404,), Takes.NOTHING, access=Access.OPEN)
+OTHER = ApiOperation(
+    "other", "POST", "/api/other", refuses, 200, (404,), Takes.NOTHING, access=Access.OPEN
+)
 
 
 @pytest.fixture
@@ -31,7 +33,8 @@ async def client():
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"secret\r\n\r\n", b"GET / HTTP/1.1\r\nAuthorization secret\r\n\r\n", b"\x16\x03\x01secret"]
+    "garbage",
+    [b"secret\r\n\r\n", b"GET / HTTP/1.1\r\nAuthorization secret\r\n\r\n", b"\x16\x03\x01secret"],
 )
 async def test_bytes_that_are_no_http_are_answered_without_quoting_them(client: Client, garbage):
     host, port = client.address.removeprefix("http://").split(":")
@@ -72,10 +75,14 @@ WHO = ApiOperation("who", "GET", "/api/who", tells, 200, (), Takes.NOTHING, acce
         (b"PROXY UNKNOWN\r\n", "203.0.113.9", ""),
     ],
 )
-async def test_the_caller_is_the_one_that_a_trusted_proxy_tells_of_by_preamble_or_by_field(preamble, chain, host):
+async def test_the_caller_is_the_one_that_a_trusted_proxy_tells_of_by_preamble_or_by_field(
+    preamble, chain, host
+):
     entrance = Entrance(Preambles(LOOPBACK), None)
     connections = entrance.of_vault if preamble else VaultConnection
-    async with listen("vault", ("127.0.0.1", 0), vault_app(services(), (WHO,)), connections) as place:
+    async with listen(
+        "vault", ("127.0.0.1", 0), vault_app(services(), (WHO,)), connections
+    ) as place:
         async with RawClient(int(place.rpartition(":")[2])) as client:
             fields = [] if chain is None else [f"X-Forwarded-For: {chain}"]
             for number in range(2):

@@ -36,12 +36,17 @@ async def listening(authority, networks):
     entrance = Entrance(Preambles(networks, 30.0, secure=True), tls)
     telling = Telling(ForwardedHeaders(x_forwarded=True), Trusted(networks))
     async with RawServer(says(OK)) as server:
-        async with gateway(server.url, options={"entrance": entrance, "telling": telling}) as (port, steered):
+        async with gateway(server.url, options={"entrance": entrance, "telling": telling}) as (
+            port,
+            steered,
+        ):
             yield server, port, steered, outcomes
 
 
 def answer_behind(port: int, preamble: bytes, tls: ssl.SSLContext, joined: bool) -> bytes:
-    """What is answered to a request behind a preamble; ``joined``: the handshake begins in the preamble's own segment."""
+    """What is answered to a request behind a preamble; ``joined``: the handshake begins in the
+    preamble's own segment.
+    """
     inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
     here = tls.wrap_bio(inward, outward, server_hostname="app.test")
     with socket.create_connection(("127.0.0.1", port), 30) as plain:
@@ -66,7 +71,9 @@ def answer_behind(port: int, preamble: bytes, tls: ssl.SSLContext, joined: bool)
 
 
 @pytest.mark.parametrize("joined", [True, False])
-@pytest.mark.parametrize(("preamble", "caller"), [(LINE, b"192.0.2.7"), (b"PROXY UNKNOWN\r\n", b"unknown")])
+@pytest.mark.parametrize(
+    ("preamble", "caller"), [(LINE, b"192.0.2.7"), (b"PROXY UNKNOWN\r\n", b"unknown")]
+)
 async def test_the_caller_of_the_preamble_comes_over_tls(authority, preamble, caller, joined):
     async with listening(authority, LOOPBACK) as (server, port, _, outcomes):
         answer = await asyncio.to_thread(answer_behind, port, preamble, trusting(authority), joined)
@@ -90,7 +97,10 @@ async def test_connections_in_every_stage_end_with_the_service(authority):
     tls, outcomes = tls_listener(authority.issue("app.test"))
     preambles = Preambles(LOOPBACK, 30.0, secure=True)
     options = {"entrance": Entrance(preambles, tls)}
-    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, steered):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, options=options) as (port, steered),
+    ):
         async with RawClient(port) as before, RawClient(port) as between:
             await between.send(LINE)
             await server.until(lambda: len(preambles.waiting) == 1 and len(tls.shaking) == 1)

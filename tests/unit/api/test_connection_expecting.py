@@ -74,7 +74,9 @@ async def test_a_body_that_is_wanted_is_asked_for(port, path, kind):
         (415, "/api/upload", (WRITER, JSON), 8),
     ],
 )
-async def test_a_request_that_is_refused_gets_its_refusal_and_nothing_else(port, status, path, fields, size):
+async def test_a_request_that_is_refused_gets_its_refusal_and_nothing_else(
+    port, status, path, fields, size
+):
     async with RawClient(port) as client:
         await client.send(head(path, *fields, size=size))
         assert await first_line(client) == b"HTTP/1.1 %d %b\r\n" % (status, PHRASES[status])
@@ -95,7 +97,9 @@ PHRASES = {
 
 async def test_whoever_does_not_wait_is_not_told(port):
     async with RawClient(port) as client:
-        await client.send(get("/api/write", WRITER, JSON, f"Content-Length: {len(BODY)}", method="POST") + BODY)
+        await client.send(
+            get("/api/write", WRITER, JSON, f"Content-Length: {len(BODY)}", method="POST") + BODY
+        )
         assert await first_line(client) == b"HTTP/1.1 200 OK\r\n"
 
 

@@ -40,7 +40,9 @@ def test_with_one_the_answer_is_kept_in_the_commit_of_the_write():
         kept.append((answer, shows))
         return [Release(b"", 1, 1)]
 
-    assert call(keep).closing(lambda records: ApiResponse(201, b"%d" % len(records)))([RECORD]) == [Release(b"", 1, 1)]
+    assert call(keep).closing(lambda records: ApiResponse(201, b"%d" % len(records)))([RECORD]) == [
+        Release(b"", 1, 1)
+    ]
     assert kept == [(ApiResponse(201, b"1"), [Shows("k", RECORD.rid, False)])]
 
 
@@ -61,13 +63,19 @@ class Schemas:
 
 async def scene(*policies: str, outside: bool = False) -> ApiRequest:
     store, keyset = MemoryStore(), Keyset.create("default")
-    vault = new_vault(keyset, store, ManualClock(), lambda *_: None, VaultOptions("default", "SE", 1))
+    vault = new_vault(
+        keyset, store, ManualClock(), lambda *_: None, VaultOptions("default", "SE", 1)
+    )
     catalog = Schemas(await vault.collection(TableSpec(SCHEMA, {}, None, addressed=False)))
     kept = await open_policies(store, keyset)
-    await kept.put(read_policy("p", {"schema": "contact", "actions": ["read"], "fields": {"age": "hidden"}}))
+    await kept.put(
+        read_policy("p", {"schema": "contact", "actions": ["read"], "fields": {"age": "hidden"}})
+    )
     made = services(catalog=catalog, policies=kept)
     nothing = cast(Any, None)
-    return ApiRequest(nothing, made, Principal("c", "default", policies=policies), nothing, outside=outside)
+    return ApiRequest(
+        nothing, made, Principal("c", "default", policies=policies), nothing, outside=outside
+    )
 
 
 async def test_a_client_without_policies_has_every_right_and_the_very_records():
@@ -86,7 +94,8 @@ async def test_a_client_under_policies_has_records_that_know_its_rights():
 
 
 @pytest.mark.parametrize(
-    ("schema", "acts"), [("contact", (Act.WRITE,)), ("contact", (Act.READ, Act.DELETE)), ("none", ())]
+    ("schema", "acts"),
+    [("contact", (Act.WRITE,)), ("contact", (Act.READ, Act.DELETE)), ("none", ())],
 )
 async def test_what_policies_do_not_allow_and_what_does_not_exist_are_refused_alike(schema, acts):
     with pytest.raises(VaultError) as refused:

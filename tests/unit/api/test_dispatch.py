@@ -9,7 +9,9 @@ from tests.support.api import Client, services, serving
 
 
 async def echo(call):
-    return ApiResponse(200, json.dumps({"content": call.content, "by": call.principal.client}).encode())
+    return ApiResponse(
+        200, json.dumps({"content": call.content, "by": call.principal.client}).encode()
+    )
 
 
 async def pieces(_call):
@@ -17,7 +19,9 @@ async def pieces(_call):
         yield b"one "
         yield b"two"
 
-    return ApiResponse(200, headers={"X-Kind": "stream"}, media_type="text/plain", stream=stream(), length=7)
+    return ApiResponse(
+        200, headers={"X-Kind": "stream"}, media_type="text/plain", stream=stream(), length=7
+    )
 
 
 async def nothing(_call):
@@ -30,7 +34,9 @@ OPERATIONS = (
     ApiOperation("open", "POST", "/api/open", echo, 200, (), access=Access.OPEN),
     ApiOperation("upload", "POST", "/api/upload", nothing, 204, (), Takes.STREAM),
     ApiOperation("pieces", "GET", "/api/pieces", pieces, 200, (), Takes.NOTHING),
-    ApiOperation("end", "DELETE", "/api/end", nothing, 204, (), Takes.NOTHING, query=("cascadeBy",)),
+    ApiOperation(
+        "end", "DELETE", "/api/end", nothing, 204, (), Takes.NOTHING, query=("cascadeBy",)
+    ),
 )
 JSON = {"Content-Type": "application/json"}
 
@@ -49,7 +55,9 @@ async def test_a_handler_is_given_the_json_and_who_sent_it(client: Client):
 
 @pytest.mark.parametrize("token", ["", "nobody"])
 async def test_without_a_token_nothing_else_is_looked_at(client: Client, token):
-    answer = await client("POST", "/api/write?x=1", token, data=b"{", headers={"Content-Type": "text/plain"})
+    answer = await client(
+        "POST", "/api/write?x=1", token, data=b"{", headers={"Content-Type": "text/plain"}
+    )
     assert (answer.status, answer.json["code"]) == (401, "unauthorized")
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
@@ -64,10 +72,13 @@ async def test_an_admin_operation_needs_the_scope(client: Client):
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "application/json; charset=utf-8", 'APPLICATION/JSON;charset="UTF-8"']
+    "kind",
+    ["application/json", "application/json; charset=utf-8", 'APPLICATION/JSON;charset="UTF-8"'],
 )
 async def test_json_is_taken_under_each_of_its_names(client: Client, kind):
-    assert (await client("POST", "/api/write", data=b"1", headers={"Content-Type": kind})).status == 200
+    assert (
+        await client("POST", "/api/write", data=b"1", headers={"Content-Type": kind})
+    ).status == 200
 
 
 @pytest.mark.parametrize(
@@ -95,7 +106,11 @@ async def test_broken_json_is_400_with_its_place(client: Client):
     answer = await client("POST", "/api/write", data=b'{"a":x', headers=JSON)
     assert (answer.status, answer.json["code"]) == (400, "invalid_input")
     assert "byte 5" in answer.json["detail"]
-    assert (await client("POST", "/api/write", headers=JSON)).json["detail"].startswith("The body is empty")
+    assert (
+        (await client("POST", "/api/write", headers=JSON))
+        .json["detail"]
+        .startswith("The body is empty")
+    )
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -104,14 +119,19 @@ async def test_a_body_over_the_limit_is_413(client: Client, chunked):
         for _ in range(8):
             yield b" " * 1024
 
-    answer = await client("POST", "/api/write", data=many() if chunked else b" " * 8192, headers=JSON)
+    answer = await client(
+        "POST", "/api/write", data=many() if chunked else b" " * 8192, headers=JSON
+    )
     assert (answer.status, answer.json["code"]) == (413, "too_large")
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(client: Client):
     host, port = client.address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    head = "POST /api/write HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer writer\r\nContent-Type: application/json\r\n"
+    head = (
+        "POST /api/write HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer writer\r\nContent-Type: "
+        "application/json\r\n"
+    )
     writer.write(f"{head}Content-Length: 1000000\r\n\r\n".encode())
     assert b" 413 " in await reader.readline()
     writer.close()

@@ -18,7 +18,9 @@ ASKING = {
 async def here(tmp_path):
     async with world(tmp_path) as made:
         await made.declare("contact", CONTACT)
-        await made.policy("page", "contact", "read", cors={"origins": [PAGE, "http://localhost:3000"]})
+        await made.policy(
+            "page", "contact", "read", cors={"origins": [PAGE, "http://localhost:3000"]}
+        )
         await made.policy("other", "contact", "read")
         yield made
 
@@ -64,7 +66,9 @@ def resolved(document: dict[str, Any], parameter: dict[str, Any]) -> dict[str, A
     """A parameter of the interface document, which may stand among its components."""
     if "$ref" not in parameter:
         return parameter
-    found: dict[str, Any] = document["components"]["parameters"][parameter["$ref"].rpartition("/")[2]]
+    found: dict[str, Any] = document["components"]["parameters"][
+        parameter["$ref"].rpartition("/")[2]
+    ]
     return found
 
 
@@ -90,9 +94,14 @@ async def test_an_answer_may_be_read_where_a_policy_of_the_caller_says_so(here: 
     for origin in (PAGE, "http://localhost:3000"):
         said = await here.client("POST", FIND, "under:page", json={}, headers={"Origin": origin})
         assert said.status == 200
-        assert (said.headers["Access-Control-Allow-Origin"], said.headers["Vary"]) == (origin, "Origin")
+        assert (said.headers["Access-Control-Allow-Origin"], said.headers["Vary"]) == (
+            origin,
+            "Origin",
+        )
         assert "idempotent-replayed" in said.headers["Access-Control-Expose-Headers"]
-    refused = await here.client("POST", FIND, "under:page", json={"filter": 5}, headers={"Origin": PAGE})
+    refused = await here.client(
+        "POST", FIND, "under:page", json={"filter": 5}, headers={"Origin": PAGE}
+    )
     assert (refused.status, refused.headers["Access-Control-Allow-Origin"]) == (400, PAGE)
 
 

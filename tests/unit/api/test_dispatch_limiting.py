@@ -41,10 +41,20 @@ class Handlers:
     def operations(self) -> tuple[ApiOperation, ...]:
         return (
             ApiOperation("read", "GET", "/api/read", at_once, 200, (), Takes.NOTHING),
-            ApiOperation("chief", "GET", "/api/chief", at_once, 200, (), Takes.NOTHING, Access.ADMIN),
+            ApiOperation(
+                "chief", "GET", "/api/chief", at_once, 200, (), Takes.NOTHING, Access.ADMIN
+            ),
             ApiOperation("open", "GET", "/open", at_once, 200, (), Takes.NOTHING, Access.OPEN),
             ApiOperation(
-                "token", "POST", "/token", at_once, 200, (), Takes.FORM, Access.OPEN, refuse=oauth.oauth_refusal
+                "token",
+                "POST",
+                "/token",
+                at_once,
+                200,
+                (),
+                Takes.FORM,
+                Access.OPEN,
+                refuse=oauth.oauth_refusal,
             ),
             ApiOperation("slow", "GET", "/api/slow", self.wait, 200, (), Takes.NOTHING),
             ApiOperation("upload", "POST", "/api/upload", self.wait, 200, (), Takes.STREAM),
@@ -81,7 +91,9 @@ async def test_a_client_may_ask_so_often_and_is_told_where_it_stands():
 
 @pytest.mark.usefixtures("limits_clock")
 async def test_whatever_a_client_asks_counts_and_what_nobody_asks_does_not():
-    async with serving(services(quotas=Quotas(credential=rates("credential", 3))), *Handlers().operations) as client:
+    async with serving(
+        services(quotas=Quotas(credential=rates("credential", 3))), *Handlers().operations
+    ) as client:
         assert (await client("GET", "/api/chief")).status == 403
         assert (await client("GET", "/api/read?x=1")).status == 400
         for _ in range(5):
@@ -103,14 +115,23 @@ async def test_an_address_may_ask_so_often_whoever_it_says_it_is():
         assert (await client("GET", "/nothing")).status == 429
         answer = await client("POST", "/token", "", data={"a": "b"})
         assert (answer.status, answer.json["error"]) == (429, "temporarily_unavailable")
-        assert (answer.headers["Retry-After"], answer.headers["RateLimit"]) == ("1", '"address";r=0;t=1')
-        assert (await client("GET", "/open", headers={"X-Forwarded-For": "198.51.100.7"})).status == 200
+        assert (answer.headers["Retry-After"], answer.headers["RateLimit"]) == (
+            "1",
+            '"address";r=0;t=1',
+        )
+        assert (
+            await client("GET", "/open", headers={"X-Forwarded-For": "198.51.100.7"})
+        ).status == 200
 
 
 async def test_without_a_limit_nothing_is_told():
     async with serving(services(), *Handlers().operations) as client:
         answer = await client("GET", "/api/read")
-        assert (answer.status, "RateLimit" in answer.headers, "RateLimit-Policy" in answer.headers) == (
+        assert (
+            answer.status,
+            "RateLimit" in answer.headers,
+            "RateLimit-Policy" in answer.headers,
+        ) == (
             200,
             False,
             False,
@@ -133,7 +154,9 @@ async def test_one_client_has_so_many_under_way_and_another_does_not_wait_for_it
 
 async def test_where_too_many_wait_already_the_next_is_refused():
     handlers = Handlers()
-    async with serving(services(quotas=Quotas(concurrent=ConcurrencyLimit(1, 0))), *handlers.operations) as client:
+    async with serving(
+        services(quotas=Quotas(concurrent=ConcurrencyLimit(1, 0))), *handlers.operations
+    ) as client:
         first = asyncio.create_task(client("GET", "/api/slow"))
         await handlers.until(1)
         assert problem(await client("GET", "/api/read")) == (429, "too_many_requests", "1")
@@ -144,12 +167,21 @@ async def test_where_too_many_wait_already_the_next_is_refused():
 
 async def test_uploads_have_a_number_of_their_own():
     handlers = Handlers()
-    quotas = Quotas(concurrent=ConcurrencyLimit(1, 0), uploads=ConcurrencyLimit(1, 0, Code.TOO_MANY_UPLOADS))
+    quotas = Quotas(
+        concurrent=ConcurrencyLimit(1, 0), uploads=ConcurrencyLimit(1, 0, Code.TOO_MANY_UPLOADS)
+    )
     async with serving(services(quotas=quotas), *handlers.operations) as client:
-        body: dict[str, Any] = {"data": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}
+        body: dict[str, Any] = {
+            "data": b"x",
+            "headers": {"Content-Type": "multipart/form-data; boundary=b"},
+        }
         first = asyncio.create_task(client("POST", "/api/upload", **body))
         await handlers.until(1)
-        assert problem(await client("POST", "/api/upload", **body)) == (429, "too_many_uploads", "1")
+        assert problem(await client("POST", "/api/upload", **body)) == (
+            429,
+            "too_many_uploads",
+            "1",
+        )
         assert (await client("GET", "/api/read")).status == 200
         handlers.may.set()
         assert (await first).status == 200
@@ -159,12 +191,22 @@ async def test_a_turn_is_over_whatever_comes_of_it():
     quotas = Quotas(concurrent=ConcurrencyLimit(1, 0), uploads=ConcurrencyLimit(1, 0))
     async with serving(services(quotas=quotas), *Handlers().operations) as client:
         for _ in range(3):
-            refused = await client("POST", "/api/upload", data=b"x", headers={"Content-Type": "text/plain"})
+            refused = await client(
+                "POST", "/api/upload", data=b"x", headers={"Content-Type": "text/plain"}
+            )
             assert refused.status == 415
     assert (len(quotas.concurrent or ()), len(quotas.uploads or ())) == (0, 0)
 
 
 def test_work_on_many_records_weighs_more():
     heavy = {operation.name for operation in OPERATIONS if request_weight(operation) > 1}
-    assert {"create_records", "update_records", "delete_records", "aggregate_records", "export_records"} <= heavy
-    assert heavy.isdisjoint({"create_record", "find_records", "delete_record", "download_attachment", "token"})
+    assert {
+        "create_records",
+        "update_records",
+        "delete_records",
+        "aggregate_records",
+        "export_records",
+    } <= heavy
+    assert heavy.isdisjoint(
+        {"create_record", "find_records", "delete_record", "download_attachment", "token"}
+    )

@@ -1,4 +1,6 @@
-"""The firewall on the vault listener; who is trusted here is this machine, so that fields can tell of others."""
+"""The firewall on the vault listener; who is trusted here is this machine, so that fields can tell
+of others.
+"""
 
 import ipaddress
 import json
@@ -69,7 +71,12 @@ class World:
             await policies.put(AccessPolicy(name, "contact", tuple(Act), firewall=said[name]))
         trusted = Trusted((ipaddress.ip_network("127.0.0.1"),))
         wall = Firewall(mode, "se", (), self.countries, trusted)
-        more = {"screened": self.outcomes.append, "trusted": trusted, "access": access, "policies": policies}
+        more = {
+            "screened": self.outcomes.append,
+            "trusted": trusted,
+            "access": access,
+            "policies": policies,
+        }
         async with serving(services(firewall=wall, **more), *OPERATIONS) as client:
             yield client
 
@@ -103,8 +110,12 @@ async def test_the_firewall_is_not_felt_inside(world, mode):
     async with world.serving(mode, *ALL) as client:
         for headers in (HOME, {}):
             for name in ("free", *ALL):
-                assert (await client("GET", "/api/read", name, headers=headers)).json == {"outside": False}
-            assert (await client("GET", "/api/files", "let", headers=headers)).json == {"outside": False}
+                assert (await client("GET", "/api/read", name, headers=headers)).json == {
+                    "outside": False
+                }
+            assert (await client("GET", "/api/files", "let", headers=headers)).json == {
+                "outside": False
+            }
             assert (await client("GET", "/api/chief", "chief", headers=headers)).status == 200
             assert (await client("GET", "/nothing", headers=headers)).status == 404
             assert (await client("GET", "/api/read", "", headers=headers)).status == 401
@@ -136,12 +147,20 @@ async def test_masked_is_everybody_outside_but_whom_a_policy_keeps_out(world):
 
 async def test_a_policy_counts_where_the_instance_has_no_mode(world):
     async with world.serving(Mode.OFF, *ALL) as client:
-        expected = {"": 401, "free": False, "chief": False, "let": True, "kept": 403, "plain": False}
+        expected = {
+            "": 401,
+            "free": False,
+            "chief": False,
+            "let": True,
+            "kept": 403,
+            "plain": False,
+        }
         assert await verdicts(client) == expected
 
 
 @pytest.mark.parametrize(
-    ("mode", "name"), [(Mode.MASK, "let"), (Mode.BLOCK, "let"), (Mode.OFF, "let"), (Mode.MASK, "free")]
+    ("mode", "name"),
+    [(Mode.MASK, "let"), (Mode.BLOCK, "let"), (Mode.OFF, "let"), (Mode.MASK, "free")],
 )
 async def test_what_does_not_go_through_rights_is_refused_outside(world, mode, name):
     async with world.serving(mode, *ALL) as client:

@@ -27,7 +27,11 @@ async def documented(**given: Any) -> AsyncIterator[Client]:
     hidden = {"schema": "contact", "actions": ["read"], "fields": {"email": "hidden"}}
     await policies.put(read_policy("support", hidden))
     await policies.put(read_policy("abroad", {**hidden, "firewall": {"mode": "mask"}}))
-    await policies.put(read_policy("elsewhere", {"schema": "other", "actions": ["read"], "firewall": {"mode": "mask"}}))
+    await policies.put(
+        read_policy(
+            "elsewhere", {"schema": "other", "actions": ["read"], "firewall": {"mode": "mask"}}
+        )
+    )
     async with serving(services(catalog=catalog, policies=policies, **given)) as client:
         yield client
 
@@ -55,7 +59,10 @@ async def test_a_client_under_policies_is_shown_what_it_may_use(client: Client):
     document = (await client("GET", "/openapi.json", "under:support")).json
     assert "email" not in document["components"]["schemas"]["model.contact"]["properties"]
     assert (
-        "email" in (await client("GET", "/openapi.json")).json["components"]["schemas"]["model.contact"]["properties"]
+        "email"
+        in (await client("GET", "/openapi.json")).json["components"]["schemas"]["model.contact"][
+            "properties"
+        ]
     )
     nothing = (await client("GET", "/openapi.json", "under:gone")).json
     assert "model.contact" not in nothing["components"]["schemas"]
@@ -72,7 +79,9 @@ async def test_who_is_kept_out_of_the_country_learns_of_no_schema():
             answer = await client("GET", "/openapi.json", let_in, headers=ABROAD)
             assert answer.status == 200
             assert ("model.contact" in answer.json["components"]["schemas"]) is shown, let_in
-        assert "model.contact" in (await client("GET", "/openapi.json")).json["components"]["schemas"]
+        assert (
+            "model.contact" in (await client("GET", "/openapi.json")).json["components"]["schemas"]
+        )
 
 
 @pytest.mark.usefixtures("limits_clock")

@@ -16,7 +16,9 @@ async def here(tmp_path, monkeypatch):
     targets = {name: f"sample_functions:{name}" for name in NAMES}
     runner = Runner(targets, Bounds(60.0, 512 << 20, 4), lambda error: api_status("", error.code))
     async with world(tmp_path, functions=runner) as made:
-        await made.declare("contact", {"fields": {"id": {"type": "primary_key"}, "name": {"type": "string"}}})
+        await made.declare(
+            "contact", {"fields": {"id": {"type": "primary_key"}, "name": {"type": "string"}}}
+        )
         await made.client("POST", "/api/models/contact", json={"id": "k", "name": "Ann"})
         yield made
     await runner.close()

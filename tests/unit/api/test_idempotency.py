@@ -27,7 +27,11 @@ async def test_a_repeated_delete_is_answered_as_the_first(here):
     await here.client("POST", "/api/models/contact", json={"id": "k"})
     for replayed in (None, "true"):
         answer = await here.client("DELETE", "/api/models/contact/k", headers=KEY)
-        assert (answer.status, answer.body, answer.headers.get("Idempotent-Replayed")) == (204, b"", replayed)
+        assert (answer.status, answer.body, answer.headers.get("Idempotent-Replayed")) == (
+            204,
+            b"",
+            replayed,
+        )
 
 
 async def test_another_request_under_the_key_is_429(here):
@@ -39,21 +43,29 @@ async def test_another_request_under_the_key_is_429(here):
 @pytest.mark.parametrize("other", [{"as_": "chief"}, {"headers": {"Idempotency-Key": "a-2"}}])
 async def test_a_key_belongs_to_its_client(here, other):
     await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    answer = await here.client("POST", "/api/models/contact", **{"json": {"id": "k"}, "headers": KEY, **other})
+    answer = await here.client(
+        "POST", "/api/models/contact", **{"json": {"id": "k"}, "headers": KEY, **other}
+    )
     assert (answer.status, answer.json["code"]) == (409, "record_exists")
 
 
 async def test_a_refusal_is_not_kept(here):
     await here.client("POST", "/api/models/contact", json={"id": "k"})
-    assert (await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)).status == 409
+    assert (
+        await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
+    ).status == 409
     await here.client("DELETE", "/api/models/contact/k")
-    assert (await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)).status == 201
+    assert (
+        await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
+    ).status == 201
 
 
 async def test_after_a_day_the_key_is_free(here):
     await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
     here.clock.advance(86_400_001)
-    assert (await here.client("POST", "/api/models/contact", json={"id": "l"}, headers=KEY)).status == 201
+    assert (
+        await here.client("POST", "/api/models/contact", json={"id": "l"}, headers=KEY)
+    ).status == 201
 
 
 @pytest.mark.parametrize("keys", [[""], ["a b"], ["å"], ["k" * 256], ["a", "b"]])
@@ -71,12 +83,17 @@ async def test_a_key_that_cannot_be_one_is_400(here, keys):
 async def test_a_search_is_never_kept(here):
     for known in (0, 1):
         answer = await here.client("POST", "/api/models/contact/find", json={}, headers=KEY)
-        assert (answer.json["meta"]["total"], answer.headers.get("Idempotent-Replayed")) == (known, None)
+        assert (answer.json["meta"]["total"], answer.headers.get("Idempotent-Replayed")) == (
+            known,
+            None,
+        )
         await here.client("POST", "/api/models/contact", json={"id": "k"})
 
 
 async def test_what_is_no_record_keeps_its_answer_as_well(here):
     body = {"name": "crm", "environment_id": "default"}
-    answers = [await here.client("POST", "/api/clients", "chief", json=body, headers=KEY) for _ in range(2)]
+    answers = [
+        await here.client("POST", "/api/clients", "chief", json=body, headers=KEY) for _ in range(2)
+    ]
     assert [answer.status for answer in answers] == [201, 201]
     assert answers[0].body == answers[1].body

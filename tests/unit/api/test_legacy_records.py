@@ -1,4 +1,6 @@
-"""Handlers of the record-based family; every field, filter, status and engine has its case in ``tests/conformance/interface``."""
+"""Handlers of the record-based family; every field, filter, status and engine has its case in
+``tests/conformance/interface``.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +40,12 @@ async def test_a_record_is_overwritten_whole_and_keeps_its_files(here: World) ->
     file = await here.client("POST", R + "/se/r-1/files", data=body, headers=headers)
     assert file.status == 201
     answer = await here.client("POST", R, json={"country": "se", "record_key": "r-1", "key2": "y"})
-    assert (answer.status, answer.json["version"], answer.json["key1"], answer.json["key2"]) == (201, 2, None, "y")
+    assert (answer.status, answer.json["version"], answer.json["key1"], answer.json["key2"]) == (
+        201,
+        2,
+        None,
+        "y",
+    )
     assert answer.json["attachments"] == [file.json]
     assert (await here.client("GET", file.json["download_link"])).body == b"hello"
 
@@ -66,10 +73,22 @@ async def test_a_batch_is_created_and_updated_as_a_whole(here: World) -> None:
     [
         ("", {"key": "a"}, "/country"),
         ("/batch", {"records": []}, "/country"),
-        ("/batch", {"country": "se", "records": [{"key": "a", "country": "SE"}]}, "/records/0/country"),
+        (
+            "/batch",
+            {"country": "se", "records": [{"key": "a", "country": "SE"}]},
+            "/records/0/country",
+        ),
         ("/batch/update", {"country": "se", "search_key": 1, "records": []}, "/search_key"),
-        ("/batch/update", {"country": "se", "search_key": "body", "records": [{"body": "a"}]}, "/search_key"),
-        ("/batch/update", {"country": "se", "search_key": "is_encrypted", "records": [{"key": "a"}]}, "/search_key"),
+        (
+            "/batch/update",
+            {"country": "se", "search_key": "body", "records": [{"body": "a"}]},
+            "/search_key",
+        ),
+        (
+            "/batch/update",
+            {"country": "se", "search_key": "is_encrypted", "records": [{"key": "a"}]},
+            "/search_key",
+        ),
         ("/clone", {"filter": {}}, "/update_with"),
         ("/clone", {"filter": {}, "update_with": {"country": 1}}, "/update_with/country"),
         ("/find", {"filter": {}}, "/country"),
@@ -84,20 +103,30 @@ async def test_faults_have_their_place(here: World, path: str, body: Any, place:
 
 async def test_a_record_is_copied_under_another_key(here: World) -> None:
     answer = await here.client(
-        "POST", R + "/clone", json={"filter": {"range_key": 2}, "update_with": {"key": "r-9", "key2": "y"}}
+        "POST",
+        R + "/clone",
+        json={"filter": {"range_key": 2}, "update_with": {"key": "r-9", "key2": "y"}},
     )
-    assert (answer.status, [(record["key"], record["key1"], record["key2"]) for record in answer.json]) == (
+    assert (
+        answer.status,
+        [(record["key"], record["key1"], record["key2"]) for record in answer.json],
+    ) == (
         201,
         [("r-9", "x", "y")],
     )
 
 
 async def test_records_are_found_and_added_up(here: World) -> None:
-    assert await found(here, filter={"range_key": {"$gt": 1}}, options={"sort": [{"range_key": "desc"}]}) == [
+    assert await found(
+        here, filter={"range_key": {"$gt": 1}}, options={"sort": [{"range_key": "desc"}]}
+    ) == [
         "r-3",
         "r-2",
     ]
-    question = {"metrics": {"sum": {"func": "sum", "key": "range_key"}}, "group_by": {"keys": ["key1"]}}
+    question = {
+        "metrics": {"sum": {"func": "sum", "key": "range_key"}},
+        "group_by": {"keys": ["key1"]},
+    }
     answer = await here.client("POST", R + "/aggregate", json=question)
     assert answer.json["data"] == {"x": {"group": {"keys": {"key1": "x"}}, "metrics": {"sum": 6}}}
     assert (answer.json["meta"], answer.json["errors"]) == ({"next": None}, [])
@@ -105,10 +134,17 @@ async def test_records_are_found_and_added_up(here: World) -> None:
 
 
 async def test_groups_go_on_with_the_cursor(here: World) -> None:
-    question = {"metrics": {"n": {"func": "count"}}, "group_by": {"keys": ["range_key"], "limit": 2}}
+    question = {
+        "metrics": {"n": {"func": "count"}},
+        "group_by": {"keys": ["range_key"], "limit": 2},
+    }
     first = await here.client("POST", R + "/aggregate", json=question)
     rest = await here.client("POST", R + "/aggregate", json={"next": first.json["meta"]["next"]})
-    assert (list(first.json["data"]), list(rest.json["data"]), rest.json["meta"]["next"]) == (["1", "2"], ["3"], None)
+    assert (list(first.json["data"]), list(rest.json["data"]), rest.json["meta"]["next"]) == (
+        ["1", "2"],
+        ["3"],
+        None,
+    )
 
 
 async def test_deletes_follow_the_field_that_is_named(here: World) -> None:
@@ -116,7 +152,9 @@ async def test_deletes_follow_the_field_that_is_named(here: World) -> None:
     assert (await here.client("DELETE", R + "/se/r-2?cascadeBy=parent_key")).status == 204
     assert await found(here) == ["r-1"]
     assert (
-        await here.client("POST", R + "/batch/delete", json={"filter": {"key": ["r-1", "r-7"]}, "country": "se"})
+        await here.client(
+            "POST", R + "/batch/delete", json={"filter": {"key": ["r-1", "r-7"]}, "country": "se"}
+        )
     ).status == 204
     assert await found(here) == []
 
@@ -124,7 +162,9 @@ async def test_deletes_follow_the_field_that_is_named(here: World) -> None:
 async def test_a_record_tells_what_it_was(here: World) -> None:
     await here.client("POST", R, json={"country": "se", "key": "r-1"})
     answer = await here.client("GET", R + "/se/r-1/history?limit=1&offset=1")
-    assert [(entry["version"], entry["record"]["range_key"]) for entry in answer.json["data"]] == [(1, 1)]
+    assert [(entry["version"], entry["record"]["range_key"]) for entry in answer.json["data"]] == [
+        (1, 1)
+    ]
     assert answer.json["meta"]["total"] == 2
     assert (await here.client("GET", R + "/de/r-1/history")).status == 409
 
@@ -134,5 +174,9 @@ async def test_a_write_is_carried_out_once_under_its_key(here: World) -> None:
     sent = {"country": "se", "key": "r-7"}
     first = await here.client("POST", R, json=sent, headers=headers)
     again = await here.client("POST", R, json=sent, headers=headers)
-    assert (again.status, again.body, again.headers["Idempotent-Replayed"]) == (201, first.body, "true")
+    assert (again.status, again.body, again.headers["Idempotent-Replayed"]) == (
+        201,
+        first.body,
+        "true",
+    )
     assert (await here.client("POST", R, json={**sent, "key1": "y"}, headers=headers)).status == 429

@@ -11,7 +11,11 @@ FEW = st.text("\r\n-b\0", max_size=80).map(str.encode)
 
 
 @pytest.mark.parametrize("library", [True, False], ids=["library", "without"])
-@given(mark=FEW.filter(bool), content=st.lists(FEW, max_size=4).map(b"".join), filling=st.integers(0, 3000))
+@given(
+    mark=FEW.filter(bool),
+    content=st.lists(FEW, max_size=4).map(b"".join),
+    filling=st.integers(0, 3000),
+)
 def test_a_mark_is_found_where_it_stands_first(library, mark, content, filling):
     inside = content + bytes(filling) + content
     with pytest.MonkeyPatch.context() as patched:

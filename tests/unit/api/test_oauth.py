@@ -19,17 +19,25 @@ async def scene():
 
 
 def unkept(answer: Said) -> bool:
-    return bool(answer.headers["Cache-Control"] == "no-store" and answer.headers["Pragma"] == "no-cache")
+    return bool(
+        answer.headers["Cache-Control"] == "no-store" and answer.headers["Pragma"] == "no-cache"
+    )
 
 
 @pytest.mark.parametrize("path", ["/oauth2/token", "/oauth2/token/"])
-@pytest.mark.parametrize("more", [{}, {"audience": HERE}, {"audience": f"{HERE} {HERE}/", "scope": "default"}])
+@pytest.mark.parametrize(
+    "more", [{}, {"audience": HERE}, {"audience": f"{HERE} {HERE}/", "scope": "default"}]
+)
 async def test_a_client_gets_a_token_that_nobody_keeps(scene, path, more):
     here, client = scene
     made = await here.client()
     headers = {**FORM, "Authorization": basic(made.client.id, made.secret)}
     answer = await client("POST", path, "", data=form(**more), headers=headers)
-    assert (answer.status, answer.json["token_type"], answer.json["expires_in"]) == (200, "bearer", 300)
+    assert (answer.status, answer.json["token_type"], answer.json["expires_in"]) == (
+        200,
+        "bearer",
+        300,
+    )
     assert answer.json["scope"] == "default"
     assert answer.headers["Content-Type"] == "application/json"
     assert unkept(answer)
@@ -54,7 +62,11 @@ FAULTS = [
     ({"data": form(), "headers": {"Authorization": basic("nobody", "x")}}, 401, "invalid_client"),
     ({"data": form(), "headers": {"Authorization": "Basic !"}}, 401, "invalid_client"),
     ({"data": form(), "headers": {"Authorization": "Bearer x"}}, 401, "invalid_client"),
-    ({"data": form(client_id="nobody", client_secret="x"), "headers": {"Authorization": None}}, 401, "invalid_client"),
+    (
+        {"data": form(client_id="nobody", client_secret="x"), "headers": {"Authorization": None}},
+        401,
+        "invalid_client",
+    ),
     ({"data": form(client_id="nobody"), "headers": {"Authorization": None}}, 401, "invalid_client"),
     ({"data": form(), "headers": {"Authorization": None}}, 401, "invalid_client"),
 ]
@@ -64,7 +76,11 @@ FAULTS = [
 async def test_each_fault_is_told_in_the_words_of_rfc_6749(scene, change, status, error):
     here, client = scene
     made = await here.client()
-    headers = {**FORM, "Authorization": basic(made.client.id, made.secret), **change.get("headers", {})}
+    headers = {
+        **FORM,
+        "Authorization": basic(made.client.id, made.secret),
+        **change.get("headers", {}),
+    }
     headers = {name: value for name, value in headers.items() if value is not None}
     answer = await client("POST", "/oauth2/token", "", data=change["data"], headers=headers)
     assert (answer.status, answer.json["error"]) == (status, error)
@@ -76,7 +92,10 @@ async def test_each_fault_is_told_in_the_words_of_rfc_6749(scene, change, status
 
 
 async def test_a_stranger_sends_little():
-    async with office() as here, serving(services(auth=here.service, body_limit=4 * 1024 * 1024)) as client:
+    async with (
+        office() as here,
+        serving(services(auth=here.service, body_limit=4 * 1024 * 1024)) as client,
+    ):
         answer = await client("POST", "/oauth2/token", "", data=b"x" * 16_385, headers=FORM)
         assert (answer.status, answer.json["error"]) == (413, "invalid_request")
 
@@ -86,7 +105,9 @@ async def test_two_credentials_at_once_prove_nothing(scene):
     made = await here.client()
     proof = basic(made.client.id, made.secret)
     headers = [*FORM.items(), ("Authorization", proof), ("Authorization", proof)]
-    async with client.session.post(client.address + "/oauth2/token", data=form(), headers=headers) as answer:
+    async with client.session.post(
+        client.address + "/oauth2/token", data=form(), headers=headers
+    ) as answer:
         assert answer.status == 401
 
 
@@ -109,7 +130,9 @@ async def test_who_guesses_waits_and_is_told_how_long(scene):
     made = await here.client()
     headers = {**FORM, "Authorization": basic(made.client.id, "wrong")}
     for _ in range(BY_CLIENT.burst):
-        assert (await client("POST", "/oauth2/token", "", data=form(), headers=headers)).status == 401
+        assert (
+            await client("POST", "/oauth2/token", "", data=form(), headers=headers)
+        ).status == 401
     answer = await client("POST", "/oauth2/token", "", data=form(), headers=headers)
     assert (answer.status, answer.headers["Retry-After"]) == (429, "5")
     assert answer.json["error"] == "temporarily_unavailable"
@@ -120,7 +143,11 @@ async def test_behind_a_trusted_proxy_callers_are_told_apart():
     async with office() as here, serving(services(auth=here.service, trusted=trusted)) as client:
 
         async def guess(number: int, address: str) -> int:
-            headers = {**FORM, "Authorization": basic(f"c{number}", "wrong"), "X-Forwarded-For": address}
+            headers = {
+                **FORM,
+                "Authorization": basic(f"c{number}", "wrong"),
+                "X-Forwarded-For": address,
+            }
             return (await client("POST", "/oauth2/token", "", data=form(), headers=headers)).status
 
         assert {await guess(number, "198.51.100.7") for number in range(BY_ADDRESS.burst)} == {401}
@@ -134,7 +161,11 @@ async def test_introspection_needs_a_client_and_tells_it(scene):
     token = await here.token(made)
     headers = {**FORM, "Authorization": basic(made.client.id, made.secret)}
     answer = await client("POST", "/oauth2/introspect", "", data=form(token=token), headers=headers)
-    assert (answer.status, answer.json["active"], answer.json["client_id"]) == (200, True, made.client.id)
+    assert (answer.status, answer.json["active"], answer.json["client_id"]) == (
+        200,
+        True,
+        made.client.id,
+    )
     assert unkept(answer)
     answer = await client("POST", "/oauth2/introspect", token, data=form(token="x"), headers=FORM)
     assert (answer.status, answer.json) == (200, {"active": False})

@@ -7,7 +7,9 @@ BY_NAME = {operation.name: operation for operation in POP_OPERATIONS}
 def test_the_twelve_calls_and_the_health_check_are_there() -> None:
     records = "/v2/storage/records/{country}"
     one, files = records + "/{record_key}", records + "/{record_key}/attachments"
-    assert {(one.method, one.path, one.success) for one in POP_OPERATIONS if one.name.startswith("pop_")} == {
+    assert {
+        (one.method, one.path, one.success) for one in POP_OPERATIONS if one.name.startswith("pop_")
+    } == {
         ("POST", records, 201),
         ("POST", records + "/batchWrite", 201),
         ("POST", records + "/find", 200),
@@ -30,8 +32,13 @@ def test_all_of_them_work_with_the_records_of_the_record_based_family() -> None:
 
 def test_only_uploads_of_this_interface_name_their_file_inside() -> None:
     inside = {operation.name for operation in POP_OPERATIONS if operation.named_inside}
-    assert inside == {name for name, operation in BY_NAME.items() if operation.takes is Takes.STREAM}
+    assert inside == {
+        name for name, operation in BY_NAME.items() if operation.takes is Takes.STREAM
+    }
 
 
 def test_searches_write_nothing() -> None:
-    assert {operation.name for operation in POP_OPERATIONS if operation.reads} == {"pop_find", "resolve_tokens"}
+    assert {operation.name for operation in POP_OPERATIONS if operation.reads} == {
+        "pop_find",
+        "resolve_tokens",
+    }

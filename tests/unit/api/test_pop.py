@@ -1,4 +1,6 @@
-"""The point-of-presence interface over HTTP; the official client of such services drives it in tests/e2e."""
+"""The point-of-presence interface over HTTP; the official client of such services drives it in
+tests/e2e.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,19 +22,25 @@ async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield made
 
 
-async def call(here: World, method: str, path: str = "", content: Any = None, **headers: str) -> Said:
+async def call(
+    here: World, method: str, path: str = "", content: Any = None, **headers: str
+) -> Said:
     more = {} if content is None else {"json": content}
     return await here.client(method, BASE + path, headers={**HERE, **headers}, **more)
 
 
 async def test_a_record_is_that_of_the_other_family(here: World) -> None:
-    written = await call(here, "POST", content={"record_key": "r", "body": "{}", "key1": "x", "range_key1": 7})
+    written = await call(
+        here, "POST", content={"record_key": "r", "body": "{}", "key1": "x", "range_key1": 7}
+    )
     assert written.status == 201
     read = await call(here, "GET", "/r")
     assert (read.status, read.json) == (200, written.json)
     assert {"key", "range_key", "country"}.isdisjoint(read.json)
     assert (read.json["version"], read.json["is_encrypted"], read.json["key25"]) == (1, None, None)
-    other = await here.client("POST", "/api/records/find", json={"country": "se", "filter": {"key1": "x"}})
+    other = await here.client(
+        "POST", "/api/records/find", json={"country": "se", "filter": {"key1": "x"}}
+    )
     assert {name: value for name, value in other.json["data"][0].items() if name in read.json} == {
         name: value for name, value in read.json.items() if name != "is_encrypted"
     }
@@ -43,27 +51,50 @@ async def test_a_record_is_that_of_the_other_family(here: World) -> None:
 
 
 async def test_what_a_client_has_sealed_comes_back_as_it_was_sent(here: World) -> None:
-    sealed = {"record_key": "ab" * 32, "body": "2:x", "key1": "cd" * 32, "version": 9, "is_encrypted": True}
-    assert (await call(here, "POST", content=sealed, **{"X-Encrypted-Storage": "false"})).status == 201
-    found = await call(here, "POST", "/find", {"filter": {"key1": "cd" * 32, "version": {"$not": 8}}})
+    sealed = {
+        "record_key": "ab" * 32,
+        "body": "2:x",
+        "key1": "cd" * 32,
+        "version": 9,
+        "is_encrypted": True,
+    }
+    assert (
+        await call(here, "POST", content=sealed, **{"X-Encrypted-Storage": "false"})
+    ).status == 201
+    found = await call(
+        here, "POST", "/find", {"filter": {"key1": "cd" * 32, "version": {"$not": 8}}}
+    )
     assert {name: found.json["data"][0][name] for name in sealed} == sealed
-    assert (await call(here, "POST", "/find", {"filter": {"version": {"$not": 9}}})).json["meta"]["total"] == 0
+    assert (await call(here, "POST", "/find", {"filter": {"version": {"$not": 9}}})).json["meta"][
+        "total"
+    ] == 0
 
 
 async def test_batches(here: World) -> None:
     records = [{"record_key": name, "range_key1": number} for number, name in enumerate("abc")]
     made = await call(here, "POST", "/batchWrite", {"records": records})
-    assert (made.status, [one["record_key"] for one in made.json["records"]]) == (201, ["a", "b", "c"])
+    assert (made.status, [one["record_key"] for one in made.json["records"]]) == (
+        201,
+        ["a", "b", "c"],
+    )
     page = await call(
         here,
         "POST",
         "/find",
-        {"filter": {"range_key1": {"$not": 1}}, "options": {"limit": 1, "sort": [{"range_key1": "desc"}]}},
+        {
+            "filter": {"range_key1": {"$not": 1}},
+            "options": {"limit": 1, "sort": [{"range_key1": "desc"}]},
+        },
     )
-    assert ([one["record_key"] for one in page.json["data"]], page.json["meta"]["total"]) == (["c"], 2)
+    assert ([one["record_key"] for one in page.json["data"]], page.json["meta"]["total"]) == (
+        ["c"],
+        2,
+    )
     gone = await call(here, "POST", "/batchDelete", {"filter": {"record_key": ["a", "b", "none"]}})
     assert (gone.status, gone.json) == (200, {})
-    assert (await call(here, "POST", "/batchDelete", {"filter": {"record_key": ["a"]}})).status == 404
+    assert (
+        await call(here, "POST", "/batchDelete", {"filter": {"record_key": ["a"]}})
+    ).status == 404
 
 
 async def test_attachments_have_links_of_this_interface(here: World) -> None:
@@ -95,7 +126,9 @@ async def test_a_repeated_upload_is_answered_again(here: World) -> None:
         form = FormData(quote_fields=False)
         form.add_field("file", b"page", filename="a.txt", content_type="text/plain")
         told.append(
-            await here.client("POST", BASE + "/r/attachments", headers={**HERE, "Idempotency-Key": "k"}, data=form)
+            await here.client(
+                "POST", BASE + "/r/attachments", headers={**HERE, "Idempotency-Key": "k"}, data=form
+            )
         )
     assert [one.status for one in told] == [201, 201]
     assert told[0].json == told[1].json
@@ -121,7 +154,9 @@ async def test_country_and_environment_have_to_be_the_callers(
 
 async def test_it_is_told_who_seals_or_the_write_is_refused(here: World) -> None:
     for value in ("yes", ""):
-        said = await call(here, "POST", content={"record_key": "r"}, **{"X-Encrypted-Storage": value})
+        said = await call(
+            here, "POST", content={"record_key": "r"}, **{"X-Encrypted-Storage": value}
+        )
         assert (said.status, said.json["errors"][0]["source"]) == (400, "X-Encrypted-Storage")
     said = await call(here, "POST", content={"record_key": "r", "is_encrypted": True})
     assert (said.status, said.json["errors"][0]["source"]) == (400, "/is_encrypted")
@@ -129,7 +164,9 @@ async def test_it_is_told_who_seals_or_the_write_is_refused(here: World) -> None
 
 async def test_only_keys_delete_many(here: World) -> None:
     for wanted in ({}, {"key1": ["x"]}, {"record_key": ["x"], "key1": ["x"]}):
-        assert (await call(here, "POST", "/batchDelete", {"filter": wanted})).json["code"] == "invalid_filter"
+        assert (await call(here, "POST", "/batchDelete", {"filter": wanted})).json[
+            "code"
+        ] == "invalid_filter"
 
 
 async def test_health_needs_a_token_and_a_store(here: World) -> None:
@@ -146,7 +183,11 @@ async def test_policies_decide_what_is_seen(here: World) -> None:
         rows={"filter": {"key2": "x"}},
     )
     for key, region in (("a", "x"), ("b", "y")):
-        await call(here, "POST", content={"record_key": key, "key1": "secret", "key2": region, "body": "private"})
+        await call(
+            here,
+            "POST",
+            content={"record_key": key, "key1": "secret", "key2": region, "body": "private"},
+        )
     read = await here.client("GET", BASE + "/a", "under:some", headers=HERE)
     assert (read.json["key1"], "body" in read.json, read.json["key3"]) == ("****et", False, None)
     assert (await here.client("GET", BASE + "/b", "under:some", headers=HERE)).status == 404

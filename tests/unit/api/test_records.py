@@ -17,7 +17,9 @@ async def here(tmp_path):
 
 
 async def found(here: World, **filters) -> list[str]:
-    answer = await here.client("POST", "/sf/find-ids", json={"schema": "contact", "filter": filters})
+    answer = await here.client(
+        "POST", "/sf/find-ids", json={"schema": "contact", "filter": filters}
+    )
     assert answer.status == 200
     keys: list[str] = answer.json["data"]
     return keys
@@ -32,10 +34,18 @@ async def test_a_create_is_found_again_with_every_value(here):
         "born": "2000-02-29",
         "profile": {"a": [1.5, None]},
     }
-    answer = await here.client("POST", "/api/models/contact", json={**record, "expires_at": "2100-01-01T00:00:00.000Z"})
-    assert (answer.status, answer.json["id"], answer.json["expires_at"]) == (201, "å/1", "2100-01-01T00:00:00.000Z")
+    answer = await here.client(
+        "POST", "/api/models/contact", json={**record, "expires_at": "2100-01-01T00:00:00.000Z"}
+    )
+    assert (answer.status, answer.json["id"], answer.json["expires_at"]) == (
+        201,
+        "å/1",
+        "2100-01-01T00:00:00.000Z",
+    )
     assert b'"balance":0.1,' in answer.body
-    answer = await here.client("POST", "/api/models/contact/find", json={"filter": {"record_key": "å/1"}})
+    answer = await here.client(
+        "POST", "/api/models/contact/find", json={"filter": {"record_key": "å/1"}}
+    )
     assert record.items() <= answer.json["data"][0].items()
     assert (await here.client("DELETE", "/api/models/contact/%C3%A5%2F1")).status == 204
 
@@ -44,7 +54,9 @@ async def test_an_operator_may_let_creates_update(tmp_path):
     async with world(tmp_path, on_existing="update") as here:
         await here.declare("contact", CONTACT)
         for city in ("Lund", "Visby"):
-            answer = await here.client("POST", "/api/models/contact", json={"id": "k", "city": city})
+            answer = await here.client(
+                "POST", "/api/models/contact", json={"id": "k", "city": city}
+            )
             assert (answer.status, answer.json["city"]) == (201, city)
 
 
@@ -53,7 +65,10 @@ async def test_a_refused_batch_stores_nothing_and_tells_every_fault(here):
     for body, before in ((records, ""), ({"records": records}, "/records")):
         answer = await here.client("POST", "/api/models/contact/batch", json=body)
         assert (answer.status, answer.json["code"]) == (400, "invalid_record")
-        assert [error["source"] for error in answer.json["errors"]] == [f"{before}/1/age", f"{before}/2/id"]
+        assert [error["source"] for error in answer.json["errors"]] == [
+            f"{before}/1/age",
+            f"{before}/2/id",
+        ]
     assert await found(here, record_key=["n-1", "n-2"]) == []
 
 
@@ -74,10 +89,17 @@ async def test_a_batch_has_its_limit(here):
 
 
 async def test_an_update_by_another_field_answers_with_the_fields_asked_for(here):
-    body = {"search_key": "city", "return_keys": ["id", "updated_at"], "records": [{"city": "Uppsala", "active": True}]}
+    body = {
+        "search_key": "city",
+        "return_keys": ["id", "updated_at"],
+        "records": [{"city": "Uppsala", "active": True}],
+    }
     answer = await here.client("POST", "/api/models/contact/batch/update", json=body)
     assert answer.status == 201
-    assert [sorted(record) for record in answer.json] == [["id", "updated_at"], ["id", "updated_at"]]
+    assert [sorted(record) for record in answer.json] == [
+        ["id", "updated_at"],
+        ["id", "updated_at"],
+    ]
     assert await found(here, active=True) == ["c-1", "c-2"]
 
 
@@ -100,8 +122,13 @@ async def test_what_stands_beside_a_batch_is_checked(here, more, places):
 
 async def test_a_clone_needs_both_of_its_members(here):
     answer = await here.client("POST", "/api/models/contact/clone", json={"filter": {}})
-    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, ["/update_with"])
-    answer = await here.client("POST", "/api/models/contact/clone", json={"filter": {"x": 1}, "update_with": {}})
+    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (
+        400,
+        ["/update_with"],
+    )
+    answer = await here.client(
+        "POST", "/api/models/contact/clone", json={"filter": {"x": 1}, "update_with": {}}
+    )
     assert (answer.status, answer.json["errors"][0]["source"]) == (400, "/filter/x")
 
 
@@ -116,11 +143,22 @@ async def test_the_source_of_a_clone_has_to_open(here):
     answer = await here.client("POST", "/api/models/contact/find", json={"filter": {"id": "c-1"}})
     assert (answer.status, answer.json["code"]) == (422, "cannot_open")
     answer = await here.client("POST", "/api/models/contact/find", json={})
-    assert (answer.json["meta"]["unreadable"], answer.json["meta"]["total"], len(answer.json["data"])) == (1, 3, 2)
+    assert (
+        answer.json["meta"]["unreadable"],
+        answer.json["meta"]["total"],
+        len(answer.json["data"]),
+    ) == (1, 3, 2)
 
 
 @pytest.mark.parametrize(
-    "chosen", [{}, [], {"city": ["Lund"]}, {"id": ["a"], "record_key": ["b"]}, {"$or": [{"id": "a"}, {"id": "b"}]}]
+    "chosen",
+    [
+        {},
+        [],
+        {"city": ["Lund"]},
+        {"id": ["a"], "record_key": ["b"]},
+        {"$or": [{"id": "a"}, {"id": "b"}]},
+    ],
 )
 async def test_records_are_deleted_by_their_keys_alone(here, chosen):
     answer = await here.client("POST", "/api/models/contact/batch/delete", json={"filter": chosen})
@@ -129,7 +167,9 @@ async def test_records_are_deleted_by_their_keys_alone(here, chosen):
 
 async def test_a_delete_takes_along_what_hangs_on_it(here):
     answer = await here.client(
-        "POST", "/api/models/contact/batch/delete?cascadeBy=manager", json={"filter": {"id": ["c-1"]}}
+        "POST",
+        "/api/models/contact/batch/delete?cascadeBy=manager",
+        json={"filter": {"id": ["c-1"]}},
     )
     assert answer.status == 204
     assert await found(here) == ["c-3"]
@@ -143,15 +183,21 @@ async def test_a_migrated_record_is_the_other_one(here):
 
 
 async def test_short_answers_have_keys_and_times_alone(here):
-    answer = await here.client("POST", "/api/v2/models/contact", json=[{"id": "n-1"}, {"id": "n-2"}])
+    answer = await here.client(
+        "POST", "/api/v2/models/contact", json=[{"id": "n-1"}, {"id": "n-2"}]
+    )
     assert [sorted(receipt) for receipt in answer.json] == [["created_at", "record_key"]] * 2
     assert (await here.client("POST", "/api/v2/models/contact", json=[])).status == 400
 
 
 @pytest.mark.parametrize("path", ["", "/batch", "/batch/update", "/clone"])
-async def test_that_only_the_application_writes_what_rules_collect_is_told_before_anything_else(here, path):
+async def test_that_only_the_application_writes_what_rules_collect_is_told_before_anything_else(
+    here, path
+):
     await here.catalog.take_rules([await here.vault.collection(person())])
     answer = await here.client("POST", f"/api/models/person{path}", json={"nobody": 1})
     assert (answer.status, answer.json["code"]) == (400, "schema_of_rules")
-    assert (await here.client("POST", "/api/models/person/find", json={})).json["meta"]["total"] == 0
+    assert (await here.client("POST", "/api/models/person/find", json={})).json["meta"][
+        "total"
+    ] == 0
     assert (await here.client("DELETE", "/api/models/person/x")).json["code"] == "not_found"

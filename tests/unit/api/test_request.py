@@ -47,9 +47,17 @@ def test_a_member_that_stands_twice_is_refused(body):
 
 @pytest.mark.parametrize(
     "value",
-    [{"a": 1, "b": {"a": 1}}, [{"a": 1}, {"a": 2}], {'":': '":":":'}, {'a" ': "b :", "c\\": ' ":'}, {"a": '"x" :'}],
+    [
+        {"a": 1, "b": {"a": 1}},
+        [{"a": 1}, {"a": 2}],
+        {'":': '":":":'},
+        {'a" ': "b :", "c\\": ' ":'},
+        {"a": '"x" :'},
+    ],
 )
-@pytest.mark.parametrize("style", [{}, {"indent": 1}, {"separators": (",", ":")}, {"separators": (" , ", " : ")}])
+@pytest.mark.parametrize(
+    "style", [{}, {"indent": 1}, {"separators": (",", ":")}, {"separators": (" , ", " : ")}]
+)
 def test_equal_names_in_different_objects_and_odd_texts_are_no_duplicates(value, style):
     assert parse_json(json.dumps(value, **style).encode()) == value
 
@@ -88,7 +96,9 @@ def test_as_many_levels_as_allowed_are_read():
 
 async def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch):
     threads = []
-    monkeypatch.setattr(request, "parse_json", lambda body: threads.append((len(body), threading.current_thread())))
+    monkeypatch.setattr(
+        request, "parse_json", lambda body: threads.append((len(body), threading.current_thread()))
+    )
     await request.parsed(b"x" * 128 * 1024)
     await request.parsed(b"x" * 128 * 1024 + b"x")
     (_, small), (_, large) = threads

@@ -8,7 +8,9 @@ from proxy.errors import Code, VaultError
 
 
 def call(content: Any = None, query: dict[str, str] | None = None) -> Any:
-    return SimpleNamespace(content=content, query=query or {}, services=SimpleNamespace(country="se"))
+    return SimpleNamespace(
+        content=content, query=query or {}, services=SimpleNamespace(country="se")
+    )
 
 
 def refused(code: Code, function: Any, *given: Any) -> list[str]:
@@ -20,7 +22,9 @@ def refused(code: Code, function: Any, *given: Any) -> list[str]:
 
 def test_members_are_known_and_complete():
     assert request.checked_members({"a": 1}, ("a", "b")) == {"a": 1}
-    assert refused(Code.INVALID_INPUT, request.checked_members, {"x/y": 1, "c": 2}, ("a", "b"), ("a",)) == [
+    assert refused(
+        Code.INVALID_INPUT, request.checked_members, {"x/y": 1, "c": 2}, ("a", "b"), ("a",)
+    ) == [
         "/x~1y",
         "/c",
         "/a",
@@ -37,8 +41,12 @@ def test_a_batch_is_bare_or_wrapped():
 
 
 def test_another_country_is_a_conflict():
-    assert refused(Code.WRONG_COUNTRY, request.batch, call({"records": [], "country": "de"})) == ["/country"]
-    assert refused(Code.INVALID_INPUT, request.batch, call({"records": [], "country": 1})) == ["/country"]
+    assert refused(Code.WRONG_COUNTRY, request.batch, call({"records": [], "country": "de"})) == [
+        "/country"
+    ]
+    assert refused(Code.INVALID_INPUT, request.batch, call({"records": [], "country": 1})) == [
+        "/country"
+    ]
 
 
 def test_a_list_of_names_has_one_at_least_and_each_once():
@@ -52,9 +60,9 @@ def test_a_number_of_the_query_has_its_bounds():
     assert request.query_number(call(), "limit", 5, 1, 10) == 5
     assert request.query_number(call(query={"limit": "10"}), "limit", 5, 1, 10) == 10
     for text in ("", "0", "11", "-1", "1.0", "٣", "9" * 99):
-        assert refused(Code.INVALID_INPUT, request.query_number, call(query={"limit": text}), "limit", 5, 1, 10) == [
-            "limit"
-        ]
+        assert refused(
+            Code.INVALID_INPUT, request.query_number, call(query={"limit": text}), "limit", 5, 1, 10
+        ) == ["limit"]
 
 
 def test_a_bounded_number_of_unknown_members_is_told():

@@ -39,7 +39,12 @@ async def test_a_new_schema_is_201_and_shown_with_every_default(scene):
         "name": "contact",
         "origin": "api",
         "fields": {
-            "id": {"type": "primary_key", "storage": "indexed_hashed", "required": True, "partial_match": False},
+            "id": {
+                "type": "primary_key",
+                "storage": "indexed_hashed",
+                "required": True,
+                "partial_match": False,
+            },
             "email": FULL,
         },
         "records": 0,
@@ -50,7 +55,9 @@ async def test_a_new_schema_is_201_and_shown_with_every_default(scene):
 
 async def test_what_is_shown_can_be_sent_back(scene):
     _, chief = scene
-    await chief("PUT", "/api/schemas/contact", json=definition(email=PLAIN, age={"type": "integer"}))
+    await chief(
+        "PUT", "/api/schemas/contact", json=definition(email=PLAIN, age={"type": "integer"})
+    )
     shown = (await chief("GET", "/api/schemas/contact")).json
     answer = await chief("PUT", "/api/schemas/contact", json={"fields": shown["fields"]})
     assert (answer.status, answer.json["changes"]) == (200, [])
@@ -60,7 +67,9 @@ async def test_what_is_shown_can_be_sent_back(scene):
 async def test_a_change_at_once_is_200_and_tells_what_it_changed(scene):
     _, chief = scene
     await chief("PUT", "/api/schemas/contact", json=definition(email=PLAIN))
-    answer = await chief("PUT", "/api/schemas/contact", json=definition(email={**PLAIN, "required": True}))
+    answer = await chief(
+        "PUT", "/api/schemas/contact", json=definition(email={**PLAIN, "required": True})
+    )
     assert answer.status == 200
     assert [(change["source"], change["effect"]) for change in answer.json["changes"]] == [
         ("/fields/email/required", "at_once")
@@ -90,7 +99,9 @@ async def test_a_migration_that_failed_is_told(scene):
     shelf, chief = scene
     await chief("PUT", "/api/schemas/contact", json=definition(age=TEXT))
     await shelf.add("a", age="old")
-    assert (await chief("PUT", "/api/schemas/contact", json=definition(age={"type": "integer"}))).status == 202
+    assert (
+        await chief("PUT", "/api/schemas/contact", json=definition(age={"type": "integer"}))
+    ).status == 202
     await settled(shelf)
     shown = (await chief("GET", "/api/schemas/contact")).json
     assert (shown["migration"]["state"], shown["migration"]["failed"]) == ("failed", 1)
@@ -102,8 +113,12 @@ async def test_another_change_meanwhile_is_409(scene):
     await chief("PUT", "/api/schemas/contact", json=definition(age=PLAIN))
     async with held(shelf.catalog):
         for _ in range(2):
-            assert (await chief("PUT", "/api/schemas/contact", json=definition(age=TEXT))).status == 202
-        answer = await chief("PUT", "/api/schemas/contact", json=definition(age={"type": "integer"}))
+            assert (
+                await chief("PUT", "/api/schemas/contact", json=definition(age=TEXT))
+            ).status == 202
+        answer = await chief(
+            "PUT", "/api/schemas/contact", json=definition(age={"type": "integer"})
+        )
         assert (answer.status, answer.json["code"]) == (409, "schema_busy")
         gone = await chief("DELETE", "/api/schemas/contact?records=delete")
         assert (gone.status, gone.json["code"]) == (409, "schema_busy")
@@ -113,7 +128,10 @@ async def test_another_change_meanwhile_is_409(scene):
 async def test_a_dry_run_changes_nothing(scene):
     _, chief = scene
     answer = await chief("PUT", "/api/schemas/contact?dry_run=true", json=definition(email=PLAIN))
-    assert (answer.status, answer.json) == (200, {"created": True, "migrates": False, "changes": []})
+    assert (answer.status, answer.json) == (
+        200,
+        {"created": True, "migrates": False, "changes": []},
+    )
     assert (await chief("GET", "/api/schemas/contact")).status == 404
 
 
@@ -123,7 +141,11 @@ async def test_a_dry_run_changes_nothing(scene):
         ("contact", {"fields": {}}, ["/fields"]),
         ("contact", [], [""]),
         ("a-b", {"fields": {"id": {"type": "primary_key"}}}, ["name"]),
-        ("contact", definition(a={"type": "text"}, b={"type": "string", "x": 1}), ["/fields/a/type", "/fields/b/x"]),
+        (
+            "contact",
+            definition(a={"type": "text"}, b={"type": "string", "x": 1}),
+            ["/fields/a/type", "/fields/b/x"],
+        ),
     ],
 )
 async def test_every_fault_of_a_definition_is_told(scene, path, body, places):
@@ -137,7 +159,10 @@ async def test_a_change_that_cannot_work_is_400(scene):
     _, chief = scene
     await chief("PUT", "/api/schemas/contact", json=definition(a={"type": "json"}))
     answer = await chief("PUT", "/api/schemas/contact", json=definition(a=TEXT))
-    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, ["/fields/a/type"])
+    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (
+        400,
+        ["/fields/a/type"],
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,13 @@ async def test_a_page_says_what_it_is(here):
 
 
 async def test_an_empty_body_object_finds_everything_and_none_is_400(here):
-    assert (await here.client("POST", "/api/models/contact/find", json={})).json["meta"]["total"] == 3
+    assert (await here.client("POST", "/api/models/contact/find", json={})).json["meta"][
+        "total"
+    ] == 3
     assert (
-        await here.client("POST", "/api/models/contact/find", headers={"Content-Type": "application/json"})
+        await here.client(
+            "POST", "/api/models/contact/find", headers={"Content-Type": "application/json"}
+        )
     ).status == 400
 
 
@@ -47,17 +51,25 @@ async def test_pages_of_groups_follow_each_other(here):
     first = (await here.client("POST", "/api/models/contact/aggregate", json=body)).json
     assert first["data"] == [{"group": {"keys": {"city": "Lund"}}, "metrics": {"n": 1}}]
     for name in ("next", "cursor"):
-        second = (await here.client("POST", "/api/models/contact/aggregate", json={name: first["meta"]["next"]})).json
+        second = (
+            await here.client(
+                "POST", "/api/models/contact/aggregate", json={name: first["meta"]["next"]}
+            )
+        ).json
         assert second == {
             "data": [{"group": {"keys": {"city": "Uppsala"}}, "metrics": {"n": 2}}],
             "meta": {"next": None},
         }
-    answer = await here.client("POST", "/api/models/contact/aggregate", "chief", json={"next": first["meta"]["next"]})
+    answer = await here.client(
+        "POST", "/api/models/contact/aggregate", "chief", json={"next": first["meta"]["next"]}
+    )
     assert answer.status == 400
 
 
 async def test_the_history_of_a_record_is_told_from_its_newest_version(here):
-    await here.client("POST", "/api/models/contact/batch/update", "chief", json=[{"id": "c-3", "city": "Visby"}])
+    await here.client(
+        "POST", "/api/models/contact/batch/update", "chief", json=[{"id": "c-3", "city": "Visby"}]
+    )
     answer = await here.client("GET", "/api/models/contact/c-3/history?limit=1")
     (version,) = answer.json["data"]
     assert (version["version"], version["action"], version["by"], version["record"]["city"]) == (
@@ -76,8 +88,14 @@ async def test_the_history_of_a_record_is_told_from_its_newest_version(here):
 
 async def test_an_export_goes_through_all_records_by_its_cursor(here):
     first = (await here.client("GET", "/api/models/contact/export", params={"limit": "2"})).json
-    rest = await here.client("GET", "/api/models/contact/export", params={"limit": "2", "next": first["meta"]["next"]})
-    assert [record["id"] for record in (*first["data"], *rest.json["data"])] == ["c-1", "c-2", "c-3"]
+    rest = await here.client(
+        "GET", "/api/models/contact/export", params={"limit": "2", "next": first["meta"]["next"]}
+    )
+    assert [record["id"] for record in (*first["data"], *rest.json["data"])] == [
+        "c-1",
+        "c-2",
+        "c-3",
+    ]
     assert rest.json["meta"] == {"count": 1, "next": None}
     for params in ({"next": "x"}, {"limit": "0"}, {"limit": "1001"}):
         assert (await here.client("GET", "/api/models/contact/export", params=params)).status == 400

@@ -9,7 +9,9 @@ from proxy.api import upload as module
 from proxy.api.upload import FilePart
 from proxy.errors import Code, VaultError
 
-HEAD = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\nContent-Type: a/b\r\n\r\n'
+HEAD = (
+    b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\nContent-Type: a/b\r\n\r\n'
+)
 END = b"\r\n--b--\r\n"
 
 
@@ -26,8 +28,12 @@ class Arriving:
         return piece
 
 
-def part(body: bytes, step: int = 4096, kind: str = "multipart/form-data; boundary=b", fault: Any = None) -> FilePart:
-    request: Any = SimpleNamespace(headers={"Content-Type": kind}, content=Arriving(body, step, fault))
+def part(
+    body: bytes, step: int = 4096, kind: str = "multipart/form-data; boundary=b", fault: Any = None
+) -> FilePart:
+    request: Any = SimpleNamespace(
+        headers={"Content-Type": kind}, content=Arriving(body, step, fault)
+    )
     return FilePart(request)
 
 
@@ -45,7 +51,8 @@ async def refused(made: FilePart) -> str:
 
 @pytest.mark.parametrize("step", [1, 2, 7, 4096])
 @pytest.mark.parametrize(
-    "content", [b"", b"x", b"\r\n", b"\r\n--", b"\r\n--c\r\n--\r\n", b"--c", b"x" * 9000, b"\r\n--a" * 500]
+    "content",
+    [b"", b"x", b"\r\n", b"\r\n--", b"\r\n--c\r\n--\r\n", b"--c", b"x" * 9000, b"\r\n--a" * 500],
 )
 async def test_the_content_comes_out_as_it_was_whatever_the_pieces(content, step):
     assert await read(part(HEAD + content + END, step)) == content
@@ -97,7 +104,10 @@ async def test_the_type_is_that_of_the_part_or_that_of_any_bytes():
         (b"--b\r\nnonsense\r\n\r\n" + END, "no field"),
         (b"--b\r\nX: " + b"y" * 20_000 + b"\r\n\r\n" + END, "longer than"),
         (HEAD.replace(b"a/b", b"a\xffb") + END, "RFC 9110"),
-        (HEAD.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n") + END, "as it is"),
+        (
+            HEAD.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n") + END,
+            "as it is",
+        ),
     ],
 )
 @pytest.mark.parametrize("step", [3, 4096])
@@ -106,7 +116,12 @@ async def test_another_body_is_refused_in_words(body, text, step):
 
 
 @pytest.mark.parametrize(
-    "kind", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=" + "x" * 71]
+    "kind",
+    [
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/form-data; boundary=" + "x" * 71,
+    ],
 )
 def test_a_body_needs_a_boundary(kind):
     with pytest.raises(VaultError) as caught:

@@ -1,4 +1,6 @@
-"""Long uploads on the straight way, over real connections; what is a promise of uploads at all is tested with the handlers."""
+"""Long uploads on the straight way, over real connections; what is a promise of uploads at all is
+tested with the handlers.
+"""
 
 import asyncio
 import errno
@@ -25,7 +27,11 @@ from tests.support.rawclient import RawClient, get, post
 
 PLACE = "/api/models/contact/a/files"
 FILES = tuple(operation for operation in OPERATIONS if "files" in operation.path)
-FORM = ("Authorization: Bearer writer", "Content-Type: multipart/form-data; boundary=b", "x-filename: cv")
+FORM = (
+    "Authorization: Bearer writer",
+    "Content-Type: multipart/form-data; boundary=b",
+    "x-filename: cv",
+)
 HEAD = b'--b\r\nContent-Disposition: form-data; name="file"\r\nContent-Type: a/b\r\n\r\n'
 END = b"\r\n--b--\r\n"
 
@@ -62,7 +68,9 @@ async def raw(client: Client) -> AsyncIterator[RawClient]:
 
 @pytest.fixture(autouse=True)
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[Straight]:
-    """The straight ways that were taken; every body goes one that did not come whole before anybody looked."""
+    """The straight ways that were taken; every body goes one that did not come whole before anybody
+    looked.
+    """
     made: list[Straight] = []
     begin = Straight.__init__
 
@@ -77,15 +85,23 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Straight]:
 
 
 def long(size: int) -> bytes:
-    """A content in which nearly every place looks like the beginning of a boundary, and none is one."""
+    """A content in which nearly every place looks like the beginning of a boundary, and none is
+    one.
+    """
     choose = random.Random(size)
-    return b"x" + b"".join(choose.choice([b"\r\n--", b"\r\n--a", b"\r", b"--b"]) for _ in range(size // 4))
+    return b"x" + b"".join(
+        choose.choice([b"\r\n--", b"\r\n--a", b"\r", b"--b"]) for _ in range(size // 4)
+    )
 
 
 async def stored(client: Client, answer: Any) -> bytes:
     told = json.loads(answer.body)
     got = await client("GET", told["download_link"])
-    assert (got.status, told["size"], told["hash"]) == (200, len(got.body), hashlib.sha256(got.body).hexdigest())
+    assert (got.status, told["size"], told["hash"]) == (
+        200,
+        len(got.body),
+        hashlib.sha256(got.body).hexdigest(),
+    )
     return got.body
 
 
@@ -96,15 +112,21 @@ async def rest(raw: RawClient, body: bytes) -> Any:
         return await raw.answer()
 
 
-async def begun(raw: RawClient, body: bytes, at: int, taken: list[Straight], count: int = 1) -> None:
-    """Send so much of the upload of that number, and wait until its rest is awaited on the straight way."""
+async def begun(
+    raw: RawClient, body: bytes, at: int, taken: list[Straight], count: int = 1
+) -> None:
+    """Send so much of the upload of that number, and wait until its rest is awaited on the straight
+    way.
+    """
     request = post(PLACE, body, *FORM).replace(b"x-filename: cv", b"x-filename: cv%d" % count)
     await raw.send(request[: len(request) - len(body) + at])
     await until(lambda: len(taken) == count)
 
 
 @pytest.mark.parametrize("buffer", [7, 1000, 1 << 20])
-async def test_a_long_body_comes_whole_and_the_connection_goes_on(client, raw, taken, monkeypatch, buffer):
+async def test_a_long_body_comes_whole_and_the_connection_goes_on(
+    client, raw, taken, monkeypatch, buffer
+):
     monkeypatch.setattr(upload, "_BUFFER", buffer)
     for count, content in enumerate((long(60_000), os.urandom(70_000), long(50_001)), 1):
         body = HEAD + content + END
@@ -141,7 +163,9 @@ def test_the_way_is_for_what_is_long_and_comes_fast_without_tls(monkeypatch, ask
     monkeypatch.setattr(upload, "Straight", lambda *given: made.append(given))
     content = SimpleNamespace(total_bytes=100_000 + asked.there, exception=lambda: None)
     connection = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: asked.tls))
-    request: Any = SimpleNamespace(protocol=connection, content=content, content_length=100_000 + asked.left)
+    request: Any = SimpleNamespace(
+        protocol=connection, content=content, content_length=100_000 + asked.left
+    )
     upload.straight_of(request, asked.came, 100_000)
     assert made == ([(connection, connection.transport, content, asked.left)] if taken else [])
     request.content_length = None
@@ -201,7 +225,9 @@ async def test_what_is_left_of_a_refused_body_is_forgotten(client, raw, files, t
     assert (await raw.ask(post(PLACE, HEAD + b"x" + END, *FORM))).status == 201
 
 
-async def test_the_rest_of_a_body_that_cannot_be_stored_may_still_come(client, raw, files, taken, monkeypatch):
+async def test_the_rest_of_a_body_that_cannot_be_stored_may_still_come(
+    client, raw, files, taken, monkeypatch
+):
     write, full = os.write, asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -6,7 +6,15 @@ from proxy.model.rights import FULL, Redactor, Rights, VisibleRecord
 from tests.support.contacts import make_contacts
 
 RECORD = Record(
-    7, "k/1", {"id": "k/1", "sum": Decimal("0.10"), "note": None}, 2, 1, 1_700_000_000_123, None, Action.UPDATE, "c"
+    7,
+    "k/1",
+    {"id": "k/1", "sum": Decimal("0.10"), "note": None},
+    2,
+    1,
+    1_700_000_000_123,
+    None,
+    Action.UPDATE,
+    "c",
 )
 FILE = Attachment("f1", "a b.txt", "00", "text/plain", 3, 0, 1)
 
@@ -42,7 +50,12 @@ def test_fields_that_are_not_shown_as_they_are_are_named():
 async def test_a_page_names_them_where_there_are_any():
     records = (await make_contacts()).records
     assert wire.redacted_fields(records) == {}
-    veiled = Rights(frozenset(), records.schema, frozenset(("name",)), {"name": Redactor(lambda *_: "x", "x".__eq__)})
+    veiled = Rights(
+        frozenset(),
+        records.schema,
+        frozenset(("name",)),
+        {"name": Redactor(lambda *_: "x", "x".__eq__)},
+    )
     assert wire.redacted_fields(records.under(veiled)) == {"redacted_fields": ["name"]}
 
 
@@ -71,4 +84,7 @@ def test_a_version_tells_who_and_what():
 
 def test_a_page_counts_itself():
     answer = wire.page_pieces(iter([1, 2]), 2, 4, 9, {"unreadable": 1})
-    assert answer.body == b'{"data":[1,2],"meta":{"count":2,"limit":2,"offset":4,"total":9,"unreadable":1}}'
+    assert (
+        answer.body
+        == b'{"data":[1,2],"meta":{"count":2,"limit":2,"offset":4,"total":9,"unreadable":1}}'
+    )

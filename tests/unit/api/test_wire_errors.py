@@ -7,7 +7,11 @@ from proxy.net.errors import STATUS
 
 def test_every_exception_is_one_and_belongs_to_an_operation():
     assert {code: status for code, status in HERE.items() if STATUS[code] == status} == {}
-    assert [place for place, status in BY_ROUTE.items() if HERE.get(place[1], STATUS[place[1]]) == status] == []
+    assert [
+        place
+        for place, status in BY_ROUTE.items()
+        if HERE.get(place[1], STATUS[place[1]]) == status
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -26,5 +26,12 @@ def test_lines_of_one_group_are_tied_to_one_another():
 def test_what_is_no_line_of_ours_is_told_from_one():
     line, _ = sealed(MAC, CHAIN_START, AT, [b'"event":"log"'])
     assert parse_line(line[:-1]) is not None  # without its end of line, as a reader of lines has it
-    for other in (b"", b"{}\n", line[1:], line + b"\n", line.replace(b'"n":1', b'"n":0'), line.replace(b"}", b"")):
+    for other in (
+        b"",
+        b"{}\n",
+        line[1:],
+        line + b"\n",
+        line.replace(b'"n":1', b'"n":0'),
+        line.replace(b"}", b""),
+    ):
         assert parse_line(other) is None

@@ -4,7 +4,9 @@ from proxy.audit.events import MEMBERS, AuditEvent, body
 
 
 def test_members_stand_in_the_order_of_the_table_and_what_is_empty_is_left_out():
-    told = body(AuditEvent.REVEAL, fields=["email"], schema="p", by="", count=0, records=[], status=200)
+    told = body(
+        AuditEvent.REVEAL, fields=["email"], schema="p", by="", count=0, records=[], status=200
+    )
     assert told == b'"event":"reveal","status":200,"schema":"p","count":0,"fields":["email"]'
 
 

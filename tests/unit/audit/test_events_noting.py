@@ -22,7 +22,13 @@ def test_what_was_noted_becomes_lines():
     events.about("somebody")
     assert lines(noted) == [
         {"event": "delete", "schema": "q", "count": 3, "records": ["q/9"]},
-        {"event": "reveal", "schema": "p", "count": 3, "records": ["p/1", "p/2"], "fields": ["a", "b"]},
+        {
+            "event": "reveal",
+            "schema": "p",
+            "count": 3,
+            "records": ["p/1", "p/2"],
+            "fields": ["a", "b"],
+        },
     ]
     assert noted.changed
 
@@ -45,7 +51,14 @@ def test_a_write_that_answers_with_the_same_records_is_one_line():
     events.note_written_event("p", ["1"], ["a"])
     events.revealed("p", ["1"], ["a", "b"])
     assert lines(noted) == [
-        {"event": "write", "schema": "p", "count": 1, "records": ["p/1"], "fields": ["a"], "revealed": ["a", "b"]}
+        {
+            "event": "write",
+            "schema": "p",
+            "count": 1,
+            "records": ["p/1"],
+            "fields": ["a"],
+            "revealed": ["a", "b"],
+        }
     ]
     events.revealed("p", ["2"], ["c"])
     assert [line["event"] for line in lines(noted)] == ["write", "reveal"]

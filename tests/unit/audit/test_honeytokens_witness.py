@@ -13,6 +13,11 @@ async def test_only_baits_raise_alarms():
     assert kinds == []
     (line,) = made.alarms(["m1", "m2", "m1"], via="proxy", reason="another")
     told = json.loads(b"{" + line + b"}")
-    assert (told["event"], told["records"], told["count"], told["via"]) == ("alarm", ["m1"], 1, "proxy")
+    assert (told["event"], told["records"], told["count"], told["via"]) == (
+        "alarm",
+        ["m1"],
+        1,
+        "proxy",
+    )
     assert "bait" in told["reason"]
     assert kinds == ["bait"]

@@ -95,7 +95,9 @@ async def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path,
         disk.full = False
         made.look()
     assert len(told(tmp_path, "write")) == 2
-    assert {"event": "log", "count": 3, "reason": "the log is written again"} in told(tmp_path, "log")
+    assert {"event": "log", "count": 3, "reason": "the log is written again"} in told(
+        tmp_path, "log"
+    )
 
 
 async def test_files_change_by_size_and_with_the_day(tmp_path):

@@ -37,7 +37,9 @@ async def test_an_unfinished_line_is_cut_off_and_told_of(tmp_path):
     path.write_bytes(path.read_bytes() + b'{"n":6,"at":"20')
     await put(tmp_path, memory)
     assert (await verified(tmp_path, memory)).faults == []
-    assert [line["reason"] for line in lines(tmp_path) if line.get("reason") == open_log.CUT] == [open_log.CUT]
+    assert [line["reason"] for line in lines(tmp_path) if line.get("reason") == open_log.CUT] == [
+        open_log.CUT
+    ]
 
 
 async def test_a_file_that_has_no_whole_line_is_gone_on_in(tmp_path):

@@ -13,7 +13,8 @@ FORM = re.compile(rb"<(\d+)>1 (\S+) (\S+) domicile (\d+) audit - (.*)", re.DOTAL
 
 
 @pytest.mark.parametrize(
-    ("event", "priority"), [(b"alarm", 105), (b"refused", 108), (b"log", 110), (b"reveal", 109), (b"write", 109)]
+    ("event", "priority"),
+    [(b"alarm", 105), (b"refused", 108), (b"log", 110), (b"reveal", 109), (b"write", 109)],
 )
 def test_a_message_has_the_facility_of_audits_and_the_severity_of_its_event(event, priority):
     found = FORM.fullmatch(message(LINE.replace(b"alarm", event), b"host domicile 1 audit -"))

@@ -38,11 +38,16 @@ async def test_an_id_of_the_issuer_is_one_in_all_environments_where_no_token_nam
             continue
         with pytest.raises(VaultError) as caught:
             await clients.create("crm", "acme", admin=False, external="crm-there")
-        assert (caught.value.code, caught.value.details[0].source) == (Code.CONFLICT, "/external_id")
+        assert (caught.value.code, caught.value.details[0].source) == (
+            Code.CONFLICT,
+            "/external_id",
+        )
         assert caught.value.details[0].text.startswith(told)
         assert clients.registered("crm-there") == [first.client]
         await clients.remove(first.client.id)
-        assert (await clients.create("crm", "acme", admin=False, external="crm-there")).client.environment == "acme"
+        assert (
+            await clients.create("crm", "acme", admin=False, external="crm-there")
+        ).client.environment == "acme"
 
 
 def notes(store: MemoryStore) -> bytes:
@@ -141,11 +146,16 @@ async def test_changes_of_two_processes_do_not_undo_each_other(passwords, monkey
     second = await other.create("other", "default", admin=False)
     await one.disable(first.client.id)
     again = await opened(store, passwords)
-    assert {client.name: client.disabled for client in again.listed()} == {"one": True, "other": False}
+    assert {client.name: client.disabled for client in again.listed()} == {
+        "one": True,
+        "other": False,
+    }
     assert one.find(second.client.id) is not None
 
 
-async def test_what_another_process_removed_cannot_be_brought_back_by_a_change(passwords, monkeypatch):
+async def test_what_another_process_removed_cannot_be_brought_back_by_a_change(
+    passwords, monkeypatch
+):
     monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
     store = MemoryStore()
     one = await opened(store, passwords)
@@ -179,7 +189,9 @@ async def test_a_change_that_is_not_durable_does_not_count(passwords):
     assert clients.listed() == []
 
 
-async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_next_one(passwords, monkeypatch):
+async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_next_one(
+    passwords, monkeypatch
+):
     monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
 
     class Slow(MemoryStore):
@@ -198,11 +210,18 @@ async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_ne
         await clients.disable(made.client.id)
     store.cut = False
     await clients.create("other", "default", admin=False)
-    assert {client.name: client.disabled for client in clients.listed()} == {"shop": True, "other": False}
+    assert {client.name: client.disabled for client in clients.listed()} == {
+        "shop": True,
+        "other": False,
+    }
 
 
 async def test_many_made_at_once_are_all_there(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)
-    made = await asyncio.gather(*(clients.create(f"c{n}", "default", admin=False) for n in range(20)))
-    assert {client.id for client in (await opened(store, passwords)).listed()} == {one.client.id for one in made}
+    made = await asyncio.gather(
+        *(clients.create(f"c{n}", "default", admin=False) for n in range(20))
+    )
+    assert {client.id for client in (await opened(store, passwords)).listed()} == {
+        one.client.id for one in made
+    }

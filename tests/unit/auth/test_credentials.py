@@ -31,7 +31,9 @@ def test_the_scheme_is_compared_without_case(scheme):
 
 
 def test_credentials_may_stand_in_the_form():
-    assert credentials(None, {"client_id": "shop", "client_secret": "secret"}) == Credentials("shop", "secret")
+    assert credentials(None, {"client_id": "shop", "client_secret": "secret"}) == Credentials(
+        "shop", "secret"
+    )
 
 
 def test_the_client_id_may_be_repeated_beside_basic_credentials():
@@ -78,7 +80,11 @@ def test_what_is_no_form_is_refused(body):
     assert caught.value.error == "invalid_request"
 
 
-@given(st.one_of(st.binary(max_size=200), st.text(alphabet="&=%+ab0ü\x00", max_size=60).map(str.encode)))
+@given(
+    st.one_of(
+        st.binary(max_size=200), st.text(alphabet="&=%+ab0ü\x00", max_size=60).map(str.encode)
+    )
+)
 def test_whatever_a_body_is_it_is_a_form_or_refused(body):
     with suppress(OAuthError):
         form = read_form(body)

@@ -3,7 +3,9 @@ import pytest
 from proxy.auth.credentials import DESCRIPTION, invalid_client, invalid_request, slow_down
 
 
-@pytest.mark.parametrize("error", [invalid_request("The body is no form."), invalid_client(), slow_down(3)])
+@pytest.mark.parametrize(
+    "error", [invalid_request("The body is no form."), invalid_client(), slow_down(3)]
+)
 def test_a_description_has_only_the_characters_of_rfc_6749(error):
     assert DESCRIPTION.fullmatch(error.description)
 

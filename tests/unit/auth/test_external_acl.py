@@ -9,7 +9,11 @@ from proxy.model.policy import Act
 
 @pytest.mark.parametrize(
     ("act", "name"),
-    [(Act.READ, "v1.restapi.read"), (Act.WRITE, "v1.restapi.write"), (Act.DELETE, "v1.restapi.delete")],
+    [
+        (Act.READ, "v1.restapi.read"),
+        (Act.WRITE, "v1.restapi.write"),
+        (Act.DELETE, "v1.restapi.delete"),
+    ],
 )
 def test_a_question_has_exactly_the_three_properties_of_the_specification(act, name):
     asked = json.loads(question(act, "contact", "id", ["a", "ö", '"']))
@@ -67,7 +71,10 @@ def test_the_token_of_the_person_is_taken_as_it_is(text):
 def test_without_one_bearer_token_nobody_is_asked(fields):
     with pytest.raises(VaultError) as caught:
         client_auth(fields)
-    assert (caught.value.code, caught.value.details[0].source) == (Code.UNAUTHORIZED, "x-client-auth")
+    assert (caught.value.code, caught.value.details[0].source) == (
+        Code.UNAUTHORIZED,
+        "x-client-auth",
+    )
     assert "abc" not in str(caught.value.details)
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from proxy.auth import external_issuer as module
-from proxy.auth.external_issuer import BELIEVED, PAUSE, ByIntrospection, ByKeys, Expected, External, unreachable
+from proxy.auth.external_issuer import (
+    BELIEVED,
+    PAUSE,
+    ByIntrospection,
+    ByKeys,
+    Expected,
+    External,
+    unreachable,
+)
 from proxy.errors import Code, VaultError
 from tests.support.auth import Office, office
 from tests.support.issuer import AUDIENCE, ISSUER, claims, document, made, public, token
@@ -56,7 +64,9 @@ def by_keys(here: Office, there: There, expected: Expected = ALL) -> External:
 
 
 def by_asking(here: Office, there: There, expected: Expected = OPAQUE) -> External:
-    return External(ByIntrospection(there.about, here.clock), here.service.clients, expected, here.clock)
+    return External(
+        ByIntrospection(there.about, here.clock), here.service.clients, expected, here.clock
+    )
 
 
 async def register(here: Office, name: str = "crm-there", **more: Any) -> str:
@@ -74,7 +84,12 @@ async def refused(external: External, text: str) -> None:
 async def test_a_token_stands_for_the_client_that_is_registered_with_its_policies(here, there):
     ident = await register(here, policies=["support"])
     found = await by_keys(here, there).principal(token(KEY, claims(here.clock())))
-    assert (found.client, found.environment, found.admin, found.policies) == (ident, "default", False, ("support",))
+    assert (found.client, found.environment, found.admin, found.policies) == (
+        ident,
+        "default",
+        False,
+        ("support",),
+    )
 
 
 async def test_what_a_token_says_of_itself_gives_no_rights(here, there):
@@ -100,8 +115,17 @@ async def test_a_claim_that_does_not_fit_refuses_the_token(here, there, more):
 async def test_claims_may_have_other_names_and_audiences_be_lists(here, there):
     await register(here)
     expected = ALL._replace(environment="tenant", client="azp")
-    said = claims(here.clock(), client_id=None, scope=None, azp="crm-there", tenant="default", aud=["x", AUDIENCE])
-    assert (await by_keys(here, there, expected).principal(token(KEY, said))).environment == "default"
+    said = claims(
+        here.clock(),
+        client_id=None,
+        scope=None,
+        azp="crm-there",
+        tenant="default",
+        aud=["x", AUDIENCE],
+    )
+    assert (
+        await by_keys(here, there, expected).principal(token(KEY, said))
+    ).environment == "default"
 
 
 async def test_without_a_claim_for_it_the_environment_is_that_of_the_registration(here, there):
@@ -171,16 +195,22 @@ async def test_keys_are_believed_for_a_minute_and_a_key_that_is_gone_counts_no_l
     await refused(external, text)
 
 
-async def test_a_key_that_is_new_counts_at_once_and_strangers_cannot_make_us_ask_again_and_again(here, there):
+async def test_a_key_that_is_new_counts_at_once_and_strangers_cannot_make_us_ask_again_and_again(
+    here, there
+):
     await register(here)
     external = by_keys(here, there)
     await external.principal(token(KEY, claims(here.clock())))
     here.clock.advance(PAUSE)
     there.body = document(public(KEY, kid="one"), public(NEXT, kid="two"))
-    assert (await external.principal(token(NEXT, claims(here.clock()), kid="two"))).environment == "default"
+    assert (
+        await external.principal(token(NEXT, claims(here.clock()), kid="two"))
+    ).environment == "default"
     assert there.asked == 2
     for number in range(20):
-        await refused(external, token(NEXT, claims(here.clock(), jti=number), kid=f"made up {number}"))
+        await refused(
+            external, token(NEXT, claims(here.clock(), jti=number), kid=f"made up {number}")
+        )
     assert there.asked == 2
 
 
@@ -272,7 +302,9 @@ async def test_of_a_token_that_is_not_valid_little_is_kept_however_long_it_is(he
 
 
 @pytest.mark.parametrize("missing", ["aud", "iss"])
-async def test_an_answer_without_audience_or_issuer_counts_only_where_the_settings_say_so(here, there, missing):
+async def test_an_answer_without_audience_or_issuer_counts_only_where_the_settings_say_so(
+    here, there, missing
+):
     await register(here)
     said = {"client_id": "crm-there", "scope": "default", "iss": ISSUER, "aud": AUDIENCE}
     there.says(**{name: value for name, value in said.items() if name != missing})

@@ -24,7 +24,9 @@ async def test_the_right_secret_fits_and_no_other(passwords):
     assert not await passwords.fits(None, secret)
 
 
-async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(passwords, monkeypatch):
+async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(
+    passwords, monkeypatch
+):
     compared: list[str] = []
 
     def watched(stored: str, _secret: str) -> bool:
@@ -36,7 +38,8 @@ async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(p
     assert await passwords.fits(stored, "secret")
     assert not await passwords.fits(None, "secret")
     known, nobody = compared
-    assert known.rsplit("$", 2)[0] == nobody.rsplit("$", 2)[0]  # the same algorithm and the same parameters
+    # the same algorithm and the same parameters
+    assert known.rsplit("$", 2)[0] == nobody.rsplit("$", 2)[0]
     assert len(known) == len(nobody)
 
 
@@ -81,7 +84,9 @@ async def test_without_preparation_nothing_is_said_of_unknown_clients():
 
 
 async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[str]:
-    """In which order these have their turn, where each waits while one check is under way; those that gave way are left out."""
+    """In which order these have their turn, where each waits while one check is under way; those
+    that gave way are left out.
+    """
     order: list[str] = []
     going = asyncio.Event()
 
@@ -107,7 +112,18 @@ async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[
 async def test_each_source_has_its_turn_after_every_other_one_and_known_ones_come_first():
     passwords = Passwords(threads=1, waiting=20)
     crowd = [("a", False)] * 6 + [("b", False), ("c", False), ("k", True), ("k", True)]
-    assert await served(passwords, crowd) == ["k8", "k9", "a0", "b6", "c7", "a1", "a2", "a3", "a4", "a5"]
+    assert await served(passwords, crowd) == [
+        "k8",
+        "k9",
+        "a0",
+        "b6",
+        "c7",
+        "a1",
+        "a2",
+        "a3",
+        "a4",
+        "a5",
+    ]
     passwords.close()
 
 
@@ -120,7 +136,8 @@ async def test_known_sources_leave_a_turn_to_others_now_and_then():
 async def test_where_no_room_is_left_the_longest_line_gives_way():
     passwords = Passwords(threads=1, waiting=4)
     order = await served(
-        passwords, [("a", False)] * 4 + [("b", False), ("k", True), ("a", False), ("k", True), ("k", True)]
+        passwords,
+        [("a", False)] * 4 + [("b", False), ("k", True), ("a", False), ("k", True), ("k", True)],
     )
     assert [name[0] for name in order] == ["k", "k", "k", "b"]
     assert passwords._room == 4

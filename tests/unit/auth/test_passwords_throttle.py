@@ -1,6 +1,14 @@
 import pytest
 
-from proxy.auth.passwords import BY_ADDRESS, BY_CLIENT, BY_SITE, EXPIRY, MOST_OF_CLIENT, KnownNetworks, Throttle
+from proxy.auth.passwords import (
+    BY_ADDRESS,
+    BY_CLIENT,
+    BY_SITE,
+    EXPIRY,
+    MOST_OF_CLIENT,
+    KnownNetworks,
+    Throttle,
+)
 from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
@@ -82,7 +90,9 @@ def test_addresses_of_one_ipv6_network_are_one_caller():
     assert throttle.wait("another", "2001:db8:0:1::1") == 0
     for number in range(BY_SITE.burst):
         fail(throttle, 1, f"c{number}", f"2001:db8:0:{number:x}::1")
-    assert throttle.wait("another", "2001:db8:0:ffff::1") > 0, "a site has so many networks as it likes"
+    assert throttle.wait("another", "2001:db8:0:ffff::1") > 0, (
+        "a site has so many networks as it likes"
+    )
     assert throttle.wait("another", "2001:db8:1::1") == 0
     assert throttle.wait("another", "fe80::1%eth0") == 0
 
@@ -123,7 +133,9 @@ async def test_where_a_client_has_authenticated_from_is_known_after_a_restart_un
     clock.advance(EXPIRY)
     assert ("shop", HOME) not in again
     await again.save()
-    assert await store.note("networks:default") == stored, "nothing has changed that is worth a note"
+    assert await store.note("networks:default") == stored, (
+        "nothing has changed that is worth a note"
+    )
     again.add(("other", HOME))
     await again.save()
     fresh = KnownNetworks(clock, note(store, keyset))
@@ -133,7 +145,10 @@ async def test_where_a_client_has_authenticated_from_is_known_after_a_restart_un
 
 async def test_a_note_that_somebody_else_has_written_is_written_at_the_next_try():
     store, keyset, clock = MemoryStore(), Keyset.create("default"), ManualClock()
-    one, other = KnownNetworks(clock, note(store, keyset)), KnownNetworks(clock, note(store, keyset))
+    one, other = (
+        KnownNetworks(clock, note(store, keyset)),
+        KnownNetworks(clock, note(store, keyset)),
+    )
     await one.load()
     await other.load()
     one.add(("shop", HOME))

@@ -35,7 +35,11 @@ async def test_policies_are_there_again_after_a_restart_and_lie_sealed():
     assert await first.put(policy("b", rows=rows))
     assert not await first.put(policy("b", rows=rows))
     again = await opened(store)
-    assert again.listed() == first.listed() == [policy("b", rows=rows), read_policy("support", EXAMPLE)]
+    assert (
+        again.listed()
+        == first.listed()
+        == [policy("b", rows=rows), read_policy("support", EXAMPLE)]
+    )
     assert (len(again), again.find("b"), again.find("none")) == (2, policy("b", rows=rows), None)
     assert again.origins == {"https://app.example.com"}
     note = await store.note("policies:default")
@@ -54,7 +58,8 @@ async def test_what_changes_counts_at_once():
     assert policies.standing(("p",)).origins == policies.origins == {"https://a"}
     assert policies.standing(("p",)).mark != before[1].mark
     await policies.remove("p")
-    assert policies.rights(("p",), SCHEMA).actions == frozenset()  # a policy that is gone gives nothing, not everything
+    # a policy that is gone gives nothing, not everything
+    assert policies.rights(("p",), SCHEMA).actions == frozenset()
     assert policies.origins == frozenset()
 
 
@@ -73,7 +78,9 @@ async def test_the_schema_in_force_is_what_counts():
 async def test_the_mark_tells_names_and_contents_apart():
     policies = await opened(MemoryStore())
     await policies.declare([policy("a"), policy("b")])
-    marks = [policies.standing(names).mark for names in ((), ("a",), ("b",), ("a", "b"), ("a", "none"))]
+    marks = [
+        policies.standing(names).mark for names in ((), ("a",), ("b",), ("a", "b"), ("a", "none"))
+    ]
     assert len(set(marks)) == 5
     assert policies.standing(()) is FREE
 

@@ -22,14 +22,22 @@ async def test_another_keyset_opens_nothing():
         await here.client()
         with pytest.raises(VaultError) as caught:
             await open_service(
-                here.store, {"default": Keyset.create("default")}, ManualClock(), lambda _: None, AuthOptions()
+                here.store,
+                {"default": Keyset.create("default")},
+                ManualClock(),
+                lambda _: None,
+                AuthOptions(),
             )
         assert caught.value.code is Code.CANNOT_OPEN
 
 
 async def test_opening_a_new_store_makes_a_signing_key_and_no_client():
     service = await open_service(
-        MemoryStore(), {"default": Keyset.create("default")}, ManualClock(), lambda _: None, AuthOptions(60)
+        MemoryStore(),
+        {"default": Keyset.create("default")},
+        ManualClock(),
+        lambda _: None,
+        AuthOptions(60),
     )
     assert len(service.clients) == 0
     assert len(service.jwks()["keys"]) == 1

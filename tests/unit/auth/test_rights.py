@@ -44,7 +44,13 @@ def test_the_example_shows_what_it_says():
     given = rights(read_policy("support", EXAMPLE))
     fields = shown(given)
     assert re.fullmatch(r"[a-z]{8}@example\.org", fields.pop("email"))
-    assert fields == {"id": "a1", "phone": "+** ** ** 34", "city": "Lund", "region": "north", "age": 40}
+    assert fields == {
+        "id": "a1",
+        "phone": "+** ** ** 34",
+        "city": "Lund",
+        "region": "north",
+        "age": 40,
+    }
     assert given.actions == {Act.READ, Act.WRITE}
     assert given.redacted_fields == ["email", "phone"]
     assert (given.acl, given.firewall) == ("https://app.example.com/allowed", "mask")
@@ -53,7 +59,15 @@ def test_the_example_shows_what_it_says():
 def test_a_hidden_field_is_not_in_the_view_and_nothing_can_be_asked_of_a_redacted_one():
     view = rights(read_policy("support", EXAMPLE)).view
     assert view is not None
-    assert [field.name for field in view.fields] == ["id", "email", "phone", "city", "region", "secret", "age"]
+    assert [field.name for field in view.fields] == [
+        "id",
+        "email",
+        "phone",
+        "city",
+        "region",
+        "secret",
+        "age",
+    ]
     assert view.field("email").storage is Storage.ENCRYPTED
     assert not view.field("email").partial_match
     assert view.field("city") is SCHEMA.field("city")
@@ -68,7 +82,9 @@ def test_policies_of_another_schema_give_nothing_and_without_any_nothing_is_allo
 
 def test_policies_add_up_and_the_most_generous_shows_the_field():
     hidden = policy(
-        "a", fields={"email": "hidden", "phone": "hidden", "city": "hidden"}, rows={"filter": {"region": "north"}}
+        "a",
+        fields={"email": "hidden", "phone": "hidden", "city": "hidden"},
+        rows={"filter": {"region": "north"}},
     )
     masked = policy(
         "b",
@@ -87,11 +103,15 @@ def test_policies_add_up_and_the_most_generous_shows_the_field():
 
 
 def test_a_policy_for_writing_alone_opens_nothing_to_readers():
-    reading = policy("a", fields={"email": "masked", "phone": "hidden"}, rows={"filter": {"region": "north"}})
+    reading = policy(
+        "a", fields={"email": "masked", "phone": "hidden"}, rows={"filter": {"region": "north"}}
+    )
     both = rights(reading, policy("b", actions=["write"]))
     assert both.actions == {Act.READ, Act.WRITE}
     assert (shown(both), both.rows) == (shown(rights(reading)), rights(reading).rows)
-    writing = rights(policy("b", actions=["write"], fields={"phone": "hidden"}), policy("c", actions=["delete"]))
+    writing = rights(
+        policy("b", actions=["write"], fields={"phone": "hidden"}), policy("c", actions=["delete"])
+    )
     assert writing.view is not None
     assert "phone" in {field.name for field in writing.view.fields}
 
@@ -123,8 +143,16 @@ def test_a_filter_endpoint_of_one_policy_is_asked_for_all_and_two_different_ones
 
 
 def test_the_firewall_keeps_out_if_one_policy_does():
-    block, mask, none = (policy("a", firewall={"mode": "block"}), policy("b", firewall={"mode": "mask"}), policy("c"))
-    assert (firewall([mask, none]), firewall([mask, block]), firewall([none])) == ("mask", "block", None)
+    block, mask, none = (
+        policy("a", firewall={"mode": "block"}),
+        policy("b", firewall={"mode": "mask"}),
+        policy("c"),
+    )
+    assert (firewall([mask, none]), firewall([mask, block]), firewall([none])) == (
+        "mask",
+        "block",
+        None,
+    )
 
 
 def test_a_star_stands_for_every_field_that_is_not_named():
@@ -132,12 +160,19 @@ def test_a_star_stands_for_every_field_that_is_not_named():
     assert shown(hidden) == {"id": "a1", "city": "Lund", "phone": "+** ** ** **"}
     redacted_all = rights(policy(fields={"*": {"valueType": "redacted", "format": "[a-z]{9}"}}))
     assert shown(redacted_all).keys() == {"id", "email", "phone", "city", "region"}
-    assert shown(rights(policy(fields={"*": "hidden"}), policy("q", fields={"email": "masked"})))["age"] == 40
+    assert (
+        shown(rights(policy(fields={"*": "hidden"}), policy("q", fields={"email": "masked"})))[
+            "age"
+        ]
+        == 40
+    )
 
 
 @pytest.mark.parametrize("text", ["?!", "---", "+", " ", "*", "-" * 40])
 def test_a_value_of_signs_alone_is_masked_whole(text):
-    given = rights(policy(fields={"phone": {"valueType": "masked", "mask": {"first": 1, "char": "#"}}}))
+    given = rights(
+        policy(fields={"phone": {"valueType": "masked", "mask": {"first": 1, "char": "#"}}})
+    )
     assert shown(given, fields={"id": "a1", "phone": text})["phone"] == "#" * len(text)
 
 
@@ -180,7 +215,10 @@ def test_an_earlier_text_of_a_template_with_few_texts_is_a_value_that_somebody_w
     for template, recognised in (("[0-9]{4}", False), ("[a-z]{8}@example.org", True)):
         veil = rights(redacted(template=template)).veils["email"]
         now, before = (veil.show(record.rid, era, "") for era in (70, 69))
-        assert (veil.made(record, "email", now), veil.made(record, "email", before)) == (True, recognised)
+        assert (veil.made(record, "email", now), veil.made(record, "email", before)) == (
+            True,
+            recognised,
+        )
 
 
 def test_of_several_values_each_has_its_own():
@@ -192,7 +230,10 @@ def test_of_several_values_each_has_its_own():
 
 
 def test_no_value_stays_no_value():
-    assert shown(rights(redacted()), fields={"id": "a", "email": None}) == {"id": "a", "email": None}
+    assert shown(rights(redacted()), fields={"id": "a", "email": None}) == {
+        "id": "a",
+        "email": None,
+    }
 
 
 # ---------------------------------------------------------------------- a schema that has changed since
@@ -211,7 +252,11 @@ def test_rows_that_cannot_be_asked_any_more_hold_for_no_record():
 
 def test_a_primary_key_is_always_shown():
     assert (
-        shown(rights(AccessPolicy("p", "contact", (Act.READ,), policy(fields={"email": "hidden"}).fields)))["id"]
+        shown(
+            rights(
+                AccessPolicy("p", "contact", (Act.READ,), policy(fields={"email": "hidden"}).fields)
+            )
+        )["id"]
         == "a1"
     )
     assert shown(rights(policy(fields={"id": "hidden"})))["id"] == "a1"
@@ -221,7 +266,8 @@ def test_where_a_required_field_is_hidden_no_record_can_be_made():
     from proxy.model.schema_document import read_definition
 
     schema = read_definition(
-        "contact", {"fields": {"id": {"type": "primary_key"}, "a": {"type": "string", "required": True}}}
+        "contact",
+        {"fields": {"id": {"type": "primary_key"}, "a": {"type": "string", "required": True}}},
     )
     assert not rights(policy(fields={"a": "hidden"}), schema=schema).creates
     assert rights(policy(fields={"a": "masked"}), schema=schema).creates
@@ -244,12 +290,17 @@ def test_outside_nothing_is_shown_in_the_clear():
     assert (outside.actions, outside.rows, outside.acl) == (given.actions, given.rows, given.acl)
     assert not outside.files
     assert outside.view is not None
-    assert all(field.storage is Storage.ENCRYPTED for field in outside.view.fields if field.name != "id")
+    assert all(
+        field.storage is Storage.ENCRYPTED for field in outside.view.fields if field.name != "id"
+    )
     assert outside.creates  # what is not shown can be sent all the same
 
 
 def test_a_client_without_policies_sees_no_more_from_outside():
     outside = full_rights(SCHEMA).outside()
-    assert shown(outside) == {"id": "a1", **dict.fromkeys(("email", "phone", "city", "region"), "********")}
+    assert shown(outside) == {
+        "id": "a1",
+        **dict.fromkeys(("email", "phone", "city", "region"), "********"),
+    }
     assert outside.actions == frozenset(Act)
     assert shown(full_rights(SCHEMA)) == FIELDS

@@ -10,7 +10,9 @@ from tests.support.auth import HERE, Office, basic, form, office
 HOME = "192.0.2.1"
 
 
-async def refusal(here: Office, body: bytes, authorization: str | None, verb: str = "token") -> OAuthError:
+async def refusal(
+    here: Office, body: bytes, authorization: str | None, verb: str = "token"
+) -> OAuthError:
     with pytest.raises(OAuthError) as caught:
         await getattr(here.service, verb)(body, authorization, HOME)
     assert DESCRIPTION.fullmatch(caught.value.description)
@@ -70,7 +72,12 @@ async def test_who_is_not_known_disabled_or_wrong_hears_the_same():
             await refusal(here, form(), basic(made.client.id, "wrong")),
             await refusal(here, form(), basic(ended.client.id, ended.secret)),
         ]
-        assert len({(error.status, error.error, error.description, error.challenge) for error in found}) == 1
+        assert (
+            len(
+                {(error.status, error.error, error.description, error.challenge) for error in found}
+            )
+            == 1
+        )
         assert (found[0].status, found[0].error) == (401, "invalid_client")
 
 
@@ -86,7 +93,11 @@ async def test_the_same_work_is_done_whoever_asks(monkeypatch):
             return await fits(stored, secret)
 
         monkeypatch.setattr(here.service._passwords, "fits", watched)
-        for client, secret in ((made.client.id, "wrong"), ("nobody", "wrong"), (ended.client.id, ended.secret)):
+        for client, secret in (
+            (made.client.id, "wrong"),
+            ("nobody", "wrong"),
+            (ended.client.id, ended.secret),
+        ):
             await refusal(here, form(), basic(client, secret))
         assert compared == [made.client.secret, None, ended.client.secret]
 
@@ -117,7 +128,10 @@ async def test_who_is_slowed_takes_no_place_in_the_queue(monkeypatch):
 async def test_guesses_at_the_same_moment_do_not_get_around_it():
     async with office() as here:
         made = await here.client()
-        tries = (refusal(here, form(), basic(made.client.id, f"wrong{n}")) for n in range(3 * BY_CLIENT.burst))
+        tries = (
+            refusal(here, form(), basic(made.client.id, f"wrong{n}"))
+            for n in range(3 * BY_CLIENT.burst)
+        )
         found = [error.status for error in await asyncio.gather(*tries)]
         assert found.count(401) <= BY_CLIENT.burst + 1  # one more on each further thread
         assert found.count(429) >= 2 * BY_CLIENT.burst - 1
@@ -146,7 +160,9 @@ async def test_a_client_that_ends_while_its_secret_is_checked_gets_no_token(monk
             return True
 
         monkeypatch.setattr(here.service._passwords, "fits", meanwhile)
-        assert (await refusal(here, form(), basic(made.client.id, made.secret))).error == "invalid_client"
+        assert (
+            await refusal(here, form(), basic(made.client.id, made.secret))
+        ).error == "invalid_client"
 
 
 async def test_introspection_tells_what_a_valid_token_says():
@@ -160,7 +176,9 @@ async def test_introspection_tells_what_a_valid_token_says():
             "active": True, "scope": "default", "client_id": made.client.id, "sub": made.client.id, "aud": [HERE],
             "iss": HERE, "iat": now, "exp": now + 300, "token_type": "bearer",
         }  # fmt: skip
-        assert (await here.service.introspection(form(token=token), f"Bearer {token}", HOME))["active"]
+        assert (await here.service.introspection(form(token=token), f"Bearer {token}", HOME))[
+            "active"
+        ]
 
 
 async def test_introspection_of_anything_else_says_no_more_than_that():
@@ -169,7 +187,9 @@ async def test_introspection_of_anything_else_says_no_more_than_that():
         token, proof = await here.token(ended), basic(made.client.id, made.secret)
         await here.service.clients.remove(ended.client.id)
         for text in (token, "no token", token[:-1]):
-            assert await here.service.introspection(form(token=text), proof, HOME) == {"active": False}
+            assert await here.service.introspection(form(token=text), proof, HOME) == {
+                "active": False
+            }
 
 
 async def test_introspection_is_not_for_everybody():

@@ -29,7 +29,9 @@ async def test_a_token_stands_for_its_client_and_has_the_claims_of_rfc_9068():
     async with office() as here:
         made = await here.client(admin=True)
         token = here.service.tokens.issue(made.client, (HERE,))
-        assert here.service.tokens.principal(token) == Principal(made.client.id, "default", admin=True)
+        assert here.service.tokens.principal(token) == Principal(
+            made.client.id, "default", admin=True
+        )
         claims = jwt.decode(token, options={"verify_signature": False})
         assert claims.pop("jti")
         now = here.clock() // 1000
@@ -41,7 +43,9 @@ async def test_a_token_stands_for_its_client_and_has_the_claims_of_rfc_9068():
 
 async def test_a_token_tells_nothing_of_policies_but_its_principal_knows_them():
     async with office() as here:
-        made = await here.service.clients.create("shop", "default", admin=False, policies=("support",))
+        made = await here.service.clients.create(
+            "shop", "default", admin=False, policies=("support",)
+        )
         token = await here.token(made)
         assert here.service.tokens.principal(token).policies == ("support",)
         assert "support" not in str(jwt.decode(token, options={"verify_signature": False}))
@@ -61,7 +65,11 @@ async def test_a_token_ends_after_its_lifetime_also_where_it_is_remembered():
 async def test_the_end_of_a_client_or_of_its_secret_ends_its_tokens_at_once(verb):
     async with office() as here:
         made, other = await here.client(), await here.client()
-        token, kept, unseen = await here.token(made), await here.token(other), await here.token(made)
+        token, kept, unseen = (
+            await here.token(made),
+            await here.token(other),
+            await here.token(made),
+        )
         assert holds(here.service.tokens, token)
         await getattr(here.service.clients, verb)(made.client.id)
         assert refused(here.service.tokens, token)
@@ -72,7 +80,9 @@ async def test_the_end_of_a_client_or_of_its_secret_ends_its_tokens_at_once(verb
 async def test_a_token_is_for_its_addresses_alone():
     async with office() as here:
         made = await here.client()
-        assert refused(here.service.tokens, here.service.tokens.issue(made.client, ("https://other.example",)))
+        assert refused(
+            here.service.tokens, here.service.tokens.issue(made.client, ("https://other.example",))
+        )
 
 
 async def test_a_token_of_another_instance_is_refused():
@@ -137,7 +147,9 @@ async def test_claims_that_do_not_hold_are_refused_though_the_signature_does(cha
         made = await here.client()
         sign = here.service.keys.current.sign
         assert holds(here.service.tokens, sign(claimed(made.client, here.clock), "at+jwt"))
-        assert refused(here.service.tokens, sign(claimed(made.client, here.clock, **changes), "at+jwt"))
+        assert refused(
+            here.service.tokens, sign(claimed(made.client, here.clock, **changes), "at+jwt")
+        )
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"[]", b"null", b"\xff", b'{"exp":1}'])

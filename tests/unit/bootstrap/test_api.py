@@ -16,15 +16,21 @@ from tests.support.world import world
 
 
 @asynccontextmanager
-async def joined(folder: Any, metrics: Metrics, **environ: str) -> AsyncIterator[tuple[Client, str]]:
+async def joined(
+    folder: Any, metrics: Metrics, **environ: str
+) -> AsyncIterator[tuple[Client, str]]:
     """An interface of those settings, a client of it, and a token."""
     async with world(folder) as here:
         await here.declare("contact", CONTACT)
-        settings = load_settings(None, {f"DOMICILE__{name}": text for name, text in environ.items()})
+        settings = load_settings(
+            None, {f"DOMICILE__{name}": text for name, text in environ.items()}
+        )
         made = interface(
             settings,
             here.realm,
-            Around(here.office.service, metrics, open_guard(settings, metrics), here.services.audit),
+            Around(
+                here.office.service, metrics, open_guard(settings, metrics), here.services.audit
+            ),
         )
         token = await here.office.token(await here.office.client())
         async with serving(made) as client:
@@ -33,18 +39,27 @@ async def joined(folder: Any, metrics: Metrics, **environ: str) -> AsyncIterator
 
 async def test_access_is_by_tokens_alone(tmp_path):
     async with joined(tmp_path, Metrics()) as (client, token):
-        assert (await client("POST", "/api/models/contact", "writer", json={"id": "k"})).status == 401
+        assert (
+            await client("POST", "/api/models/contact", "writer", json={"id": "k"})
+        ).status == 401
         assert (await client("POST", "/api/models/contact", token, json={"id": "k"})).status == 201
 
 
 async def test_the_settings_hold(tmp_path):
-    environ = {"LIMITS__BATCH": "2", "LIMITS__FIND": "3", "LIMITS__BODY": "1KiB", "MODELS__ON_EXISTING": "update"}
+    environ = {
+        "LIMITS__BATCH": "2",
+        "LIMITS__FIND": "3",
+        "LIMITS__BODY": "1KiB",
+        "MODELS__ON_EXISTING": "update",
+    }
     async with joined(tmp_path, Metrics(), COUNTRY="de", **environ) as (client, token):
         batch = [{"id": str(number)} for number in range(3)]
         assert (await client("POST", "/api/models/contact/batch", token, json=batch)).status == 422
         for _ in range(2):
             body = {"country": "de", "records": batch[:2]}
-            assert (await client("POST", "/api/models/contact/batch", token, json=body)).status == 201
+            assert (
+                await client("POST", "/api/models/contact/batch", token, json=body)
+            ).status == 201
         answer = await client("POST", "/api/models/contact/find", token, json={})
         assert answer.json["meta"]["limit"] == 3
         page = {"options": {"limit": 4}}
@@ -61,13 +76,18 @@ async def test_requests_are_counted(tmp_path):
         await client("GET", "/nothing", token)
     text = metrics.render().decode()
     for status in (201, 409):
-        assert f'domicile_api_requests_total{{operation="create_record",status="{status}"}} 1.0' in text
+        assert (
+            f'domicile_api_requests_total{{operation="create_record",status="{status}"}} 1.0'
+            in text
+        )
     assert "domicile_api_seconds_count 2.0" in text
 
 
 def test_history_is_kept_as_the_settings_say():
     assert history_policy(load_settings(None, {})) == (30 * 86_400_000, False)
-    told = load_settings(None, {"DOMICILE__HISTORY__KEEP": "0", "DOMICILE__HISTORY__KEEP_DELETED": "true"})
+    told = load_settings(
+        None, {"DOMICILE__HISTORY__KEEP": "0", "DOMICILE__HISTORY__KEEP_DELETED": "true"}
+    )
     assert history_policy(told) == (0, True)
     assert limits(told).batch == 100
 
@@ -80,5 +100,7 @@ def test_a_history_that_is_no_time_is_a_fault():
 
 def test_functions_have_the_bounds_of_the_settings():
     told = {"TIME": "2500ms", "MEMORY": "128MiB", "RUNNING": "3"}
-    made = runner(load_settings(None, {f"DOMICILE__FUNCTIONS__{name}": text for name, text in told.items()}))
+    made = runner(
+        load_settings(None, {f"DOMICILE__FUNCTIONS__{name}": text for name, text in told.items()})
+    )
     assert made._bounds == Bounds(2.5, 128 << 20, 3)

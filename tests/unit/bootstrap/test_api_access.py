@@ -20,7 +20,10 @@ from tests.support.stores import FailingStore
 
 @pytest.fixture
 def settings() -> Settings:
-    environment = {"DOMICILE__AUTH__TOKEN_LIFETIME": "60", "DOMICILE__AUTH__AUDIENCES": "[https://a.example]"}
+    environment = {
+        "DOMICILE__AUTH__TOKEN_LIFETIME": "60",
+        "DOMICILE__AUTH__AUDIENCES": "[https://a.example]",
+    }
     return load_settings(None, environment)
 
 
@@ -35,7 +38,9 @@ def lines():
 
 async def test_settings_make_the_service_and_requests_are_counted(settings, lines):
     metrics = Metrics()
-    service = await open_access(settings, MemoryStore(), {"default": Keyset.create("default")}, ManualClock(), metrics)
+    service = await open_access(
+        settings, MemoryStore(), {"default": Keyset.create("default")}, ManualClock(), metrics
+    )
     made = await service.clients.create("crm", "default", admin=False)
     body = form(client_id=made.client.id, client_secret=made.secret)
     assert (await service.token(body, None, "192.0.2.1"))["expires_in"] == 60
@@ -63,7 +68,9 @@ async def signs_with_another(service: TokenService, before: str) -> None:
 
 async def test_keys_are_replaced_by_age_as_soon_as_the_store_takes_one(settings, lines):
     store, clock = FailingStore(MemoryStore()), ManualClock()
-    service = await open_access(settings, store, {"default": Keyset.create("default")}, clock, Metrics())
+    service = await open_access(
+        settings, store, {"default": Keyset.create("default")}, clock, Metrics()
+    )
     before = service.keys.current.kid
     store.fail("put_note", times=2)
     clock.advance(SIGNING_KEY_LIFETIME)

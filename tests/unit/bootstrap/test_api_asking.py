@@ -33,7 +33,10 @@ async def test_questions_are_counted_and_take_as_long_as_the_settings_allow(here
             with pytest.raises(VaultError) as caught:
                 await hurried.acl.ask(slow.url, "t", b"{}")
     assert caught.value.code is Code.FILTER_ENDPOINT_LATE
-    counted = {outcome: metrics.cell("domicile_acl_requests_total", outcome).value for outcome in ("answered", "late")}
+    counted = {
+        outcome: metrics.cell("domicile_acl_requests_total", outcome).value
+        for outcome in ("answered", "late")
+    }
     assert counted == {"answered": 1, "late": 1}
 
 
@@ -43,7 +46,10 @@ async def test_without_an_external_issuer_access_is_as_it_was(here):
         assert here.access is before
     given = {"AUTH__ISSUER": "jwks:http://127.0.0.1:9/keys", "AUTH__ISSUER_NAME": "me"}
     async with outbound_clients(
-        here, load_settings(None, {f"DOMICILE__{name}": text for name, text in given.items()}), Metrics(), ManualClock()
+        here,
+        load_settings(None, {f"DOMICILE__{name}": text for name, text in given.items()}),
+        Metrics(),
+        ManualClock(),
     ):
         assert here.access is not before
 

@@ -23,7 +23,9 @@ def test_what_is_no_secret_is_told_with_its_setting_and_without_itself(tmp_path,
     assert "xxx" not in detail.text
 
 
-@pytest.mark.parametrize("place", [SecretSource("file", "/nowhere/at/all"), SecretSource("env", "NOWHERE_AT_ALL")])
+@pytest.mark.parametrize(
+    "place", [SecretSource("file", "/nowhere/at/all"), SecretSource("env", "NOWHERE_AT_ALL")]
+)
 def test_a_place_that_is_not_there_is_told(place):
     with pytest.raises(VaultError) as caught:
         read_secret(place, "a.b")
@@ -50,7 +52,9 @@ def test_the_secret_of_scrapers_may_change_while_the_instance_runs(tmp_path):
 def test_a_secret_that_cannot_be_used_ends_the_start(tmp_path, content):
     if content is not None:
         (tmp_path / "token").write_text(content)
-    settings = load_settings(None, {"DOMICILE__ADMIN__METRICS_TOKEN": f"file://{tmp_path / 'token'}"})
+    settings = load_settings(
+        None, {"DOMICILE__ADMIN__METRICS_TOKEN": f"file://{tmp_path / 'token'}"}
+    )
     with pytest.raises(VaultError) as caught:
         scraper_secret(settings)
     assert caught.value.details[0].source == "admin.metrics_token"

@@ -17,9 +17,13 @@ from tests.support.audit import lines, told
 KEYSET = Keyset.create("default")
 
 
-async def opened(folder: Path, metrics: Metrics, store: MemoryStore | None = None, **environ: str) -> OpenAudit:
+async def opened(
+    folder: Path, metrics: Metrics, store: MemoryStore | None = None, **environ: str
+) -> OpenAudit:
     given = {f"DOMICILE__{name}": text for name, text in {"DATA": str(folder), **environ}.items()}
-    audit = await open_audit(load_settings(None, given), store or MemoryStore(), KEYSET, ManualClock(), metrics)
+    audit = await open_audit(
+        load_settings(None, given), store or MemoryStore(), KEYSET, ManualClock(), metrics
+    )
     await audit.begin()
     return audit
 

@@ -13,7 +13,9 @@ from proxy.telemetry.metrics import Metrics
 
 @pytest.fixture
 def settings(tmp_path) -> Settings:
-    return load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")})
+    return load_settings(
+        None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")}
+    )
 
 
 async def test_without_a_vault_there_is_nothing_to_look_at(settings):

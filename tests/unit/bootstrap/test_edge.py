@@ -29,7 +29,9 @@ async def test_the_settings_hold(tmp_path):
         "FIREWALL__ALLOW": "10.0.0.0/8",
     }
     guard = open_guard(settings(**given), metrics)
-    assert [guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN, "10.1.1.1")] == [False, True, False]
+    assert [
+        guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN, "10.1.1.1")
+    ] == [False, True, False]
     guard.screened("proxy")("blocked")
     text = metrics.render().decode()
     assert 'domicile_firewall_requests_total{listener="proxy",outcome="blocked"} 1.0' in text
@@ -47,8 +49,13 @@ async def test_the_settings_hold(tmp_path):
 
 def test_the_country_is_that_of_the_instance(tmp_path):
     path = str(write(tmp_path / "c.mmdb"))
-    guard = open_guard(settings(COUNTRY="us", FIREWALL__MODE="mask", FIREWALL__COUNTRY_DATABASE=path), Metrics())
-    assert [guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN)] == [True, False]
+    guard = open_guard(
+        settings(COUNTRY="us", FIREWALL__MODE="mask", FIREWALL__COUNTRY_DATABASE=path), Metrics()
+    )
+    assert [guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_database_that_cannot_be_used_is_a_fault_of_the_settings(tmp_path):
@@ -67,7 +74,9 @@ def test_limits_are_those_of_the_settings():
         "REQUESTS_PER_SECOND": "10", "ADDRESS_REQUESTS_PER_SECOND": "20", "BURST": "3",
         "CONCURRENT": "5", "UPLOADS": "4", "ADDRESS_CONNECTIONS": "7",
     }  # fmt: skip
-    guard = open_guard(settings(**{f"LIMITS__{name}": text for name, text in given.items()}), Metrics())
+    guard = open_guard(
+        settings(**{f"LIMITS__{name}": text for name, text in given.items()}), Metrics()
+    )
     quotas, first = guard.quotas, guard.first
     assert quotas.credential is not None
     assert quotas.address is not None
@@ -89,7 +98,9 @@ def test_connections_are_as_many_as_descriptors_allow_and_an_address_has_half_of
     monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 1024))
     guard = open_guard(settings(), Metrics())
     assert (guard.first._most, guard.first._of_address, guard.first.backlog) == (448, 224, 128)
-    guard = open_guard(settings(LIMITS__CONNECTIONS="100", LIMITS__ADDRESS_CONNECTIONS="0"), Metrics())
+    guard = open_guard(
+        settings(LIMITS__CONNECTIONS="100", LIMITS__ADDRESS_CONNECTIONS="0"), Metrics()
+    )
     assert (guard.first._most, guard.first._of_address) == (100, 0)
 
 

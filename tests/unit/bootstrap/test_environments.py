@@ -1,4 +1,6 @@
-"""Environments of a running instance: what a fault on the way leaves, and what upkeep does with what has ended."""
+"""Environments of a running instance: what a fault on the way leaves, and what upkeep does with
+what has ended.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -78,8 +80,12 @@ async def test_an_environment_that_could_not_end_is_served_as_before(here, monke
     with monkeypatch.context() as patched:
         patched.setattr(catalog, "_PATIENCE", 0.01)
         async with at_work(here):
-            assert (await fault_of(here.realm.remove("acme", records=True))).code is Code.SCHEMA_BUSY
-    assert (await here.client("POST", "/api/models/contact", "acme", json={"id": "k"})).status == 201
+            assert (
+                await fault_of(here.realm.remove("acme", records=True))
+            ).code is Code.SCHEMA_BUSY
+    assert (
+        await here.client("POST", "/api/models/contact", "acme", json={"id": "k"})
+    ).status == 201
 
 
 async def test_a_record_that_comes_while_it_ends_keeps_it(here):
@@ -92,7 +98,9 @@ async def test_a_record_that_comes_while_it_ends_keeps_it(here):
             records, [RecordDraft("k", {"id": "k"})], "test", nothing
         )  # by a request that was let in before
     assert (await fault_of(removing)).code is Code.ENVIRONMENT_IN_USE
-    assert (await here.client("POST", "/api/models/contact/find", "acme", json={})).json["meta"]["total"] == 1
+    assert (await here.client("POST", "/api/models/contact/find", "acme", json={})).json["meta"][
+        "total"
+    ] == 1
 
 
 async def test_what_has_ended_is_erased_in_the_background_and_at_once(here):

@@ -30,7 +30,9 @@ async def test_files_are_put_in_force_all_or_none(tmp_path: Path):
         with pytest.raises(VaultError) as refused:
             await declare_policies(governed, files)
         assert refused.value.code is Code.INVALID_POLICY
-        assert [detail.source.rpartition("/")[2] for detail in refused.value.details] == ["c.yaml:4:10"]
+        assert [detail.source.rpartition("/")[2] for detail in refused.value.details] == [
+            "c.yaml:4:10"
+        ]
         assert not await redeclare_policies(governed, files)
         assert "c.yaml" in (await state.check() or "")
         assert 'domicile_reload_failed{what="policies"} 1.0' in metrics.render().decode()

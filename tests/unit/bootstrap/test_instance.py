@@ -102,7 +102,9 @@ async def test_a_lost_key_is_not_replaced(settings):
 
 
 async def again_with_another_store(settings: Settings) -> bool:
-    return await prepare_instance(replace(settings, store=replace(settings.store, path=settings.data / "other.db")))
+    return await prepare_instance(
+        replace(settings, store=replace(settings.store, path=settings.data / "other.db"))
+    )
 
 
 async def test_a_key_of_another_vault_is_refused(settings):
@@ -217,20 +219,29 @@ def test_what_is_no_database_is_told_and_left_alone(settings):
 
 def test_applications_are_redirected_by_the_name_of_their_endpoint(settings):
     plain = load_rules(settings)
-    moved = load_rules(settings, Overrides({"people": "http://127.0.0.1:4000", "others": "http://127.0.0.1:1"}))
+    moved = load_rules(
+        settings, Overrides({"people": "http://127.0.0.1:4000", "others": "http://127.0.0.1:1"})
+    )
     assert [endpoint.upstream for endpoint in plain.endpoints] == ["http://127.0.0.1:9"]
     assert [endpoint.upstream for endpoint in moved.endpoints] == ["http://127.0.0.1:4000"]
     assert {id(operation.endpoint) for operation in moved.operations} == {id(moved.endpoints[0])}
     assert moved.version == plain.version
-    assert load_rules(settings, Overrides({"others": "http://127.0.0.1:1"})).endpoints == plain.endpoints
+    assert (
+        load_rules(settings, Overrides({"others": "http://127.0.0.1:1"})).endpoints
+        == plain.endpoints
+    )
 
 
 def test_faulty_rules_are_told_with_their_places(settings):
-    settings.rules.write_text(settings.rules.read_text().replace("create: person", "creates: person", 1))
+    settings.rules.write_text(
+        settings.rules.read_text().replace("create: person", "creates: person", 1)
+    )
     with pytest.raises(VaultError) as fault:
         load_rules(settings)
     assert fault.value.code is Code.BAD_RULES
-    assert [detail.source.rpartition("/")[2] for detail in fault.value.details] == ["rules.yaml:17:5"]
+    assert [detail.source.rpartition("/")[2] for detail in fault.value.details] == [
+        "rules.yaml:17:5"
+    ]
 
 
 async def test_the_tests_of_the_sample_rules_hold(settings):
@@ -288,11 +299,15 @@ async def test_a_running_instance_listens_answers_and_closes(settings, lines):
             assert (answer.status, (await answer.json())["code"]) == (502, "upstream_unreachable")
         async with caller.get(f"http://{started.interface}/docs") as answer:
             assert answer.status == 200
-        async with caller.post(f"http://{started.interface}/api/find", json={"schema": "person"}) as answer:
+        async with caller.post(
+            f"http://{started.interface}/api/find", json={"schema": "person"}
+        ) as answer:
             assert answer.status == 401
         addresses = {"admin": started.admin, "proxy": started.proxy, "vault": started.interface}
     assert "domicile_vault_writer_queue 0.0" in text
-    assert {line["listener"]: line["address"] for line in lines() if line["event"] == "listening"} == addresses
+    assert {
+        line["listener"]: line["address"] for line in lines() if line["event"] == "listening"
+    } == addresses
     assert len([line for line in lines() if line["event"] == "listening"]) == 3
     async with aiohttp.ClientSession() as caller:
         for address in addresses.values():
@@ -310,7 +325,9 @@ async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
             store=replace(settings.store, path=settings.data / "other" / "vault.db"),
             files=replace(settings.files, path=settings.data / "other" / "files"),
             keys=KeySettings("file", str(settings.data / "other" / "keys.json")),
-            listen=replace(settings.listen, proxy=settings.listen.proxy._replace(host=host, port=int(port))),
+            listen=replace(
+                settings.listen, proxy=settings.listen.proxy._replace(host=host, port=int(port))
+            ),
         )
         with pytest.raises(VaultError) as fault:
             async with running(other):

@@ -40,7 +40,9 @@ class Shop:
             self.vaults.append(new_vault(keyset, self.store, self.clock, lambda *_: None, options))
         signing = SigningKeys(self.store, self.vaults[0].keyset.aead(), "default", self.clock)
         await signing.load()
-        return InstanceKeys(Places(self.store, self.source, signing), lambda: self.vaults, self.metrics)
+        return InstanceKeys(
+            Places(self.store, self.source, signing), lambda: self.vaults, self.metrics
+        )
 
     async def wrappers(self) -> set[str]:
         keys = await self.open()
@@ -64,7 +66,9 @@ async def test_a_master_key_is_replaced_and_the_one_before_still_opens(shop):
 
 
 @pytest.mark.parametrize("at", ["stage", "first keyset", "second keyset", "switch"])
-async def test_interrupted_anywhere_the_next_process_opens_everything_and_brings_it_to_its_end(shop, monkeypatch, at):
+async def test_interrupted_anywhere_the_next_process_opens_everything_and_brings_it_to_its_end(
+    shop, monkeypatch, at
+):
     keys = await shop.open()
     await keys.start()
     before = (await keys.listed()).master
@@ -138,7 +142,9 @@ async def test_signing_keys_and_data_keys_are_replaced_one_by_one(shop):
         assert caught.value.code is Code.NOT_FOUND
 
 
-async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_restarts(shop, monkeypatch):
+async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_restarts(
+    shop, monkeypatch
+):
     monkeypatch.setattr(composed, "MOST_SEALINGS", 1000)
     monkeypatch.setattr(composed, "_NOTED", 100)
     keys = await shop.open()

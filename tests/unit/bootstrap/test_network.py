@@ -20,7 +20,9 @@ def authority(tmp_path):
 def settings(*pairs: Pair, **more: str) -> Settings:
     environ = {f"DOMICILE__{name}": text for name, text in more.items()}
     if pairs:
-        environ["DOMICILE__LISTEN__TLS__CERTIFICATE"] = ",".join(str(pair.certificate) for pair in pairs)
+        environ["DOMICILE__LISTEN__TLS__CERTIFICATE"] = ",".join(
+            str(pair.certificate) for pair in pairs
+        )
         environ["DOMICILE__LISTEN__TLS__KEY"] = ",".join(str(pair.key) for pair in pairs)
     return load_settings(None, environ)
 
@@ -33,7 +35,13 @@ def opened(given: Settings) -> tuple[Doors, Audiences]:
 
 async def test_what_is_off_is_not_made():
     made, audiences = opened(settings())
-    assert (made.proxy, made.vault, made.certificates, made.checks(), made.hsts) == (None, None, None, {}, 0)
+    assert (made.proxy, made.vault, made.certificates, made.checks(), made.hsts) == (
+        None,
+        None,
+        None,
+        {},
+        0,
+    )
     assert made.vault_connection is VaultConnection
     assert audiences.first == "http://127.0.0.1:8081"
     await made.watch()
@@ -44,7 +52,9 @@ async def test_what_is_off_is_not_made():
 
 
 async def test_a_certificate_is_for_both_listeners_and_names_the_vault(authority):
-    made, audiences = opened(settings(authority.issue("vault.test"), authority.issue("*.app.test", file="w")))
+    made, audiences = opened(
+        settings(authority.issue("vault.test"), authority.issue("*.app.test", file="w"))
+    )
     assert made.proxy is not None
     assert made.vault is not None
     assert set(made.checks()) == {"tls"}
@@ -77,7 +87,9 @@ def test_callers_show_certificates_where_the_settings_say(authority, at):
     assert asked == ({"vault", "proxy"} if at == "both" else {at})
 
 
-@pytest.mark.parametrize(("required", "mode"), [("true", ssl.CERT_REQUIRED), ("false", ssl.CERT_OPTIONAL)])
+@pytest.mark.parametrize(
+    ("required", "mode"), [("true", ssl.CERT_REQUIRED), ("false", ssl.CERT_OPTIONAL)]
+)
 def test_whether_a_caller_may_show_none_is_a_setting(authority, required, mode):
     given = settings(
         authority.issue("vault.test"),
@@ -111,6 +123,8 @@ def test_the_check_names_what_cannot_be_used_and_what_has_ended(authority, tmp_p
 
 def test_the_address_of_the_vault_is_that_of_its_certificate(authority):
     assert address_of(settings(), "127.0.0.1:8081") == "http://127.0.0.1:8081"
-    assert address_of(settings(authority.issue("vault.test")), "127.0.0.1:443") == "https://vault.test"
+    assert (
+        address_of(settings(authority.issue("vault.test")), "127.0.0.1:443") == "https://vault.test"
+    )
     configured = settings(authority.issue("vault.test"), AUTH__AUDIENCES="https://se.example.com")
     assert address_of(configured, "127.0.0.1:443") == "https://se.example.com"

@@ -3,7 +3,12 @@ from pathlib import Path
 import pytest
 
 from proxy.bootstrap.instance import prepare_instance
-from proxy.bootstrap.offline import stopped_clients, stopped_environments, stopped_vault, stopped_vaults
+from proxy.bootstrap.offline import (
+    stopped_clients,
+    stopped_environments,
+    stopped_vault,
+    stopped_vaults,
+)
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.model.record import RecordDraft
@@ -17,7 +22,9 @@ from proxy.vault.schemas.catalog import open_catalog
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> Settings:
-    made = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")})
+    made = load_settings(
+        None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")}
+    )
     await prepare_instance(made)
     async with stopped_environments(made) as environments:
         await environments.book.create("acme", "Acme AB")
@@ -28,8 +35,12 @@ async def written(settings: Settings, environment: str) -> None:
     """A record in that environment."""
     async with stopped_vault(settings, environment) as (vault, _):
         catalog = await open_catalog(vault, lambda error: None)
-        await catalog.apply(read_definition("contact", {"fields": {"id": {"type": "primary_key"}}}), Origin.API)
-        await store_records(catalog.records("contact"), [RecordDraft("k", {"id": "k"})], "somebody", nothing)
+        await catalog.apply(
+            read_definition("contact", {"fields": {"id": {"type": "primary_key"}}}), Origin.API
+        )
+        await store_records(
+            catalog.records("contact"), [RecordDraft("k", {"id": "k"})], "somebody", nothing
+        )
         await catalog.close()
 
 

@@ -1,4 +1,6 @@
-"""The lines of commands on a stopped vault, seen by their effect: in the log, in its chain, and where it cannot be written."""
+"""The lines of commands on a stopped vault, seen by their effect: in the log, in its chain, and
+where it cannot be written.
+"""
 
 import asyncio
 import json
@@ -25,7 +27,9 @@ POLICY = {"name": "readers", "schema": "contact", "actions": ["read"], "fields":
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
+def told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Told:
     """What a command prints, in a folder of its own with a vault in it."""
     monkeypatch.chdir(tmp_path)
     asyncio.run(prepare_instance(load_settings(None, {"DOMICILE__COUNTRY": "se"})))
@@ -46,7 +50,10 @@ def lines() -> list[dict[str, Any]]:
 def done() -> list[tuple[Any, ...]]:
     """What commands have done, as the log has it."""
     return [
-        tuple(line.get(name) for name in ("event", "by", "environment", "operation", "subject", "code"))
+        tuple(
+            line.get(name)
+            for name in ("event", "by", "environment", "operation", "subject", "code")
+        )
         for line in lines()
         if line.get("via") == "command"
     ]
@@ -110,16 +117,24 @@ def test_what_comes_to_nothing_is_told_as_refused(told: Told) -> None:
     assert told("audit", "verify")["ok"]
 
 
-def test_where_no_line_can_be_written_nothing_is_changed(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_line_can_be_written_nothing_is_changed(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = [one["keys"] for one in told("keys", "list")["data"]]
     Path("data/audit").write_text("no folder")
     assert told("keys", "rotate", "data", status=1)["code"] == "not_writable"
-    assert told("client", "create", "shop", "--environment", "default", status=1)["code"] == "not_writable"
+    assert (
+        told("client", "create", "shop", "--environment", "default", status=1)["code"]
+        == "not_writable"
+    )
     Path("data/audit").unlink()
     with monkeypatch.context() as patched:
         patched.setattr("proxy.audit.files.LogSegment.append", _full)
         assert told("keys", "rotate", "data", status=1)["code"] == "audit_down"
-        assert told("client", "create", "shop", "--environment", "default", status=1)["code"] == "audit_down"
+        assert (
+            told("client", "create", "shop", "--environment", "default", status=1)["code"]
+            == "audit_down"
+        )
     assert [one["keys"] for one in told("keys", "list")["data"]] == before
     assert told("client", "list")["clients"] == []
 
@@ -128,7 +143,9 @@ def _full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-async def test_what_was_done_and_could_not_be_told_is_a_fault(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_done_and_could_not_be_told_is_a_fault(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del told
     record, settings = OfflineChanges("rotate_key", "default"), _settings()
     async with open_offline(settings, record):
@@ -138,7 +155,8 @@ async def test_what_was_done_and_could_not_be_told_is_a_fault(told: Told, monkey
         with pytest.raises(VaultError, match="This was done") as caught:
             record.did("data")
         assert caught.value.code is Code.AUDIT_DOWN
-        record.refused(VaultError(Code.NOT_FOUND, "There is none."))  # nobody can be told that any more
+        # nobody can be told that any more
+        record.refused(VaultError(Code.NOT_FOUND, "There is none."))
 
 
 def _settings() -> Settings:

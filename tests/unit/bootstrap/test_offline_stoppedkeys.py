@@ -12,12 +12,16 @@ from proxy.vault.maintenance.reencryption import ReencryptionState
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> Settings:
-    made = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")})
+    made = load_settings(
+        None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")}
+    )
     await prepare_instance(made)
     return made
 
 
-async def test_keys_of_a_stopped_vault_are_rotated_and_left_for_the_next_instance_to_seal_with(settings):
+async def test_keys_of_a_stopped_vault_are_rotated_and_left_for_the_next_instance_to_seal_with(
+    settings,
+):
     async with stopped_keys(settings) as keys:
         before = await keys.listed()
         await keys.rotate(KeyKind.DATA)
@@ -35,7 +39,9 @@ async def test_keys_of_a_stopped_vault_are_rotated_and_left_for_the_next_instanc
 async def test_where_there_is_no_vault_that_is_said(tmp_path):
     with pytest.raises(VaultError) as caught:
         async with stopped_keys(
-            load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "none")})
+            load_settings(
+                None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "none")}
+            )
         ):
             pass
     assert caught.value.code is Code.BAD_STORE

@@ -48,7 +48,9 @@ async def test_files_with_faults_prevent_a_start(tmp_path: Path) -> None:
     assert refused.value.details[0].source.endswith("contact.yaml:4:9")
 
 
-async def test_a_change_of_files_takes_effect_or_changes_nothing(tmp_path: Path, stream: io.StringIO) -> None:
+async def test_a_change_of_files_takes_effect_or_changes_nothing(
+    tmp_path: Path, stream: io.StringIO
+) -> None:
     shelf = await make_shelf()
     await declare(shelf.catalog, written(tmp_path, "json"))
     state = Reload(Metrics(), "schemas", "a fault")
@@ -58,7 +60,9 @@ async def test_a_change_of_files_takes_effect_or_changes_nothing(tmp_path: Path,
     told = [line for line in said if line["event"] == "a fault in a file with schemas"]
     assert [line["source"].rpartition("/")[2] for line in told] == ["contact.yaml:4:9"]
     assert shelf.catalog.declared("contact").schema.field("age").type == "json"
-    (tmp_path / "contact.yaml").write_text(CONTACT.replace("TYPE", "json") + "  more: {type: date}\n")
+    (tmp_path / "contact.yaml").write_text(
+        CONTACT.replace("TYPE", "json") + "  more: {type: date}\n"
+    )
     assert await redeclare(shelf.catalog, tmp_path, state)
     assert await state.check() is None
     assert shelf.catalog.declared("contact").schema.field("more").type == "date"
@@ -73,4 +77,7 @@ async def test_gauges_tell_how_far_a_migration_is() -> None:
     await shelf.apply(age={"type": "integer"})
     measure_schemas(shelf.catalog, metrics)
     for state in ("done", "total", "failed"):
-        assert f'domicile_schema_migration_records{{schema="contact",state="{state}"}} 1.0'.encode() in metrics.render()
+        assert (
+            f'domicile_schema_migration_records{{schema="contact",state="{state}"}} 1.0'.encode()
+            in metrics.render()
+        )

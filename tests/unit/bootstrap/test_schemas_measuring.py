@@ -36,7 +36,12 @@ def test_what_somebody_must_know_of_is_counted_and_logged(event, lines):
     schemas.observer(metrics)(event, "person", 3)
     assert counted(metrics, event) == 3
     (line,) = lines()
-    assert (line["level"], line["room"], line["entity"], line["count"]) == ("warning", "bootstrap", "person", 3)
+    assert (line["level"], line["room"], line["entity"], line["count"]) == (
+        "warning",
+        "bootstrap",
+        "person",
+        3,
+    )
     assert line["event"] == schemas.TOLD[event]
 
 
@@ -59,7 +64,11 @@ def test_schemas_of_other_environments_bear_its_name():
 def test_upkeep_that_failed_is_logged_with_its_code(lines):
     schemas.report(VaultError(Code.VAULT_DOWN, "The disk is full."))
     (line,) = lines()
-    assert (line["level"], line["code"], line["text"]) == ("error", "vault_down", "The disk is full.")
+    assert (line["level"], line["code"], line["text"]) == (
+        "error",
+        "vault_down",
+        "The disk is full.",
+    )
 
 
 async def test_readiness_tells_why_the_vault_cannot_be_read(monkeypatch):
@@ -84,11 +93,18 @@ async def test_gauges_are_fresh_again_after_the_vault_was_down(lines):
     metrics = Metrics()
     task = asyncio.create_task(schemas.measure(lambda: [(bench.vault, catalog)], metrics, 0.005))
     for _ in range(int(PATIENCE / 0.005)):
-        if b'domicile_records{schema="test:person",state="live"}' in metrics.render() or task.done():
+        if (
+            b'domicile_records{schema="test:person",state="live"}' in metrics.render()
+            or task.done()
+        ):
             break
         await asyncio.sleep(0.005)
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    told = [line for line in lines() if line["event"] == "the vault could not be measured and will be again"]
+    told = [
+        line
+        for line in lines()
+        if line["event"] == "the vault could not be measured and will be again"
+    ]
     assert [line["code"] for line in told] == ["vault_down", "vault_down"]

@@ -17,7 +17,9 @@ from proxy.errors import Code, VaultError
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings(None, {"DOMICILE__DATA": str(tmp_path / "data"), "DOMICILE__COUNTRY": "no"})
+    return load_settings(
+        None, {"DOMICILE__DATA": str(tmp_path / "data"), "DOMICILE__COUNTRY": "no"}
+    )
 
 
 async def test_the_first_opening_makes_store_and_key_and_the_second_nothing(settings):
@@ -53,12 +55,19 @@ async def test_every_environment_is_opened_with_its_keys_and_default_comes_first
     await book.create("gone", "Gone")
     await book.end("gone")
     book, keysets = await open_environments(settings, store)
-    assert [(ident, keyset.environment) for ident, keyset in keysets.items()] == [("default",) * 2, ("acme",) * 2]
+    assert [(ident, keyset.environment) for ident, keyset in keysets.items()] == [
+        ("default",) * 2,
+        ("acme",) * 2,
+    ]
     assert book.doomed() == ["gone"]
     await store.close()
 
 
 def test_the_settings_reach_the_vault_of_each_environment(settings):
     options = vault_options(settings, "acme")
-    assert (options.environment, options.region, options.pending_keep) == ("acme", "NO", settings.pending.keep)
+    assert (options.environment, options.region, options.pending_keep) == (
+        "acme",
+        "NO",
+        settings.pending.keep,
+    )
     unobserved("staged", "person", 1)

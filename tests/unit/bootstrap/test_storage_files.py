@@ -37,7 +37,9 @@ async def test_files_of_another_vault_are_refused_and_let_go(tmp_path):
     with pytest.raises(VaultError, match="another vault"):
         await check_file_store(settings(tmp_path), other.store)
     with pytest.raises(VaultError, match="mount their disk"):
-        await check_file_store(settings(tmp_path, DOMICILE__FILES=f"file://{tmp_path}/elsewhere"), one.store)
+        await check_file_store(
+            settings(tmp_path, DOMICILE__FILES=f"file://{tmp_path}/elsewhere"), one.store
+        )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,14 @@ async def write() -> None:
     for key in ("1", "2"):
         mark = audit.witness.mark("default", "contact", key)
         audit.trail.put(
-            body(AuditEvent.REVEAL, by="k1", operation="find", schema="contact", records=[mark], fields=["a", "b"])
+            body(
+                AuditEvent.REVEAL,
+                by="k1",
+                operation="find",
+                schema="contact",
+                records=[mark],
+                fields=["a", "b"],
+            )
         )
     audit.trail.put(body(AuditEvent.ALARM, reason="look"))
     await audit.close()

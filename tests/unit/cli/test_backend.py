@@ -73,12 +73,21 @@ async def test_a_vault_that_an_instance_runs_on_is_asked_by_its_address(tmp_path
     assert "--url" in caught.value.message
 
 
-async def test_the_environment_of_the_command_line_is_opened_with_its_schemas(tmp_path, monkeypatch):
+async def test_the_environment_of_the_command_line_is_opened_with_its_schemas(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert await asyncio.to_thread(main, ["init"]) == 0
     settings = load_settings(None, {})
-    async with stopped(argparse.Namespace(environment="default"), settings, "put_schema") as (vault, catalog, _):
-        assert (vault.environment, [found.schema.name for found in catalog.schemas()]) == ("default", ["records"])
+    async with stopped(argparse.Namespace(environment="default"), settings, "put_schema") as (
+        vault,
+        catalog,
+        _,
+    ):
+        assert (vault.environment, [found.schema.name for found in catalog.schemas()]) == (
+            "default",
+            ["records"],
+        )
     with pytest.raises(VaultError) as caught:
         async with stopped(argparse.Namespace(environment="acme"), settings, "put_schema"):
             pytest.fail("there is no such environment")

@@ -5,7 +5,9 @@ from proxy.cli.backend import stopped_first
 from proxy.errors import Code, VaultError
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8081", "ftp://a", "http://a/path", "http://:80", "http://a b"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8081", "ftp://a", "http://a/path", "http://:80", "http://a b"]
+)
 def test_an_instance_is_named_by_a_whole_address(url, capsys):
     assert main(["import", "--url", url, "--schema", "contact", "a.jsonl"]) == 2
     assert "write scheme, host and port alone" in capsys.readouterr().err
@@ -21,7 +23,8 @@ def test_what_is_declared_stands_in_files(noun, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("code", "text"), [(Code.STORE_BUSY, "An instance runs on this vault: stop it."), (Code.BAD_STORE, "so")]
+    ("code", "text"),
+    [(Code.STORE_BUSY, "An instance runs on this vault: stop it."), (Code.BAD_STORE, "so")],
 )
 def test_only_of_an_instance_in_the_way_it_says_what_to_do(code, text):
     with pytest.raises(VaultError) as caught, stopped_first("stop it."):

@@ -26,7 +26,9 @@ def test_settings_without_fault_are_in_order(capsys):
     assert check.run_checks(lambda: load_settings(None, {}), {}) == {}
 
 
-def test_a_fault_of_the_settings_is_told_with_its_places_and_ends_the_look(elsewhere, capsys, monkeypatch):
+def test_a_fault_of_the_settings_is_told_with_its_places_and_ends_the_look(
+    elsewhere, capsys, monkeypatch
+):
     (elsewhere / "domicile.yaml").write_text("contry: se\n")
     monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES)})
     assert main(["check"]) == 1
@@ -43,7 +45,11 @@ def test_the_file_that_config_names_is_the_one_looked_at(elsewhere, capsys):
 
 
 def test_one_part_with_a_fault_does_not_hide_another(monkeypatch, capsys):
-    parts = {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: "", "store": broken(Code.BAD_STORE)}
+    parts = {
+        "rules": broken(Code.BAD_RULES),
+        "keys": lambda _settings: "",
+        "store": broken(Code.BAD_STORE),
+    }
     monkeypatch.setattr(check, "PARTS", parts)
     assert main(["check"]) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -67,7 +73,9 @@ def test_what_cannot_be_looked_at_for_another_fault_names_that_one(elsewhere, ca
 
 
 def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):
-    monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: ""})
+    monkeypatch.setattr(
+        check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: ""}
+    )
     assert main(["check", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is False
@@ -111,23 +119,33 @@ def test_files_for_tls_and_names_of_applications_are_looked_at(elsewhere, capsys
     assert main(["check"]) == 1
     shown = capsys.readouterr().out
     assert "upstream: The files for TLS towards the application cannot be used." in shown
-    assert f"upstream.tls.ca: {elsewhere}/none.pem cannot be read (No such file or directory)" in shown
+    assert (
+        f"upstream.tls.ca: {elsewhere}/none.pem cannot be read (No such file or directory)" in shown
+    )
     file.write_text("rules: rules.yaml\napplications: {crm: {head: 1s}}\n")
     assert main(["check"]) == 1
-    assert "applications.crm: no rule file has an endpoint of that name: there are people" in capsys.readouterr().out
+    assert (
+        "applications.crm: no rule file has an endpoint of that name: there are people"
+        in capsys.readouterr().out
+    )
     file.write_text("rules: rules.yaml\napplications: {people: {head: 1s}}\n")
     assert main(["check"]) == 0
-    file.write_text("applications: {people: {head: 1s}}\n")  # the part that looks at rules tells that there are none
+    # the part that looks at rules tells that there are none
+    file.write_text("applications: {people: {head: 1s}}\n")
     assert main(["check"]) == 1
     assert "upstream: in order" in capsys.readouterr().out
 
 
-def test_a_secret_that_cannot_be_used_is_a_fault_of_access_and_of_nothing_else(elsewhere, capsys, monkeypatch):
+def test_a_secret_that_cannot_be_used_is_a_fault_of_access_and_of_nothing_else(
+    elsewhere, capsys, monkeypatch
+):
     monkeypatch.setenv("SCRAPER", "short")
     (elsewhere / "domicile.yaml").write_text("admin: {metrics_token: env:SCRAPER}\n")
     assert main(["check"]) == 1
     shown = capsys.readouterr().out
-    assert "access: A secret that the settings name cannot be used.\n  admin.metrics_token: " in shown
+    assert (
+        "access: A secret that the settings name cannot be used.\n  admin.metrics_token: " in shown
+    )
     assert "upstream: in order" in shown
 
 

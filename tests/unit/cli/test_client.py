@@ -29,11 +29,16 @@ def test_a_client_is_made_and_told_how_to_come_in(run):
 
 def test_the_addresses_of_the_settings_are_the_ones_told(run, monkeypatch):
     monkeypatch.setenv("DOMICILE__AUTH__AUDIENCES", "https://SE-vault.example.com/")
-    assert run("create", "--environment", "default", "crm")["token_url"] == "https://se-vault.example.com/oauth2/token"
+    assert (
+        run("create", "--environment", "default", "crm")["token_url"]
+        == "https://se-vault.example.com/oauth2/token"
+    )
 
 
 def test_the_list_has_every_client_and_no_secret(run):
-    made = [run("create", "--environment", "default", *more) for more in (["crm"], ["--admin", "chief"])]
+    made = [
+        run("create", "--environment", "default", *more) for more in (["crm"], ["--admin", "chief"])
+    ]
     listed = run("list")["clients"]
     assert {item["client_id"]: (item["name"], item["admin"]) for item in listed} == {
         made[0]["client_id"]: ("crm", False),

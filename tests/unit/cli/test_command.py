@@ -22,7 +22,9 @@ def failing(error: BaseException) -> Callable[[Arguments], int]:
     return run
 
 
-def leaves(commands: Mapping[str, Command], *path: str) -> Iterator[tuple[tuple[str, ...], Command]]:
+def leaves(
+    commands: Mapping[str, Command], *path: str
+) -> Iterator[tuple[tuple[str, ...], Command]]:
     for name, command in commands.items():
         if command.children:
             yield from leaves(command.children, *path, name)
@@ -71,7 +73,9 @@ def test_a_fault_is_json_on_standard_output_where_json_was_asked_for(capsys):
     }
 
 
-@pytest.mark.parametrize("words", [["two"], ["one", "more"], ["one", "--conf", "x"], ["one", "--json"], ["--nothing"]])
+@pytest.mark.parametrize(
+    "words", [["two"], ["one", "more"], ["one", "--conf", "x"], ["one", "--json"], ["--nothing"]]
+)
 def test_wrong_usage_is_status_2_and_shows_the_usage(words, capsys):
     assert execute(one(lambda _arguments: 0), words) == 2
     assert "usage: domicile" in capsys.readouterr().err
@@ -90,7 +94,9 @@ def test_no_command_at_all_shows_the_commands_and_is_wrong_usage(capsys):
 
 
 def test_a_group_without_its_subcommand_shows_them_and_is_wrong_usage(capsys):
-    group = {"group": Command("Holds one.", "domicile group one", children=one(lambda _arguments: 0))}
+    group = {
+        "group": Command("Holds one.", "domicile group one", children=one(lambda _arguments: 0))
+    }
     assert execute(group, ["group"]) == 2
     assert "Does one thing." in capsys.readouterr().err
     assert execute(group, ["group", "one"]) == 0

@@ -11,7 +11,11 @@ def test_a_result_is_text_or_one_line_of_json(capsys):
 
 
 def test_what_is_counted_is_one_or_several():
-    assert [command.count_noun(count, "line") for count in (0, 1, 2)] == ["0 lines", "1 line", "2 lines"]
+    assert [command.count_noun(count, "line") for count in (0, 1, 2)] == [
+        "0 lines",
+        "1 line",
+        "2 lines",
+    ]
 
 
 def test_each_detail_is_a_line_of_its_own():

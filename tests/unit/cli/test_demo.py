@@ -29,7 +29,9 @@ def taken() -> Iterator[int]:
 
 
 class Recorder:
-    """Stands for the demo itself: notes what it is started with, and fails as often as it is told to."""
+    """Stands for the demo itself: notes what it is started with, and fails as often as it is told
+    to.
+    """
 
     def __init__(self, *faults: VaultError) -> None:
         self.started: list[tuple[Settings, demo.Ports]] = []
@@ -59,7 +61,11 @@ def test_one_port_is_not_given_away_twice():
 def test_the_vault_of_a_demo_is_its_own_whatever_the_settings_say(clone, monkeypatch):
     (clone / "domicile.yaml").write_text("country: no\nlog: {level: debug}\n")
     monkeypatch.delenv("DOMICILE__COUNTRY")
-    for name, text in {"STORE": "sqlite:////real/vault.db", "KEYS": "env:REAL", "RULES": "/real/rules"}.items():
+    for name, text in {
+        "STORE": "sqlite:////real/vault.db",
+        "KEYS": "env:REAL",
+        "RULES": "/real/rules",
+    }.items():
         monkeypatch.setenv(f"DOMICILE__{name}", text)
     recorder = Recorder()
     monkeypatch.setattr(demo, "demo", recorder.demo)
@@ -81,7 +87,9 @@ def test_a_port_that_somebody_takes_meanwhile_is_replaced_once(clone, monkeypatc
         assert main(["demo", f"--port={usual}"]) == 0
         first, second = (ports for _, ports in recorder.started)
         assert first.page == usual
-        assert not set(astuple(first)) & set(astuple(second)), "whoever took one of the usual ports may take them all"
+        assert not set(astuple(first)) & set(astuple(second)), (
+            "whoever took one of the usual ports may take them all"
+        )
     recorder.faults = [VaultError(Code.PORT_IN_USE, "Cannot listen.") for _ in range(2)]
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == "domicile: Cannot listen.\n"
@@ -110,6 +118,10 @@ def test_what_is_no_port_is_wrong_usage(text, clone, capsys):
 def test_ports_of_the_whole_range_are_understood():
     parser = argparse.ArgumentParser()
     demo.demo_arguments(parser)
-    assert [parser.parse_args([f"--port={text}"]).port for text in ("0", "8090", "65535")] == [0, 8090, 65535]
+    assert [parser.parse_args([f"--port={text}"]).port for text in ("0", "8090", "65535")] == [
+        0,
+        8090,
+        65535,
+    ]
     assert parser.parse_args([]).port == 8090
     assert parser.parse_args([]).data == Path("demo-data")

@@ -38,7 +38,11 @@ def test_for_people_it_says_what_comes_next(capsys):
     assert "domicile client create --environment acme" in capsys.readouterr().out
     assert main(["environment", "list"]) == 0
     default, acme = capsys.readouterr().out.splitlines()
-    assert (default.split()[0], acme.split()[0], acme.endswith("  Acme AB")) == ("default", "acme", True)
+    assert (default.split()[0], acme.split()[0], acme.endswith("  Acme AB")) == (
+        "default",
+        "acme",
+        True,
+    )
     assert main(["environment", "delete", "acme"]) == 0
     assert "its keys are destroyed" in capsys.readouterr().out
 

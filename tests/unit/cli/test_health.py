@@ -43,7 +43,10 @@ def settings(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]
 
 def test_an_answer_of_200_is_healthy(capsys):
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, requests):
-        assert main(["health", "--timeout", "60", "--url", f"http://127.0.0.1:{port}/healthz?x=1"]) == 0
+        assert (
+            main(["health", "--timeout", "60", "--url", f"http://127.0.0.1:{port}/healthz?x=1"])
+            == 0
+        )
     assert requests[0].startswith(b"GET /healthz?x=1 HTTP/1.1\r\n")
     assert capsys.readouterr().out == f"http://127.0.0.1:{port}/healthz?x=1: 200 OK\n"
 
@@ -51,9 +54,18 @@ def test_an_answer_of_200_is_healthy(capsys):
 @pytest.mark.parametrize("status", [b"503 Service Unavailable", b"404 Not Found", b"302 Found"])
 def test_any_other_answer_is_not(status, capsys):
     with answering(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n") as (port, _):
-        assert main(["health", "--json", "--timeout", "60", "--url", f"http://127.0.0.1:{port}/readyz"]) == 1
+        assert (
+            main(
+                ["health", "--json", "--timeout", "60", "--url", f"http://127.0.0.1:{port}/readyz"]
+            )
+            == 1
+        )
     told = json.loads(capsys.readouterr().out)
-    assert told == {"healthy": False, "url": f"http://127.0.0.1:{port}/readyz", "status": int(status[:3])}
+    assert told == {
+        "healthy": False,
+        "url": f"http://127.0.0.1:{port}/readyz",
+        "status": int(status[:3]),
+    }
 
 
 @pytest.mark.parametrize(("words", "path"), [([], b"/healthz"), (["--ready"], b"/readyz")])
@@ -65,9 +77,12 @@ def test_without_an_address_the_admin_listener_of_the_settings_is_asked(words, p
 
 
 @pytest.mark.parametrize(
-    ("listen", "asked"), [("0.0.0.0:9", "127.0.0.1:9"), ("[::]:9", "[::1]:9"), ("10.0.0.7:9", "10.0.0.7:9")]
+    ("listen", "asked"),
+    [("0.0.0.0:9", "127.0.0.1:9"), ("[::]:9", "[::1]:9"), ("10.0.0.7:9", "10.0.0.7:9")],
 )
-def test_a_listener_on_every_address_is_asked_on_loopback(listen, asked, tmp_path, monkeypatch, capsys):
+def test_a_listener_on_every_address_is_asked_on_loopback(
+    listen, asked, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DOMICILE__LISTEN__ADMIN", listen)
     monkeypatch.setenv("DOMICILE__LISTEN__INSECURE", "true")
@@ -89,7 +104,10 @@ def test_silence_is_not_healthy_and_ends_in_time():
 
 def test_what_does_not_speak_http_is_not_healthy():
     with answering(b"SSH-2.0-x\r\n") as (port, _):
-        assert health.probe(f"http://127.0.0.1:{port}/", PATIENCE) == (None, "what answers there does not speak HTTP")
+        assert health.probe(f"http://127.0.0.1:{port}/", PATIENCE) == (
+            None,
+            "what answers there does not speak HTTP",
+        )
 
 
 @pytest.mark.parametrize(
@@ -125,6 +143,15 @@ def test_a_probe_loads_no_part_of_the_server():
     loaded = set(done.stdout.split())
     assert "proxy.cli.health" in loaded
     assert (
-        loaded & {"aiohttp", "asyncio", "cryptography", "proxy.bootstrap.instance", "sqlite3", "structlog", "uvloop"}
+        loaded
+        & {
+            "aiohttp",
+            "asyncio",
+            "cryptography",
+            "proxy.bootstrap.instance",
+            "sqlite3",
+            "structlog",
+            "uvloop",
+        }
         == set()
     )

@@ -46,7 +46,10 @@ def test_records_go_in_batches_of_a_hundred(vault, tmp_path, capsys):
 def test_a_table_is_read_by_the_types_of_the_schema(vault, tmp_path):
     (tmp_path / "a.csv").write_text("id,age,name\r\nk1,41,Ann\r\nk2,,Bo\r\n")
     assert run(vault, tmp_path / "a.csv") == 0
-    assert list(vault.records.values()) == [{"id": "k1", "age": 41, "name": "Ann"}, {"id": "k2", "name": "Bo"}]
+    assert list(vault.records.values()) == [
+        {"id": "k1", "age": 41, "name": "Ann"},
+        {"id": "k2", "name": "Bo"},
+    ]
 
 
 def test_an_answer_that_was_lost_stores_nothing_twice(vault, tmp_path, capsys):
@@ -62,7 +65,9 @@ def test_an_import_that_was_stopped_goes_on_where_it_was(vault, tmp_path, capsys
     content[220] = '{"id": "k220", "age": -1}\n'
     file.write_text("".join(content))
     assert run(vault, file) == 1
-    assert told(capsys)["faults"] == [{"source": "line 221 /age", "text": "Has to be a whole number."}]
+    assert told(capsys)["faults"] == [
+        {"source": "line 221 /age", "text": "Has to be a whole number."}
+    ]
     assert len(vault.records) == 200
     before = len(vault.asked)
     assert run(vault, file) == 1
@@ -103,7 +108,10 @@ def test_what_cannot_be_taken_goes_to_a_file_and_the_rest_is_stored(vault, tmp_p
     assert (said["created"], said["rejected"], said["complete"]) == (2, 2, True)
     assert list(vault.records) == ["a", "c"]
     left = tmp_path / "left.jsonl"
-    assert [json.loads(line) for line in left.read_text().splitlines()] == ["no json", {"id": "b", "age": -1}]
+    assert [json.loads(line) for line in left.read_text().splitlines()] == [
+        "no json",
+        {"id": "b", "age": -1},
+    ]
     assert left.stat().st_mode & 0o777 == 0o600
 
 
@@ -142,7 +150,10 @@ def test_a_file_that_is_none_of_ours_is_told(vault, tmp_path, capsys, case):
 def test_a_file_that_is_not_there_and_a_schema_that_is_not(vault, tmp_path, capsys):
     assert run(vault, tmp_path / "none.jsonl") == 1
     assert "cannot be read" in told(capsys)["message"]
-    assert main(["import", "--url", vault.url, "--schema", "x", str(lines(tmp_path / "a.jsonl", 1))]) == 1
+    assert (
+        main(["import", "--url", vault.url, "--schema", "x", str(lines(tmp_path / "a.jsonl", 1))])
+        == 1
+    )
     assert "no such schema" in capsys.readouterr().err
 
 

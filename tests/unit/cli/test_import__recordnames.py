@@ -21,7 +21,9 @@ class Instance:
         return RemoteAnswer(status, {"code": "vault_down", "detail": "down", "errors": []})
 
 
-def read(*records: dict[str, Any], schema: str = "records", instance: Instance | None = None) -> list[FileRecord]:
+def read(
+    *records: dict[str, Any], schema: str = "records", instance: Instance | None = None
+) -> list[FileRecord]:
     entries = iter([FileRecord(number, record) for number, record in enumerate(records, 1)])
     return list(translated_records(cast(Any, instance or Instance()), schema, entries))
 
@@ -38,16 +40,27 @@ def test_other_names_and_what_the_service_sets_are_understood() -> None:
 
 
 def test_records_of_other_schemas_stay_as_they_are() -> None:
-    assert read({"key": "a", "country": "de"}, schema="contact") == [FileRecord(1, {"key": "a", "country": "de"})]
+    assert read({"key": "a", "country": "de"}, schema="contact") == [
+        FileRecord(1, {"key": "a", "country": "de"})
+    ]
     assert with_names("contact", {"key1": "string"}) == {"key1": "string"}
 
 
 def test_a_record_of_another_country_is_refused_and_each_country_asked_about_once() -> None:
     instance = Instance()
     found = read(
-        *({"key": "a", "country": name} for name in ("se", "de", "se", "DE", "de", None, 7)), instance=instance
+        *({"key": "a", "country": name} for name in ("se", "de", "se", "DE", "de", None, 7)),
+        instance=instance,
     )
-    assert [entry.record is None for entry in found] == [False, True, False, True, True, False, True]
+    assert [entry.record is None for entry in found] == [
+        False,
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
     assert "another country" in found[1].fault
     assert instance.asked == ["se", "de", "DE"]
 
@@ -70,5 +83,12 @@ def test_a_line_that_is_at_fault_already_stays_so() -> None:
 
 
 def test_types_are_known_by_both_names() -> None:
-    types = with_names("records", {"record_key": "primary_key", "range_key1": "integer", "stated_version": "integer"})
-    assert (types["key"], types["range_key"], types["version"]) == ("primary_key", "integer", "integer")
+    types = with_names(
+        "records",
+        {"record_key": "primary_key", "range_key1": "integer", "stated_version": "integer"},
+    )
+    assert (types["key"], types["range_key"], types["version"]) == (
+        "primary_key",
+        "integer",
+        "integer",
+    )

@@ -32,20 +32,30 @@ def test_it_makes_the_vault_and_says_what_to_keep_safe(elsewhere, capsys, monkey
         f"  keys         {elsewhere}/data/keys.json",
         "Made the first client, an administrator.",
         "The secret is not shown again: keep it.",
-        "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
+        (
+            "Keep a copy of the keys in another place than the copies of the store: without them "
+            "nothing can be read again."
+        ),
         "Next: domicile serve",
     ]
-    assert {path.name for path in (elsewhere / "data").rglob("*") if path.is_file()} >= {"vault.db", "keys.json"}
+    assert {path.name for path in (elsewhere / "data").rglob("*") if path.is_file()} >= {
+        "vault.db",
+        "keys.json",
+    }
     assert (elsewhere / "data").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_second_time_changes_nothing_and_says_so(elsewhere, capsys):
     assert main(["init"]) == 0
-    before = {path.name: path.read_bytes() for path in (elsewhere / "data").rglob("*") if path.is_file()}
+    before = {
+        path.name: path.read_bytes() for path in (elsewhere / "data").rglob("*") if path.is_file()
+    }
     capsys.readouterr()
     assert main(["init"]) == 0
     assert capsys.readouterr().out.startswith("The vault was there already; nothing was changed.\n")
-    assert {path.name: path.read_bytes() for path in (elsewhere / "data").rglob("*") if path.is_file()} == before
+    assert {
+        path.name: path.read_bytes() for path in (elsewhere / "data").rglob("*") if path.is_file()
+    } == before
 
 
 def test_the_secret_is_shown_once_and_lies_nowhere(elsewhere, capsys):
@@ -75,7 +85,9 @@ def test_a_country_that_the_settings_have_already_needs_no_hint(elsewhere, capsy
 
 
 @pytest.mark.parametrize("country", ["sweden", "xx", "uk"])
-def test_a_country_that_is_none_is_told_as_a_fault_of_the_option_and_makes_nothing(elsewhere, capsys, country):
+def test_a_country_that_is_none_is_told_as_a_fault_of_the_option_and_makes_nothing(
+    elsewhere, capsys, country
+):
     assert main(["init", "--country", country]) == 2
     assert "argument --country: " in capsys.readouterr().err
     assert list(elsewhere.iterdir()) == []
@@ -150,7 +162,9 @@ def test_the_vault_keeps_its_country_and_refuses_another(elsewhere, capsys, monk
     assert "the vault keeps the data of no and the settings say de" in capsys.readouterr().err
 
 
-def test_a_vault_of_an_earlier_version_counts_as_that_of_its_default_and_says_so(elsewhere, capsys, monkeypatch):
+def test_a_vault_of_an_earlier_version_counts_as_that_of_its_default_and_says_so(
+    elsewhere, capsys, monkeypatch
+):
     assert main(["init"]) == 0
     with closing(sqlite3.connect(elsewhere / "data" / "vault.db")) as database:
         database.execute("DELETE FROM notes WHERE name = 'country'")

@@ -44,7 +44,8 @@ def test_a_file_is_put_in_force_listed_and_shown(capsys):
 
 def test_conditions_and_origins_are_shown_as_they_are_written(tmp_path, capsys):
     rows = (
-        'rows: {filter: {email: [a@example.org, "Åsa@example.org"]}}\nexternal_acl: https://app.example.com/allowed\n'
+        'rows: {filter: {email: [a@example.org, "Åsa@example.org"]}}\nexternal_acl: '
+        "https://app.example.com/allowed\n"
     )
     (tmp_path / "desk.yaml").write_text(DESK.partition("fields:")[0] + rows)
     assert main(["policy", "apply", "desk.yaml"]) == 0
@@ -55,7 +56,9 @@ def test_conditions_and_origins_are_shown_as_they_are_written(tmp_path, capsys):
 
 
 def test_a_fault_in_one_file_changes_nothing(tmp_path, capsys):
-    (tmp_path / "other.yaml").write_text(DESK.replace("name: desk", "name: other").replace("email", "iban"))
+    (tmp_path / "other.yaml").write_text(
+        DESK.replace("name: desk", "name: other").replace("email", "iban")
+    )
     refused = told(capsys, "policy", "apply", "desk.yaml", "other.yaml", status=1)
     assert refused["code"] == "invalid_policy"
     assert told(capsys, "policy", "list") == {"policies": []}
@@ -64,7 +67,9 @@ def test_a_fault_in_one_file_changes_nothing(tmp_path, capsys):
 
 def test_what_does_not_fit_any_more_is_told(tmp_path, capsys):
     told(capsys, "policy", "apply", "desk.yaml")
-    (tmp_path / "customer.yaml").write_text(CUSTOMER.replace("email: {type: string}", "age: {type: integer}"))
+    (tmp_path / "customer.yaml").write_text(
+        CUSTOMER.replace("email: {type: string}", "age: {type: integer}")
+    )
     assert main(["schema", "apply", "customer.yaml"]) == 0
     capsys.readouterr()
     assert main(["policy", "list"]) == 0

@@ -14,7 +14,9 @@ from proxy.model.policy import read_policy
 from tests.support.auth import HERE
 from tests.support.world import World, world
 
-DESK = read_policy("desk", {"schema": "contact", "actions": ["read"], "fields": {"email": "hidden"}})
+DESK = read_policy(
+    "desk", {"schema": "contact", "actions": ["read"], "fields": {"email": "hidden"}}
+)
 
 
 async def served(here: World) -> RemotePolicies:

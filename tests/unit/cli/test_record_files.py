@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from proxy.cli.record_files import FORMATS, FileRecord
 
-TYPES = {"id": "primary_key", "age": "integer", "sum": "decimal", "paid": "boolean", "extra": "json", "note": "string"}
+TYPES = {
+    "id": "primary_key",
+    "age": "integer",
+    "sum": "decimal",
+    "paid": "boolean",
+    "extra": "json",
+    "note": "string",
+}
 
 RECORDS = st.lists(
     st.fixed_dictionaries(
@@ -36,7 +43,9 @@ def test_what_is_written_is_read_again(kind, records):
 
 
 def test_a_line_that_is_no_record_is_told_and_the_next_one_read():
-    found = read("jsonl", '{"id": "1"}\n\n[1]\n{"id"\n{"id": "2", "sum": 0.10}\n[1e9999999999999999999]\n')
+    found = read(
+        "jsonl", '{"id": "1"}\n\n[1]\n{"id"\n{"id": "2", "sum": 0.10}\n[1e9999999999999999999]\n'
+    )
     assert found == [
         FileRecord(1, {"id": "1"}),
         FileRecord(3, None, "this line is not a JSON object", "[1]"),
@@ -74,4 +83,7 @@ def test_a_table_needs_a_head(head):
 
 def test_a_cell_may_have_lines_of_its_own_and_a_mark_at_the_beginning_is_none_of_a_name():
     found = read("csv", '\ufeffid,note\r\n1,"a\nb"\r\n2,c\r\n')
-    assert found == [FileRecord(2, {"id": "1", "note": "a\nb"}), FileRecord(4, {"id": "2", "note": "c"})]
+    assert found == [
+        FileRecord(2, {"id": "1", "note": "a\nb"}),
+        FileRecord(4, {"id": "2", "note": "c"}),
+    ]

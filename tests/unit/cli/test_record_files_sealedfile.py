@@ -21,7 +21,9 @@ def written(tmp_path: Path, aead: StreamAead = AEAD) -> Path:
 def read(file: Path, aead: StreamAead = AEAD) -> str:
     head = sealed_file_head(file)
     assert head is not None
-    with io.TextIOWrapper(io.BufferedReader(OpenSealedFile(file, head, aead)), "utf-8", newline="") as text:
+    with io.TextIOWrapper(
+        io.BufferedReader(OpenSealedFile(file, head, aead)), "utf-8", newline=""
+    ) as text:
         return text.read()
 
 
@@ -37,7 +39,9 @@ def test_the_first_line_tells_what_it_is(tmp_path):
     assert (head.schema, head.format) == ("contact", "jsonl")
 
 
-@pytest.mark.parametrize("content", [b"", b'{"id": 1}\n', b"id,name\n", b"\xff\n", b'{"domicile": "x"}\n'])
+@pytest.mark.parametrize(
+    "content", [b"", b'{"id": 1}\n', b"id,name\n", b"\xff\n", b'{"domicile": "x"}\n']
+)
 def test_other_files_are_told_apart(tmp_path, content):
     (tmp_path / "other").write_bytes(content)
     assert sealed_file_head(tmp_path / "other") is None

@@ -21,8 +21,14 @@ class Rehashing:
     def answer(self, method: str, path: str, _headers: Any, body: bytes) -> tuple[int, Any]:
         if path.startswith("/api/records/rehash/tokens"):
             number = int("next=" in path)
-            data = [{"record_key": key, "profile_key": None, "fields": {"key1": "t"}} for key in self.pages[number]]
-            return 200, {"data": data, "meta": {"count": len(data), "next": None if number else "n/1"}}
+            data = [
+                {"record_key": key, "profile_key": None, "fields": {"key1": "t"}}
+                for key in self.pages[number]
+            ]
+            return 200, {
+                "data": data,
+                "meta": {"count": len(data), "next": None if number else "n/1"},
+            }
         self.asked.append((method, json.loads(body) if body else None))
         return (202 if method == "POST" else 200), self.states.pop(0)
 
@@ -36,7 +42,11 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(remote, "_WAITS", (0.0, 0.0))
     monkeypatch.setattr(rehash, "_LOOK", 0.0)
-    for name, value in (("DOMICILE_CLIENT_ID", "client"), ("DOMICILE_CLIENT_SECRET", "secret"), ("DOMICILE_DTK", DTK)):
+    for name, value in (
+        ("DOMICILE_CLIENT_ID", "client"),
+        ("DOMICILE_CLIENT_SECRET", "secret"),
+        ("DOMICILE_DTK", DTK),
+    ):
         monkeypatch.setenv(name, value)
     (tmp_path / "rules.json").write_text('{"key1": {"strategy": "uuid"}}')
 
@@ -58,7 +68,9 @@ def run(vault: FakeVault, *more: str) -> int:
     return main(["rehash", "--url", vault.url, *more])
 
 
-def test_a_run_is_begun_followed_and_its_tokens_are_fetched(vault: Any, tmp_path: Path, capsys: Any) -> None:
+def test_a_run_is_begun_followed_and_its_tokens_are_fetched(
+    vault: Any, tmp_path: Path, capsys: Any
+) -> None:
     fake, rehashing = vault
     rehashing.states = [state("running"), state("running", 2), state("done", 3)]
     assert run(fake, "--rules", "rules.json", "--tokens", "t.jsonl") == 0
@@ -86,7 +98,10 @@ def test_old_tokens_are_forgotten_and_runs_are_stopped(vault: Any, capsys: Any) 
     fake, rehashing = vault
     rehashing.states = [state("done", 3)]
     assert run(fake, "--forget") == 0
-    assert "Old tokens, in whose place there are newer ones, are found no longer." in capsys.readouterr().out
+    assert (
+        "Old tokens, in whose place there are newer ones, are found no longer."
+        in capsys.readouterr().out
+    )
     rehashing.states = [state("stopped", 1)]
     assert run(fake, "--stop") == 0
     assert rehashing.asked == [("POST", {"forget": True}), ("DELETE", None)]
@@ -111,7 +126,9 @@ def test_what_cannot_be_done_is_told_before_anything_is_asked(
     assert rehashing.asked == []
 
 
-def test_a_key_has_to_be_in_the_environment(vault: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_has_to_be_in_the_environment(
+    vault: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DOMICILE_DTK")
     assert run(vault[0], "--rules", "rules.json") == 1
     assert "DOMICILE_DTK" in capsys.readouterr().err

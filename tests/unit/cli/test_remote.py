@@ -57,7 +57,15 @@ def test_no_answer_is_told_with_the_address():
 
 def test_a_refusal_carries_its_faults_and_an_unknown_one_is_still_told():
     told = RemoteAnswer(
-        400, {"code": "invalid_record", "detail": "no", "errors": [{"source": "/0/a", "detail": "text"}]}
+        400,
+        {
+            "code": "invalid_record",
+            "detail": "no",
+            "errors": [{"source": "/0/a", "detail": "text"}],
+        },
     )
-    assert (refusal_of(told).code, refusal_of(told).details) == (Code.INVALID_RECORD, (("/0/a", "text"),))
+    assert (refusal_of(told).code, refusal_of(told).details) == (
+        Code.INVALID_RECORD,
+        (("/0/a", "text"),),
+    )
     assert refusal_of(RemoteAnswer(418, None)).message == "The answer has status 418."

@@ -51,7 +51,10 @@ def test_warnings_are_shown_and_are_no_fault(rules, capsys):
 def test_faults_are_named_by_place_and_end_with_status_1(rules, capsys):
     rules.write_text(TEXT.replace("read: note", "raed: note"))
     assert main(["rules", "check", "crm.yaml"]) == 1
-    assert "  crm.yaml:13:28: unknown key 'raed' in operation; did you mean 'read'?\n" in capsys.readouterr().err
+    assert (
+        "  crm.yaml:13:28: unknown key 'raed' in operation; did you mean 'read'?\n"
+        in capsys.readouterr().err
+    )
     assert main(["rules", "check", "crm.yaml", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["details"][0]["source"] == "crm.yaml:13:28"
 

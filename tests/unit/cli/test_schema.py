@@ -28,7 +28,9 @@ def told(capsys: pytest.CaptureFixture[str], *command: str, status: int = 0) -> 
 
 
 def test_a_file_is_declared_listed_and_shown(capsys):
-    assert [(item["name"], item["origin"]) for item in told(capsys, "list")["schemas"]] == [("records", "builtin")]
+    assert [(item["name"], item["origin"]) for item in told(capsys, "list")["schemas"]] == [
+        ("records", "builtin")
+    ]
     assert told(capsys, "apply", "customer.yaml")["schemas"][0]["created"] is True
     assert [item["name"] for item in told(capsys, "list")["schemas"]] == ["records", "customer"]
     assert list(told(capsys, "show", "customer")["fields"]) == ["id", "email", "age"]
@@ -49,7 +51,9 @@ def test_a_change_is_told_before_and_after(tmp_path, capsys):
 
 
 def test_faults_of_files_have_their_lines_and_nothing_is_declared(tmp_path, capsys):
-    (tmp_path / "other.yaml").write_text(CUSTOMER.replace("name: customer", "name: other").replace("integer", "number"))
+    (tmp_path / "other.yaml").write_text(
+        CUSTOMER.replace("name: customer", "name: other").replace("integer", "number")
+    )
     assert main(["schema", "apply", "customer.yaml", "other.yaml"]) == 1
     assert "other.yaml:6" in capsys.readouterr().err
     assert [item["name"] for item in told(capsys, "list")["schemas"]] == ["records"]

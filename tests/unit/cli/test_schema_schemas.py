@@ -9,7 +9,9 @@ from proxy.model.schema_document import read_definition
 from tests.support.auth import HERE
 from tests.support.world import world
 
-VISIT = read_definition("visit", {"fields": {"id": {"type": "primary_key"}, "room": {"type": "string"}}})
+VISIT = read_definition(
+    "visit", {"fields": {"id": {"type": "primary_key"}, "room": {"type": "string"}}}
+)
 
 
 def run(work: Any) -> Any:
@@ -24,7 +26,9 @@ async def test_schemas_of_an_instance_are_tried_declared_listed_and_shown(tmp_pa
         where = RemoteSchemas(instance)
         tried = await asyncio.to_thread(run, where.apply(VISIT, dry_run=True))
         assert tried == {"created": True, "migrates": False, "changes": []}
-        assert [item["name"] for item in await asyncio.to_thread(run, where.listed())] == ["records"]
+        assert [item["name"] for item in await asyncio.to_thread(run, where.listed())] == [
+            "records"
+        ]
         applied = await asyncio.to_thread(run, where.apply(VISIT, dry_run=False))
         assert (applied["name"], applied["created"], applied["records"]) == ("visit", True, 0)
         again = await asyncio.to_thread(run, where.apply(VISIT, dry_run=False))

@@ -30,14 +30,18 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 class Instance:
-    """Stands for a running instance: notes what is asked of it, and signals this process when it has started."""
+    """Stands for a running instance: notes what is asked of it, and signals this process when it
+    has started.
+    """
 
     def __init__(self, *signals: signal.Signals) -> None:
         self.asked: list[str] = []
         self.signals = signals
         self.gateway = SimpleNamespace(drain=self.drain)
         self.reloader = SimpleNamespace(reload=self.reload)
-        self.rules = SimpleNamespace(runtime=SimpleNamespace(rules=load_text(rules("http://127.0.0.1:9"))))
+        self.rules = SimpleNamespace(
+            runtime=SimpleNamespace(rules=load_text(rules("http://127.0.0.1:9")))
+        )
         self.guard = SimpleNamespace(reload=self.reload_guard)
         self.early = False  #: signals come while it starts
 

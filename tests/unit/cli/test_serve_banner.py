@@ -45,8 +45,16 @@ def test_elsewhere_log_lines_say_the_same(capfd):
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["event"] for line in lines] == ["rules in force", "endpoint in force"]
     assert (lines[0]["files"], lines[0]["count"]) == (["/etc/rules/crm.yaml"], 2)
-    told = {name: lines[1][name] for name in ("endpoint", "address", "count", "passed", "unmatched")}
-    assert told == {"endpoint": "crm", "address": "http://10.0.0.7:8000", "count": 2, "passed": 1, "unmatched": "deny"}
+    told = {
+        name: lines[1][name] for name in ("endpoint", "address", "count", "passed", "unmatched")
+    }
+    assert told == {
+        "endpoint": "crm",
+        "address": "http://10.0.0.7:8000",
+        "count": 2,
+        "passed": 1,
+        "unmatched": "deny",
+    }
 
 
 def test_the_rules_of_the_demo_are_called_so(capfd):

@@ -23,7 +23,12 @@ def test_a_new_vault_is_in_order(elsewhere, capsys):
     assert "in order" in capsys.readouterr().out
     assert main(["store", "verify", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["ok"], told["records"], told["faults"], told["left"]) == (True, 0, [], {"doomed": 0, "orphaned": 0})
+    assert (told["ok"], told["records"], told["faults"], told["left"]) == (
+        True,
+        0,
+        [],
+        {"doomed": 0, "orphaned": 0},
+    )
 
 
 def test_without_a_vault_nothing_is_made(elsewhere, capsys):
@@ -38,7 +43,9 @@ def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch)
 
     async def broken(*_: object) -> VaultFindings:
         text = "The record does not open."
-        return VaultFindings(faults=[VaultFault("contact", 17, text), VaultFault("contact", 18, text, "acme")])
+        return VaultFindings(
+            faults=[VaultFault("contact", 17, text), VaultFault("contact", 18, text, "acme")]
+        )
 
     asyncio.run(prepare_instance(load_settings(None, {"DOMICILE__COUNTRY": "se"})))
     monkeypatch.setattr(module, "verify_vault", broken)
@@ -49,8 +56,18 @@ def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch)
     assert "2 faults" in out
     assert main(["store", "verify", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["faults"] == [
-        {"environment": "default", "schema": "contact", "record": 17, "text": "The record does not open."},
-        {"environment": "acme", "schema": "contact", "record": 18, "text": "The record does not open."},
+        {
+            "environment": "default",
+            "schema": "contact",
+            "record": 17,
+            "text": "The record does not open.",
+        },
+        {
+            "environment": "acme",
+            "schema": "contact",
+            "record": 18,
+            "text": "The record does not open.",
+        },
     ]
 
 

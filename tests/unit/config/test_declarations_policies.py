@@ -34,4 +34,7 @@ def test_faults_have_their_lines(tmp_path: Path):
     with pytest.raises(VaultError) as refused:
         read_policies([tmp_path])
     assert refused.value.code is Code.INVALID_POLICY
-    assert [detail.source.rpartition("/")[2] for detail in refused.value.details] == ["a.yaml:3:17", "a.yaml:5:32"]
+    assert [detail.source.rpartition("/")[2] for detail in refused.value.details] == [
+        "a.yaml:3:17",
+        "a.yaml:5:32",
+    ]

@@ -28,7 +28,9 @@ def faults(path: Path) -> list[tuple[str, str]]:
     with pytest.raises(VaultError) as refused:
         read_schemas([path])
     assert refused.value.code is Code.INVALID_SCHEMA
-    return [(detail.source.removeprefix(f"{path}/"), detail.text) for detail in refused.value.details]
+    return [
+        (detail.source.removeprefix(f"{path}/"), detail.text) for detail in refused.value.details
+    ]
 
 
 def places(path: Path) -> list[str]:
@@ -39,7 +41,12 @@ def test_a_file_declares_a_schema_with_numbers_and_flags(tmp_path: Path) -> None
     found = read_schemas([written(tmp_path, contact=CONTACT) / "contact.yaml"])
     (schema,) = found.found
     email = schema.field("email")
-    assert (schema.name, email.type, email.required, email.max_length) == ("contact", FieldType.STRING, True, 300)
+    assert (schema.name, email.type, email.required, email.max_length) == (
+        "contact",
+        FieldType.STRING,
+        True,
+        300,
+    )
 
 
 def test_a_folder_holds_many_and_a_file_several(tmp_path: Path) -> None:
@@ -80,7 +87,9 @@ def test_where_something_is_missing_the_thing_around_it_is_named(tmp_path: Path)
         ("name: \x01", "a.yaml", "not YAML"),
     ],
 )
-def test_a_file_that_is_none_is_told_where_it_is_not(tmp_path: Path, text: str, place: str, reason: str) -> None:
+def test_a_file_that_is_none_is_told_where_it_is_not(
+    tmp_path: Path, text: str, place: str, reason: str
+) -> None:
     ((found, told),) = faults(written(tmp_path, a=text))
     assert found == place
     assert reason in told
@@ -95,7 +104,10 @@ def test_what_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
     assert "no such file" in faults(tmp_path / "none.yaml")[0][1]
     (tmp_path / "a.yaml").write_bytes(b"name: \xff")
     (tmp_path / "b.yaml").write_bytes(b"#" * (1024 * 1024 + 1))
-    assert [text.split(":")[0] for _, text in faults(tmp_path)] == ["not UTF-8", "larger than 1 MiB"]
+    assert [text.split(":")[0] for _, text in faults(tmp_path)] == [
+        "not UTF-8",
+        "larger than 1 MiB",
+    ]
 
 
 def test_a_place_is_found_by_name_and_pointer(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ def faults(text: str) -> list[str]:
 
 
 def test_each_setting_is_found_with_its_place():
-    document = read("country: se\nlisten:\n  proxy: 127.0.0.1:80\n  insecure: true\nlog: {level: debug}\n")
+    document = read(
+        "country: se\nlisten:\n  proxy: 127.0.0.1:80\n  insecure: true\nlog: {level: debug}\n"
+    )
     assert document.faults == []
     assert document.given == {
         "country": GivenSetting("se", "domicile.yaml:1:10"),
@@ -23,7 +25,9 @@ def test_each_setting_is_found_with_its_place():
 
 
 def test_sections_may_stand_in_sections_and_lists_become_one_text():
-    document = read("upstream:\n  tls:\n    ca: ca.pem\ntrusted_proxies:\n  - 10.0.0.0/8\n  - '::1'\n")
+    document = read(
+        "upstream:\n  tls:\n    ca: ca.pem\ntrusted_proxies:\n  - 10.0.0.0/8\n  - '::1'\n"
+    )
     assert document.faults == []
     assert document.given == {
         "upstream.tls.ca": GivenSetting("ca.pem", "domicile.yaml:3:9"),
@@ -47,24 +51,42 @@ def test_scalars_stay_texts():
     [
         ("contry: se", "domicile.yaml:1:1  contry is not a setting: did you mean country?"),
         ("weather: {mode: block}", "domicile.yaml:1:1  weather is not a setting: there are acl"),
-        ("listen:\n  console: 127.0.0.1:1", "domicile.yaml:2:3  listen.console is not a setting: listen has proxy"),
+        (
+            "listen:\n  console: 127.0.0.1:1",
+            "domicile.yaml:2:3  listen.console is not a setting: listen has proxy",
+        ),
         ("country: se\ncountry: de", "domicile.yaml:2:1  country stands twice: remove one"),
         ("country:", "domicile.yaml:1:1  country has no value: write a country code"),
         ("country: ''", "domicile.yaml:1:1  country has no value"),
         ("country: [se]", "domicile.yaml:1:10  country takes one plain value"),
         ("country: !!binary c2U=", "domicile.yaml:1:10  country takes one plain value"),
         ("upstream: {tls: none}", "domicile.yaml:1:17  upstream.tls takes names and values"),
-        ("upstream: {tls: {cert: x}}", "domicile.yaml:1:18  upstream.tls.cert is not a setting: upstream.tls has"),
-        ("trusted_proxies: {a: b}", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
-        ("trusted_proxies: [['::1']]", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
-        ("trusted_proxies: !!set [a]", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
+        (
+            "upstream: {tls: {cert: x}}",
+            "domicile.yaml:1:18  upstream.tls.cert is not a setting: upstream.tls has",
+        ),
+        (
+            "trusted_proxies: {a: b}",
+            "domicile.yaml:1:18  trusted_proxies takes a list of plain values",
+        ),
+        (
+            "trusted_proxies: [['::1']]",
+            "domicile.yaml:1:18  trusted_proxies takes a list of plain values",
+        ),
+        (
+            "trusted_proxies: !!set [a]",
+            "domicile.yaml:1:18  trusted_proxies takes a list of plain values",
+        ),
         ("applications: crm", "domicile.yaml:1:15  applications takes names and values"),
         ("applications: {crm: 1}", "domicile.yaml:1:21  applications.crm takes names and values"),
         (
             "applications: {crm: {tsl: {ca: x}}}",
             "domicile.yaml:1:22  applications.crm.tsl is not a setting: did you mean",
         ),
-        ("applications: {crm: {head: [1s]}}", "domicile.yaml:1:28  applications.crm.head takes one plain value"),
+        (
+            "applications: {crm: {head: [1s]}}",
+            "domicile.yaml:1:28  applications.crm.head takes one plain value",
+        ),
         ("listen: 127.0.0.1:80", "domicile.yaml:1:9  listen takes names and values"),
         ("listen:", "domicile.yaml:1:8  listen takes names and values"),
         ("- country", "domicile.yaml:1:1  the file takes names and values"),
@@ -73,7 +95,10 @@ def test_scalars_stay_texts():
         ("<<: {country: se}", "domicile.yaml:1:1  << is not a setting"),
         (
             "country: se\n\tdata: x",
-            "domicile.yaml:2:1  not YAML: found character '\\t' that cannot start any token; indent with",
+            (
+                "domicile.yaml:2:1  not YAML: found character '\\t' that cannot start any token; "
+                "indent with"
+            ),
         ),
         ("country: se\n---\ncountry: de", "domicile.yaml:2:1  not YAML"),
         ("country: \x00", "domicile.yaml  not YAML: a control character"),
@@ -107,4 +132,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name():
 
 
 def test_a_huge_file_is_refused_unread():
-    assert "is this the settings file" in SettingsDocument("domicile.yaml", b"#" * (LARGEST_FILE + 1)).faults[0].text
+    assert (
+        "is this the settings file"
+        in SettingsDocument("domicile.yaml", b"#" * (LARGEST_FILE + 1)).faults[0].text
+    )

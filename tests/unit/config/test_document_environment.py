@@ -18,7 +18,9 @@ def test_every_setting_has_a_variable(name):
 
 
 def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone():
-    assert read_environment({"DOMICILE_SERVICE_HOST": "10.0.0.1", "DOMICILE_PORT": "tcp://10.0.0.1:80"}) == ({}, [])
+    assert read_environment(
+        {"DOMICILE_SERVICE_HOST": "10.0.0.1", "DOMICILE_PORT": "tcp://10.0.0.1:80"}
+    ) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,11 @@ def test_a_key_may_stand_in_a_variable_of_a_fair_name():
     [
         ("DOMICILE__LISTEN", "x", "set each, such as DOMICILE__LISTEN__PROXY"),
         ("DOMICILE__UPSTREAM__TLS", "x", "set each, such as DOMICILE__UPSTREAM__TLS__CA"),
-        ("DOMICILE__UPSTREAM__TLS__SNI", "x", "upstream.tls has ca, certificate, key, verify, server_name"),
+        (
+            "DOMICILE__UPSTREAM__TLS__SNI",
+            "x",
+            "upstream.tls has ca, certificate, key, verify, server_name",
+        ),
         ("DOMICILE__LISTN__PROXY", "x", "did you mean listen.proxy?"),
         ("DOMICILE__listen__proxy", "x", "DOMICILE__LISTEN__PROXY"),
         ("DOMICILE__COUNTRY", "", "the variable is empty"),

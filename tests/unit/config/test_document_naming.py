@@ -31,7 +31,10 @@ ALL = ", ".join(sorted({"applications", *(name.partition(".")[0] for name in SET
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("upstream.breker", "did you mean upstream.breaker?"),
         ("applications.crm.haed", "did you mean applications.crm.head?"),
-        ("applications.crm.tls.sni", "applications.crm.tls has ca, certificate, key, verify, server_name"),
+        (
+            "applications.crm.tls.sni",
+            "applications.crm.tls has ca, certificate, key, verify, server_name",
+        ),
         ("upstream.tsl.ca", "did you mean upstream.tls.ca?"),
     ],
 )

@@ -34,10 +34,18 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.pending.keep == 7 * 86_400_000
     assert (settings.log.level, settings.log.format) == ("info", "json")
     assert settings.limits.held == 256 * 2**20
-    assert (settings.limits.body, settings.limits.batch, settings.limits.find) == (4 * 2**20, 100, 1000)
+    assert (settings.limits.body, settings.limits.batch, settings.limits.find) == (
+        4 * 2**20,
+        100,
+        1000,
+    )
     assert settings.models.on_existing == "refuse"
     assert (settings.history.keep, settings.history.keep_deleted) == (30 * 86_400_000, False)
-    assert (settings.upstream.connect, settings.upstream.total, settings.upstream.connections) == (5_000, 0, 256)
+    assert (settings.upstream.connect, settings.upstream.total, settings.upstream.connections) == (
+        5_000,
+        0,
+        256,
+    )
 
 
 def test_the_file_of_the_current_folder_is_read_where_present(elsewhere):
@@ -105,13 +113,22 @@ def test_plain_http_beyond_loopback_needs_a_word(name):
 
 
 def test_an_unreadable_word_for_insecure_is_one_fault_not_two():
-    (line,) = refused(None, {"DOMICILE__LISTEN__PROXY": "0.0.0.0:9000", "DOMICILE__LISTEN__INSECURE": "yes"})
+    (line,) = refused(
+        None, {"DOMICILE__LISTEN__PROXY": "0.0.0.0:9000", "DOMICILE__LISTEN__INSECURE": "yes"}
+    )
     assert "neither true nor false" in line
 
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("proxy", 8081), ("proxy", 8082), ("vault", 8080), ("vault", 8082), ("admin", 8080), ("admin", 8081)],
+    [
+        ("proxy", 8081),
+        ("proxy", 8082),
+        ("vault", 8080),
+        ("vault", 8082),
+        ("admin", 8080),
+        ("admin", 8081),
+    ],
 )
 def test_two_listeners_at_one_address_are_refused(name, other):
     (line,) = refused(None, {f"DOMICILE__LISTEN__{name.upper()}": f"127.0.0.1:{other}"})
@@ -119,7 +136,9 @@ def test_two_listeners_at_one_address_are_refused(name, other):
 
 
 def test_two_listeners_may_both_let_the_machine_choose():
-    settings = load_settings(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"})
+    settings = load_settings(
+        None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"}
+    )
     assert settings.listen.proxy == settings.listen.admin
 
 
@@ -135,7 +154,10 @@ def test_a_file_that_cannot_be_read_is_a_fault_with_its_reason(elsewhere, monkey
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", denied)
-    assert refused(None, {})[0] == "domicile.yaml  cannot be read (Permission denied): let this user read it"
+    assert (
+        refused(None, {})[0]
+        == "domicile.yaml  cannot be read (Permission denied): let this user read it"
+    )
 
 
 def test_sections_inside_sections_are_read_from_file_and_environment(elsewhere):
@@ -152,7 +174,10 @@ def test_sections_inside_sections_are_read_from_file_and_environment(elsewhere):
         False,
     )
     assert (settings.upstream.breaker.failures, settings.upstream.breaker.pause) == (3, 7_000)
-    assert (settings.upstream.tls.ca, settings.upstream.tls.certificate) == (elsewhere / "ca.pem", None)
+    assert (settings.upstream.tls.ca, settings.upstream.tls.certificate) == (
+        elsewhere / "ca.pem",
+        None,
+    )
 
 
 def test_nothing_is_added_to_requests_and_nobody_is_trusted_by_default():
@@ -185,30 +210,52 @@ def test_a_key_without_its_certificate_is_refused(elsewhere):
 
 def test_an_application_may_have_settings_of_its_own_and_shares_the_others(elsewhere):
     (elsewhere / "domicile.yaml").write_text(
-        "upstream: {head: 9s, tls: {ca: all.pem}}\napplications:\n  crm:\n    connections: 3\n    tls: {server_name: crm.test}\n"
+        "upstream: {head: 9s, tls: {ca: all.pem}}\napplications:\n  crm:\n    connections: 3\n   "
+        " tls: {server_name: crm.test}\n"
     )
     settings = load_settings(None, {"DOMICILE__APPLICATIONS__ERP_2__BREAKER__PAUSE": "7s"})
     assert set(settings.applications) == {"crm", "erp_2"}
     crm, erp = settings.applications["crm"], settings.applications["erp_2"]
-    assert (crm.connections, crm.head, crm.tls.ca, crm.tls.server_name) == (3, 9_000, elsewhere / "all.pem", "crm.test")
-    assert (erp.connections, erp.head, erp.breaker.pause, erp.tls.server_name) == (256, 9_000, 7_000, None)
+    assert (crm.connections, crm.head, crm.tls.ca, crm.tls.server_name) == (
+        3,
+        9_000,
+        elsewhere / "all.pem",
+        "crm.test",
+    )
+    assert (erp.connections, erp.head, erp.breaker.pause, erp.tls.server_name) == (
+        256,
+        9_000,
+        7_000,
+        None,
+    )
     assert (settings.upstream.connections, settings.upstream.breaker.pause) == (256, 2_000)
 
 
 def test_faults_in_the_settings_of_an_application_are_told_with_their_places(elsewhere):
     (elsewhere / "domicile.yaml").write_text(
-        "upstream: {tls: {verify: false}}\napplications:\n  crm: {head: soon}\n  erp: {tls: {ca: a.pem, key: k.pem}}\n"
+        "upstream: {tls: {verify: false}}\napplications:\n  crm: {head: soon}\n  erp: {tls: {ca: "
+        "a.pem, key: k.pem}}\n"
     )
-    lines = refused(None, {"DOMICILE__APPLICATIONS__CRM__HAED": "1s", "DOMICILE__APPLICATIONS__CRM": "x"})
-    number = "this is not a number followed by ms, s, m, h or d; write a number and a unit, such as 60s"
+    lines = refused(
+        None, {"DOMICILE__APPLICATIONS__CRM__HAED": "1s", "DOMICILE__APPLICATIONS__CRM": "x"}
+    )
+    number = (
+        "this is not a number followed by ms, s, m, h or d; write a number and a unit, such as 60s"
+    )
     pair = "belongs to a certificate: name its file with applications.erp.tls.certificate"
     alone = "is not asked where applications.erp.tls.verify is false: remove one of the two"
     assert lines == [
         f"domicile.yaml:3:15  applications.crm.head: {number}",
         f"domicile.yaml:4:19  applications.erp.tls.ca {alone}",
         f"domicile.yaml:4:31  applications.erp.tls.key {pair}",
-        "DOMICILE__APPLICATIONS__CRM  applications.crm has members: set each, such as DOMICILE__APPLICATIONS__NAME__CONNECT",
-        "DOMICILE__APPLICATIONS__CRM__HAED  applications.crm.haed is not a setting: did you mean applications.crm.head?",
+        (
+            "DOMICILE__APPLICATIONS__CRM  applications.crm has members: set each, such as "
+            "DOMICILE__APPLICATIONS__NAME__CONNECT"
+        ),
+        (
+            "DOMICILE__APPLICATIONS__CRM__HAED  applications.crm.haed is not a setting: did you mean "
+            "applications.crm.head?"
+        ),
     ]
 
 
@@ -229,7 +276,10 @@ def test_a_certificate_opens_proxy_and_vault_to_other_machines_and_never_the_adm
 
 
 def test_certificates_and_keys_are_lists_of_the_same_length():
-    environ = {"DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem, b.pem", "DOMICILE__LISTEN__TLS__KEY": "a.key,b.key"}
+    environ = {
+        "DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem, b.pem",
+        "DOMICILE__LISTEN__TLS__KEY": "a.key,b.key",
+    }
     tls = load_settings(None, environ).listen.tls
     assert tls.certificate == (Path("a.pem").absolute(), Path("b.pem").absolute())
     assert len(tls.key) == 2
@@ -239,4 +289,7 @@ def test_certificates_and_keys_are_lists_of_the_same_length():
 
 @pytest.mark.parametrize("name", ["KEY", "CLIENTS"])
 def test_what_does_nothing_without_a_certificate_is_a_fault(name):
-    assert "does nothing without a certificate" in faults_of({f"DOMICILE__LISTEN__TLS__{name}": "a.pem"})[0]
+    assert (
+        "does nothing without a certificate"
+        in faults_of({f"DOMICILE__LISTEN__TLS__{name}": "a.pem"})[0]
+    )

@@ -45,7 +45,11 @@ DAY = 86_400_000
         (parsers.some_of("a", "b"), "a", frozenset(("a",))),
         (parsers.some_of("a", "b"), "all", frozenset(("a", "b"))),
         (parsers.hosts, "[]", ()),
-        (parsers.hosts, "[App.example.com, 10.1.0.0/16]", ("app.example.com", ip_network("10.1.0.0/16"))),
+        (
+            parsers.hosts,
+            "[App.example.com, 10.1.0.0/16]",
+            ("app.example.com", ip_network("10.1.0.0/16")),
+        ),
         (parsers.hosts, "localhost,::1", ("localhost", ip_network("::1/128"))),
         (parsers.networks, "[]", ()),
         (parsers.networks, "10.0.0.0/8", (ip_network("10.0.0.0/8"),)),
@@ -148,7 +152,9 @@ def test_addresses_come_in_their_one_spelling():
     assert parsers.origins("[]") == ()
 
 
-@pytest.mark.parametrize("text", ["se-vault.example.com", "https://a.example,ftp://b.example", "https://a.example/api"])
+@pytest.mark.parametrize(
+    "text", ["se-vault.example.com", "https://a.example,ftp://b.example", "https://a.example/api"]
+)
 def test_what_is_no_address_is_told_by_its_number(text):
     with pytest.raises(ValueError, match=r"^item \d is not an address"):
         parsers.origins(text)
@@ -170,7 +176,18 @@ def test_a_syslog_collector_is_read(text, place):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "udp", "udp://", "udp://h", "udp://h:0", "udp://h:x", "http://h:1", "unix://log", "tcp://h:1/x", "h:514"],
+    [
+        "",
+        "udp",
+        "udp://",
+        "udp://h",
+        "udp://h:0",
+        "udp://h:x",
+        "http://h:1",
+        "unix://log",
+        "tcp://h:1/x",
+        "h:514",
+    ],
 )
 def test_what_is_no_syslog_collector_is_refused_without_quoting_it(text):
     with pytest.raises(ValueError, match=r".") as raised:

@@ -11,11 +11,15 @@ def test_the_settings_of_access_reach_the_program():
     given = {"DOMICILE__ACL__TIMEOUT": "250ms", "DOMICILE__ACL__AUTHORITIES": "/etc/own.pem"}
     settings = load_settings(None, given)
     assert (settings.acl.timeout, settings.acl.authorities) == (250, Path("/etc/own.pem"))
-    assert (load_settings(None, {}).acl.timeout, load_settings(None, {}).acl.authorities) == (5000, None)
+    assert (load_settings(None, {}).acl.timeout, load_settings(None, {}).acl.authorities) == (
+        5000,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("ACL__TIMEOUT", "soon"), ("ACL__TIMEOUT", "0s"), ("AUTH__TOKEN_LIFETIME", "5")]
+    ("name", "text"),
+    [("ACL__TIMEOUT", "soon"), ("ACL__TIMEOUT", "0s"), ("AUTH__TOKEN_LIFETIME", "5")],
 )
 def test_what_does_not_fit_is_told_with_what_to_write(name, text):
     with pytest.raises(VaultError) as caught:

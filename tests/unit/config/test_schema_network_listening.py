@@ -7,5 +7,8 @@ def test_they_are_settings_like_all_others():
 
 
 def test_by_default_nothing_can_be_reached_from_other_machines_and_nobody_is_trusted():
-    assert all(LISTEN[f"listen.{name}"].default.startswith("127.0.0.1:") for name in ("proxy", "vault", "admin"))
+    assert all(
+        LISTEN[f"listen.{name}"].default.startswith("127.0.0.1:")
+        for name in ("proxy", "vault", "admin")
+    )
     assert (LISTEN["listen.insecure"].default, LISTEN["trusted_proxies"].default) == ("false", "[]")

@@ -11,7 +11,9 @@ def test_loopback_addresses_are_known(host):
     assert ListenAddress(host, 80).loopback
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.example.com"])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.example.com"]
+)
 def test_every_other_host_can_be_reached_from_outside(host):
     assert not ListenAddress(host, 80).loopback
 

@@ -56,8 +56,15 @@ def test_records_that_are_made_together_have_salts_of_their_own():
     aead = RecordAead(NEW, KEYS)
     plains, contexts = [b"one", b"two", b"two"], [b"1", b"2", b"3"]
     made = aead.seal_new(plains, contexts)
-    assert [aead.open(body, salt, at) for (salt, body), at in zip(made, contexts, strict=True)] == plains
-    assert len({salt for salt, _ in made}) == len({body[5:17] for _, body in made}) == aead.sealings == 3
+    assert [
+        aead.open(body, salt, at) for (salt, body), at in zip(made, contexts, strict=True)
+    ] == plains
+    assert (
+        len({salt for salt, _ in made})
+        == len({body[5:17] for _, body in made})
+        == aead.sealings
+        == 3
+    )
     refuse(aead, made[1][1], salt=made[1][0], context=b"3")
     assert aead.seal_new([], []) == []
 

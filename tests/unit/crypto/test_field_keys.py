@@ -24,7 +24,10 @@ def test_blocks_open_to_their_pair(keys, pair):
 
 
 def test_blocks_are_under_a_key_of_the_schema_so_that_any_field_of_it_reads_them(keys):
-    sibling, stranger = FieldKeys(ROOT, "test", "contact", "phone"), FieldKeys(ROOT, "test", "person", "email")
+    sibling, stranger = (
+        FieldKeys(ROOT, "test", "contact", "phone"),
+        FieldKeys(ROOT, "test", "person", "email"),
+    )
     other = FieldKeys(ROOT, "prod", "contact", "email")
     assert sibling.open_block(keys.block(5, 6)) == (5, 6)
     assert sibling.open_narrow_block(keys.narrow_block(5, 6)) == (5, 6)
@@ -44,7 +47,11 @@ def test_look_alikes_do_not_open(keys):
 
 def test_all_pairs_give_different_blocks(keys):
     pairs = [(rid, number) for rid in range(50) for number in range(20)]
-    assert len({keys.block(*pair) for pair in pairs}) == len({keys.narrow_block(*pair) for pair in pairs}) == 1000
+    assert (
+        len({keys.block(*pair) for pair in pairs})
+        == len({keys.narrow_block(*pair) for pair in pairs})
+        == 1000
+    )
 
 
 @pytest.mark.parametrize("length", [1, 16, 32, 33, 100])
@@ -52,7 +59,9 @@ def test_the_prf_is_hkdf_expand_of_the_text_under_the_key_of_the_field(keys, len
     key, text = derive(ROOT, "token text", "test", "contact", "email"), "Ann\u00e9"
     stream, block = b"", b""
     while len(stream) < length:
-        block = hmac.new(key, block + text.encode() + bytes((len(stream) // 32 + 1,)), hashlib.sha256).digest()
+        block = hmac.new(
+            key, block + text.encode() + bytes((len(stream) // 32 + 1,)), hashlib.sha256
+        ).digest()
         stream += block
     assert keys.prf(text, length) == stream[:length]
 

@@ -12,7 +12,9 @@ def test_the_samples_of_the_standard_hold():
     ten = FF1(KEY, 10)
     assert ten.encrypt(123456789, 10) == 6657667009
     assert ten.encrypt(123456789, 10, TWEAK_10) == 1001623463
-    assert FF1(KEY, 36).encrypt(int("0123456789abcdefghi", 36), 19, TWEAK_36) == int("xs8a0azh2avyalyzuwd", 36)
+    assert FF1(KEY, 36).encrypt(int("0123456789abcdefghi", 36), 19, TWEAK_36) == int(
+        "xs8a0azh2avyalyzuwd", 36
+    )
 
 
 @pytest.mark.parametrize("tweak", [b"", b"t", bytes(15), bytes(16), bytes(17), bytes(40)])
@@ -34,7 +36,9 @@ def test_length_tweak_and_key_each_choose_another_permutation():
     assert len(images) == 4
 
 
-@pytest.mark.parametrize(("number", "length"), [(10, 1), (0, 0), (0, 1), (-1, 6), (10**6, 6), (0, 74)])
+@pytest.mark.parametrize(
+    ("number", "length"), [(10, 1), (0, 0), (0, 1), (-1, 6), (10**6, 6), (0, 74)]
+)
 def test_what_is_outside_the_domain_is_refused(number, length):
     for turn in (FF1(KEY, 10).encrypt, FF1(KEY, 10).decrypt):
         with pytest.raises(ValueError):

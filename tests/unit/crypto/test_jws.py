@@ -37,7 +37,10 @@ def test_what_a_key_signed_is_read_back():
 
 def test_somebody_elses_library_verifies_with_the_published_key():
     public = jwt.PyJWK(KEY.jwk)
-    assert jwt.decode(TOKEN, public, algorithms=["ES256"], options={"verify_exp": False})["sub"] == "client"
+    assert (
+        jwt.decode(TOKEN, public, algorithms=["ES256"], options={"verify_exp": False})["sub"]
+        == "client"
+    )
 
 
 def test_the_key_id_is_the_thumbprint_of_rfc_7638():
@@ -70,7 +73,9 @@ def test_any_other_text_is_refused(text):
     assert refused(text)
 
 
-@pytest.mark.parametrize("algorithm", ["none", "None", "HS256", "RS256", "ES384", "EdDSA", "", None, 5])
+@pytest.mark.parametrize(
+    "algorithm", ["none", "None", "HS256", "RS256", "ES384", "EdDSA", "", None, 5]
+)
 def test_a_header_cannot_choose_the_algorithm(algorithm):
     header = {"alg": algorithm, "typ": "at+jwt", "kid": KEY.kid}
     assert refused(forged(header))
@@ -81,7 +86,9 @@ def test_a_header_cannot_choose_the_algorithm(algorithm):
 @pytest.mark.parametrize("kid", [OTHER.kid, "", "../key", None, 7, ["a"]])
 def test_a_key_that_is_not_ours_is_refused(kid):
     signature = base64.urlsafe_b64decode(TOKEN.rpartition(".")[2] + "==")
-    assert refused(forged({"alg": SIGNATURE_ALGORITHM, "typ": "at+jwt", "kid": kid}, signature=signature))
+    assert refused(
+        forged({"alg": SIGNATURE_ALGORITHM, "typ": "at+jwt", "kid": kid}, signature=signature)
+    )
     assert refused(OTHER.sign(PAYLOAD, "at+jwt"))
 
 

@@ -11,7 +11,9 @@ KEY = made("ES256")
 KEYS = ForeignKeys.read(document(public(KEY, kid="one")))
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"])
+@pytest.mark.parametrize(
+    "algorithm", ["RS256", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"]
+)
 def test_each_kind_of_key_verifies_its_own_tokens(algorithm):
     private = made(algorithm)
     for more in ({"kid": "one"}, {"kid": "one", "alg": algorithm, "use": "sig"}):
@@ -36,7 +38,9 @@ def test_a_key_that_is_not_there_is_told_apart():
 
 def shared() -> str:
     """A token signed with the public key as a shared secret, as in the oldest of these attacks."""
-    return jwt.encode(SAID, "-----public key-----" * 4, "HS256", headers={"kid": "one", "typ": "at+jwt"})
+    return jwt.encode(
+        SAID, "-----public key-----" * 4, "HS256", headers={"kid": "one", "typ": "at+jwt"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,10 @@ def test_what_is_no_set_of_keys_is_refused(body):
 
 def test_keys_of_kinds_that_nobody_knows_do_not_disturb():
     keys = ForeignKeys.read(
-        document({"kty": "oct", "k": "AAAA", "kid": "one"}, {"kty": "new", "kid": "one"}, public(KEY, kid="one"))
+        document(
+            {"kty": "oct", "k": "AAAA", "kid": "one"},
+            {"kty": "new", "kid": "one"},
+            public(KEY, kid="one"),
+        )
     )
     assert json.loads(keys.payload(token(KEY, SAID))) == SAID

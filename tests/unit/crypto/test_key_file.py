@@ -118,7 +118,9 @@ def test_a_dangling_link_is_not_written_through(path):
 
 
 def test_a_missing_folder_is_named_with_the_remedy(tmp_path):
-    message = refuse(Code.NOT_WRITABLE, key_file.write_new, str(tmp_path / "no" / "keys.json"), b"x")
+    message = refuse(
+        Code.NOT_WRITABLE, key_file.write_new, str(tmp_path / "no" / "keys.json"), b"x"
+    )
     assert "make the folder" in message
 
 
@@ -142,7 +144,9 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(path, monkeypatch, numbe
 
 def test_file_and_folder_are_made_durable(path, monkeypatch):
     synced = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode)))
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+    )
     key_file.write_new(str(path), b"x")
     assert synced == [False, True]
 
@@ -158,7 +162,9 @@ def test_private_modes_are_accepted(path, mode):
     assert key_file.read_key_file(str(path)) == b"x"
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o440, 0o604, 0o644, 0o620, 0o660, 0o666, 0o601, 0o610, 0o777])
+@pytest.mark.parametrize(
+    "mode", [0o640, 0o440, 0o604, 0o644, 0o620, 0o660, 0o666, 0o601, 0o610, 0o777]
+)
 def test_modes_open_to_others_name_the_command_to_run(path, mode):
     path.write_bytes(b"x")
     path.chmod(mode)
@@ -211,10 +217,14 @@ def test_a_mounted_secret_is_read_through_its_links(tmp_path):
 
 
 def test_advice_covers_an_error_without_a_number():
-    assert "check the folder" in key_file._advice("keys", Path("folder"), SimpleNamespace(errno=None))  # type: ignore[arg-type]  # an OSError may carry none
+    assert "check the folder" in key_file._advice(
+        "keys", Path("folder"), SimpleNamespace(errno=None)
+    )  # type: ignore[arg-type]  # an OSError may carry none
 
 
-def test_a_system_that_knows_no_files_without_a_name_makes_the_key_file_all_the_same(tmp_path, monkeypatch):
+def test_a_system_that_knows_no_files_without_a_name_makes_the_key_file_all_the_same(
+    tmp_path, monkeypatch
+):
     monkeypatch.delattr(os, "O_TMPFILE")
     key_file.write_new(str(tmp_path / "keys.json"), b"content")
     assert key_file.read_key_file(str(tmp_path / "keys.json")) == b"content"

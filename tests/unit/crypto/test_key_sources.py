@@ -67,7 +67,10 @@ def test_a_created_key_file_reads_back_and_is_what_the_docstring_says(file_sourc
 
 
 def test_two_created_keys_differ(tmp_path):
-    assert open_source(f"file://{tmp_path}/a").create().id != open_source(f"file://{tmp_path}/b").create().id
+    assert (
+        open_source(f"file://{tmp_path}/a").create().id
+        != open_source(f"file://{tmp_path}/b").create().id
+    )
 
 
 def test_a_folder_with_a_space_in_its_name_is_spelled_as_a_uri(tmp_path):
@@ -91,7 +94,9 @@ def test_a_folder_with_a_space_in_its_name_is_spelled_as_a_uri(tmp_path):
         b"\xff\xfe",
     ],
 )
-def test_a_damaged_key_file_is_refused_without_showing_what_is_in_it(file_source, tmp_path, content):
+def test_a_damaged_key_file_is_refused_without_showing_what_is_in_it(
+    file_source, tmp_path, content
+):
     write(tmp_path / "keys.json", content)
     assert "damaged" in refuse(Code.BAD_KEYS, file_source.load)
 
@@ -108,7 +113,9 @@ def test_a_key_that_does_not_read_back_is_noticed(file_source, tmp_path, monkeyp
     assert "read back" in refuse(Code.NOT_WRITABLE, file_source.create)
 
 
-@pytest.mark.parametrize("value", [None, "", "short", GOOD[:-4], "!" * 44, base64.b64encode(bytes(32)).decode()])
+@pytest.mark.parametrize(
+    "value", [None, "", "short", GOOD[:-4], "!" * 44, base64.b64encode(bytes(32)).decode()]
+)
 def test_a_variable_without_a_random_key_says_how_to_make_one(monkeypatch, value):
     if value is None:
         monkeypatch.delenv("DOMICILE_TEST_KEY", raising=False)
@@ -144,7 +151,9 @@ def test_a_setting_that_is_no_source_says_what_to_write(uri):
     assert "`keys` must" in message
 
 
-def test_a_staged_key_opens_what_the_present_one_wrapped_and_the_reverse_until_the_switch_and_after_it(tmp_path):
+def test_a_staged_key_opens_what_the_present_one_wrapped_and_the_reverse_until_the_switch_and_after_it(
+    tmp_path,
+):
     source = open_source(f"file://{tmp_path}/keys.json")
     before = source.create()
     assert source.staged() is None

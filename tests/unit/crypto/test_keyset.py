@@ -44,7 +44,9 @@ def test_the_wrapped_keyset_shows_the_name_of_the_environment_alone():
 
 def test_purposes_have_keys_of_their_own():
     keyset = Keyset.create("test")
-    digests = {keyset.hasher(*purpose)(b"x") for purpose in [("a",), ("b",), ("a", "b"), ("ab",), ()]}
+    digests = {
+        keyset.hasher(*purpose)(b"x") for purpose in [("a",), ("b",), ("a", "b"), ("ab",), ()]
+    }
     assert len(digests) == 5
 
 
@@ -108,7 +110,11 @@ def test_a_rotated_keyset_is_adopted_by_everything_that_was_handed_out():
     assert (len(keyset.data_keys), aead.primary) == (2, keyset.data_keys[-1])
     assert aead.open(old, bytes(16), b"c") == b"old"
     late = under(b"late", b"c")  # begun with the key before
-    assert (aead.current(late), aead.open(late, bytes(16), b"c"), aead.sealings) == (True, b"late", 1)
+    assert (aead.current(late), aead.open(late, bytes(16), b"c"), aead.sealings) == (
+        True,
+        b"late",
+        1,
+    )
     assert streams.sealer(bytes(16), b"c").header[1:5].hex() == keyset.data_keys[-1]
 
 
@@ -128,7 +134,10 @@ def test_a_data_key_that_was_dropped_is_gone_from_what_is_wrapped_and_from_the_n
     keyset.adopt(keyset.rotated())
     first, second = keyset.data_keys
     less = keyset.without([first])
-    assert (less.data_keys, Keyset.unwrap(less.wrap(MASTER), MASTER).data_keys) == ((second,), (second,))
+    assert (less.data_keys, Keyset.unwrap(less.wrap(MASTER), MASTER).data_keys) == (
+        (second,),
+        (second,),
+    )
     assert keyset.same(keyset.without([]))
     assert not keyset.same(less)
     with pytest.raises(VaultError):
@@ -146,6 +155,10 @@ def test_the_key_that_seals_stays_and_strangers_take_no_key_away():
     keyset = Keyset.create("default")
     with pytest.raises(ValueError, match="stays"):
         keyset.without(keyset.data_keys)
-    for other in (Keyset.create("default"), keyset.rotated(), keyset.rotated().without(keyset.data_keys)):
+    for other in (
+        Keyset.create("default"),
+        keyset.rotated(),
+        keyset.rotated().without(keyset.data_keys),
+    ):
         with pytest.raises(ValueError, match="part"):
             keyset.forget(other)

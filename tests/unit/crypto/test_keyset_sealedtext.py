@@ -38,7 +38,9 @@ def test_a_text_that_was_changed_anywhere_does_not_open(plain):
     refused(TEXTS, f"{text}=", b"context")
 
 
-@pytest.mark.parametrize("text", ["", "A", "AQ", "å", "AQ==", "!" * 40, "A" * 64, "AQ" + "A" * 20, "a b"])
+@pytest.mark.parametrize(
+    "text", ["", "A", "AQ", "å", "AQ==", "!" * 40, "A" * 64, "AQ" + "A" * 20, "a b"]
+)
 def test_what_nobody_sealed_does_not_open(text):
     refused(TEXTS, text, b"context")
 

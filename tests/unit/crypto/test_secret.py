@@ -16,7 +16,11 @@ def holders() -> list[object]:
 
 @pytest.mark.parametrize("holder", holders(), ids=lambda holder: type(holder).__name__)
 def test_a_holder_of_keys_is_neither_pickled_nor_copied(holder):
-    for attempt in (lambda: pickle.dumps(holder), lambda: copy.copy(holder), lambda: copy.deepcopy(holder)):
+    for attempt in (
+        lambda: pickle.dumps(holder),
+        lambda: copy.copy(holder),
+        lambda: copy.deepcopy(holder),
+    ):
         with pytest.raises(TypeError, match="key bytes"):
             attempt()
 

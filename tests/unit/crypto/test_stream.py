@@ -8,7 +8,15 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from proxy.crypto import stream
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.stream import CHUNK, HEADER_BYTES, SEALED_CHUNK, StreamAead, StreamOpener, chunks, sealed_size
+from proxy.crypto.stream import (
+    CHUNK,
+    HEADER_BYTES,
+    SEALED_CHUNK,
+    StreamAead,
+    StreamOpener,
+    chunks,
+    sealed_size,
+)
 from proxy.errors import Code, VaultError
 
 SALT = bytes(range(16))
@@ -26,7 +34,9 @@ def seal(content: bytes, step: int = 1 << 20, aead: StreamAead = AEAD) -> bytes:
     return b"".join([*parts, sealer.finish()])
 
 
-def opener(sealed: bytes, aead: StreamAead = AEAD, salt: bytes = SALT, context: bytes = b"context") -> StreamOpener:
+def opener(
+    sealed: bytes, aead: StreamAead = AEAD, salt: bytes = SALT, context: bytes = b"context"
+) -> StreamOpener:
     return aead.opener(sealed[:HEADER_BYTES], salt, context)
 
 
@@ -37,7 +47,9 @@ def unseal(sealed: bytes, size: int, **how: object) -> bytes:
         raise VaultError(Code.CANNOT_OPEN, "")
     body = sealed[HEADER_BYTES:]
     cut = [body[at : at + SEALED_CHUNK] for at in range(0, max(1, len(body)), SEALED_CHUNK)]
-    return b"".join(opened.chunk(number, part, last=number == last) for number, part in enumerate(cut))
+    return b"".join(
+        opened.chunk(number, part, last=number == last) for number, part in enumerate(cut)
+    )
 
 
 def refuse(sealed: bytes, size: int, **how: object) -> None:
@@ -59,7 +71,9 @@ def test_the_format_is_what_the_docstring_says():
     content = os.urandom(CHUNK + 5)
     sealed = seal(content)
     assert sealed[:5] == b"\x01" + NEW
-    key = AESGCM(hmac.new(KEYS[NEW], b"domicile stream key/1" + SALT + b"\x01", hashlib.sha256).digest())
+    key = AESGCM(
+        hmac.new(KEYS[NEW], b"domicile stream key/1" + SALT + b"\x01", hashlib.sha256).digest()
+    )
     prefix, body, associated = sealed[5:12], sealed[12:], sealed[:5] + b"context"
     first = key.decrypt(prefix + b"\x00\x00\x00\x00\x00", body[:SEALED_CHUNK], associated)
     last = key.decrypt(prefix + b"\x00\x00\x00\x01\x01", body[SEALED_CHUNK:], associated)
@@ -72,7 +86,10 @@ def test_every_chunk_opens_by_itself():
     opened = opener(sealed)
     for number in (3, 1, 0, 2):
         part = sealed[HEADER_BYTES + number * SEALED_CHUNK :][:SEALED_CHUNK]
-        assert opened.chunk(number, memoryview(part), last=number == 3) == content[number * CHUNK :][:CHUNK]
+        assert (
+            opened.chunk(number, memoryview(part), last=number == 3)
+            == content[number * CHUNK :][:CHUNK]
+        )
 
 
 def test_a_cut_content_does_not_open_even_at_a_border_of_chunks():
@@ -95,10 +112,16 @@ def test_an_extended_content_does_not_open():
 def test_chunks_do_not_open_at_another_place_or_in_another_content():
     content, other = os.urandom(3 * CHUNK), seal(os.urandom(3 * CHUNK))
     sealed = seal(content)
-    head, *parts = sealed[:HEADER_BYTES], *(sealed[HEADER_BYTES + n * SEALED_CHUNK :][:SEALED_CHUNK] for n in range(3))
+    head, *parts = (
+        sealed[:HEADER_BYTES],
+        *(sealed[HEADER_BYTES + n * SEALED_CHUNK :][:SEALED_CHUNK] for n in range(3)),
+    )
     refuse(head + parts[1] + parts[0] + parts[2], len(content))
     refuse(head + parts[0] + parts[0] + parts[2], len(content))
-    refuse(head + parts[0] + other[HEADER_BYTES + SEALED_CHUNK :][:SEALED_CHUNK] + parts[2], len(content))
+    refuse(
+        head + parts[0] + other[HEADER_BYTES + SEALED_CHUNK :][:SEALED_CHUNK] + parts[2],
+        len(content),
+    )
     with pytest.raises(VaultError):
         opener(sealed).chunk(2, parts[2], last=False)
     with pytest.raises(VaultError):

@@ -26,14 +26,18 @@ def kept(file: Path) -> Any:
     return json.loads(file.read_text("utf-8"))["contacts"]
 
 
-async def test_a_contact_is_created_read_changed_and_deleted(client: aiohttp.ClientSession, file: Path) -> None:
+async def test_a_contact_is_created_read_changed_and_deleted(
+    client: aiohttp.ClientSession, file: Path
+) -> None:
     async with client.post("/api/contacts", json=ANN) as answer:
         assert answer.status == 201
         assert answer.headers["Location"] == "/api/contacts/1"
         assert await answer.json() == {"id": 1, **ANN}
     async with client.get("/api/contacts/1") as answer:
         assert await answer.json() == {"id": 1, **ANN}
-    async with client.patch("/api/contacts/1", json={"note": "", "address": {"city": "Lund"}}) as answer:
+    async with client.patch(
+        "/api/contacts/1", json={"note": "", "address": {"city": "Lund"}}
+    ) as answer:
         changed = {**ANN, "note": "", "address": {"street": "Sveavägen 21", "city": "Lund"}}
         assert (answer.status, await answer.json()) == (200, {"id": 1, **changed})
     assert kept(file) == [{"id": 1, **changed}]
@@ -46,16 +50,25 @@ async def test_a_contact_is_created_read_changed_and_deleted(client: aiohttp.Cli
 async def test_put_forgets_what_it_does_not_name(client: aiohttp.ClientSession) -> None:
     async with client.post("/api/contacts", json=ANN):
         pass
-    async with client.put("/api/contacts/1", json={"first_name": "Eva", "last_name": "Berg", "id": 9}) as answer:
+    async with client.put(
+        "/api/contacts/1", json={"first_name": "Eva", "last_name": "Berg", "id": 9}
+    ) as answer:
         content = await answer.json()
     assert content["id"] == 1
-    assert (content["first_name"], content["email"], content["tags"], content["vip"]) == ("Eva", "", [], False)
+    assert (content["first_name"], content["email"], content["tags"], content["vip"]) == (
+        "Eva",
+        "",
+        [],
+        False,
+    )
     assert content["address"] == {"street": "", "city": ""}
 
 
 async def test_the_list_can_be_narrowed_to_an_email(client: aiohttp.ClientSession) -> None:
     for name in ("Ann", "Ben"):
-        async with client.post("/api/contacts", json={**ANN, "first_name": name, "email": f"{name}@Example.com"}):
+        async with client.post(
+            "/api/contacts", json={**ANN, "first_name": name, "email": f"{name}@Example.com"}
+        ):
             pass
     async with client.get("/api/contacts") as answer:
         content = await answer.json()
@@ -68,7 +81,9 @@ async def test_the_list_can_be_narrowed_to_an_email(client: aiohttp.ClientSessio
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_unfit_fields_are_refused_and_what_came_is_repeated(client: aiohttp.ClientSession, method: str) -> None:
+async def test_unfit_fields_are_refused_and_what_came_is_repeated(
+    client: aiohttp.ClientSession, method: str
+) -> None:
     async with client.post("/api/contacts", json=ANN):
         pass
     path = "/api/contacts" if method == "POST" else "/api/contacts/1"
@@ -101,9 +116,13 @@ async def test_a_body_of_another_kind_is_refused(
         assert (answer.status, answer.content_type) == (status, "application/problem+json")
 
 
-@pytest.mark.parametrize("path", ["/api/contacts/1", "/api/contacts/x", f"/api/contacts/{'9' * 5000}"])
+@pytest.mark.parametrize(
+    "path", ["/api/contacts/1", "/api/contacts/x", f"/api/contacts/{'9' * 5000}"]
+)
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
-async def test_contacts_that_are_not_there_answer_404(client: aiohttp.ClientSession, method: str, path: str) -> None:
+async def test_contacts_that_are_not_there_answer_404(
+    client: aiohttp.ClientSession, method: str, path: str
+) -> None:
     async with client.request(method, path, json=ANN) as answer:
         assert answer.status == 404
 

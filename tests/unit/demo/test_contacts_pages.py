@@ -32,7 +32,16 @@ async def test_the_form_of_a_new_contact_leads_to_its_page(client: aiohttp.Clien
         {
             "id": 1,
             **{
-                name: FORM[name] for name in ("first_name", "last_name", "email", "phone", "birth_date", "card", "note")
+                name: FORM[name]
+                for name in (
+                    "first_name",
+                    "last_name",
+                    "email",
+                    "phone",
+                    "birth_date",
+                    "card",
+                    "note",
+                )
             },
             "address": {"street": "Sveavägen 21", "city": "Stockholm"},
             "tags": [],
@@ -42,13 +51,25 @@ async def test_the_form_of_a_new_contact_leads_to_its_page(client: aiohttp.Clien
 
 
 async def test_the_form_of_a_contact_leaves_its_tags_alone(client: aiohttp.ClientSession) -> None:
-    person = {"first_name": "Ann", "last_name": "L", "tags": ["press"], "vip": True, "address": {"city": "Lund"}}
+    person = {
+        "first_name": "Ann",
+        "last_name": "L",
+        "tags": ["press"],
+        "vip": True,
+        "address": {"city": "Lund"},
+    }
     async with client.post("/api/contacts", json=person):
         pass
-    async with client.post("/contacts/1", data={"last_name": "Berg"}, allow_redirects=False) as answer:
+    async with client.post(
+        "/contacts/1", data={"last_name": "Berg"}, allow_redirects=False
+    ) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/contacts/1")
     (contact,) = await stored(client)
-    assert (contact["first_name"], contact["last_name"], contact["tags"]) == ("Ann", "Berg", ["press"])
+    assert (contact["first_name"], contact["last_name"], contact["tags"]) == (
+        "Ann",
+        "Berg",
+        ["press"],
+    )
     assert contact["address"] == {"street": "", "city": "Lund"}
     assert contact["vip"] is False  # the box was not ticked
 
@@ -62,7 +83,9 @@ async def test_the_delete_button_leads_back_to_the_list(client: aiohttp.ClientSe
 
 
 @pytest.mark.parametrize("path", ["/contacts", "/contacts/1"])
-async def test_an_unfit_form_is_shown_back_with_the_fields_at_fault(client: aiohttp.ClientSession, path: str) -> None:
+async def test_an_unfit_form_is_shown_back_with_the_fields_at_fault(
+    client: aiohttp.ClientSession, path: str
+) -> None:
     async with client.post("/contacts", data=FORM):
         pass
     before = await stored(client)
@@ -96,9 +119,12 @@ async def test_a_form_of_another_kind_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/contacts/7"), ("POST", "/contacts/7"), ("POST", "/contacts/7/delete")]
+    ("method", "path"),
+    [("GET", "/contacts/7"), ("POST", "/contacts/7"), ("POST", "/contacts/7/delete")],
 )
-async def test_pages_of_nobody_answer_404(client: aiohttp.ClientSession, method: str, path: str) -> None:
+async def test_pages_of_nobody_answer_404(
+    client: aiohttp.ClientSession, method: str, path: str
+) -> None:
     async with client.request(method, path, data=FORM if method == "POST" else None) as answer:
         assert answer.status == 404
 

@@ -15,7 +15,10 @@ def test_contacts_are_there_at_the_next_start(tmp_path: Path) -> None:
     assert store.add({"first_name": "Ann"}) == {"id": 1, "first_name": "Ann"}
     store.add({"first_name": "Ben"})
     store.replace(2, {"first_name": "Bea"})
-    assert list(ContactStore(file)) == [{"id": 1, "first_name": "Ann"}, {"id": 2, "first_name": "Bea"}]
+    assert list(ContactStore(file)) == [
+        {"id": 1, "first_name": "Ann"},
+        {"id": 2, "first_name": "Bea"},
+    ]
 
 
 def test_an_id_is_never_used_twice_even_after_a_restart(tmp_path: Path) -> None:
@@ -47,12 +50,15 @@ def test_unknown_ids_are_told_apart(tmp_path: Path) -> None:
     assert len(store) == 0
 
 
-def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "contacts.json"
     store = ContactStore(file)
     store.add({"first_name": "Ann"})
     with pytest.raises(TypeError):
-        store.add({"first_name": object()})  # cannot be written as JSON: stops in the middle of the file
+        # cannot be written as JSON: stops in the middle of the file
+        store.add({"first_name": object()})
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -64,7 +70,9 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.
     assert list(store) == list(ContactStore(file)) == [{"id": 1, "first_name": "Ann"}]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"next_id": 1}', '{"next_id": "x", "contacts": []}', "\udcff"])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"next_id": 1}', '{"next_id": "x", "contacts": []}', "\udcff"]
+)
 def test_a_file_of_another_kind_is_named_and_left_alone(tmp_path: Path, content: str) -> None:
     file = tmp_path / "contacts.json"
     file.write_bytes(content.encode("utf-8", "surrogateescape"))

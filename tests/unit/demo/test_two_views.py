@@ -33,7 +33,11 @@ PEOPLE = {
 @pytest.mark.parametrize(
     ("stored", "seen", "places"),
     [
-        ({"id": 1, **TOKENS}, {"id": 1, **PEOPLE}, ["/first_name", "/email", "/address/street", "/tags/0"]),
+        (
+            {"id": 1, **TOKENS},
+            {"id": 1, **PEOPLE},
+            ["/first_name", "/email", "/address/street", "/tags/0"],
+        ),
         (TOKENS, TOKENS, []),
         (TOKENS, None, []),
         ({"a": "x", "b": 1}, {"b": 2}, ["/b"]),
@@ -41,7 +45,9 @@ PEOPLE = {
         ({"a": {"b": 1}}, {"a": "text"}, ["/a"]),
     ],
 )
-def test_values_that_read_otherwise_through_the_proxy_are_tokens(stored: Any, seen: Any, places: list[str]) -> None:
+def test_values_that_read_otherwise_through_the_proxy_are_tokens(
+    stored: Any, seen: Any, places: list[str]
+) -> None:
     assert list(differing(stored, seen)) == places
 
 
@@ -82,9 +88,16 @@ def proxy(store: ContactStore) -> Restoring:
 async def client(store: ContactStore, proxy: Restoring) -> AsyncIterator[aiohttp.ClientSession]:
     async with serving(proxy.app()) as address:
         links = Links(
-            address, "http://127.0.0.1:3", "http://127.0.0.1:4", "http://127.0.0.1:5", "rules/<contacts>.yaml"
+            address,
+            "http://127.0.0.1:3",
+            "http://127.0.0.1:4",
+            "http://127.0.0.1:5",
+            "rules/<contacts>.yaml",
         )
-        async with serving(twoviews_app(links, store)) as page, aiohttp.ClientSession(page) as session:
+        async with (
+            serving(twoviews_app(links, store)) as page,
+            aiohttp.ClientSession(page) as session,
+        ):
             yield session
 
 
@@ -97,7 +110,9 @@ async def event(answer: aiohttp.ClientResponse) -> dict[str, Any]:
         return content
 
 
-async def test_the_page_shows_every_address_and_frames_the_proxy_only(client: aiohttp.ClientSession) -> None:
+async def test_the_page_shows_every_address_and_frames_the_proxy_only(
+    client: aiohttp.ClientSession,
+) -> None:
     async with client.get("/") as answer:
         text = await answer.text()
         policy = answer.headers["Content-Security-Policy"]
@@ -124,9 +139,13 @@ async def test_stored_rows_come_newest_first_with_their_tokens_named(
         content = await answer.json()
     assert [contact["id"] for contact in content["contacts"]] == [2, 1]
     assert content["contacts"][1] == {"id": 1, **TOKENS}
-    assert content["tokens"] == {"1": ["/first_name", "/email", "/address/street", "/tags/0"], "2": []}
+    assert content["tokens"] == {
+        "1": ["/first_name", "/email", "/address/street", "/tags/0"],
+        "2": [],
+    }
     assert content["answers"] is True
-    assert "ann@example.com" not in json.dumps(content)  # the restored value itself never stands on this side
+    # the restored value itself never stands on this side
+    assert "ann@example.com" not in json.dumps(content)
 
 
 async def test_a_proxy_that_does_not_answer_is_told_and_nothing_is_marked(
@@ -141,7 +160,9 @@ async def test_a_proxy_that_does_not_answer_is_told_and_nothing_is_marked(
     assert content["contacts"] == [{"id": 1, **TOKENS}]
 
 
-async def test_a_change_reaches_the_browser_within_a_second(client: aiohttp.ClientSession, store: ContactStore) -> None:
+async def test_a_change_reaches_the_browser_within_a_second(
+    client: aiohttp.ClientSession, store: ContactStore
+) -> None:
     async with client.get("/events") as answer:
         assert answer.content_type == "text/event-stream"
         assert (await event(answer))["contacts"] == []
@@ -167,7 +188,11 @@ async def test_a_proxy_that_answers_again_is_noticed_without_a_change(
 
 async def test_open_streams_do_not_hold_up_the_end(store: ContactStore) -> None:
     links = Links(
-        "http://127.0.0.1:1", "http://127.0.0.1:3", "http://127.0.0.1:4", "http://127.0.0.1:5", "rules/contacts.yaml"
+        "http://127.0.0.1:1",
+        "http://127.0.0.1:3",
+        "http://127.0.0.1:4",
+        "http://127.0.0.1:5",
+        "rules/contacts.yaml",
     )
     async with aiohttp.ClientSession() as session:
         async with serving(twoviews_app(links, store), patience=2 * PATIENCE) as page:

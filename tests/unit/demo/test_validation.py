@@ -70,10 +70,21 @@ def test_fit_values_are_taken_as_they_are(field: str, value: Any) -> None:
 
 
 def test_what_is_not_submitted_comes_from_the_base() -> None:
-    base = {**blank(), **NAMED, "tags": ["press"], "address": {"street": "Storgatan 1", "city": "Lund"}}
-    contact, faults = read_contact({"last_name": "Berg", "address": {"city": "Malmö"}, "shoe_size": 41}, base)
+    base = {
+        **blank(),
+        **NAMED,
+        "tags": ["press"],
+        "address": {"street": "Storgatan 1", "city": "Lund"},
+    }
+    contact, faults = read_contact(
+        {"last_name": "Berg", "address": {"city": "Malmö"}, "shoe_size": 41}, base
+    )
     assert faults == []
-    assert contact == {**base, "last_name": "Berg", "address": {"street": "Storgatan 1", "city": "Malmö"}}
+    assert contact == {
+        **base,
+        "last_name": "Berg",
+        "address": {"street": "Storgatan 1", "city": "Malmö"},
+    }
 
 
 def test_every_fault_is_told_at_once() -> None:

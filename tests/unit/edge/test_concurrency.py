@@ -91,7 +91,10 @@ async def test_what_weighs_more_takes_the_place_of_several_and_none_goes_before_
         await turns.enter("a", weight)
         went.append(name)
 
-    tasks = [asyncio.create_task(one(name, weight)) for name, weight in (("x", 3), ("heavy", 3), ("y", 1), ("z", 9))]
+    tasks = [
+        asyncio.create_task(one(name, weight))
+        for name, weight in (("x", 3), ("heavy", 3), ("y", 1), ("z", 9))
+    ]
     await settled()
     assert went == ["x"]
     turns.leave("a", 3)
@@ -110,7 +113,10 @@ async def test_what_weighs_more_takes_the_place_of_several_and_none_goes_before_
 async def test_those_behind_one_that_went_away_find_its_room():
     turns = ConcurrencyLimit(2, 10)
     await turns.enter("a", 1)
-    heavy, light = asyncio.create_task(turns.enter("a", 2)), asyncio.create_task(turns.enter("a", 1))
+    heavy, light = (
+        asyncio.create_task(turns.enter("a", 2)),
+        asyncio.create_task(turns.enter("a", 1)),
+    )
     await settled()
     heavy.cancel()
     await light

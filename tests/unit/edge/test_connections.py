@@ -37,7 +37,9 @@ class Transport:
         self.closing = True
 
 
-def admit(limit: ConnectionLimit, host: str, idle_since: float | None = None) -> tuple[bool, Transport]:
+def admit(
+    limit: ConnectionLimit, host: str, idle_since: float | None = None
+) -> tuple[bool, Transport]:
     transport = Transport(host)
     transport.idle_since = idle_since
     return limit.admit(cast("Any", transport)), transport

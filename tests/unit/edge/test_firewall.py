@@ -16,9 +16,13 @@ def countries(tmp_path: Path) -> Countries:
     return Countries(write(tmp_path / "c.mmdb"))
 
 
-def wall(countries: Countries | None, allow: Sequence[str] = (), trusted: Sequence[str] = ()) -> Firewall:
+def wall(
+    countries: Countries | None, allow: Sequence[str] = (), trusted: Sequence[str] = ()
+) -> Firewall:
     networks = tuple(map(ipaddress.ip_network, allow))
-    return Firewall(Mode.BLOCK, "se", networks, countries, Trusted(tuple(map(ipaddress.ip_network, trusted))))
+    return Firewall(
+        Mode.BLOCK, "se", networks, countries, Trusted(tuple(map(ipaddress.ip_network, trusted)))
+    )
 
 
 @pytest.mark.parametrize("host", [SWEDISH, SWEDISH6, "127.0.0.1", "::1"])
@@ -31,7 +35,8 @@ def test_the_country_and_this_machine_are_inside(countries, host):
     [
         *(AMERICAN, AMERICAN6, "9.9.9.9", ""),  # another country, none, unknown
         *("10.1.2.3", "192.168.1.1", "169.254.1.1", "fd00::1", "100.64.0.1"),  # private
-        *("2002:51e1:102::1", "64:ff9b::51e1:102"),  # a Swedish address inside, which is the sender's claim
+        # a Swedish address inside, which is the sender's claim
+        *("2002:51e1:102::1", "64:ff9b::51e1:102"),
     ],
 )
 def test_everybody_else_is_outside(countries, host):
@@ -39,20 +44,30 @@ def test_everybody_else_is_outside(countries, host):
 
 
 def test_special_addresses_are_never_looked_up(tmp_path):
-    countries = Countries(write(tmp_path / "c.mmdb", {net: nested("SE") for net in ("10.0.0.0/8", "2002::/16")}))
+    countries = Countries(
+        write(tmp_path / "c.mmdb", {net: nested("SE") for net in ("10.0.0.0/8", "2002::/16")})
+    )
     assert wall(countries).outside("10.0.0.1", (), False)
     assert wall(countries).outside("2002::1", (), False)
 
 
 def test_the_networks_of_the_operator_are_inside(countries):
     made = wall(countries, ["10.0.0.0/8", "8.8.8.8", "fd00::/8"])
-    assert [made.outside(host, (), False) for host in ("10.1.2.3", "8.8.8.8", "fd00::1")] == [False] * 3
-    assert [made.outside(host, (), False) for host in ("11.1.2.3", "8.8.8.9", "fc00::1")] == [True] * 3
+    assert [made.outside(host, (), False) for host in ("10.1.2.3", "8.8.8.8", "fd00::1")] == [
+        False
+    ] * 3
+    assert [made.outside(host, (), False) for host in ("11.1.2.3", "8.8.8.9", "fc00::1")] == [
+        True
+    ] * 3
 
 
 def test_without_a_database_only_they_are():
     made = wall(None, ["10.0.0.0/8"])
-    assert [made.outside(host, (), False) for host in ("10.1.2.3", "127.0.0.1", SWEDISH)] == [False, False, True]
+    assert [made.outside(host, (), False) for host in ("10.1.2.3", "127.0.0.1", SWEDISH)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 TRUSTED = "10.0.0.0/8"
@@ -63,7 +78,8 @@ TRUSTED = "10.0.0.0/8"
     [
         ("10.0.0.1", [SWEDISH], False, False),
         ("10.0.0.1", [AMERICAN], False, True),
-        ("10.0.0.1", [f"{SWEDISH}, {AMERICAN}"], False, True),  # what the caller itself wrote does not count
+        # what the caller itself wrote does not count
+        ("10.0.0.1", [f"{SWEDISH}, {AMERICAN}"], False, True),
         ("10.0.0.1", [SWEDISH, AMERICAN], False, True),
         ("10.0.0.1", [f"{AMERICAN}, {SWEDISH}, 10.0.0.2"], True, False),  # two of ours in a row
         ("10.0.0.1", [f"{SWEDISH}:4711"], False, False),  # with a port, as some proxies write it
@@ -77,7 +93,8 @@ TRUSTED = "10.0.0.0/8"
         (SWEDISH, [AMERICAN], True, False),  # nobody believes it, either way
         (AMERICAN, [SWEDISH], True, True),
         ("127.0.0.1", [], False, False),
-        ("127.0.0.1", [SWEDISH], False, True),  # a proxy on this machine that is not named as trusted
+        # a proxy on this machine that is not named as trusted
+        ("127.0.0.1", [SWEDISH], False, True),
         ("127.0.0.1", [], True, True),
         ("172.16.0.1", [], False, False),
         ("172.16.0.1", [SWEDISH], False, True),
@@ -86,7 +103,9 @@ TRUSTED = "10.0.0.0/8"
 def test_only_trusted_proxies_tell_of_somebody_else(countries, peer, chain, disguised, out):
     made = wall(countries, [TRUSTED, "172.16.0.0/12"], [TRUSTED])
     assert made.outside(peer, chain, disguised) is out
-    headers = [(b"X-Forwarded-For", value.encode()) for value in chain] + [(b"X-real-IP", b"x")] * disguised
+    headers = [(b"X-Forwarded-For", value.encode()) for value in chain] + [
+        (b"X-real-IP", b"x")
+    ] * disguised
     assert made.outside_raw(peer, tuple(headers)) is out
 
 
@@ -119,7 +138,9 @@ def test_what_is_remembered_is_bounded(countries, monkeypatch):
     assert [made.outside(f"81.225.1.{last}", (), False) for last in range(10)] == [False] * 10
     assert len(made._places) <= 3
     through = wall(countries, (), [TRUSTED])
-    assert [through.outside("10.0.0.1", [f"81.225.1.{last}"], False) for last in range(10)] == [False] * 10
+    assert [through.outside("10.0.0.1", [f"81.225.1.{last}"], False) for last in range(10)] == [
+        False
+    ] * 10
     assert through.outside("10.0.0.1", [f"{SWEDISH}, " * 20 + AMERICAN], False)
     assert len(through._told) <= 3
 

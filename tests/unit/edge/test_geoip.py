@@ -13,7 +13,10 @@ from tests.support.patience import PATIENCE
 
 def test_the_country_of_an_address_is_where_it_is_used(tmp_path: Path):
     database = read_database(write(tmp_path / "c.mmdb"))
-    found = [database.country(host) for host in (SWEDISH, SWEDISH6, AMERICAN, AMERICAN6, "9.9.9.9", "2a01::1")]
+    found = [
+        database.country(host)
+        for host in (SWEDISH, SWEDISH6, AMERICAN, AMERICAN6, "9.9.9.9", "2a01::1")
+    ]
     assert found == ["se", "se", "us", "us", None, None]
 
 
@@ -35,7 +38,12 @@ def test_a_database_without_ipv6_knows_no_such_address(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("record", "country"),
-    [({"country": {"iso_code": 7}}, None), ({"country": "SE"}, None), ({"country": {}}, None), ("SE", None)],
+    [
+        ({"country": {"iso_code": 7}}, None),
+        ({"country": "SE"}, None),
+        ({"country": {}}, None),
+        ("SE", None),
+    ],
 )
 def test_records_of_another_shape_tell_nothing(tmp_path: Path, record, country):
     path = write(tmp_path / "c.mmdb", {"81.224.0.0/12": record, "8.8.8.0/24": nested("US")})
@@ -78,7 +86,9 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path):
 
 def test_a_database_of_networks_is_refused(tmp_path: Path):
     record = {"autonomous_system_number": 64500, "autonomous_system_organization": "Example"}
-    path = write(tmp_path / "asn.mmdb", {"81.224.0.0/12": record, "8.8.8.0/24": record}, kind="GeoLite2-ASN")
+    path = write(
+        tmp_path / "asn.mmdb", {"81.224.0.0/12": record, "8.8.8.0/24": record}, kind="GeoLite2-ASN"
+    )
     assert "tells no countries" in fault(path)
 
 

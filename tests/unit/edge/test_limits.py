@@ -21,7 +21,10 @@ def test_too_many_are_refused_with_everything_a_caller_needs_to_know():
         quotas.client("a", told.append)
     error = caught.value
     assert (error.code, error.retry_after, told) == (Code.TOO_MANY_REQUESTS, 1, ["credential"])
-    assert error.limit == {"RateLimit-Policy": '"credential";q=1;w=1', "RateLimit": '"credential";r=0;t=1'}
+    assert error.limit == {
+        "RateLimit-Policy": '"credential";q=1;w=1',
+        "RateLimit": '"credential";r=0;t=1',
+    }
 
 
 @pytest.mark.usefixtures("limits_clock")
@@ -35,7 +38,9 @@ def test_an_address_is_a_machine_or_a_household():
     quotas.caller("2001:db8:0:1::1")
 
 
-@pytest.mark.parametrize(("peer", "host"), [("192.0.2.1", "192.0.2.1"), ("10.0.0.1", "198.51.100.7"), ("", "")])
+@pytest.mark.parametrize(
+    ("peer", "host"), [("192.0.2.1", "192.0.2.1"), ("10.0.0.1", "198.51.100.7"), ("", "")]
+)
 def test_only_trusted_proxies_tell_of_somebody_else(peer, host):
     quotas = Quotas(trusted=Trusted((ipaddress.ip_network("10.0.0.0/8"),)))
     assert quotas.host(peer, ((b"x-forwarded-FOR", b"198.51.100.7"), (b"A", b"b"))) == host

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from proxy.edge.rate_limit import RatePolicy, Rates
 from tests.support.limits import time_of_limits
 
-# Of eight requests a second each takes a part of a second that adds up without a rest, so that a moment can be hit exactly.
+# Of eight requests a second each takes a part of a second that adds up without a rest, so that a
+# moment can be hit exactly.
 
 
 def rates(per_second: int, burst: int = 2) -> Rates:
@@ -26,7 +27,9 @@ def test_a_burst_is_taken_at_once_and_then_so_many_a_second(limits_clock):
 @pytest.mark.parametrize("per_second", [1, 3, 7, 10, 1000])
 @pytest.mark.parametrize("now", [0.0, 1000.1, 1e6 / 3])
 def test_a_burst_is_whole_at_any_time_and_pace(limits_clock, per_second, now):
-    """A clock goes on between two requests, and so a fraction that has no end takes nothing from anybody."""
+    """A clock goes on between two requests, and so a fraction that has no end takes nothing from
+    anybody.
+    """
     limits_clock.now = now
     made = rates(per_second)
     for left in reversed(range(2 * per_second)):

@@ -26,14 +26,18 @@ class Replica:
     def __init__(self, url: str, per_second: int, burst: int) -> None:
         self.rates = Rates(RatePolicy("credential", per_second, burst))
         self.states: list[bool] = []
-        self.shared = Shared(url, [self.rates], lambda limit, key: f"{limit}-{key[::-1]}", self.states.append)
+        self.shared = Shared(
+            url, [self.rates], lambda limit, key: f"{limit}-{key[::-1]}", self.states.append
+        )
 
     def take(self, count: int, key: str = "abc") -> int:
         return sum(self.rates.take(key).allowed for _ in range(count))
 
 
 @asynccontextmanager
-async def replicas(url: str, per_second: int = 1, burst: int = 100) -> AsyncIterator[tuple[Replica, Replica]]:
+async def replicas(
+    url: str, per_second: int = 1, burst: int = 100
+) -> AsyncIterator[tuple[Replica, Replica]]:
     """Two of them, with a quota of a hundred in a window that is longer than any of these tests."""
     one, other = Replica(url, per_second, burst), Replica(url, per_second, burst)
     try:
@@ -67,7 +71,9 @@ async def test_a_debt_is_paid_in_time_and_the_caller_is_taken_again(server):
 
 
 async def test_all_replicas_together_let_the_pace_of_one_pass(server):
-    """The store refills as a bucket in memory does: a quota at once, and then so many a second, whoever asks for them."""
+    """The store refills as a bucket in memory does: a quota at once, and then so many a second,
+    whoever asks for them.
+    """
     async with replicas(server.url, 100, 1) as (one, other), asyncio.timeout(PATIENCE):
         started, passed = time.monotonic(), 0
         assert one.take(100) == 100

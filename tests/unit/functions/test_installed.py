@@ -8,7 +8,9 @@ from tests.support.functions import install
 
 
 def test_what_packages_declare_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(install(tmp_path, {"b": "mod:b", "a": "pack.mod:Class.a"})), *sys.path])
+    monkeypatch.setattr(
+        sys, "path", [str(install(tmp_path, {"b": "mod:b", "a": "pack.mod:Class.a"})), *sys.path]
+    )
     assert list(installed().items()) == [("a", "pack.mod:Class.a"), ("b", "mod:b")]
 
 

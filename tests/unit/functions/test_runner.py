@@ -26,7 +26,11 @@ def bounds(time: float = 60.0, running: int = 4) -> Bounds:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> None:
-    path = [str(install(tmp_path)), *os.environ.get("PYTHONPATH", "").split(os.pathsep), str(Path.cwd())]
+    path = [
+        str(install(tmp_path)),
+        *os.environ.get("PYTHONPATH", "").split(os.pathsep),
+        str(Path.cwd()),
+    ]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
     monkeypatch.setenv("DOMICILE_KEY", "a key")
 
@@ -59,7 +63,8 @@ async def test_a_function_sees_nothing_of_the_service_and_nothing_of_an_earlier_
     first, second = [await runner.call("surroundings", {}, ask) for _ in range(2)]
     assert first["state"] == second["state"] == 1
     assert "DOMICILE_KEY" not in first["environment"]
-    assert first["open"] <= 6  # three that lead nowhere, the two pipes, and the folder that is being read
+    # three that lead nowhere, the two pipes, and the folder that is being read
+    assert first["open"] <= 6
 
 
 @pytest.mark.parametrize(

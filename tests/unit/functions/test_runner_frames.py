@@ -14,7 +14,9 @@ from proxy.functions.runner import (
 )
 
 
-@pytest.mark.parametrize("document", [None, {"a": [1, "ä", True, None]}, Decimal("0.10"), 2**70, ""])
+@pytest.mark.parametrize(
+    "document", [None, {"a": [1, "ä", True, None]}, Decimal("0.10"), 2**70, ""]
+)
 def test_what_is_written_is_read(document):
     pipe = io.BytesIO()
     write_frame(pipe, document)

@@ -1,4 +1,7 @@
-"""What the application is told of the caller, over real sockets. The peer is 127.0.0.1: trusted or not, as each test says."""
+"""What the application is told of the caller, over real sockets.
+
+The peer is 127.0.0.1: trusted or not, as each test says.
+"""
 
 import ipaddress
 
@@ -29,12 +32,18 @@ CLAIMS = (
 
 
 async def told(
-    request: bytes, kinds: ForwardedHeaders, trusted: Trusted = NOBODY, client: ClientAddress | None = None
+    request: bytes,
+    kinds: ForwardedHeaders,
+    trusted: Trusted = NOBODY,
+    client: ClientAddress | None = None,
 ) -> list[bytes]:
     """The field lines that reach the application, without Host."""
     async with RawServer(says(OK)) as server:
         options = {"telling": Telling(kinds, trusted) if any(kinds) else None}
-        async with gateway(server.url, options=options) as (port, steered), RawClient(port) as caller:
+        async with (
+            gateway(server.url, options=options) as (port, steered),
+            RawClient(port) as caller,
+        ):
             if client is not None:
                 await caller.ask(get("/"))
                 assert steered.gateway is not None
@@ -88,7 +97,11 @@ async def test_a_trusted_proxy_that_says_nothing_is_told_of_itself():
     [
         (NOBODY, "app.test", "Forwarded: for=127.0.0.1;proto=http;host=app.test"),
         (NOBODY, "app.test:8080", 'Forwarded: for=127.0.0.1;proto=http;host="app.test:8080"'),
-        (LOOPBACK, "app.test", "Forwarded: for=203.0.113.9, for=127.0.0.1;proto=http;host=app.test"),
+        (
+            LOOPBACK,
+            "app.test",
+            "Forwarded: for=203.0.113.9, for=127.0.0.1;proto=http;host=app.test",
+        ),
     ],
 )
 async def test_the_standard_field_is_an_element_for_each_proxy(trusted, host, line):
@@ -99,7 +112,10 @@ async def test_the_standard_field_is_an_element_for_each_proxy(trusted, host, li
 @pytest.mark.parametrize(
     ("client", "lines"),
     [
-        (ClientAddress("2001:db8::7", 9, secure=True), ['Forwarded: for="[2001:db8::7]";proto=https', "2001:db8::7"]),
+        (
+            ClientAddress("2001:db8::7", 9, secure=True),
+            ['Forwarded: for="[2001:db8::7]";proto=https', "2001:db8::7"],
+        ),
         (ClientAddress(""), ["Forwarded: for=unknown;proto=http", "unknown"]),
     ],
 )
@@ -112,14 +128,18 @@ async def test_every_kind_of_address_has_its_form(client, lines):
 
 @pytest.mark.parametrize("trusted", [NOBODY, LOOPBACK])
 async def test_via_is_continued_whoever_sent_it(trusted):
-    assert await told(get("/", "Via: 1.0 fred", "via: 1.1 edge"), ForwardedHeaders(via=True), trusted) == sent(
-        "Via: 1.0 fred, 1.1 edge, 1.1 domicile"
+    assert await told(
+        get("/", "Via: 1.0 fred", "via: 1.1 edge"), ForwardedHeaders(via=True), trusted
+    ) == sent("Via: 1.0 fred, 1.1 edge, 1.1 domicile")
+    assert await told(b"GET / HTTP/1.0\r\n\r\n", ForwardedHeaders(via=True)) == sent(
+        "Via: 1.0 domicile"
     )
-    assert await told(b"GET / HTTP/1.0\r\n\r\n", ForwardedHeaders(via=True)) == sent("Via: 1.0 domicile")
 
 
 async def test_a_field_that_connection_names_cannot_hide_who_called():
-    request = get("/", "X-Forwarded-For: 203.0.113.9", "Connection: x-forwarded-for, x-forwarded-proto")
+    request = get(
+        "/", "X-Forwarded-For: 203.0.113.9", "Connection: x-forwarded-for, x-forwarded-proto"
+    )
     assert await told(request, ForwardedHeaders(x_forwarded=True)) == sent(
         "X-Forwarded-For: 127.0.0.1", "X-Forwarded-Proto: http", "X-Forwarded-Host: app.test"
     )
@@ -128,8 +148,13 @@ async def test_a_field_that_connection_names_cannot_hide_who_called():
 @pytest.mark.parametrize("target", ["/x", "/people/1"])
 async def test_the_host_of_the_upstream_may_be_asked_for(target):
     async with RawServer(says(OK)) as server:
-        options = {"telling": Telling(ForwardedHeaders(x_forwarded=True, upstream_host=True), NOBODY)}
-        async with gateway(server.url, options=options) as (port, steered), RawClient(port) as client:
+        options = {
+            "telling": Telling(ForwardedHeaders(x_forwarded=True, upstream_host=True), NOBODY)
+        }
+        async with (
+            gateway(server.url, options=options) as (port, steered),
+            RawClient(port) as client,
+        ):
             await client.ask(post(target, b"Ann", method="PUT"))
             await client.ask(b"GET %b HTTP/1.0\r\n\r\n" % target.encode())
         first, second = server.requests

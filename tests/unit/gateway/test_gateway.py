@@ -1,4 +1,6 @@
-"""Routing, refusing, telling and ending; what happens to a routed request is tested in its own files."""
+"""Routing, refusing, telling and ending; what happens to a routed request is tested in its own
+files.
+"""
 
 import asyncio
 import gc
@@ -27,7 +29,11 @@ from tests.support.rawserver import OK, RawServer, says
 
 
 async def test_the_rules_see_the_request_as_it_came():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         await client.ask(get("/a?b=%2f", "X: \xe9", host="APP.test:80"))
         await client.ask(get("http://App.Test/x", host="app.test"))
         assert steered.asked == [
@@ -39,7 +45,10 @@ async def test_the_rules_see_the_request_as_it_came():
 @pytest.mark.parametrize(("unmatched", "status"), [("pass", 200), ("report", 200), ("deny", 403)])
 async def test_what_no_rule_names_follows_the_endpoint(unmatched, status):
     async with RawServer(says(OK)) as server:
-        async with gateway(server.url, unmatched=Unmatched(unmatched)) as (port, steered), RawClient(port) as client:
+        async with (
+            gateway(server.url, unmatched=Unmatched(unmatched)) as (port, steered),
+            RawClient(port) as client,
+        ):
             answer = await client.ask(post("/other", b"x"))
             assert answer.status == status
             assert (steered.notes[0].code is Code.OPERATION_DENIED) is (status == 403)
@@ -49,10 +58,15 @@ async def test_what_no_rule_names_follows_the_endpoint(unmatched, status):
 
 async def test_a_rule_that_passes_is_named_and_makes_deny_usable():
     async with RawServer(says(OK, OK)) as server:
-        async with gateway(server.url, unmatched=Unmatched.DENY) as (port, steered), RawClient(port) as client:
+        async with (
+            gateway(server.url, unmatched=Unmatched.DENY) as (port, steered),
+            RawClient(port) as client,
+        ):
             assert [(await client.ask(get("/open"))).status for _ in range(2)] == [200, 200]
             assert (await client.ask(get("/other"))).status == 403
-    assert [(seen.operation, seen.outcome) for seen in steered.notes[:2]] == [("GET /open", "passed")] * 2
+    assert [(seen.operation, seen.outcome) for seen in steered.notes[:2]] == [
+        ("GET /open", "passed")
+    ] * 2
 
 
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket")
@@ -72,25 +86,37 @@ MULTIPART = "Content-Type: multipart/form-data; boundary=x"
     ],
 )
 async def test_what_could_carry_values_unseen_is_refused_on_a_ruled_path(request_, unmatched):
-    async with RawServer(says(OK)) as server, gateway(server.url, unmatched=Unmatched(unmatched)) as (port, _):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, unmatched=Unmatched(unmatched)) as (port, _),
+    ):
         async with RawClient(port) as client:
             answer = await client.ask(request_)
             assert (answer.status, b"operation_denied" in answer.body) == (403, True)
         assert server.requests == []
-        async with RawClient(port) as client:  # the same on a path that no rule names, and where a rule lets it pass
+        # the same on a path that no rule names, and where a rule lets it pass
+        async with RawClient(port) as client:
             for path in (b"/other", b"/open"):
                 assert (await client.ask(request_.replace(b"/ruled", path))).status == 200
 
 
 async def test_other_requests_of_a_ruled_path_pass():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         assert (await client.ask(get("/ruled"))).status == 200
-        assert (await client.ask(post("/ruled", b"{}", "Content-Type: application/json"))).status == 200
+        assert (
+            await client.ask(post("/ruled", b"{}", "Content-Type: application/json"))
+        ).status == 200
 
 
 @pytest.mark.parametrize(("searched", "told"), [(True, TOKEN), (False, VALUE)])
 @pytest.mark.parametrize("path", ["/people/1", "/style.css"])
-async def test_addresses_in_fields_are_swapped_where_the_endpoint_has_searches(path, searched, told):
+async def test_addresses_in_fields_are_swapped_where_the_endpoint_has_searches(
+    path, searched, told
+):
     async with RawServer(says(OK)) as server, gateway(server.url, searched=searched) as (port, _):
         async with RawClient(port) as client:
             await client.ask(get(path, f"Referer: http://app/people?name={VALUE.decode()}"))
@@ -98,7 +124,11 @@ async def test_addresses_in_fields_are_swapped_where_the_endpoint_has_searches(p
 
 
 async def test_a_refusal_of_the_rules_is_answered_and_nothing_is_sent():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.fault = VaultError(Code.BAD_REQUEST, "Two readings.", (Detail("path", "x"),))
         answer = await client.ask(post("/a", b"abc"))
         assert (answer.status, answer.one("domicile-answer")) == (400, b"proxy")
@@ -110,17 +140,27 @@ async def test_a_refusal_of_the_rules_is_answered_and_nothing_is_sent():
 
 
 async def test_what_is_told_of_a_request():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         began = time.perf_counter()
         await client.ask(get("/secret?q=Ann"))
         took = time.perf_counter() - began
         seen = steered.notes[0]
-        assert structs.replace(seen, seconds=0.0) == Seen("crm", "-", "GET", 200, 2, 0.0, "passed", None)
+        assert structs.replace(seen, seconds=0.0) == Seen(
+            "crm", "-", "GET", 200, 2, 0.0, "passed", None
+        )
         assert 0 < seen.seconds <= took
 
 
 async def test_rules_may_change_between_two_requests_of_a_connection():
-    async with RawServer(says(OK)) as one, RawServer(says(OK)) as two, gateway(one.url) as (port, steered):
+    async with (
+        RawServer(says(OK)) as one,
+        RawServer(says(OK)) as two,
+        gateway(one.url) as (port, steered),
+    ):
         async with RawClient(port) as client:
             await client.ask(get("/a"))
             steered.endpoint = replace(steered.endpoint, upstream=two.url)
@@ -157,7 +197,11 @@ async def test_draining_lets_requests_finish_and_takes_no_new_ones():
 
 
 async def test_draining_is_bounded():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Content-Length: 5", method="POST"))
         await server.until(lambda: [caller.busy for caller in steered.callers] == [True])
         assert steered.gateway is not None
@@ -194,16 +238,23 @@ def wall(folder: Path, mode: Mode) -> dict[str, Any]:
 OUT, IN = f"X-Forwarded-For: {AMERICAN}", f"X-Forwarded-For: {SWEDISH}"
 
 
-@pytest.mark.parametrize("request_", [get("/style.css", OUT), get("/people/1", OUT), post("/staff", b"x", OUT)])
+@pytest.mark.parametrize(
+    "request_", [get("/style.css", OUT), get("/people/1", OUT), post("/staff", b"x", OUT)]
+)
 async def test_whoever_is_outside_is_answered_nothing_else(tmp_path, request_):
     async with RawServer(says(OK)) as server:
         outcomes: list[str] = []
         options = {**wall(tmp_path, Mode.BLOCK), "screened": outcomes.append}
-        async with gateway(server.url, options=options) as (port, steered), RawClient(port) as client:
+        async with (
+            gateway(server.url, options=options) as (port, steered),
+            RawClient(port) as client,
+        ):
             answer = await client.ask(request_)
             assert (answer.status, answer.one("domicile-answer")) == (403, b"proxy")
             assert b"outside_country" in answer.body
-            assert (await client.ask(request_.replace(AMERICAN.encode(), SWEDISH.encode()))).status == 200
+            assert (
+                await client.ask(request_.replace(AMERICAN.encode(), SWEDISH.encode()))
+            ).status == 200
             assert [note.code for note in steered.notes] == [Code.OUTSIDE_COUNTRY, None]
             assert (len(server.requests), outcomes) == (1, ["blocked"])
 
@@ -211,7 +262,10 @@ async def test_whoever_is_outside_is_answered_nothing_else(tmp_path, request_):
 async def test_what_was_learned_of_a_head_from_inside_lets_nobody_in_from_outside(tmp_path):
     """Both send the same bytes; what differs is the connection."""
     options = wall(tmp_path, Mode.BLOCK)
-    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, steered):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, options=options) as (port, steered),
+    ):
         async with RawClient(port) as client, RawClient(port) as stranger:
             for _ in range(3):
                 assert (await client.ask(get("/style.css"))).status == 200
@@ -225,7 +279,10 @@ async def test_masked_callers_see_tokens_write_nothing_and_search_by_nothing(tmp
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(TOKEN), TOKEN)
     outcomes: list[str] = []
     options = {**wall(tmp_path, Mode.MASK), "screened": outcomes.append}
-    async with RawServer(says(answer)) as server, gateway(server.url, options=options) as (port, steered):
+    async with (
+        RawServer(says(answer)) as server,
+        gateway(server.url, options=options) as (port, steered),
+    ):
         async with RawClient(port) as client:
             assert (await client.ask(post("/people/1", VALUE, OUT))).status == 403
             assert steered.exchange_.calls == []
@@ -249,10 +306,15 @@ def quota(per_second: int) -> tuple[dict[str, Any], list[str]]:
 
 
 @pytest.mark.usefixtures("limits_clock")
-@pytest.mark.parametrize("request_", [get("/style.css"), get("/people/1"), post("/staff", b"x"), post("/other", b"x")])
+@pytest.mark.parametrize(
+    "request_", [get("/style.css"), get("/people/1"), post("/staff", b"x"), post("/other", b"x")]
+)
 async def test_an_address_may_ask_so_often_and_no_more(request_):
     options, limited = quota(3)
-    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, steered):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, options=options) as (port, steered),
+    ):
         async with RawClient(port) as client:
             statuses = [(await client.ask(request_)).status for _ in range(4)]
             assert statuses == [200, 200, 200, 429]

@@ -33,7 +33,14 @@ def test_only_codings_that_can_be_undone_are_asked_for(accepted, asked):
 
 @pytest.mark.parametrize(
     ("values", "yes"),
-    [(None, True), (b"gzip", True), (b"br, ZSTD", True), (b"gzip, aes128gcm", False), (b"x", False), (b"", False)],
+    [
+        (None, True),
+        (b"gzip", True),
+        (b"br, ZSTD", True),
+        (b"gzip, aes128gcm", False),
+        (b"x", False),
+        (b"", False),
+    ],
 )
 def test_which_answers_can_be_undone(values, yes):
     assert codings_readable(values) is yes
@@ -69,7 +76,12 @@ def test_no_shared_cache_keeps_a_restored_answer(given, private_):
             b"CDN-Cache-Control",
             b"Cloudflare-CDN-Cache-Control",
         ),
-        *(b"Vercel-CDN-Cache-Control", b"Netlify-CDN-Cache-Control", b"Netlify-Cache-ID", b"Akamai-Cache-Control"),
+        *(
+            b"Vercel-CDN-Cache-Control",
+            b"Netlify-CDN-Cache-Control",
+            b"Netlify-Cache-ID",
+            b"Akamai-Cache-Control",
+        ),
         *(
             b"Fastly-Surrogate-Control",
             b"Edge-Control",
@@ -86,7 +98,13 @@ def test_no_shared_cache_keeps_a_restored_answer(given, private_):
             b"X-Cache-Tags",
             b"Cache-Tag",
         ),
-        *(b"X-Magento-Cache-Control", b"Cache_Control", b"X_Accel_Expires", b"Pragma", b"New-Vendor-Cache-Control"),
+        *(
+            b"X-Magento-Cache-Control",
+            b"Cache_Control",
+            b"X_Accel_Expires",
+            b"Pragma",
+            b"New-Vendor-Cache-Control",
+        ),
     ],
 )
 def test_no_field_by_which_a_cache_may_keep_it_stays_with_a_restored_answer(name):
@@ -100,12 +118,18 @@ def test_no_field_by_which_a_cache_may_keep_it_stays_with_a_restored_answer(name
      b"Vary", b"X-Token-Expires", b"TTL", b"Clear-Site-Data", b"X-Nocache", b"X-Knowledge-Control"],
 )  # fmt: skip
 def test_what_only_tells_of_caches_stays(name):
-    assert answer_lines(((name, b"x"),), None, None) == [name + b": x\r\n", b"Cache-Control: private\r\n"]
+    assert answer_lines(((name, b"x"),), None, None) == [
+        name + b": x\r\n",
+        b"Cache-Control: private\r\n",
+    ]
 
 
 def test_what_expires_has_expired():
     given = ((b"Expires", b"Thu, 31 Dec 2099 23:59:59 GMT"), (b"Cache-Control", b"max-age=5"))
-    assert answer_lines(given, None, None) == [b"Expires: 0\r\n", b"Cache-Control: private, max-age=5\r\n"]
+    assert answer_lines(given, None, None) == [
+        b"Expires: 0\r\n",
+        b"Cache-Control: private, max-age=5\r\n",
+    ]
 
 
 def test_the_fields_of_an_answer_that_the_caller_has():
@@ -116,7 +140,12 @@ def test_the_fields_of_an_answer_that_the_caller_has():
         (b"Vary", b"z"),
         (b"Content-Length", b"3"),
     )
-    lines = [b"content-location: /x\r\n", b'ETAG: "t"\r\n', b"Vary: z\r\n", b"Cache-Control: private\r\n"]
+    lines = [
+        b"content-location: /x\r\n",
+        b'ETAG: "t"\r\n',
+        b"Vary: z\r\n",
+        b"Cache-Control: private\r\n",
+    ]
     assert unchanged_lines(given, b'"t"') == lines
 
 
@@ -151,11 +180,19 @@ def test_the_head_of_a_rewritten_request():
 
 def test_a_request_without_a_host_gets_that_of_the_address():
     request = Request("GET", b"/", ((b"A", b"1"),), b"")
-    assert request_head(request, None, ADDRESS) == b"GET / HTTP/1.1\r\nA: 1\r\nHost: app.test:8080\r\n\r\n"
+    assert (
+        request_head(request, None, ADDRESS)
+        == b"GET / HTTP/1.1\r\nA: 1\r\nHost: app.test:8080\r\n\r\n"
+    )
 
 
 def test_fields_of_a_restored_answer():
-    given = ((b"Content-Encoding", b"gzip"), (b"content-encoding", b"br"), (b"ETAG", b"x"), (b"Set-Cookie", b"a"))
+    given = (
+        (b"Content-Encoding", b"gzip"),
+        (b"content-encoding", b"br"),
+        (b"ETAG", b"x"),
+        (b"Set-Cookie", b"a"),
+    )
     kept = [b"Set-Cookie: a\r\n", b"Cache-Control: private\r\n", b"Content-Length: 9\r\n"]
     assert answer_lines(given, 9, b"br") == [b"Content-Encoding: br\r\n", *kept]
     assert answer_lines(given, 9, None) == kept
@@ -184,7 +221,8 @@ def test_a_range_of_bytes_is_that_of_the_restored_answer(given, length, kept):
 
 
 @pytest.mark.parametrize(
-    ("headers", "length"), [((), None), (((b"content-length", b"7"),), 7), (((b"Content-Length", b"x"),), None)]
+    ("headers", "length"),
+    [((), None), (((b"content-length", b"7"),), 7), (((b"Content-Length", b"x"),), None)],
 )
 def test_the_declared_length(headers, length):
     assert declared_length(headers) == length

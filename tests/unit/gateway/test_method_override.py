@@ -1,4 +1,6 @@
-"""A POST without a rule whose body may name another method: read, judged, and passed on as it came if nothing is in it."""
+"""A POST without a rule whose body may name another method: read, judged, and passed on as it came
+if nothing is in it.
+"""
 
 import gzip
 from dataclasses import replace
@@ -45,7 +47,11 @@ async def test_a_body_that_names_a_method_is_redacted_by_its_rule(request_):
 
 
 async def test_such_a_body_may_come_slowly():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         for _ in range(2):
             await client.send(post("/staff/1", BODY, FORM), 20, 0.01)
             assert (await client.answer()).status == 200
@@ -81,8 +87,14 @@ async def test_a_body_in_chunks_that_names_none_stays_in_chunks():
 
 
 async def test_a_caller_that_waits_for_leave_gets_it_once():
-    async with RawServer(says(CONTINUE + OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
-        await client.send(get("/staff/1", FORM, "Expect: 100-continue", "Content-Length: 8", method="POST"))
+    async with (
+        RawServer(says(CONTINUE + OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(
+            get("/staff/1", FORM, "Expect: 100-continue", "Content-Length: 8", method="POST")
+        )
         assert (await client.head()).head == CONTINUE
         await client.send(b"name=Ann")
         assert (await client.head()).status == 200
@@ -93,11 +105,21 @@ async def test_a_caller_that_waits_for_leave_gets_it_once():
     ("request_", "status"),
     [
         (post("/staff/1", b"_method=PUT&_method=DELETE", FORM), 400),
-        (post("/staff/1", b'; name="_method"\r\n\r\nPUT', "Content-Type: multipart/form-data; boundary=x"), 415),
+        (
+            post(
+                "/staff/1",
+                b'; name="_method"\r\n\r\nPUT',
+                "Content-Type: multipart/form-data; boundary=x",
+            ),
+            415,
+        ),
         (post("/staff/1", BODY, FORM, "Content-Encoding: compress"), 415),
         (post("/staff/1", BODY, FORM + "; charset=utf-16"), 415),
         (post("/staff/1", b"a" * 101, FORM), 413),
-        (post("/staff/1", gzip.compress(b"a" * 1001, mtime=0), FORM, "Content-Encoding: gzip"), 413),
+        (
+            post("/staff/1", gzip.compress(b"a" * 1001, mtime=0), FORM, "Content-Encoding: gzip"),
+            413,
+        ),
         (get("/staff/1", FORM, "Content-Length: 9", method="POST"), 408),
     ],
 )

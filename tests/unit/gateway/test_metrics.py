@@ -55,7 +55,10 @@ def test_an_operation_that_never_fired_shows(metrics):
 
 def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
     journal(metrics).seen(replace(SEEN, outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504))
-    assert 'domicile_upstream_errors_total{code="upstream_timeout",endpoint="crm"} 1.0' in metrics.render().decode()
+    assert (
+        'domicile_upstream_errors_total{code="upstream_timeout",endpoint="crm"} 1.0'
+        in metrics.render().decode()
+    )
     (line,) = lines(capfd)
     assert (line["level"], line["code"], line["status"], line["duration_ms"]) == (
         "warning",
@@ -75,11 +78,18 @@ def test_ordinary_requests_are_lines_of_level_debug(metrics, capfd):
     assert lines(capfd) == []
     journal(metrics, "debug").seen(SEEN)
     (line,) = lines(capfd)
-    assert (line["method"], line["status"], line["size"], line["operation"]) == ("GET", 200, 10, "-")
+    assert (line["method"], line["status"], line["size"], line["operation"]) == (
+        "GET",
+        200,
+        10,
+        "-",
+    )
 
 
 def test_a_method_that_a_caller_made_up_is_not_told(metrics, capfd):
     notes = journal(metrics, "debug")
     notes.seen(replace(SEEN, method="Quibblethwaite"))
-    notes.seen(replace(SEEN, method="Quibblethwaite", outcome="refused", code=Code.BAD_REQUEST, status=400))
+    notes.seen(
+        replace(SEEN, method="Quibblethwaite", outcome="refused", code=Code.BAD_REQUEST, status=400)
+    )
     assert [line["method"] for line in lines(capfd)] == ["other"] * 2

@@ -15,7 +15,10 @@ from tests.support.rawserver import OK, RawServer, says, silent
 def lines(capsys):
     """What was logged: event and endpoint of each line."""
     logs.configure(logs.Style("info", "json"))
-    yield lambda: [(line["event"], line["endpoint"]) for line in map(json.loads, capsys.readouterr().err.splitlines())]
+    yield lambda: [
+        (line["event"], line["endpoint"])
+        for line in map(json.loads, capsys.readouterr().err.splitlines())
+    ]
     logs.configure(logs.Style())
 
 
@@ -52,7 +55,10 @@ async def test_an_application_that_is_suspended_and_returns_is_told(lines):
         breaker._until = 0.0
         assert (await applications.upstream.send(get(address))).whole == b"ok"
         assert 'domicile_upstream_suspended{endpoint="pages"} 0.0' in metrics.render().decode()
-        assert lines() == [("the application answers again", "crm"), ("the application answers again", "pages")]
+        assert lines() == [
+            ("the application answers again", "crm"),
+            ("the application answers again", "pages"),
+        ]
         applications.upstream.close()
 
 

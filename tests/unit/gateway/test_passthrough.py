@@ -19,7 +19,10 @@ QUICK = CallLimits(connect=60, head=0.4, idle=0.4)
 
 async def exchange(request: bytes, *answers: bytes, close: bool = False):
     """One request through the gateway: what the application got, what the caller got."""
-    async with RawServer(says(*answers or (OK,), close=close)) as server, gateway(server.url) as (port, _):
+    async with (
+        RawServer(says(*answers or (OK,), close=close)) as server,
+        gateway(server.url) as (port, _),
+    ):
         async with RawClient(port) as client:
             answer = await client.ask(request)
             return server.requests[0], answer
@@ -49,7 +52,8 @@ async def test_the_target_reaches_the_application_byte_for_byte(target):
 
 
 @pytest.mark.parametrize(
-    "method", ["GET", "HEAD", "OPTIONS", "DELETE", "PATCH", "PUT", "PROPFIND", "TRACE", "X-OWN", "get"]
+    "method",
+    ["GET", "HEAD", "OPTIONS", "DELETE", "PATCH", "PUT", "PROPFIND", "TRACE", "X-OWN", "get"],
 )
 async def test_the_method_reaches_the_application(method):
     request, _ = await exchange(get("/x", method=method))
@@ -90,17 +94,29 @@ async def test_answer_fields_come_back_as_they_were_sent():
 
 
 async def test_connection_fields_stay_on_their_connection():
-    fields = ["Connection: keep-alive, X-Hop, Authorization", "X-Hop: 1", "Authorization: x", "Keep-Alive: 5"]
+    fields = [
+        "Connection: keep-alive, X-Hop, Authorization",
+        "X-Hop: 1",
+        "Authorization: x",
+        "Keep-Alive: 5",
+    ]
     fields += ["Proxy-Connection: x", "TE: gzip"]
-    answer = b"HTTP/1.1 200 OK\r\nConnection: X-Mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=1\r\nContent-Length: 0\r\nX: y\r\n\r\n"
+    answer = (
+        b"HTTP/1.1 200 OK\r\nConnection: X-Mine\r\nX-Mine: 1\r\nKeep-Alive: "
+        b"timeout=1\r\nContent-Length: 0\r\nX: y\r\n\r\n"
+    )
     request, got = await exchange(get("/", *fields), answer)
     assert request.fields == [(b"Host", b"app.test"), (b"Authorization", b"x")]
     assert got.fields == [(b"Content-Length", b"0"), (b"X", b"y")]
 
 
 async def test_our_own_fields_come_from_nobody_else():
-    answer = b"HTTP/1.1 200 OK\r\nDomicile-Answer: proxy\r\ndomicile-x: y\r\nContent-Length: 0\r\n\r\n"
-    request, got = await exchange(get("/", "Domicile-Caller: admin", "domicile_caller: admin", "X: 1"), answer)
+    answer = (
+        b"HTTP/1.1 200 OK\r\nDomicile-Answer: proxy\r\ndomicile-x: y\r\nContent-Length: 0\r\n\r\n"
+    )
+    request, got = await exchange(
+        get("/", "Domicile-Caller: admin", "domicile_caller: admin", "X: 1"), answer
+    )
     assert request.fields == [(b"Host", b"app.test"), (b"X", b"1")]
     assert got.fields == [(b"Content-Length", b"0")]
 
@@ -123,8 +139,14 @@ async def test_a_body_in_chunks_stays_in_chunks():
 
 @pytest.mark.parametrize("together", [True, False])
 async def test_trailers_follow_the_body(together):
-    data = chunked("/x", b"abc", trailers=b"X-Sum: \xe9\r\nx-sum:2\r\nHost: y\r\n", fields=("Trailer: X-Sum",))
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    data = chunked(
+        "/x", b"abc", trailers=b"X-Sum: \xe9\r\nx-sum:2\r\nHost: y\r\n", fields=("Trailer: X-Sum",)
+    )
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(data, 0 if together else 1)
         assert (await client.answer()).status == 200
         request = server.requests[0]
@@ -145,14 +167,30 @@ async def test_an_empty_body_in_chunks_stays_one():
         ("GET", b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n"),
         ("GET", b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 1000\r\n\r\n'),
         ("GET", b"HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n"),
-        ("GET", b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-1/9\r\nContent-Length: 2\r\n\r\nab"),
+        (
+            "GET",
+            (
+                b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-1/9\r\nContent-Length: "
+                b"2\r\n\r\nab"
+            ),
+        ),
         ("GET", b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\nContent-Length: 0\r\n\r\n"),
-        ("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nx-sum: 2\r\n\r\n"),
+        (
+            "GET",
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: "
+                b"1\r\nx-sum: 2\r\n\r\n"
+            ),
+        ),
         ("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
     ],
 )
 async def test_answers_pass_and_the_connection_goes_on(method, answer):
-    async with RawServer(says(answer)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(answer)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         for _ in range(2):
             got = await client.ask(get(method=method))
             assert got.raw == answer
@@ -161,8 +199,15 @@ async def test_answers_pass_and_the_connection_goes_on(method, answer):
 
 @pytest.mark.parametrize("piece", [1, 100])
 async def test_an_application_that_ends_lines_with_lf_is_understood(piece):
-    answer = b"HTTP/1.1 103 Early Hints\nX: 0\n\nHTTP/1.1 200 OK\nX:1\nContent-Length: 7\n\n\r\n\r\na\n\n"
-    async with RawServer(drips(answer, piece)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    answer = (
+        b"HTTP/1.1 103 Early Hints\nX: 0\n\nHTTP/1.1 200 OK\nX:1\nContent-Length: "
+        b"7\n\n\r\n\r\na\n\n"
+    )
+    async with (
+        RawServer(drips(answer, piece)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         for _ in range(2):
             await client.send(get())
             assert (await client.head()).raw == b"HTTP/1.1 103 Early Hints\r\nX: 0\r\n\r\n"
@@ -182,7 +227,11 @@ async def test_an_application_that_ends_lines_with_lf_is_understood(piece):
     ],
 )
 async def test_garbage_is_told_at_once_though_the_application_stays(answer):
-    async with RawServer(says(answer)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(answer)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         told = await client.ask(get(), seconds=20)  # the limit for a head is a minute
         assert (told.status, told.one("domicile-answer")) == (502, b"proxy")
 
@@ -194,17 +243,30 @@ async def test_an_answer_that_ends_with_the_connection_does_so_for_the_caller():
 
 
 async def test_interim_answers_pass_in_order():
-    answer = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nlink: </b>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n" + OK
-    async with RawServer(says(answer)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    answer = (
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nlink: </b>\r\n\r\nHTTP/1.1 102 "
+        b"Processing\r\n\r\n"
+    ) + OK
+    async with (
+        RawServer(says(answer)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get())
         assert await client.exactly(len(answer)) == answer
 
 
 async def test_interim_answers_are_kept_from_callers_of_http_1_0():
     answer = b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK
-    async with RawServer(says(answer)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(answer)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(b"GET / HTTP/1.0\r\n\r\n")
-        assert await client.until_close() == OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        assert await client.until_close() == OK.replace(
+            b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"
+        )
         assert server.requests[0].fields == [(b"Host", b"127.0.0.1:%d" % server.port)]
 
 
@@ -217,7 +279,11 @@ async def test_continue_is_asked_and_granted_end_to_end():
         server.requests.append(await wire.body(head))
         await wire.send(OK)
 
-    async with RawServer(asks) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(asks) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Expect: 100-continue", "Content-Length: 3", method="POST"))
         assert (await client.head()).status == 100
         await client.send(b"abc")
@@ -239,8 +305,14 @@ async def test_continue_may_be_refused_and_the_connection_ends():
         await wire.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n")
         await wire.until_close()
 
-    async with RawServer(refuses) as server, gateway(server.url) as (port, _), RawClient(port) as client:
-        answer = await client.ask(get("/", "Expect: 100-continue", "Content-Length: 3", method="POST"))
+    async with (
+        RawServer(refuses) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        answer = await client.ask(
+            get("/", "Expect: 100-continue", "Content-Length: 3", method="POST")
+        )
         assert answer.status == 417
         assert answer.fields[-1] == (b"Connection", b"close")
         client.half_close()
@@ -251,7 +323,11 @@ async def test_continue_may_be_refused_and_the_connection_ends():
     ("request_", "answer", "expected"),
     [
         (b"GET / HTTP/1.0\r\nHost: x\r\n\r\n", OK, b"Connection: close\r\n\r\nok"),
-        (b"GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n", OK, b"Connection: keep-alive\r\n\r\nok"),
+        (
+            b"GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+            OK,
+            b"Connection: keep-alive\r\n\r\nok",
+        ),
         (
             b"GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n",
@@ -260,7 +336,11 @@ async def test_continue_may_be_refused_and_the_connection_ends():
     ],
 )
 async def test_callers_of_http_1_0_get_what_they_understand(request_, answer, expected):
-    async with RawServer(says(answer)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(answer)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(request_)
         if b"close" in expected:
             got = await client.until_close()
@@ -271,7 +351,11 @@ async def test_callers_of_http_1_0_get_what_they_understand(request_, answer, ex
 
 
 async def test_a_caller_that_closes_is_closed():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Connection: close"))
         got = await client.until_close()
         assert got == OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -286,7 +370,11 @@ async def test_pipelined_requests_are_answered_in_order():
             await asyncio.sleep(0.05 if path == b"/1" else 0)
             await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(path), path))
 
-    async with RawServer(names) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(names) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(b"".join(get(f"/{count}") for count in range(100)))
         for count in range(100):
             assert (await client.answer()).body == b"/%d" % count
@@ -299,12 +387,19 @@ async def test_an_event_is_delivered_when_it_is_sent():
 
     async def events(wire, server):
         await server.read(wire)
-        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await wire.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n"
+        )
         while True:
             await wanted.acquire()
             await wire.send(b"9\r\ndata: 1\n\n\r\n")
 
-    async with RawServer(events) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(events) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get())
         await client.head()  # it does not wait for the first event, nor one event for the next
         took = []
@@ -325,7 +420,11 @@ async def test_a_request_is_delivered_as_it_is_sent():
             await wire.send(b"HTTP/1.1 102 Got\r\nX: %d\r\n\r\n" % len(piece))
         await wire.send(OK)
 
-    async with RawServer(counts) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(counts) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Content-Length: 6", method="POST"))
         for _ in range(3):
             await client.send(b"ab")
@@ -351,8 +450,12 @@ async def test_the_end_of_the_caller_reaches_the_application_at_once():
 async def test_the_end_of_the_caller_in_the_middle_of_its_body_is_no_end_of_the_request():
     async with RawServer(silent()) as server, gateway(server.url) as (port, _):
         async with RawClient(port) as client:
-            await client.send(get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabc\r\n")
-            await server.until(lambda: server.wires != [] and server.wires[0].received.endswith(b"abc\r\n"))
+            await client.send(
+                get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabc\r\n"
+            )
+            await server.until(
+                lambda: server.wires != [] and server.wires[0].received.endswith(b"abc\r\n")
+            )
             client.close()
         await server.until(lambda: server.open == 0)
         assert server.requests == []
@@ -372,7 +475,8 @@ async def test_the_end_of_the_caller_in_the_middle_of_an_answer_reaches_the_appl
             await client.exactly(5000)
             assert server.open == 1
             client.close()
-        await server.until(lambda: server.open == 0)  # it sends for ever, unless its connection breaks
+        # it sends for ever, unless its connection breaks
+        await server.until(lambda: server.open == 0)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +488,10 @@ async def test_the_end_of_the_caller_in_the_middle_of_an_answer_reaches_the_appl
     ],
 )
 async def test_an_answer_that_breaks_off_never_looks_complete(answer, reset):
-    async with RawServer(closes(answer, reset=reset)) as server, gateway(server.url) as (port, steered):
+    async with (
+        RawServer(closes(answer, reset=reset)) as server,
+        gateway(server.url) as (port, steered),
+    ):
         async with RawClient(port) as client:
             await client.send(get())
             assert (await client.head()).status == 200
@@ -402,7 +509,11 @@ async def test_an_answer_that_breaks_off_never_looks_complete(answer, reset):
         (closes(b"HTTP/1.1 200 OK\r\nContent-"), 502, Code.UPSTREAM_BROKEN),
         (closes(b"HTTP/1.1 200 OK\r\nConten", reset=True), 502, Code.UPSTREAM_BROKEN),
         (says(b"\x16\x03\x01\x00\x05hello\r\n\r\n"), 502, Code.UPSTREAM_BROKEN),
-        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"), 502, Code.UPSTREAM_BROKEN),
+        (
+            says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+            502,
+            Code.UPSTREAM_BROKEN,
+        ),
         (says(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70000 + b"\r\n\r\n"), 502, Code.UPSTREAM_BROKEN),
         (silent(), 504, Code.UPSTREAM_TIMEOUT),
         (drips(OK, 1, 0.2), 504, Code.UPSTREAM_TIMEOUT),
@@ -410,7 +521,10 @@ async def test_an_answer_that_breaks_off_never_looks_complete(answer, reset):
 )
 async def test_each_fault_of_the_application_is_told_in_our_own_name(behaviour, status, code):
     limits = QUICK if status == 504 else None
-    async with RawServer(behaviour) as server, gateway(server.url, limits=limits) as (port, steered):
+    async with (
+        RawServer(behaviour) as server,
+        gateway(server.url, limits=limits) as (port, steered),
+    ):
         async with RawClient(port) as client:
             answer = await client.ask(post("/secret?name=Ann", b"Ann"))
             assert answer.status == status
@@ -418,7 +532,8 @@ async def test_each_fault_of_the_application_is_told_in_our_own_name(behaviour, 
             assert answer.one("content-type") == b"application/problem+json"
             assert b'"code": "%b"' % code.encode() in answer.body
             assert b"Ann" not in answer.raw
-            assert (await client.ask(post("/x", b"again"))).status == status  # the connection goes on
+            # the connection goes on
+            assert (await client.ask(post("/x", b"again"))).status == status
         assert [one.code for one in steered.notes] == [code, code]
         await server.until(lambda: len(server.requests) == 2)
         assert [one.body for one in server.requests] == [b"Ann", b"again"]
@@ -433,7 +548,11 @@ async def test_an_application_that_does_not_run_is_told():
 
 
 async def test_a_body_that_breaks_its_framing_is_refused():
-    async with RawServer(silent()) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(silent()) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabc\r\n")
         await server.until(lambda: server.wires != [])
         await client.send(b"zzz\r\n")
@@ -444,7 +563,11 @@ async def test_a_body_that_breaks_its_framing_is_refused():
 
 
 async def test_a_caller_that_stops_in_the_middle_of_its_body_is_told_in_time():
-    async with RawServer(silent()) as server, gateway(server.url, limits=QUICK) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(silent()) as server,
+        gateway(server.url, limits=QUICK) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Content-Length: 10", method="POST") + b"abc")
         assert (await client.answer()).status == 408
         await server.until(lambda: server.open == 0)
@@ -466,8 +589,14 @@ async def test_a_hundred_megabytes_pass_through_constant_memory(direction):
         for _ in range(size // len(piece)):
             await wire.send(piece)
 
-    async with RawServer(serve) as server, gateway(server.url) as (port, _), RawClient(port) as client:
-        await client.send(get("/", f"Content-Length: {size if direction == 'up' else 0}", method="POST"))
+    async with (
+        RawServer(serve) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(
+            get("/", f"Content-Length: {size if direction == 'up' else 0}", method="POST")
+        )
         tracemalloc.start()
         try:
             if direction == "up":
@@ -506,7 +635,11 @@ async def test_a_caller_that_takes_nothing_is_given_up():
 
 
 async def test_a_connection_that_the_application_just_closed_is_no_error():
-    async with RawServer(says(OK, close=True)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK, close=True)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         for count in range(30):
             answer = await client.ask(get() if count % 2 else post("/x", b"%d" % count))
             assert answer.status == 200

@@ -1,4 +1,6 @@
-"""Requests that are sent on in the moment they came: nobody can tell them from others, whatever becomes of them."""
+"""Requests that are sent on in the moment they came: nobody can tell them from others, whatever
+becomes of them.
+"""
 
 import asyncio
 import gc
@@ -73,9 +75,15 @@ ANSWERS = {
     "whole": (OK, b"ok"),
     "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
     "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
-    "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", b"ok"),
+    "chunks": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n",
+        b"ok",
+    ),
     "interim before": (b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + OK, b"ok"),
-    "long": (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000, b"x" * 1_000_000),
+    "long": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000,
+        b"x" * 1_000_000,
+    ),
 }
 
 
@@ -109,7 +117,9 @@ async def test_what_a_rule_names_is_asked_for_once_and_not_sent_on_at_once(begun
     assert begun == []
 
 
-@pytest.mark.parametrize("fields", [("Connection: close",), ("Connection: Upgrade", "Upgrade: websocket")])
+@pytest.mark.parametrize(
+    "fields", [("Connection: close",), ("Connection: Upgrade", "Upgrade: websocket")]
+)
 async def test_what_concerns_the_connection_is_for_the_task(fields, begun):
     async with warmed(says(OK)) as (_, __, client):
         assert (await client.ask(get("/a", *fields))).body == b"ok"
@@ -173,14 +183,20 @@ async def test_an_application_that_does_not_answer_is_given_up(begun):
         (pool,) = cast("HttpUpstream", steered.gateway._upstream)._pools.values()
         pool.sweep(asyncio.get_running_loop().time() + LIMITS.head + 1)
         assert (await client.answer()).status == 504
-        assert (steered.notes[1].code, steered.notes[1].outcome) == (Code.UPSTREAM_TIMEOUT, "failed")
+        assert (steered.notes[1].code, steered.notes[1].outcome) == (
+            Code.UPSTREAM_TIMEOUT,
+            "failed",
+        )
         assert (await client.ask(get("/a"))).status == 200
     assert begun == [b"/a"]
 
 
 @pytest.mark.parametrize(
     ("sent", "code"),
-    [(b"rubbish\r\n\r\n", Code.UPSTREAM_BROKEN), (b"HTTP/1.1 101 No\r\nUpgrade: x\r\n\r\n", Code.UPSTREAM_BROKEN)],
+    [
+        (b"rubbish\r\n\r\n", Code.UPSTREAM_BROKEN),
+        (b"HTTP/1.1 101 No\r\nUpgrade: x\r\n\r\n", Code.UPSTREAM_BROKEN),
+    ],
 )
 async def test_what_is_no_answer_is_refused(sent, code, begun):
     async with warmed(says(sent)) as (_, steered, client):
@@ -274,7 +290,11 @@ async def test_who_waits_for_a_connection_is_not_overtaken(begun):
 
 
 async def test_bytes_behind_an_answer_are_nobodys(begun):
-    async with warmed(says(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (server, _, client):
+    async with warmed(says(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (
+        server,
+        _,
+        client,
+    ):
         for _ in range(3):
             assert (await client.ask(get("/a"))).body == b"ok"
             assert (await client.ask(WARM)).body == b"ok"
@@ -345,7 +365,10 @@ async def test_draining_and_closing_wait_for_it_or_end_it(begun):
         await server.until(lambda: len(server.requests) == 2)
         draining = asyncio.ensure_future(steered.gateway.drain(PATIENCE))
         await server.until(
-            lambda: [one._serving is not None and one._serving.close for one in steered.callers] == [True]
+            lambda: (
+                [one._serving is not None and one._serving.close for one in steered.callers]
+                == [True]
+            )
         )
         held.released.set()
         answer = await client.answer()

@@ -14,7 +14,8 @@ ASK = (
     "Sec-WebSocket-Version: 13",
 )
 YES = (
-    b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
+    b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nConnection: "
+    b"Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
 )
 
 
@@ -27,7 +28,11 @@ async def echo(wire, server):
 
 
 async def test_a_websocket_is_relayed_byte_for_byte_and_half_closed():
-    async with RawServer(echo) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(echo) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         await client.send(get("/chat", *ASK))
         head = await client.head()
         assert head.status == 101
@@ -56,7 +61,11 @@ async def test_any_other_protocol_is_relayed_too():
         await wire.send(b"HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\n")
         await wire.send(await wire.some())
 
-    async with RawServer(speaks) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(speaks) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Connection: upgrade", "Upgrade: tcp"))
         assert (await client.head()).status == 101
         await client.send(b"\x00not http\r\n\r\n")
@@ -79,7 +88,11 @@ async def test_the_end_of_the_application_ends_the_tunnel_at_the_caller():
         await wire.some()
         wire.reset()
 
-    async with RawServer(resets) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(resets) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/chat", *ASK))
         await client.head()
         await client.send(b"x")
@@ -87,7 +100,10 @@ async def test_the_end_of_the_application_ends_the_tunnel_at_the_caller():
 
 
 async def test_a_silent_tunnel_ends_in_time():
-    async with RawServer(echo) as server, gateway(server.url, limits=CallLimits(idle=0.3)) as (port, _):
+    async with (
+        RawServer(echo) as server,
+        gateway(server.url, limits=CallLimits(idle=0.3)) as (port, _),
+    ):
         async with RawClient(port) as client:
             await client.send(get("/chat", *ASK))
             await client.head()
@@ -96,18 +112,35 @@ async def test_a_silent_tunnel_ends_in_time():
 
 
 async def test_a_declined_upgrade_is_an_ordinary_answer_and_the_connection_goes_on():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/chat", *ASK) + get("/next"))
         for _ in range(2):
             assert (await client.answer()).raw == OK
         assert (await client.ask(post("/chat", b"abc", *ASK))).raw == OK
         assert (await client.ask(get("/last"))).raw == OK
-        assert [one.start.split(b" ")[1] for one in server.requests] == [b"/chat", b"/next", b"/chat", b"/last"]
+        assert [one.start.split(b" ")[1] for one in server.requests] == [
+            b"/chat",
+            b"/next",
+            b"/chat",
+            b"/last",
+        ]
 
 
 async def test_an_upgrade_to_http_2_is_not_forwarded_as_one():
-    asked = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    asked = (
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: AAMAAABkAAQAAP__",
+    )
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         assert (await client.ask(get("/", *asked))).status == 200
         assert server.requests[0].fields == [(b"Host", b"app.test")]
 
@@ -118,7 +151,11 @@ async def test_a_slow_application_stops_the_caller_in_a_tunnel():
         await wire.send(YES)
         await asyncio.Event().wait()
 
-    async with RawServer(sleeps) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(sleeps) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/chat", *ASK))
         await client.head()
         sent = 0

@@ -1,4 +1,6 @@
-"""The ports are kept by what fulfils them: the fakes of these tests, and the redactor's own classes."""
+"""The ports are kept by what fulfils them: the fakes of these tests, and the redactor's own
+classes.
+"""
 
 from proxy.gateway.metrics import MetricsJournal
 from proxy.gateway.ports import ActiveRules, Exchange, Journal

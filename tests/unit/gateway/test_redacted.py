@@ -1,4 +1,6 @@
-"""What a rule names: read whole, redacted, forwarded, settled, restored; by raw bytes on both sides."""
+"""What a rule names: read whole, redacted, forwarded, settled, restored; by raw bytes on both
+sides.
+"""
 
 import asyncio
 import gzip
@@ -38,7 +40,9 @@ async def exchange(request: bytes, said: bytes = OK, **more):
 
 
 async def test_values_go_out_as_tokens_and_come_back_as_values():
-    request, got, steered = await exchange(post("/people/1?x=%2f", BODY, "X-a: 1", "x-A: 2"), answer())
+    request, got, steered = await exchange(
+        post("/people/1?x=%2f", BODY, "X-a: 1", "x-A: 2"), answer()
+    )
     assert request.head == post("/people/1?x=%2f", TOKENS, "X-a: 1", "x-A: 2")[: -len(TOKENS)]
     assert request.body == TOKENS
     assert got.body == BODY
@@ -53,7 +57,11 @@ async def test_a_body_in_chunks_is_forwarded_with_its_length():
 
 
 async def test_a_body_that_comes_slowly_is_waited_for():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(post("/people/1", BODY), 20, 0.01)
         assert (await client.answer()).status == 200
         assert server.requests[0].body == TOKENS
@@ -66,13 +74,17 @@ async def test_no_body_stays_none():
 
 @pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZIP"])
 async def test_a_coded_body_is_read_and_forwarded_in_no_coding(coding):
-    request, _, _ = await exchange(post("/people/1", gzip.compress(BODY), f"Content-Encoding: {coding}"))
+    request, _, _ = await exchange(
+        post("/people/1", gzip.compress(BODY), f"Content-Encoding: {coding}")
+    )
     assert (request.body, request.all("content-encoding")) == (TOKENS, [])
 
 
 async def test_a_coded_answer_is_restored_in_the_coding_the_caller_takes():
     said = answer(gzip.compress(TOKENS), b"Content-Encoding: gzip", b"Vary: Accept-Encoding")
-    request, got, _ = await exchange(get("/people/1", "Accept-Encoding: gzip, compress, br;q=0.5"), said)
+    request, got, _ = await exchange(
+        get("/people/1", "Accept-Encoding: gzip, compress, br;q=0.5"), said
+    )
     assert request.all("accept-encoding") == [b"gzip, br;q=0.5"]
     assert gzip.decompress(got.body) == BODY
     assert got.all("content-encoding") == [b"gzip"]
@@ -81,7 +93,14 @@ async def test_a_coded_answer_is_restored_in_the_coding_the_caller_takes():
 
 
 async def test_what_described_the_old_bodies_is_dropped():
-    asked = ["Digest: a", "Content-MD5: b", "Content-Digest: c", "Repr-Digest: d", "Want-Digest: e", "Range: bytes=0-1"]
+    asked = [
+        "Digest: a",
+        "Content-MD5: b",
+        "Content-Digest: c",
+        "Repr-Digest: d",
+        "Want-Digest: e",
+        "Range: bytes=0-1",
+    ]
     told = [
         b"Digest: a",
         b'ETag: "b"',
@@ -90,8 +109,14 @@ async def test_what_described_the_old_bodies_is_dropped():
         b"X: y",
         b"Cache-Control: public, max-age=5",
     ]
-    request, got, _ = await exchange(post("/people/1", BODY, *asked, "If-Range: f", "X: y"), answer(TOKENS, *told))
-    assert request.fields == [(b"Host", b"app.test"), (b"X", b"y"), (b"Content-Length", b"%d" % len(TOKENS))]
+    request, got, _ = await exchange(
+        post("/people/1", BODY, *asked, "If-Range: f", "X: y"), answer(TOKENS, *told)
+    )
+    assert request.fields == [
+        (b"Host", b"app.test"),
+        (b"X", b"y"),
+        (b"Content-Length", b"%d" % len(TOKENS)),
+    ]
     assert got.fields == [
         (b"ETag", shown(b'"b"', BODY, None, keyed)),
         (b"X", b"y"),
@@ -117,7 +142,11 @@ async def test_an_unwanted_answer_is_settled_first_and_streamed():
         await wire.send(b"def")
 
     go = asyncio.Event()
-    async with RawServer(slow) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(slow) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.exchange_.wanted = False
         await client.send(get("/people/1"))
         assert (await client.head()).status == 200
@@ -128,9 +157,14 @@ async def test_an_unwanted_answer_is_settled_first_and_streamed():
 
 
 async def test_continue_is_granted_by_us_and_not_asked_of_the_application():
-    async with RawServer(says(b"HTTP/1.1 100 Continue\r\n\r\n" + OK)) as server, gateway(server.url) as (port, _):
+    async with (
+        RawServer(says(b"HTTP/1.1 100 Continue\r\n\r\n" + OK)) as server,
+        gateway(server.url) as (port, _),
+    ):
         async with RawClient(port) as client:
-            await client.send(get("/people/1", "Expect: 100-continue", "Content-Length: 15", method="PUT"))
+            await client.send(
+                get("/people/1", "Expect: 100-continue", "Content-Length: 15", method="PUT")
+            )
             assert (await client.head()).status == 100
             await client.send(BODY)
             assert (await client.head()).status == 200
@@ -138,14 +172,17 @@ async def test_continue_is_granted_by_us_and_not_asked_of_the_application():
 
 
 async def test_an_upgrade_is_not_forwarded_where_a_rule_must_see_the_bodies():
-    request, got, _ = await exchange(get("/people/1", "Connection: Upgrade, TE", "Upgrade: websocket", "TE: trailers"))
+    request, got, _ = await exchange(
+        get("/people/1", "Connection: Upgrade, TE", "Upgrade: websocket", "TE: trailers")
+    )
     assert request.fields == [(b"Host", b"app.test")]
     assert got.status == 200
 
 
 async def test_an_answer_to_head_keeps_no_length_of_tokens():
     _, got, steered = await exchange(
-        get("/people/1", method="HEAD"), b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 99\r\n\r\n'
+        get("/people/1", method="HEAD"),
+        b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 99\r\n\r\n',
     )
     assert got.fields == [(b"ETag", b'W/"x-domicile.s"'), (b"Cache-Control", b"private")]
     assert steered.exchange_.calls[1][1].body == b""
@@ -156,7 +193,9 @@ async def test_an_answer_to_head_keeps_no_length_of_tokens():
 async def test_an_update_may_expect_the_version_that_its_caller_read(given, target):
     _, got, _ = await exchange(get("/people/1"), answer(TOKENS, b"ETag: " + given.encode()))
     tag = got.one("ETag").decode()
-    request, _, _ = await exchange(post(target, BODY, f'If-Match: "x", {tag}', method="PUT"), answer(TOKENS))
+    request, _, _ = await exchange(
+        post(target, BODY, f'If-Match: "x", {tag}', method="PUT"), answer(TOKENS)
+    )
     assert request.all("If-Match") == [f'"x", {given}'.encode()]
 
 
@@ -164,7 +203,10 @@ async def test_a_caller_that_has_the_restored_answer_gets_it_no_second_time():
     said = answer(TOKENS, b'ETag: "v1"', b"Content-Type: text/plain", b"X: y")
     _, got, _ = await exchange(get("/people/1"), said)
     tag = got.one("ETag").decode()
-    conditions = [f'If-None-Match: "x", W/{tag}', "If-Modified-Since: Tue, 15 Nov 1994 12:45:26 GMT"]
+    conditions = [
+        f'If-None-Match: "x", W/{tag}',
+        "If-Modified-Since: Tue, 15 Nov 1994 12:45:26 GMT",
+    ]
     request, got, steered = await exchange(get("/people/1", *conditions), said)
     assert (request.all("If-None-Match"), request.all("If-Modified-Since")) == ([], [])
     assert (got.status, got.body) == (304, b"")
@@ -179,7 +221,10 @@ async def test_a_caller_that_has_the_restored_answer_gets_it_no_second_time():
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_a_caller_that_has_an_answer_without_tokens_gets_it_no_second_time(wanted):
-    async with RawServer(says(answer(b"{}", b'ETag: "v1"'))) as server, gateway(server.url) as (port, steered):
+    async with (
+        RawServer(says(answer(b"{}", b'ETag: "v1"'))) as server,
+        gateway(server.url) as (port, steered),
+    ):
         steered.exchange_.wanted = wanted
         async with RawClient(port) as client:
             got = await client.ask(get("/people/1", 'If-None-Match: "v1"'))
@@ -192,11 +237,16 @@ async def test_no_interim_answer_says_that_what_follows_may_be_kept():
     async def hints(wire, server):
         await server.read(wire)
         await wire.send(
-            b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nX-Accel-Expires: 60\r\nCache-Control: public\r\n\r\n"
+            b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nX-Accel-Expires: 60\r\nCache-Control: "
+            b"public\r\n\r\n"
         )
         await wire.send(answer())
 
-    async with RawServer(hints) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(hints) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/people/1"))
         assert (await client.head()).fields == [(b"Link", b"</x>")]
 
@@ -206,7 +256,11 @@ async def test_no_interim_answer_says_that_what_follows_may_be_kept():
     [
         (post("/people/1", b"x" * 101), 413, Code.TOO_LARGE),
         (chunked("/people/1", b"x" * 60, b"y" * 60), 413, Code.TOO_LARGE),
-        (post("/people/1", gzip.compress(b"x" * 5000, mtime=0), "Content-Encoding: gzip"), 413, Code.TOO_LARGE),
+        (
+            post("/people/1", gzip.compress(b"x" * 5000, mtime=0), "Content-Encoding: gzip"),
+            413,
+            Code.TOO_LARGE,
+        ),
         (post("/people/1", b"x", "Content-Encoding: rot13"), 422, Code.UNREADABLE_BODY),
         (post("/people/1", b"x", "Content-Encoding: gzip"), 422, Code.UNREADABLE_BODY),
     ],
@@ -226,21 +280,39 @@ async def test_what_cannot_be_read_is_refused_and_nothing_is_sent(request_, stat
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_sent():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
-        await client.send(get("/people/1", "Expect: 100-continue", "Content-Length: 999999999", method="PUT"))
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(
+            get("/people/1", "Expect: 100-continue", "Content-Length: 999999999", method="PUT")
+        )
         got = await client.head()
         assert (got.status, got.one("connection")) == (413, b"close")
 
 
 @pytest.mark.parametrize(
-    ("target", "fields"), [("/people/1", ()), ("/staff/1", ("Content-Type: text/plain; charset=utf-16",))]
+    ("target", "fields"),
+    [("/people/1", ()), ("/staff/1", ("Content-Type: text/plain; charset=utf-16",))],
 )
 @pytest.mark.parametrize("coding", ["identity", "rot13"])
-async def test_what_its_head_refuses_is_refused_before_the_body_is_asked_for(target, fields, coding):
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+async def test_what_its_head_refuses_is_refused_before_the_body_is_asked_for(
+    target, fields, coding
+):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.exchange_.refusal = VaultError(Code.UNREADABLE_BODY, "x")
         head = get(
-            target, "Expect: 100-continue", "Content-Length: 9", f"Content-Encoding: {coding}", *fields, method="POST"
+            target,
+            "Expect: 100-continue",
+            "Content-Length: 9",
+            f"Content-Encoding: {coding}",
+            *fields,
+            method="POST",
         )
         await client.send(head)
         got = await client.head()
@@ -249,9 +321,19 @@ async def test_what_its_head_refuses_is_refused_before_the_body_is_asked_for(tar
 
 
 async def test_a_browser_gets_a_page_in_place_of_a_document():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         got = await client.ask(
-            post("/people/1", b"x", "Content-Encoding: rot13", "Accept: text/html", "Accept: */*;q=0.5")
+            post(
+                "/people/1",
+                b"x",
+                "Content-Encoding: rot13",
+                "Accept: text/html",
+                "Accept: */*;q=0.5",
+            )
         )
         assert (got.status, got.one("content-type")) == (415, b"text/html; charset=utf-8")
         assert b"<code>unreadable_body</code>" in got.body
@@ -280,7 +362,10 @@ async def test_who_sends_everything_before_it_reads_sees_the_refusal_and_no_rese
 
 async def test_a_body_that_does_not_come_is_refused_in_time():
     options = {"patience": Patience(body=0.2)}
-    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, steered):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, options=options) as (port, steered),
+    ):
         async with RawClient(port) as client:
             await client.send(get("/people/1", "Content-Length: 10", method="PUT") + b"abc")
             assert (await client.answer()).status == 408
@@ -292,7 +377,11 @@ async def test_a_request_that_cannot_be_redacted_is_never_sent():
     def refuse(request):
         raise VaultError(Code.AMBIGUOUS_JSON, "The member is there twice.")
 
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.exchange_.out = refuse
         got = await client.ask(post("/people/1", BODY))
         assert got.status == 400
@@ -315,7 +404,10 @@ async def test_the_rule_says_which_status_a_fault_has(verb, on_error, status):
     def refuse(request):
         raise VaultError(Code.VAULT_DOWN, "The vault cannot be reached.")
 
-    async with RawServer(says(OK)) as server, gateway(server.url, on_error=on_error) as (port, steered):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, on_error=on_error) as (port, steered),
+    ):
         steered.exchange_.out = refuse
         steered.verb = verb
         async with RawClient(port) as client:
@@ -332,7 +424,10 @@ async def test_the_rule_says_which_status_a_fault_has(verb, on_error, status):
     ],
 )
 async def test_no_answer_is_told_to_the_exchange(behaviour, status, limits):
-    async with RawServer(behaviour) as server, gateway(server.url, limits=limits) as (port, steered):
+    async with (
+        RawServer(behaviour) as server,
+        gateway(server.url, limits=limits) as (port, steered),
+    ):
         async with RawClient(port) as client:
             assert (await client.ask(post("/people/1", BODY))).status == status
         assert steered.exchange_.calls[1:] == [("failed", True)]
@@ -342,7 +437,10 @@ async def test_no_answer_is_told_to_the_exchange(behaviour, status, limits):
 
 async def test_an_application_that_was_not_reached_did_not_act():
     with closed_port() as nobody:
-        async with gateway(f"http://127.0.0.1:{nobody}") as (port, steered), RawClient(port) as client:
+        async with (
+            gateway(f"http://127.0.0.1:{nobody}") as (port, steered),
+            RawClient(port) as client,
+        ):
             assert (await client.ask(post("/people/1", BODY))).status == 502
             assert steered.exchange_.calls[1:] == [("failed", False)]
 
@@ -351,12 +449,20 @@ async def test_an_application_that_was_not_reached_did_not_act():
     "said",
     [
         answer(b"x" * 1001, status=b"201 Created"),
-        b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n" + b"x" * 1000 + b"\r\n1\r\nx\r\n0\r\n\r\n",
-        answer(gzip.compress(b"x" * 5000, mtime=0), b"Content-Encoding: gzip", status=b"201 Created"),
+        b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n"
+        + b"x" * 1000
+        + b"\r\n1\r\nx\r\n0\r\n\r\n",
+        answer(
+            gzip.compress(b"x" * 5000, mtime=0), b"Content-Encoding: gzip", status=b"201 Created"
+        ),
     ],
 )
 async def test_an_answer_over_the_limit_is_settled_and_not_passed_on(said):
-    async with RawServer(says(said)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(said)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.endpoint = replace(steered.endpoint, limits=BodyLimits(inflated=1000))
         got = await client.ask(post("/people/1", BODY))
         assert (got.status, steered.notes[0].code) == (502, Code.ANSWER_TOO_LARGE)
@@ -374,7 +480,11 @@ async def test_an_answer_that_cannot_be_inflated_passes_as_it_is(coding):
 @pytest.mark.parametrize("coding", [b"gzip", b"compress"])
 async def test_an_answer_that_cannot_be_inflated_is_withheld_where_the_rule_says_so(coding):
     said = answer(TOKEN, b"Content-Encoding: " + coding)
-    async with RawServer(says(said)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(said)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.exchange_.strict = True
         got = await client.ask(get("/people/1"))
         assert (got.status, steered.notes[0].code) == (502, Code.UNREADABLE_ANSWER)
@@ -386,7 +496,11 @@ async def test_a_fault_while_restoring_is_told_in_place_of_the_answer():
     def refuse(got):
         raise VaultError(Code.VAULT_DOWN, "The vault cannot be reached.")
 
-    async with RawServer(says(answer())) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(says(answer())) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         steered.exchange_.back = refuse
         got = await client.ask(post("/people/1", BODY))
         assert (got.status, TOKEN in got.raw) == (503, False)

@@ -204,8 +204,12 @@ def test_a_schema_without_anything_to_search_has_search_keys_off():
 def test_the_primary_key_is_searched_where_its_schema_says_so():
     schema = Schema("s", (Field("id", FieldType.PRIMARY_KEY, HASHED, partial_match=True),))
     faults = ValueFaults(9)
-    assert Conditions(schema, DEFAULTS, faults).read({"search_keys": "abc"}, "") == (Like(("record_key",), "abc"),)
-    assert Conditions(schema, DEFAULTS, faults).read({"id": {"$like": "abc"}}, "") == (Like(("record_key",), "abc"),)
+    assert Conditions(schema, DEFAULTS, faults).read({"search_keys": "abc"}, "") == (
+        Like(("record_key",), "abc"),
+    )
+    assert Conditions(schema, DEFAULTS, faults).read({"id": {"$like": "abc"}}, "") == (
+        Like(("record_key",), "abc"),
+    )
     assert not faults
 
 
@@ -223,15 +227,18 @@ def test_records_of_a_schema_without_a_primary_key_have_a_record_key():
 def test_a_filter_has_bounds():
     limits = RecordLimits(conditions=3, values=4)
     assert not ask({"age": [1, 2, 3, 4], "$or": [{"city": "a"}, {"city": "b"}]}, limits)[1]
-    assert [d.source for d in ask({"age": 1, "sum": 1, "$or": [{"city": "a"}, {"city": "b"}]}, limits)[1].details] == [
-        "/filter"
-    ]
+    assert [
+        d.source
+        for d in ask({"age": 1, "sum": 1, "$or": [{"city": "a"}, {"city": "b"}]}, limits)[1].details
+    ] == ["/filter"]
     assert [d.source for d in ask({"age": [1, 2, 3, 4, 5]}, limits)[1].details] == ["/filter"]
 
 
 def test_no_text_repeats_a_value():
     marker = "Zaphod77"
-    raw = dict.fromkeys(("age", "sum", "paid", "at", "born", "hour", "extra", "note", "version"), marker)
+    raw = dict.fromkeys(
+        ("age", "sum", "paid", "at", "born", "hour", "extra", "note", "version"), marker
+    )
     faults = ask({**raw, "city": {"$like": marker * 100, "$not": {"$x": marker}}})[1]
     assert len(faults.details) == 11
     assert marker not in str(faults.details)
@@ -287,7 +294,10 @@ class Unread(list[Any]):
         ({"$or": Unread([{"city": "x"}] * 201)}, "/filter/$or"),
         ({"extra": {f"$.a{number}": 1 for number in range(201)}}, "/filter/extra"),
         ({f"unknown{number}": 1 for number in range(201)}, "/filter"),
-        ({"$or": [{"city": "x"}, {f"unknown{number}": 1 for number in range(201)}]}, "/filter/$or/1"),
+        (
+            {"$or": [{"city": "x"}, {f"unknown{number}": 1 for number in range(201)}]},
+            "/filter/$or/1",
+        ),
     ],
 )
 def test_what_is_over_a_limit_is_refused_before_each_of_it_is_read(raw: Any, place: str) -> None:

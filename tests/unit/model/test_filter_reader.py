@@ -4,7 +4,16 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_aggregate, read_filter, read_find
-from proxy.model.query import Aggregation, Compares, Equals, MetricFunction, MetricQuery, Op, Query, Sort
+from proxy.model.query import (
+    Aggregation,
+    Compares,
+    Equals,
+    MetricFunction,
+    MetricQuery,
+    Op,
+    Query,
+    Sort,
+)
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import records_schema
 from tests.unit.model.test_filter_language import SCHEMA
@@ -18,7 +27,9 @@ def refused(read: Any, raw: Any, limits: RecordLimits = DEFAULTS) -> tuple[Code,
 
 def test_nothing_but_the_defaults_is_asked_by_an_empty_request():
     assert read_find(SCHEMA, {}, DEFAULTS) == Query((), (), 100, 0)
-    assert read_find(SCHEMA, {"filter": {}, "options": {}}, RecordLimits(find_default=7)) == Query((), (), 7, 0)
+    assert read_find(SCHEMA, {"filter": {}, "options": {}}, RecordLimits(find_default=7)) == Query(
+        (), (), 7, 0
+    )
 
 
 def test_filter_and_options_become_one_question():
@@ -27,7 +38,9 @@ def test_filter_and_options_become_one_question():
         "options": {"limit": 1000, "offset": 2**31 - 1, "sort": [{"city": "desc"}, {"age": "asc"}, {"created_at": "asc"}]},
     }  # fmt: skip
     sort = (Sort("city", True), Sort("age"), Sort("created_at"))
-    assert read_find(SCHEMA, raw, DEFAULTS) == Query((Compares("age", Op.GT, 5),), sort, 1000, 2**31 - 1)
+    assert read_find(SCHEMA, raw, DEFAULTS) == Query(
+        (Compares("age", Op.GT, 5),), sort, 1000, 2**31 - 1
+    )
 
 
 @pytest.mark.parametrize("raw", [None, [], "x", 5])
@@ -76,7 +89,9 @@ def test_all_faults_of_a_request_are_told_at_once_under_the_gravest_code():
     assert refused(read_find, raw) == (Code.INVALID_INPUT, places)
     del raw["sort"]
     assert refused(read_find, raw) == (Code.INVALID_FILTER, places[1:])
-    assert refused(read_find, {"filter": {"mail": {"$like": "abc"}}})[0] is Code.PARTIAL_MATCH_DISABLED
+    assert (
+        refused(read_find, {"filter": {"mail": {"$like": "abc"}}})[0] is Code.PARTIAL_MATCH_DISABLED
+    )
 
 
 def test_a_filter_alone_is_read_at_its_place():
@@ -89,7 +104,11 @@ def test_a_filter_alone_is_read_at_its_place():
 
 def test_an_aggregation_has_metrics_a_filter_and_keys():
     raw = {
-        "metrics": {"n": {"func": "count"}, "all": {"func": "SUM", "key": "sum"}, "old": {"func": "Max", "key": "age"}},
+        "metrics": {
+            "n": {"func": "count"},
+            "all": {"func": "SUM", "key": "sum"},
+            "old": {"func": "Max", "key": "age"},
+        },
         "filter": {"city": "Umeå"},
         "group_by": {"limit": 5, "keys": ["city", "record_key", "paid", "name"]},
     }
@@ -114,18 +133,25 @@ def test_without_keys_all_records_are_one_group():
 @pytest.mark.parametrize("name", ["next", "cursor"])
 def test_a_continuation_has_a_cursor_alone(name):
     assert read_aggregate(SCHEMA, {name: "abc"}, DEFAULTS) == "abc"
-    assert refused(read_aggregate, {name: "abc", "metrics": {}}) == (Code.INVALID_INPUT, ["/metrics"])
+    assert refused(read_aggregate, {name: "abc", "metrics": {}}) == (
+        Code.INVALID_INPUT,
+        ["/metrics"],
+    )
     assert refused(read_aggregate, {name: 5}) == (Code.INVALID_INPUT, [f"/{name}"])
     assert refused(read_aggregate, {name: ""}) == (Code.INVALID_INPUT, [f"/{name}"])
 
 
 def test_two_cursors_are_one_too_many():
-    assert refused(read_aggregate, {"next": "a", "cursor": "a"}) == (Code.INVALID_INPUT, ["/cursor"])
+    assert refused(read_aggregate, {"next": "a", "cursor": "a"}) == (
+        Code.INVALID_INPUT,
+        ["/cursor"],
+    )
 
 
 def test_a_cursor_of_null_is_none():
     assert isinstance(
-        read_aggregate(SCHEMA, {"next": None, "metrics": {"n": {"func": "count"}}}, DEFAULTS), Aggregation
+        read_aggregate(SCHEMA, {"next": None, "metrics": {"n": {"func": "count"}}}, DEFAULTS),
+        Aggregation,
     )
 
 
@@ -166,12 +192,18 @@ def test_an_aggregation_that_cannot_be_computed_is_refused(raw, places):
 
 
 def test_a_fault_of_the_filter_of_an_aggregation_is_one_of_the_filter():
-    assert refused(read_aggregate, {"metrics": COUNT, "filter": {"age": "x"}}) == (Code.INVALID_FILTER, ["/filter/age"])
+    assert refused(read_aggregate, {"metrics": COUNT, "filter": {"age": "x"}}) == (
+        Code.INVALID_FILTER,
+        ["/filter/age"],
+    )
 
 
 def test_a_sort_by_more_fields_than_there_are_is_one_fault():
     sort = [{"nobody": "asc"}] * 100_000
-    assert refused(read_find, {"options": {"sort": sort}}) == (Code.INVALID_OPTIONS, ["/options/sort"])
+    assert refused(read_find, {"options": {"sort": sort}}) == (
+        Code.INVALID_OPTIONS,
+        ["/options/sort"],
+    )
 
 
 def test_what_cannot_be_sorted_by_among_records_without_a_schema_names_the_setting():

@@ -79,13 +79,19 @@ def test_anything_else_is_refused_with_a_word_on_what_to_write(text):
     assert "supported are" in str(caught.value) or "quotes" in str(caught.value)
 
 
-NAMES = st.text("abz_09AZ", min_size=1, max_size=6).filter(lambda name: not name[0].isdigit() and name != "where")
+NAMES = st.text("abz_09AZ", min_size=1, max_size=6).filter(
+    lambda name: not name[0].isdigit() and name != "where"
+)
 STEPS = st.one_of(NAMES, st.integers(0, 99), st.sampled_from([EACH, MEMBERS]), st.just(DEEP))
 
 
 @given(st.lists(STEPS, max_size=6))
 def test_a_path_that_is_spelled_is_read_back(steps):
-    path = tuple(step for i, step in enumerate(steps) if step is not DEEP or steps[i + 1 : i + 2] not in ([], [DEEP]))
+    path = tuple(
+        step
+        for i, step in enumerate(steps)
+        if step is not DEEP or steps[i + 1 : i + 2] not in ([], [DEEP])
+    )
     assert parse_jsonpath(spell(path)) == path
 
 

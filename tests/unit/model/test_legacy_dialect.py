@@ -27,7 +27,14 @@ def told(read: Any, *args: Any, **more: Any) -> tuple[Code, list[str]]:
 
 
 def test_a_record_may_use_the_older_names() -> None:
-    raw = {"country": "se", "key": "r-1", "range_key": 5, "version": 3, "body": "x", "expires_at": None}
+    raw = {
+        "country": "se",
+        "key": "r-1",
+        "range_key": 5,
+        "version": 3,
+        "body": "x",
+        "expires_at": None,
+    }
     draft = parse_legacy_record(SCHEMA, raw, partial=False, limits=DEFAULTS)
     assert (draft.key, draft.expires_at) == ("r-1", None)
     assert draft.fields == {"record_key": "r-1", "range_key1": 5, "stated_version": 3, "body": "x"}
@@ -44,10 +51,18 @@ def test_a_record_may_say_the_same_under_both_names() -> None:
 
 
 def test_faults_of_a_record_are_told_in_its_own_names() -> None:
-    raw = {"key": 1, "range_key": "x", "version": "one", "is_encrypted": True, "stated_version": 1, "created_at": "x"}
+    raw = {
+        "key": 1,
+        "range_key": "x",
+        "version": "one",
+        "is_encrypted": True,
+        "stated_version": 1,
+        "created_at": "x",
+    }
     assert told(parse_legacy_record, raw, partial=False, pointer="/records/3") == (
         Code.INVALID_RECORD,
-        [f"/records/3/{name}" for name in raw if name != "created_at"],  # the vault compares it with what is stored
+        # the vault compares it with what is stored
+        [f"/records/3/{name}" for name in raw if name != "created_at"],
     )
     assert told(parse_legacy_record, {}, partial=False) == (Code.INVALID_RECORD, ["/record_key"])
     assert told(parse_legacy_record, [], partial=False) == (Code.INVALID_RECORD, [""])
@@ -59,13 +74,17 @@ def test_a_batch_tells_every_fault_with_its_place() -> None:
         Code.INVALID_RECORD,
         ["/records/1/record_key", "/records/2/range_key"],
     )
-    assert [draft.key for draft in read_records(SCHEMA, raw[:1], partial=False, limits=DEFAULTS)] == ["a"]
+    assert [
+        draft.key for draft in read_records(SCHEMA, raw[:1], partial=False, limits=DEFAULTS)
+    ] == ["a"]
     assert told(read_records, "x", partial=False)[0] is Code.INVALID_INPUT
     assert told(read_records, [{}] * (DEFAULTS.batch + 1), partial=False)[0] is Code.BATCH_TOO_LARGE
 
 
 def test_a_filter_may_use_the_older_names_also_inside_or() -> None:
-    tests = read_record_filter(SCHEMA, {"range_key": 5, "$or": [{"key": "a"}, {"record_key": "b"}]}, DEFAULTS)
+    tests = read_record_filter(
+        SCHEMA, {"range_key": 5, "$or": [{"key": "a"}, {"record_key": "b"}]}, DEFAULTS
+    )
     assert tests == (
         Equals("range_key1", (5,)),
         AnyOf(((Equals("record_key", ("a",)),), (Equals("record_key", ("b",)),))),
@@ -127,14 +146,20 @@ def test_version_is_what_was_stated_or_else_counted() -> None:
     )
     assert read_record_filter(SCHEMA, {"version": {"$not": 3, "$gt": 1}}, DEFAULTS) == (
         AnyOf(
-            ((Equals("stated_version", (3, None), negated=True),), (unstated, Equals("version", (3,), negated=True)))
+            (
+                (Equals("stated_version", (3, None), negated=True),),
+                (unstated, Equals("version", (3,), negated=True)),
+            )
         ),
         AnyOf(((Compares("stated_version", Op.GT, 1),), (unstated, Compares("version", Op.GT, 1)))),
     )
 
 
 def test_a_search_is_sorted_by_the_older_names_too() -> None:
-    raw = {"filter": {"key": "a"}, "options": {"sort": [{"range_key": "desc"}, {"key1": "asc"}], "limit": 7}}
+    raw = {
+        "filter": {"key": "a"},
+        "options": {"sort": [{"range_key": "desc"}, {"key1": "asc"}], "limit": 7},
+    }
     query = read_record_find(SCHEMA, raw, DEFAULTS)
     assert (query.tests, query.sort, query.limit) == (
         (Equals("record_key", ("a",)),),
@@ -159,7 +184,10 @@ def test_a_search_is_sorted_by_the_older_names_too() -> None:
 def test_faults_of_options_are_told_in_their_own_names(options: Any, places: list[str]) -> None:
     with pytest.raises(VaultError) as caught:
         read_record_find(SCHEMA, {"options": options}, DEFAULTS)
-    assert (caught.value.code, [detail.source for detail in caught.value.details]) == (Code.INVALID_OPTIONS, places)
+    assert (caught.value.code, [detail.source for detail in caught.value.details]) == (
+        Code.INVALID_OPTIONS,
+        places,
+    )
 
 
 def test_an_aggregation_may_use_the_older_names() -> None:

@@ -79,14 +79,27 @@ def test_what_is_written_is_read_back_as_the_same():
     policy = read_policy("support", EXAMPLE)
     assert read_policy("support", write_policy(policy)) == policy
     least = read_policy("least", {"schema": "contact", "actions": ["delete"]})
-    assert write_policy(least) == {"name": "least", "schema": "contact", "actions": ["delete"], "fields": {}}
+    assert write_policy(least) == {
+        "name": "least",
+        "schema": "contact",
+        "actions": ["delete"],
+        "fields": {},
+    }
 
 
 def test_a_mask_without_more_leaves_nothing_readable():
     policy = read_policy(
-        "p", {"schema": "s", "actions": ["read"], "fields": {"a": "masked", "b": {"valueType": "masked"}}}
+        "p",
+        {
+            "schema": "s",
+            "actions": ["read"],
+            "fields": {"a": "masked", "b": {"valueType": "masked"}},
+        },
     )
-    assert policy.fields == {"a": FieldVisibility(Visibility.MASKED), "b": FieldVisibility(Visibility.MASKED)}
+    assert policy.fields == {
+        "a": FieldVisibility(Visibility.MASKED),
+        "b": FieldVisibility(Visibility.MASKED),
+    }
 
 
 @pytest.mark.parametrize(
@@ -152,17 +165,21 @@ def test_all_faults_are_told_at_once():
 
 
 @pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:9/allowed", "http://localhost/", "http://[::1]:80/x", "https://a.b/c?d"]
+    "address",
+    ["http://127.0.0.1:9/allowed", "http://localhost/", "http://[::1]:80/x", "https://a.b/c?d"],
 )
 def test_a_filter_endpoint_on_this_machine_needs_no_tls(address):
     assert read_policy("support", {**EXAMPLE, "external_acl": address}).external_acl == address
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://localhost:3000", "https://app.example.com", "http://[::1]:8080", "http://10.0.0.1"]
+    "origin",
+    ["http://localhost:3000", "https://app.example.com", "http://[::1]:8080", "http://10.0.0.1"],
 )
 def test_origins_are_taken_as_browsers_send_them(origin):
-    assert read_policy("support", {**EXAMPLE, "cors": {"origins": [origin, origin]}}).origins == (origin,)
+    assert read_policy("support", {**EXAMPLE, "cors": {"origins": [origin, origin]}}).origins == (
+        origin,
+    )
 
 
 # ---------------------------------------------------------------------- against a schema
@@ -180,7 +197,13 @@ def test_the_example_fits_its_schema():
 def test_what_does_not_fit_the_schema_is_told_where_it_is():
     template = {"valueType": "redacted", "format": "[a-z]{8}"}
     assert misfit(
-        fields={"none": "hidden", "id": "hidden", "age": template, "passport": "masked", "email": template}
+        fields={
+            "none": "hidden",
+            "id": "hidden",
+            "age": template,
+            "passport": "masked",
+            "email": template,
+        }
     ) == [
         "/fields/none",
         "/fields/id",
@@ -199,7 +222,15 @@ def test_what_does_not_fit_the_schema_is_told_where_it_is():
         ({"email": {"$like": "example"}}, ["/rows/filter"]),
         ({"search_keys": "example"}, ["/rows/filter"]),
         ({"$or": [{"email": {"$like": "example"}}, {"city": "x"}]}, ["/rows/filter"]),
-        ({"city": {"$like": "x"}, "age": {"$gt": 5}, "region": ["a", None], "passport": {"$.a": 1}}, []),
+        (
+            {
+                "city": {"$like": "x"},
+                "age": {"$gt": 5},
+                "region": ["a", None],
+                "passport": {"$.a": 1},
+            },
+            [],
+        ),
     ],
 )
 def test_rows_are_narrowed_by_what_an_index_answers(wanted, places):
@@ -207,5 +238,7 @@ def test_rows_are_narrowed_by_what_an_index_answers(wanted, places):
 
 
 def test_the_tests_of_rows_are_those_of_the_filter():
-    assert row_tests(read_policy("support", EXAMPLE), SCHEMA, DEFAULTS) == (Equals("region", ("north",)),)
+    assert row_tests(read_policy("support", EXAMPLE), SCHEMA, DEFAULTS) == (
+        Equals("region", ("north",)),
+    )
     assert row_tests(AccessPolicy("p", "contact", (Act.READ,)), SCHEMA, DEFAULTS) == ()

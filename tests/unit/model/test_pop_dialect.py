@@ -40,21 +40,36 @@ def test_a_record_says_by_whom_it_was_sealed_and_with_which_key() -> None:
         ([], False, [""]),
     ],
 )
-def test_what_does_not_fit_is_told_by_its_place(raw: Any, sealed_here: bool, places: list[str]) -> None:
+def test_what_does_not_fit_is_told_by_its_place(
+    raw: Any, sealed_here: bool, places: list[str]
+) -> None:
     assert faults(lambda: read(raw, sealed_here=sealed_here)) == (Code.INVALID_RECORD, places)
 
 
 def test_a_batch_tells_the_faults_of_all_its_records() -> None:
-    raw = [{"record_key": "a"}, {"record_key": "b", "is_encrypted": 1}, {"record_key": "c", "country": "se"}]
+    raw = [
+        {"record_key": "a"},
+        {"record_key": "b", "is_encrypted": 1},
+        {"record_key": "c", "country": "se"},
+    ]
     code, places = faults(lambda: read_pop_records(SCHEMA, raw, LIMITS, sealed_here=False))
-    assert (code, places) == (Code.INVALID_RECORD, ["/records/1/is_encrypted", "/records/2/country"])
-    (one,) = read_pop_records(SCHEMA, [{"record_key": "a", "is_encrypted": False}], LIMITS, sealed_here=False)
+    assert (code, places) == (
+        Code.INVALID_RECORD,
+        ["/records/1/is_encrypted", "/records/2/country"],
+    )
+    (one,) = read_pop_records(
+        SCHEMA, [{"record_key": "a", "is_encrypted": False}], LIMITS, sealed_here=False
+    )
     assert (one.key, one.fields[IS_ENCRYPTED]) == ("a", False)
 
 
 @pytest.mark.parametrize(
     ("raw", "code"),
-    [({}, Code.INVALID_INPUT), ([], Code.INVALID_INPUT), ([{"record_key": "k"}] * 101, Code.BATCH_TOO_LARGE)],
+    [
+        ({}, Code.INVALID_INPUT),
+        ([], Code.INVALID_INPUT),
+        ([{"record_key": "k"}] * 101, Code.BATCH_TOO_LARGE),
+    ],
 )
 def test_what_is_no_batch_is_refused(raw: Any, code: Code) -> None:
     assert faults(lambda: read_pop_records(SCHEMA, raw, LIMITS, sealed_here=False))[0] is code

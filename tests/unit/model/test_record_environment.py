@@ -8,6 +8,8 @@ def test_ids_are_lower_case_letters_and_digits(ident):
     assert IDENT.fullmatch(ident)
 
 
-@pytest.mark.parametrize("ident", ["", "2acme", "Acme", "ac_me", "ac-me", "ac:me", "é", "٢", "e" * 33, "acme\n"])
+@pytest.mark.parametrize(
+    "ident", ["", "2acme", "Acme", "ac_me", "ac-me", "ac:me", "é", "٢", "e" * 33, "acme\n"]
+)
 def test_nothing_else_becomes_part_of_the_name_of_a_table(ident):
     assert not IDENT.fullmatch(ident)

@@ -1,10 +1,17 @@
 import pytest
 
-from proxy.model.record import LONGEST_FILE_NAME, UNKNOWN_TYPE, fault_of_filename, fault_of_mime_type, same_name
+from proxy.model.record import (
+    LONGEST_FILE_NAME,
+    UNKNOWN_TYPE,
+    fault_of_filename,
+    fault_of_mime_type,
+    same_name,
+)
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "x" * LONGEST_FILE_NAME, "Örebro 2026.tar.gz", "...", "a:b", "-rf", "😀", " ", "%41"]
+    "name",
+    ["a", "x" * LONGEST_FILE_NAME, "Örebro 2026.tar.gz", "...", "a:b", "-rf", "😀", " ", "%41"],
 )
 def test_what_a_file_may_be_called(name):
     assert fault_of_filename(name) is None
@@ -33,7 +40,14 @@ def test_what_it_may_not(name, text):
 
 
 @pytest.mark.parametrize(
-    "text", [UNKNOWN_TYPE, "text/plain; charset=utf-8", 'a/b;c="d e";f=g', "application/vnd.x+json", "image/svg+xml"]
+    "text",
+    [
+        UNKNOWN_TYPE,
+        "text/plain; charset=utf-8",
+        'a/b;c="d e";f=g',
+        "application/vnd.x+json",
+        "image/svg+xml",
+    ],
 )
 def test_types_as_they_are_written(text):
     assert fault_of_mime_type(text) is None
@@ -41,7 +55,18 @@ def test_types_as_they_are_written(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "text", "text/", "/plain", "te xt/plain", "text/plain;", "a/b;c", "a/b\r\nX: y", "a/" + "b" * 255, "ä/b"],
+    [
+        "",
+        "text",
+        "text/",
+        "/plain",
+        "te xt/plain",
+        "text/plain;",
+        "a/b;c",
+        "a/b\r\nX: y",
+        "a/" + "b" * 255,
+        "ä/b",
+    ],
 )
 def test_types_that_are_none(text):
     fault = fault_of_mime_type(text)

@@ -20,10 +20,19 @@ SCHEMA = Schema(
         Field("a/b~c", FieldType.BOOLEAN),
     ),
 )
-GOOD = {"id": "c1", "name": "Ann", "age": Decimal("41.0"), "sum": 12, "extra": {"a": 1}, "a/b~c": None}
+GOOD = {
+    "id": "c1",
+    "name": "Ann",
+    "age": Decimal("41.0"),
+    "sum": 12,
+    "extra": {"a": 1},
+    "a/b~c": None,
+}
 
 
-def draft(raw: Any, partial: bool = False, limits: RecordLimits = DEFAULTS, pointer: str = "") -> RecordDraft:
+def draft(
+    raw: Any, partial: bool = False, limits: RecordLimits = DEFAULTS, pointer: str = ""
+) -> RecordDraft:
     return read_draft(SCHEMA, raw, partial=partial, limits=limits, pointer=pointer)
 
 
@@ -43,7 +52,11 @@ def test_a_record_becomes_a_draft_of_typed_values():
 
 
 def test_a_null_is_kept_and_what_was_not_sent_is_absent():
-    assert draft({"id": "c1", "name": "Ann", "age": None}).fields == {"id": "c1", "name": "Ann", "age": None}
+    assert draft({"id": "c1", "name": "Ann", "age": None}).fields == {
+        "id": "c1",
+        "name": "Ann",
+        "age": None,
+    }
 
 
 def test_an_update_may_leave_out_everything():
@@ -59,7 +72,14 @@ def test_expiry_is_an_instant_or_never():
 
 
 def test_all_faults_are_told_at_once_with_their_pointers():
-    raw = {"age": "x", "a/b~c": 1, "extra": {"deep": ["\0"]}, "unknown": 1, "created_at": "x", "record_key": "c1"}
+    raw = {
+        "age": "x",
+        "a/b~c": 1,
+        "extra": {"deep": ["\0"]},
+        "unknown": 1,
+        "created_at": "x",
+        "record_key": "c1",
+    }
     assert faults(raw, pointer="/3") == [
         "/3/age", "/3/a~1b~0c", "/3/extra/deep/0", "/3/unknown", "/3/record_key", "/3/id", "/3/name",
     ]  # fmt: skip
@@ -73,7 +93,17 @@ def test_a_record_is_an_object(raw):
 def test_no_text_repeats_a_value():
     marker = "Zaphod77"
     with pytest.raises(VaultError) as caught:
-        draft({"id": 5, "name": [marker], "age": marker, "sum": marker, "extra": marker, "a/b~c": marker, "x": marker})
+        draft(
+            {
+                "id": 5,
+                "name": [marker],
+                "age": marker,
+                "sum": marker,
+                "extra": marker,
+                "a/b~c": marker,
+                "x": marker,
+            }
+        )
     assert marker not in f"{caught.value.message} {caught.value.details}"
     assert len(caught.value.details) == 7
 
@@ -91,12 +121,19 @@ def refused(raw: Any, code: Code, **more: Any) -> list[str]:
 
 def test_a_batch_is_read_in_order():
     raw = [{"id": f"c{n}", "name": "Ann"} for n in range(100)]
-    assert [(found.key, found.at) for found in many(raw)] == [(f"c{n}", f"/records/{n}") for n in range(100)]
+    assert [(found.key, found.at) for found in many(raw)] == [
+        (f"c{n}", f"/records/{n}") for n in range(100)
+    ]
 
 
 def test_faults_of_a_batch_begin_with_the_number_of_the_record():
     raw = [{"id": "c1", "name": "Ann"}, {"id": "c2"}, {"id": "c1", "name": 1}, 5]
-    assert refused(raw, Code.INVALID_RECORD) == ["/records/1/name", "/records/2/name", "/records/2/id", "/records/3"]
+    assert refused(raw, Code.INVALID_RECORD) == [
+        "/records/1/name",
+        "/records/2/name",
+        "/records/2/id",
+        "/records/3",
+    ]
 
 
 def test_a_batch_has_bounds():
@@ -118,11 +155,19 @@ def test_a_reader_is_compiled_once_for_a_schema():
 
 
 def test_a_schema_without_a_primary_key_has_drafts_without_a_key():
-    assert read_draft(Schema("s", (Field("name"),)), {"name": "x"}, partial=False, limits=DEFAULTS).key is None
+    assert (
+        read_draft(Schema("s", (Field("name"),)), {"name": "x"}, partial=False, limits=DEFAULTS).key
+        is None
+    )
 
 
 def test_a_record_of_very_many_unknown_members_is_refused_by_what_is_told_of_them():
-    raw = {**{f"m{number}": 1 for number in range(300)}, "id": "c1", "name": 5, "expires_at": "never"}
+    raw = {
+        **{f"m{number}": 1 for number in range(300)},
+        "id": "c1",
+        "name": 5,
+        "expires_at": "never",
+    }
     with pytest.raises(VaultError) as caught:
         draft(raw, limits=RecordLimits(faults=301))
     places = [detail.source for detail in caught.value.details]
@@ -132,6 +177,9 @@ def test_a_record_of_very_many_unknown_members_is_refused_by_what_is_told_of_the
 
 def test_members_beyond_what_is_told_are_counted_in_order():
     with pytest.raises(VaultError) as caught:
-        draft({"id": "c1", **{f"m{number}": 1 for number in range(5)}, "age": "x"}, limits=RecordLimits(faults=2))
+        draft(
+            {"id": "c1", **{f"m{number}": 1 for number in range(5)}, "age": "x"},
+            limits=RecordLimits(faults=2),
+        )
     assert [detail.source for detail in caught.value.details] == ["/m0", "/m1"]
     assert "5 more" in caught.value.message  # three members, the age, and the name that is missing

@@ -7,7 +7,16 @@ from proxy.model.rights import FULL, Redactor, Rights, denied
 from proxy.model.schema import Field, Schema
 
 FILE = Attachment("f", "cv.pdf", "00", "application/pdf", 1, 0, 0)
-RECORD = Record(1, "k", {"id": "k", "name": "Ann", "secret": "x"}, 1, 0, 0, attachments=(FILE,), eras={"name": 2})
+RECORD = Record(
+    1,
+    "k",
+    {"id": "k", "name": "Ann", "secret": "x"},
+    1,
+    0,
+    0,
+    attachments=(FILE,),
+    eras={"name": 2},
+)
 VIEW = Schema("contact", (Field("id"), Field("name")))
 
 
@@ -61,12 +70,20 @@ def test_a_shown_text_is_told_from_a_value():
     assert SOME.unchanged(RECORD, {"name": "1/2/3"}, seen=False) == set()
     assert SOME.unchanged(RECORD, {"name": stored, "id": "k"}, seen=True) == set()
     assert SOME.unchanged(RECORD, {"name": None}, seen=True) == set()
-    assert (SOME.masked({"name": "**x"}), SOME.masked({"name": "x"}), SOME.masked({"id": "**x"})) == (["name"], [], [])
+    assert (
+        SOME.masked({"name": "**x"}),
+        SOME.masked({"name": "x"}),
+        SOME.masked({"id": "**x"}),
+    ) == (["name"], [], [])
 
 
 def test_a_redacted_text_of_any_version_of_the_record_is_recognised():
-    redacted = Rights(SOME.actions, VIEW, SOME.names, {"name": Redactor(veil, lambda text: text.endswith("/0"))})
+    redacted = Rights(
+        SOME.actions, VIEW, SOME.names, {"name": Redactor(veil, lambda text: text.endswith("/0"))}
+    )
     record = Record(7, "k", {"name": None}, 3, 0, 0)
     made = [f"7/{era}/0" for era in range(5)]
-    assert [bool(redacted.unchanged(record, {"name": text}, seen=False)) for text in made] == [True] * 4 + [False]
+    assert [bool(redacted.unchanged(record, {"name": text}, seen=False)) for text in made] == [
+        True
+    ] * 4 + [False]
     assert redacted.masked({"name": "7/1/0"}) == []

@@ -2,7 +2,15 @@
 
 import pytest
 
-from proxy.model.schema import KEYS, RECORD_KEY, SEARCHABLE, FieldType, RecordKeys, Storage, records_schema
+from proxy.model.schema import (
+    KEYS,
+    RECORD_KEY,
+    SEARCHABLE,
+    FieldType,
+    RecordKeys,
+    Storage,
+    records_schema,
+)
 from proxy.model.schema_document import write_definition
 
 
@@ -16,18 +24,32 @@ def test_it_has_every_field_of_the_specification() -> None:
         *(f"key{n}" for n in range(1, 26)),
     ]
     for name in hashed:
-        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.STRING, Storage.INDEXED_HASHED), name
+        assert (schema.field(name).type, schema.field(name).storage) == (
+            FieldType.STRING,
+            Storage.INDEXED_HASHED,
+        ), name
     for name in (f"range_key{n}" for n in range(1, 11)):
-        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.INTEGER, Storage.INDEXED), name
+        assert (schema.field(name).type, schema.field(name).storage) == (
+            FieldType.INTEGER,
+            Storage.INDEXED,
+        ), name
     for name in (f"decimal_key{n}" for n in range(1, 21)):
-        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.DECIMAL, Storage.INDEXED), name
+        assert (schema.field(name).type, schema.field(name).storage) == (
+            FieldType.DECIMAL,
+            Storage.INDEXED,
+        ), name
     for name in ("body", "precommit_body"):
-        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.STRING, Storage.ENCRYPTED), name
+        assert (schema.field(name).type, schema.field(name).storage) == (
+            FieldType.STRING,
+            Storage.ENCRYPTED,
+        ), name
     assert [field.name for field in schema.fields if field.required] == [RECORD_KEY]
 
 
 def test_a_key_is_plain_or_searchable_by_choice() -> None:
-    schema = records_schema(RecordKeys(frozenset(("key1",)), frozenset(("key1", "key2", RECORD_KEY))))
+    schema = records_schema(
+        RecordKeys(frozenset(("key1",)), frozenset(("key1", "key2", RECORD_KEY)))
+    )
     assert schema.field("key1").storage is Storage.INDEXED
     assert not schema.field("key1").partial_match  # a plain text needs no index for its parts
     assert schema.field("key2").partial_match
@@ -36,7 +58,8 @@ def test_a_key_is_plain_or_searchable_by_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [RecordKeys(), RecordKeys(frozenset(KEYS)), RecordKeys(partial_match=frozenset(SEARCHABLE))]
+    "keys",
+    [RecordKeys(), RecordKeys(frozenset(KEYS)), RecordKeys(partial_match=frozenset(SEARCHABLE))],
 )
 def test_its_definition_can_be_told(keys: RecordKeys) -> None:
     told = write_definition(records_schema(keys))["fields"]

@@ -22,7 +22,9 @@ def steps(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Effe
 def of_field(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Effect]]:
     return [
         (pointer.removeprefix("/fields/x"), effect)
-        for pointer, effect in steps({"x": {"type": "string", **before}}, {"x": {"type": "string", **after}})
+        for pointer, effect in steps(
+            {"x": {"type": "string", **before}}, {"x": {"type": "string", **after}}
+        )
     ]
 
 
@@ -56,13 +58,25 @@ def test_fields_are_added_at_once_and_removed_record_by_record() -> None:
         ({"storage": "encrypted"}, {"storage": "indexed"}, [("/storage", Effect.REWRITES)]),
         ({}, {"partial_match": True}, [("/partial_match", Effect.REWRITES)]),
         ({"partial_match": True}, {}, [("/partial_match", Effect.REWRITES)]),
-        ({"storage": "indexed"}, {"storage": "indexed", "partial_match": True}, [("/partial_match", Effect.AT_ONCE)]),
+        (
+            {"storage": "indexed"},
+            {"storage": "indexed", "partial_match": True},
+            [("/partial_match", Effect.AT_ONCE)],
+        ),
         ({"type": "json"}, {"type": "json", "storage": "indexed"}, [("/storage", Effect.AT_ONCE)]),
-        ({"type": "json"}, {"type": "json", "storage": "encrypted"}, [("/storage", Effect.REWRITES)]),
+        (
+            {"type": "json"},
+            {"type": "json", "storage": "encrypted"},
+            [("/storage", Effect.REWRITES)],
+        ),
         (
             {},
             {"storage": "indexed", "required": True, "max_length": 9},
-            [("/storage", Effect.REWRITES), ("/max_length", Effect.REWRITES), ("/required", Effect.AT_ONCE)],
+            [
+                ("/storage", Effect.REWRITES),
+                ("/max_length", Effect.REWRITES),
+                ("/required", Effect.AT_ONCE),
+            ],
         ),
     ],
 )
@@ -74,7 +88,9 @@ def test_each_difference_of_a_field_is_a_step(
 
 @pytest.mark.parametrize("old", [kind for kind in ALL if kind is not FieldType.PRIMARY_KEY])
 @pytest.mark.parametrize("new", [kind for kind in ALL if kind is not FieldType.PRIMARY_KEY])
-def test_a_type_changes_only_into_those_that_its_values_can_be_made(old: FieldType, new: FieldType) -> None:
+def test_a_type_changes_only_into_those_that_its_values_can_be_made(
+    old: FieldType, new: FieldType
+) -> None:
     found = of_field({"type": str(old)}, {"type": str(new)})
     if old is new:
         assert found == []
@@ -98,10 +114,18 @@ def test_the_primary_key_may_be_searched_for_in_part_later() -> None:
 
 
 def test_a_field_that_is_rewritten_begins_another_life_and_others_go_on_with_theirs() -> None:
-    before = read_definition("contact", {"fields": {**KEY, "x": {"type": "string"}, "y": {"type": "string"}}})
-    wanted = {"fields": {**KEY, "x": {"type": "integer"}, "y": {"type": "string", "required": True}}}
+    before = read_definition(
+        "contact", {"fields": {**KEY, "x": {"type": "string"}, "y": {"type": "string"}}}
+    )
+    wanted = {
+        "fields": {**KEY, "x": {"type": "integer"}, "y": {"type": "string", "required": True}}
+    }
     plan = planned(before, read_definition("contact", wanted), {"x": 4, "y": 2})
-    assert [(field.name, field.life) for field in plan.schema.fields] == [("id", 0), ("x", 5), ("y", 0)]
+    assert [(field.name, field.life) for field in plan.schema.fields] == [
+        ("id", 0),
+        ("x", 5),
+        ("y", 0),
+    ]
     assert plan.rewrites
     assert planned(before, read_definition("contact", wanted), {}).schema.field("x").life == 1
     again = planned(plan.schema, plan.schema, {"x": 5, "y": 2})

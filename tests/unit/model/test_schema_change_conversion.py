@@ -11,7 +11,9 @@ KEY = Field("id", FieldType.PRIMARY_KEY)
 
 
 def between(before: FieldType, after: FieldType, **more: Any) -> Conversion:
-    return Conversion(Schema("s", (KEY, Field("x", before))), Schema("s", (KEY, Field("x", after, **more))))
+    return Conversion(
+        Schema("s", (KEY, Field("x", before))), Schema("s", (KEY, Field("x", after, **more)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,9 @@ def between(before: FieldType, after: FieldType, **more: Any) -> Conversion:
         ("date", "datetime", "2020-02-29", "2020-02-29T00:00:00.000Z"),
     ],
 )
-def test_a_value_becomes_one_of_the_other_type_and_stays_so(before: str, after: str, value: Any, expected: Any) -> None:
+def test_a_value_becomes_one_of_the_other_type_and_stays_so(
+    before: str, after: str, value: Any, expected: Any
+) -> None:
     convert = between(FieldType(before), FieldType(after))
     once = convert({"id": "k", "x": value})
     assert once == {"id": "k", "x": expected}
@@ -91,7 +95,9 @@ def test_a_text_that_is_too_long_now_does_not_fit() -> None:
         between(FieldType.INTEGER, FieldType.STRING, max_length=3)({"x": 1234})
 
 
-def test_a_text_that_was_stored_under_a_longer_limit_stays_where_the_length_does_not_change() -> None:
+def test_a_text_that_was_stored_under_a_longer_limit_stays_where_the_length_does_not_change() -> (
+    None
+):
     assert between(FieldType.STRING, FieldType.STRING)({"x": "a" * 9999}) == {"x": "a" * 9999}
 
 
@@ -108,8 +114,12 @@ def test_where_nothing_changes_the_values_themselves_are_given_back() -> None:
     assert convert(fields) is fields
 
 
-@pytest.mark.parametrize(("before", "after"), [(old, new) for old, into in CONVERTIBLE.items() for new in into])
-def test_every_change_of_type_that_is_offered_has_its_conversion(before: FieldType, after: FieldType) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [(old, new) for old, into in CONVERTIBLE.items() for new in into]
+)
+def test_every_change_of_type_that_is_offered_has_its_conversion(
+    before: FieldType, after: FieldType
+) -> None:
     assert not between(before, after).idle
 
 

@@ -4,7 +4,13 @@ import pytest
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.model.schema_document import LONGEST_STRING, MOST_SCHEMA_FIELDS, RESERVED, read_definition, write_definition
+from proxy.model.schema_document import (
+    LONGEST_STRING,
+    MOST_SCHEMA_FIELDS,
+    RESERVED,
+    read_definition,
+    write_definition,
+)
 
 KEY = {"id": {"type": "primary_key"}}
 
@@ -46,20 +52,31 @@ def test_the_example_of_the_interface_is_read() -> None:
         "contact",
         (
             Field("id", FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED, required=True),
-            Field("email", FieldType.STRING, Storage.INDEXED_HASHED, required=True, max_length=300, partial_match=True),
+            Field(
+                "email",
+                FieldType.STRING,
+                Storage.INDEXED_HASHED,
+                required=True,
+                max_length=300,
+                partial_match=True,
+            ),
         ),
     )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FieldType if kind is not FieldType.PRIMARY_KEY])
-def test_a_field_of_any_type_is_found_by_its_exact_value_unless_something_else_is_said(kind: FieldType) -> None:
+def test_a_field_of_any_type_is_found_by_its_exact_value_unless_something_else_is_said(
+    kind: FieldType,
+) -> None:
     schema = read_definition("contact", {"fields": {**KEY, "x": {"type": str(kind)}}})
     assert schema.field("x") == Field("x", kind, Storage.INDEXED_HASHED)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FieldType if kind is not FieldType.PRIMARY_KEY])
 @pytest.mark.parametrize("storage", Storage)
-def test_what_is_written_out_is_read_back_as_the_same_schema(kind: FieldType, storage: Storage) -> None:
+def test_what_is_written_out_is_read_back_as_the_same_schema(
+    kind: FieldType, storage: Storage
+) -> None:
     raw = {"fields": {"x": {"type": str(kind), "storage": str(storage), "required": True}, **KEY}}
     schema = read_definition("contact", raw)
     written = write_definition(schema)
@@ -86,7 +103,9 @@ def test_other_members_of_a_definition_are_refused_by_their_pointers() -> None:
 def test_there_is_exactly_one_primary_key() -> None:
     assert places({"fields": {}}) == ["/fields"]
     assert places({"fields": {"a": {"type": "string"}}}) == ["/fields"]
-    assert places({"fields": {**KEY, "b": {"type": "primary_key"}, "c": {"type": "primary_key"}}}) == [
+    assert places(
+        {"fields": {**KEY, "b": {"type": "primary_key"}, "c": {"type": "primary_key"}}}
+    ) == [
         "/fields/b/type",
         "/fields/c/type",
     ]
@@ -132,7 +151,10 @@ def test_a_long_name_is_a_name() -> None:
         ({"type": "string", "storage": "encrypted", "partial_match": True}, ["/partial_match"]),
         ({"type": "date", "partial_match": True}, ["/partial_match"]),
         ({"type": "json", "partial_match": True}, ["/partial_match"]),
-        ({"type": "integer", "max_length": 5, "partial_match": True, "a": 1}, ["/a", "/max_length", "/partial_match"]),
+        (
+            {"type": "integer", "max_length": 5, "partial_match": True, "a": 1},
+            ["/a", "/max_length", "/partial_match"],
+        ),
     ],
 )
 def test_each_fault_of_a_field_is_told_with_its_place(definition: Any, expected: list[str]) -> None:
@@ -148,7 +170,9 @@ def test_each_fault_of_a_field_is_told_with_its_place(definition: Any, expected:
         ({"max_length": 129}, ["/fields/id/max_length"]),
     ],
 )
-def test_the_primary_key_is_required_and_hashed_and_short(more: dict[str, Any], expected: list[str]) -> None:
+def test_the_primary_key_is_required_and_hashed_and_short(
+    more: dict[str, Any], expected: list[str]
+) -> None:
     assert places({"fields": {"id": {"type": "primary_key", **more}}}) == expected
 
 
@@ -160,7 +184,13 @@ def test_the_primary_key_may_be_searched_for_in_part() -> None:
 
 def test_all_faults_are_told_at_once_and_none_repeats_what_was_sent() -> None:
     found = faults(
-        {"fields": {"a-b": {"type": "Secret1"}, "c": {"type": "string", "storage": "Secret2", "Secret": 1}}}, "no name"
+        {
+            "fields": {
+                "a-b": {"type": "Secret1"},
+                "c": {"type": "string", "storage": "Secret2", "Secret": 1},
+            }
+        },
+        "no name",
     )
     assert [place for place, _ in found] == [
         "name",

@@ -6,7 +6,9 @@ from proxy.model.template import Alphabet, TemplateGroup, capacity, could_give, 
 
 
 def chosen(*ranges: str, count: int) -> TemplateGroup:
-    return TemplateGroup(Alphabet(tuple((ord(first), ord(last)) for first, last in map(tuple, ranges))), count)
+    return TemplateGroup(
+        Alphabet(tuple((ord(first), ord(last)) for first, last in map(tuple, ranges))), count
+    )
 
 
 @pytest.mark.parametrize(
@@ -16,7 +18,10 @@ def chosen(*ranges: str, count: int) -> TemplateGroup:
         ("constant", (TemplateGroup("constant"),)),
         ("PP-[A-C0]{9}!", (TemplateGroup("PP-"), chosen("AC", "00", count=9), TemplateGroup("!"))),
         ("[a-]{3}[-b]{2}", (chosen("aa", "--", count=3), chosen("--", "bb", count=2))),
-        (r"\[x\]\{2\}[\]\\\-a]{4}", (TemplateGroup("[x]{2}"), chosen("]]", "\\\\", "--", "aa", count=4))),
+        (
+            r"\[x\]\{2\}[\]\\\-a]{4}",
+            (TemplateGroup("[x]{2}"), chosen("]]", "\\\\", "--", "aa", count=4)),
+        ),
         ("[aab]{1}", (chosen("ab", count=1),)),
         ("[m-p0-9k-za]{1}", (chosen("mp", "09", "kl", "qz", "aa", count=1),)),
     ],
@@ -75,4 +80,6 @@ def test_half_a_character_of_utf_16_belongs_to_no_alphabet():
 def test_a_template_knows_its_own_texts():
     groups = read_template(r"a-[0-9]{2}\[z")
     assert all(could_give(groups, fill(groups, number)) for number in range(100))
-    assert not any(could_give(groups, text) for text in ("", "a-1[z", "a-123[z", "a-12[z ", "b-12[z", "a-x2[z"))
+    assert not any(
+        could_give(groups, text) for text in ("", "a-1[z", "a-123[z", "a-12[z ", "b-12[z", "a-x2[z")
+    )

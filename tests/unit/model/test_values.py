@@ -34,7 +34,11 @@ GOOD = [
     (FieldType.DATE, "1899-12-31", "1899-12-31"),
     (FieldType.TIME, "00:00:00", "00:00:00"),
     (FieldType.JSON, {}, {}),
-    (FieldType.JSON, {"a": [1, {"b": D("1.50")}, None, True, []]}, {"a": [1, {"b": D("1.50")}, None, True, []]}),
+    (
+        FieldType.JSON,
+        {"a": [1, {"b": D("1.50")}, None, True, []]},
+        {"a": [1, {"b": D("1.50")}, None, True, []]},
+    ),
 ]
 BAD = [
     (FieldType.STRING, 1),

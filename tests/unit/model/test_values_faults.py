@@ -48,7 +48,12 @@ def test_the_same_fault_of_many_members_costs_no_more_than_what_is_told(before):
     faults.each("/o", Names(["a/b", "c", "d", "e"]), "Wrong.", Code.INVALID_FILTER)
     error = faults.error(Code.INVALID_FILTER, "No.")
     assert (
-        error.details == (*[Detail("", "Before.")] * before, Detail("/o/a~1b", "Wrong."), Detail("/o/c", "Wrong."))[:2]
+        error.details
+        == (
+            *[Detail("", "Before.")] * before,
+            Detail("/o/a~1b", "Wrong."),
+            Detail("/o/c", "Wrong."),
+        )[:2]
     )
     assert error.message == f"No. {before + 2} more faults are not listed."
     assert faults.codes == {Code.INVALID_FILTER}

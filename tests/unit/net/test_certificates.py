@@ -45,7 +45,9 @@ class Place:
         self.accepted: list[tuple[str, ...]] = []
         self.refusal: VaultError | None = None
         pairs = [Pair(self.pair.certificate, self.pair.key)]
-        self.certificates = Certificates(pairs, {"vault": Terms(True)}, self.metrics, self.clock, self.accept)
+        self.certificates = Certificates(
+            pairs, {"vault": Terms(True)}, self.metrics, self.clock, self.accept
+        )
 
     def accept(self, material: Material) -> None:
         if self.refusal is not None:
@@ -90,7 +92,11 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_until_it_can(auth
     assert here.context is before
     assert "does not belong to its key" in (await here.certificates.state.check() or "")
     assert await here.certificates.check() is None
-    assert here.value("domicile_tls_reload_failures_total") == here.value("domicile_reload_failed", "certificates") == 1
+    assert (
+        here.value("domicile_tls_reload_failures_total")
+        == here.value("domicile_reload_failed", "certificates")
+        == 1
+    )
     told = log()
     assert "files for TLS were refused, those before stay in force" in told
     assert "a fault in the files for TLS" in told
@@ -108,7 +114,9 @@ async def test_a_certificate_outside_its_time_does_not_replace_one_that_is_valid
     replace(here.pair, authority.issue("vault.test", days=days, file="new"))
     assert not here.certificates.reload()
     assert here.context is before
-    assert ("ended at" if days < 0 else "begins at") in (await here.certificates.state.check() or "")
+    assert ("ended at" if days < 0 else "begins at") in (
+        await here.certificates.state.check() or ""
+    )
     assert await here.certificates.check() is None
 
 
@@ -134,7 +142,9 @@ async def test_a_start_with_one_that_has_ended_is_told_and_goes_on(authority, lo
     assert "a certificate is shown to callers outside its time" in log()
 
 
-async def test_files_that_stay_the_same_are_taken_anew_for_the_sake_of_ticket_keys(authority, monkeypatch, log):
+async def test_files_that_stay_the_same_are_taken_anew_for_the_sake_of_ticket_keys(
+    authority, monkeypatch, log
+):
     monkeypatch.setattr(certificates, "_LOOK", 0.01)
     monkeypatch.setattr(certificates, "_TICKETS", 0.0)
     here = Place(authority)
@@ -161,6 +171,10 @@ async def test_a_pair_is_not_tried_while_its_files_are_being_replaced(authority,
 
 async def test_handshakes_are_counted_by_listener_and_outcome(authority):
     here = Place(authority)
-    here.certificates.listeners["vault"].ended(here.certificates.listeners["vault"](asyncio.Protocol()), "no_name")
+    here.certificates.listeners["vault"].ended(
+        here.certificates.listeners["vault"](asyncio.Protocol()), "no_name"
+    )
     assert here.value("domicile_tls_handshakes_total", "vault", "no_name") == 1
-    assert b'domicile_tls_handshakes_total{listener="vault",outcome="done"} 0' in here.metrics.render()
+    assert (
+        b'domicile_tls_handshakes_total{listener="vault",outcome="done"} 0' in here.metrics.render()
+    )

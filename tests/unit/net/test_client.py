@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from proxy.errors import Code
 from proxy.net.client import HttpUpstream
 from proxy.net.client_connection import UpstreamConnection
-from proxy.net.reply import Begun, Call, CallLimits, Framing, UpstreamAddress, UpstreamFault, UpstreamResponse
+from proxy.net.reply import (
+    Begun,
+    Call,
+    CallLimits,
+    Framing,
+    UpstreamAddress,
+    UpstreamFault,
+    UpstreamResponse,
+)
 from proxy.redactor.message import RawHeaders
 from tests.support.patience import PATIENCE
 from tests.support.pressure import stopped
@@ -59,7 +67,10 @@ async def pieces_of(*pieces: bytes, wait: float = 0.0) -> AsyncIterator[bytes]:
         yield piece
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nX-Sum: "
+    b"5\r\n\r\n"
+)
 
 
 @pytest.mark.parametrize("step", [0, 1, 7])
@@ -70,7 +81,11 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"", Framing.LENGTH),
         (CHUNKED, b"abcde", Framing.CHUNKED),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b"", Framing.NONE),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, b"ok", Framing.LENGTH),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK,
+            b"ok",
+            Framing.LENGTH,
+        ),
     ],
 )
 async def test_answers_are_read_however_they_are_cut_and_the_connection_is_used_again(
@@ -107,7 +122,9 @@ async def test_a_streamed_request_goes_out_as_it_comes(upstream, more):
     async with RawServer(says(OK)) as server:
         request = call(server, "POST", pieces_of(b"abc", b"", b"de"), **more)
         if not more:
-            request = replace(request, head=b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+            request = replace(
+                request, head=b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+            )
         await upstream.send(request)
         assert server.requests[0].body == b"abcde"
         assert server.requests[0].chunks == ([b"abc", b"de"] if more else [])
@@ -127,13 +144,29 @@ async def test_a_whole_body_is_framed_as_chunks_on_demand(upstream):
         (closes(b"HTTP/1.1 20"), Code.UPSTREAM_BROKEN, "broke its answer off"),
         (closes(b"HTTP/1.1 20", reset=True), Code.UPSTREAM_BROKEN, "broke its answer off"),
         (says(b"SSH-2.0-OpenSSH\r\n"), Code.UPSTREAM_BROKEN, "not HTTP"),
-        (says(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70000 + b"\r\n\r\n"), Code.UPSTREAM_BROKEN, "too large"),
+        (
+            says(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70000 + b"\r\n\r\n"),
+            Code.UPSTREAM_BROKEN,
+            "too large",
+        ),
         (says(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70000), Code.UPSTREAM_BROKEN, "too large"),
-        (says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), Code.UPSTREAM_BROKEN, "chunk"),
+        (
+            says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
+            Code.UPSTREAM_BROKEN,
+            "chunk",
+        ),
         (says(b"HTTP/1.1 101 Hello\r\n\r\n"), Code.UPSTREAM_BROKEN, "nobody asked"),
-        (says(b"HTTP/1.1 102 Processing\r\n\r\n" * 3000), Code.UPSTREAM_BROKEN, "too many interim answers"),
+        (
+            says(b"HTTP/1.1 102 Processing\r\n\r\n" * 3000),
+            Code.UPSTREAM_BROKEN,
+            "too many interim answers",
+        ),
         (silent(), Code.UPSTREAM_TIMEOUT, "did not answer"),
-        (drips(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", 1, 0.1), Code.UPSTREAM_TIMEOUT, "did not answer"),
+        (
+            drips(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", 1, 0.1),
+            Code.UPSTREAM_TIMEOUT,
+            "did not answer",
+        ),
     ],
 )
 async def test_each_fault_before_the_head_has_its_code_and_says_that_the_request_went_out(
@@ -154,7 +187,10 @@ async def test_each_fault_before_the_head_has_its_code_and_says_that_the_request
     ("answer", "words"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "broke its answer off"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "broke its answer off"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+            "broke its answer off",
+        ),
     ],
 )
 async def test_a_body_that_breaks_off_gives_what_came_and_then_the_fault(upstream, answer, words):
@@ -175,7 +211,9 @@ async def test_a_body_that_stops_is_a_timeout(quick):
 
 
 async def test_slow_but_steady_is_no_timeout(quick):
-    async with RawServer(drips(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b"x" * 12, 40)) as server:
+    async with RawServer(
+        drips(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b"x" * 12, 40)
+    ) as server:
         reply = await quick.send(call(server))
         assert len(await whole(reply)) == 12
 
@@ -230,7 +268,9 @@ async def test_a_request_that_may_not_be_repeated_is_never_sent_twice(upstream):
         assert [one.body for one in server.requests] == [b"first", b"second"]
 
 
-async def test_a_closed_pooled_connection_is_noticed_before_a_request_that_may_not_be_repeated(upstream):
+async def test_a_closed_pooled_connection_is_noticed_before_a_request_that_may_not_be_repeated(
+    upstream,
+):
     async with RawServer(says(OK, close=True)) as server:
         for count in range(3):
             await upstream.send(call(server, "POST", b"%d" % count))
@@ -302,21 +342,27 @@ async def test_a_fault_of_the_streamed_body_comes_through_and_drops_the_connecti
         assert server.requests == []
 
 
-async def test_an_answer_before_the_end_of_the_request_is_passed_on_and_ends_the_connection(upstream):
+async def test_an_answer_before_the_end_of_the_request_is_passed_on_and_ends_the_connection(
+    upstream,
+):
     async def early(wire, server):
         await wire.head()
         await wire.send(b"HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n")
         await wire.until_close()
 
     async with RawServer(early) as server:
-        reply = await upstream.send(call(server, "POST", pieces_of(*[b"x"] * 100, wait=0.1), chunked=True))
+        reply = await upstream.send(
+            call(server, "POST", pieces_of(*[b"x"] * 100, wait=0.1), chunked=True)
+        )
         assert reply.head.status == 413
         await server.until(lambda: server.open == 0)
 
 
 async def test_a_request_that_takes_long_to_send_is_no_timeout_as_long_as_it_moves(quick):
     async with RawServer(says(OK)) as server:
-        reply = await quick.send(call(server, "POST", pieces_of(*[b"x"] * 12, wait=0.05), chunked=True))
+        reply = await quick.send(
+            call(server, "POST", pieces_of(*[b"x"] * 12, wait=0.05), chunked=True)
+        )
         assert reply.head.status == 200
         assert server.requests[0].body == b"x" * 12
 
@@ -368,7 +414,9 @@ async def test_a_slow_application_stops_the_sender():
 async def test_a_tunnel_carries_bytes_both_ways_until_both_sides_end(upstream):
     async def echo(wire, server):
         await server.read(wire)
-        await wire.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello")
+        await wire.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello"
+        )
         while data := await wire.some():
             await wire.send(data)
         await wire.send(b"bye")

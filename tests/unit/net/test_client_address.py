@@ -3,7 +3,14 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.net.client_address import UNKNOWN, ClientAddress, Trusted, caller_of, canonical_address, peer_of
+from proxy.net.client_address import (
+    UNKNOWN,
+    ClientAddress,
+    Trusted,
+    caller_of,
+    canonical_address,
+    peer_of,
+)
 
 
 class Transport:
@@ -33,7 +40,9 @@ def test_an_address_has_one_spelling(host, written):
 
 def test_the_other_end_of_a_connection_is_known_with_its_tls():
     assert peer(peername=("192.0.2.7", 9)) == ClientAddress("192.0.2.7", 9, secure=False)
-    assert peer(peername=("::1", 9, 0, 0), sslcontext=object()) == ClientAddress("::1", 9, secure=True)
+    assert peer(peername=("::1", 9, 0, 0), sslcontext=object()) == ClientAddress(
+        "::1", 9, secure=True
+    )
 
 
 def test_who_has_no_address_is_unknown():
@@ -41,9 +50,13 @@ def test_who_has_no_address_is_unknown():
 
 
 def test_trust_goes_by_network_and_version():
-    trusted = Trusted(tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "192.0.2.7", "2001:db8::/32"))))
+    trusted = Trusted(
+        tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "192.0.2.7", "2001:db8::/32")))
+    )
     assert [trusted.holds(host) for host in ("10.9.9.9", "192.0.2.7", "2001:db8::1")] == [True] * 3
-    assert [trusted.holds(host) for host in ("11.0.0.0", "192.0.2.8", "2001:db9::1", "::a00:1", "")] == [False] * 5
+    assert [
+        trusted.holds(host) for host in ("11.0.0.0", "192.0.2.8", "2001:db9::1", "::a00:1", "")
+    ] == [False] * 5
     assert not Trusted(()).holds("127.0.0.1")
 
 

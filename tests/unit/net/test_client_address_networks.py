@@ -9,8 +9,25 @@ from proxy.net.client_address import loopback, special
 @pytest.mark.parametrize(
     "host",
     [
-        *("0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.1.1", "172.31.0.1", "192.0.0.8", "192.0.2.1"),
-        *("192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "255.255.255.255"),
+        *(
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "127.0.0.1",
+            "169.254.1.1",
+            "172.31.0.1",
+            "192.0.0.8",
+            "192.0.2.1",
+        ),
+        *(
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "255.255.255.255",
+        ),
         *(
             "::",
             "::1",
@@ -39,7 +56,10 @@ def test_whatever_the_standard_library_keeps_from_the_world_is_special():
     """It knows the same registries; where ours lacked a block that it has, this would show it."""
     chance = random.Random(6890)
     found = [str(ipaddress.IPv4Address(chance.getrandbits(32))) for _ in range(4_000)]
-    found += [str(ipaddress.IPv6Address((0x2001 << 112) | (chance.getrandbits(9) << 103) | 1)) for _ in range(500)]
+    found += [
+        str(ipaddress.IPv6Address((0x2001 << 112) | (chance.getrandbits(9) << 103) | 1))
+        for _ in range(500)
+    ]
     private = [host for host in found if not ipaddress.ip_address(host).is_global]
     assert len(private) > 200
     assert [host for host in private if not special(host)] == []

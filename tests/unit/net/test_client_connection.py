@@ -1,4 +1,6 @@
-"""What a connection does by itself, with a transport that only takes notes; sockets are tested with the client."""
+"""What a connection does by itself, with a transport that only takes notes; sockets are tested with
+the client.
+"""
 
 import asyncio
 import weakref
@@ -52,12 +54,16 @@ class Home:
 
 @pytest.fixture
 async def connection():
-    made = UpstreamConnection(asyncio.get_running_loop(), CallLimits(buffer_bytes=10, head=7, idle=3), Home())
+    made = UpstreamConnection(
+        asyncio.get_running_loop(), CallLimits(buffer_bytes=10, head=7, idle=3), Home()
+    )
     made.connection_made(Transport())
     return made
 
 
-async def begun(connection: UpstreamConnection, call: Call = CALL) -> "asyncio.Future[BufferedReply]":
+async def begun(
+    connection: UpstreamConnection, call: Call = CALL
+) -> "asyncio.Future[BufferedReply]":
     return connection.begin(call)
 
 
@@ -82,7 +88,9 @@ async def test_an_idle_connection_keeps_nothing_of_the_request_before(connection
     assert kept() is None
 
 
-async def test_what_the_proxy_stood_still_is_given_again_to_an_exchange_and_not_to_an_idle_connection(connection):
+async def test_what_the_proxy_stood_still_is_given_again_to_an_exchange_and_not_to_an_idle_connection(
+    connection,
+):
     task = await begun(connection)
     before = connection.deadline
     connection.forgive(100)
@@ -163,7 +171,10 @@ async def answered(connection: UpstreamConnection, answer: bytes) -> BufferedRep
 @pytest.mark.parametrize(("field", "remembered"), [(b"X-a: 1", True), (b"Set-Cookie: a=1", False)])
 async def test_a_head_that_is_the_same_to_the_byte_is_read_once(connection, field, remembered):
     same = b"HTTP/1.1 200 OK\r\n%b\r\nContent-Length: 2\r\n\r\n" % field
-    first, again = await answered(connection, same + b"ok"), await answered(connection, same + b"no")
+    first, again = (
+        await answered(connection, same + b"ok"),
+        await answered(connection, same + b"no"),
+    )
     assert (first.whole, again.whole) == (b"ok", b"no")
     assert (again.head is first.head) is remembered
     other = await answered(connection, same.replace(b"200", b"203") + b"ok")

@@ -1,4 +1,6 @@
-"""What no rule names is told once for each shape of a path, with kinds and never a value, and costs nothing afterwards."""
+"""What no rule names is told once for each shape of a path, with kinds and never a value, and costs
+nothing afterwards.
+"""
 
 import asyncio
 import gzip
@@ -19,18 +21,33 @@ from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawserver import RawServer, says
 
 RULES = load_text('version: 1\nendpoint: {name: crm, upstream: "http://a"}\n')
-PERSON = json.dumps({"first_name": "Ann", "email": "ann@example.com", "phone": "+46 70 123 45 67"}).encode()
+PERSON = json.dumps(
+    {"first_name": "Ann", "email": "ann@example.com", "phone": "+46 70 123 45 67"}
+).encode()
 
 
-def reply(body: bytes = b"{}", *fields: bytes, status: bytes = b"200 OK", media: bytes = b"application/json") -> bytes:
+def reply(
+    body: bytes = b"{}",
+    *fields: bytes,
+    status: bytes = b"200 OK",
+    media: bytes = b"application/json",
+) -> bytes:
     head = b"".join(field + b"\r\n" for field in fields)
-    return b"HTTP/1.1 %b\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, media, head, len(body), body)
+    return b"HTTP/1.1 %b\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        status,
+        media,
+        head,
+        len(body),
+        body,
+    )
 
 
 class Told:
     """What was told so far."""
 
-    def __init__(self, capfd: pytest.CaptureFixture[str], metrics: Metrics, coverage: Coverage) -> None:
+    def __init__(
+        self, capfd: pytest.CaptureFixture[str], metrics: Metrics, coverage: Coverage
+    ) -> None:
         self._capfd, self._metrics, self.coverage = capfd, metrics, coverage
         self.raw = ""
 
@@ -42,11 +59,19 @@ class Told:
         return [line for line in found if line["room"] == "coverage"]
 
     def counts(self) -> dict[str, float]:
-        rows = [line for line in self._metrics.render().decode().splitlines() if "_unmatched_requests_total{" in line]
-        return {row.partition("{")[2].rpartition("}")[0]: float(row.rpartition(" ")[2]) for row in rows}
+        rows = [
+            line
+            for line in self._metrics.render().decode().splitlines()
+            if "_unmatched_requests_total{" in line
+        ]
+        return {
+            row.partition("{")[2].rpartition("}")[0]: float(row.rpartition(" ")[2]) for row in rows
+        }
 
     def suspected(self) -> str:
-        return "\n".join(row for row in self._metrics.render().decode().splitlines() if "_suspected{" in row)
+        return "\n".join(
+            row for row in self._metrics.render().decode().splitlines() if "_suspected{" in row
+        )
 
 
 @asynccontextmanager
@@ -76,13 +101,23 @@ async def test_a_shape_is_told_once_and_counted_ever_after(capfd):
             "/api/orders/{id}",
         )
         assert (line["endpoint"], line["method"], line["status"]) == ("crm", "GET", 200)
-        assert (line["content_type"], line["request_kinds"], line["answer_kinds"]) == ("application/json", [], [])
+        assert (line["content_type"], line["request_kinds"], line["answer_kinds"]) == (
+            "application/json",
+            [],
+            [],
+        )
         assert told.counts() == {'endpoint="crm",method="GET",path="/api/orders/{id}"': 6.0}
 
 
 async def test_kinds_are_named_and_values_are_not(capfd):
     async with telling(capfd, reply(PERSON)) as (client, told):
-        await client.ask(post("/crm/ann@example.com?card=4111111111111111", PERSON, "Content-Type: application/json"))
+        await client.ask(
+            post(
+                "/crm/ann@example.com?card=4111111111111111",
+                PERSON,
+                "Content-Type: application/json",
+            )
+        )
         (line,) = await told.lines()
         assert (line["level"], line["path"]) == ("warning", "/{word}/{id}")
         assert line["request_kinds"] == ["email", "phone", "name", "card"]
@@ -96,11 +131,18 @@ async def test_kinds_are_named_and_values_are_not(capfd):
 async def test_bodies_that_stream_by_are_looked_at_and_not_changed(capfd, coding):
     body = PERSON * 200
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(PERSON), PERSON) for _ in range(200)) + b"0\r\n\r\n"
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n"
+    )
     packed = gzip.compress(body)
-    sent = {"gzip": reply(packed, b"Content-Encoding: gzip"), "pieces": head + chunks}.get(coding, reply())
+    sent = {"gzip": reply(packed, b"Content-Encoding: gzip"), "pieces": head + chunks}.get(
+        coding, reply()
+    )
     async with telling(capfd, sent) as (client, told):
-        answer = await client.ask(chunked("/page", PERSON, PERSON) if coding == "request in pieces" else get("/page"))
+        answer = await client.ask(
+            chunked("/page", PERSON, PERSON) if coding == "request in pieces" else get("/page")
+        )
         assert answer.body == {"gzip": packed, "pieces": body}.get(coding, b"{}")
         (line,) = await told.lines()
         kinds = line["request_kinds"] if coding == "request in pieces" else line["answer_kinds"]
@@ -116,7 +158,10 @@ async def test_only_the_beginning_of_a_body_is_kept():
 
 
 async def test_kinds_that_a_later_answer_shows_are_told_then(capfd):
-    async with telling(capfd, reply(), reply(PERSON), reply(PERSON), reply(PERSON)) as (client, told):
+    async with telling(capfd, reply(), reply(PERSON), reply(PERSON), reply(PERSON)) as (
+        client,
+        told,
+    ):
         for _ in range(4):
             await client.ask(get("/list"))
             await told.lines()
@@ -173,7 +218,11 @@ async def test_what_was_denied_is_told_once_by_its_shape(capfd):
         for _ in range(2):
             assert (await client.ask(get("/list"))).status == 403
         (line,) = await told.lines()
-        assert (line["event"], line["path"], line["status"]) == ("no rule names this request", "/list", 403)
+        assert (line["event"], line["path"], line["status"]) == (
+            "no rule names this request",
+            "/list",
+            403,
+        )
 
 
 async def test_a_rule_that_passes_is_not_reported(capfd):
@@ -184,9 +233,12 @@ async def test_a_rule_that_passes_is_not_reported(capfd):
 
 async def test_memory_and_series_are_bounded_against_somebody_who_asks_for_everything(capfd):
     words = (
-        "api app auth batch css data docs edit feed files fonts forms home html icons images js list login tags".split()
-    )
-    shapes = [f"/{first}/{second}/{third}" for first in words for second in words for third in words[:3]]
+        "api app auth batch css data docs edit feed files fonts forms home html icons images js "
+        "list login tags"
+    ).split()
+    shapes = [
+        f"/{first}/{second}/{third}" for first in words for second in words for third in words[:3]
+    ]
     metrics = Metrics()
     logs.configure(logs.Style())
     coverage = Coverage(metrics, RULES)
@@ -194,7 +246,9 @@ async def test_memory_and_series_are_bounded_against_somebody_who_asks_for_every
         for shape in shapes:
             found = coverage.find("crm", "GET", (prefix + shape).encode())
             coverage.seen(found, status, None)
-    rows = [row for row in metrics.render().decode().splitlines() if "_unmatched_requests_total{" in row]
+    rows = [
+        row for row in metrics.render().decode().splitlines() if "_unmatched_requests_total{" in row
+    ]
     assert 200 < len(rows) <= 500
     assert sum(float(row.rpartition(" ")[2]) for row in rows) == 2 * len(shapes)
     assert sum('path="/search' in row for row in rows) <= 100

@@ -9,7 +9,18 @@ def keyed(message: bytes) -> bytes:
     return hashlib.blake2b(message, key=b"x", digest_size=16).digest()
 
 
-GIVEN = [b'"a"', b'W/"a"', b'""', b'W/""', b'"1,\xe5"', b'"a-gzip"', b'"a-domicile.s"', b"abc123", b"W/abc", b"a=b"]
+GIVEN = [
+    b'"a"',
+    b'W/"a"',
+    b'""',
+    b'W/""',
+    b'"1,\xe5"',
+    b'"a-gzip"',
+    b'"a-domicile.s"',
+    b"abc123",
+    b"W/abc",
+    b"a=b",
+]
 
 
 @pytest.mark.parametrize("given", GIVEN)
@@ -35,14 +46,18 @@ def test_what_is_no_tag_is_not_shown(given):
 
 
 @pytest.mark.parametrize(
-    "given", [b"*", b'"a"', b'W/"a", "b"', b'"a-domicile.x00"', b"-domicile.s", b'"a-domicile.s0"', b""]
+    "given",
+    [b"*", b'"a"', b'W/"a", "b"', b'"a-domicile.x00"', b"-domicile.s", b'"a-domicile.s0"', b""],
 )
 def test_what_was_not_shown_goes_as_it_came(given):
     assert own_tag(given) == given
 
 
 def test_what_differs_for_two_callers_or_over_time_has_two_tags():
-    tags = [shown(b'"a"', *view, keyed) for view in [(b"Ann", None), (b"Eve", None), (b"Ann", b"gzip"), (None, None)]]
+    tags = [
+        shown(b'"a"', *view, keyed)
+        for view in [(b"Ann", None), (b"Eve", None), (b"Ann", b"gzip"), (None, None)]
+    ]
     assert len(set(tags)) == len(tags)
     assert shown(b'"a"', b"Ann", None, keyed) == tags[0]
     assert shown(b'"a"', b"Ann", None, bytes) != tags[0]

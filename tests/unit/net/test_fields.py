@@ -27,8 +27,14 @@ def test_what_a_name_means_whenever_it_is_asked(name, kind):
 
 
 def test_only_requests_ask_for_host_and_length():
-    assert [request_names[name] for name in (b"HOST", b"content-Length")] == [HeaderKind.HOST, HeaderKind.LENGTH]
-    assert [HEADER_KINDS[name] for name in (b"HOST", b"content-Length")] == [HeaderKind.PLAIN, HeaderKind.PLAIN]
+    assert [request_names[name] for name in (b"HOST", b"content-Length")] == [
+        HeaderKind.HOST,
+        HeaderKind.LENGTH,
+    ]
+    assert [HEADER_KINDS[name] for name in (b"HOST", b"content-Length")] == [
+        HeaderKind.PLAIN,
+        HeaderKind.PLAIN,
+    ]
 
 
 def test_what_is_remembered_is_bounded():

@@ -29,7 +29,11 @@ def test_fields_without_a_connection_pass_untouched():
 def test_a_tag_of_ours_goes_back_as_the_applications_own():
     tag = shown(b'W/"v1"', None, None, bytes) or b""
     given_ = fields(b"Host: x", b'if-MATCH: "a", ' + tag, b"X: " + tag)
-    assert list(request_fields(head(given_)).headers) == [given_[0], (b"if-MATCH", b'"a", W/"v1"'), given_[2]]
+    assert list(request_fields(head(given_)).headers) == [
+        given_[0],
+        (b"if-MATCH", b'"a", W/"v1"'),
+        given_[2],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,10 @@ def test_a_tag_of_ours_goes_back_as_the_applications_own():
         ([b"Keep-Alive: 5", b"PROXY-connection: x", b"HTTP2-Settings: x", b"TE: gzip"], []),
         ([b"TE: trailers"], []),
         ([b"Connection: TE", b"TE: gzip, trailers"], [b"TE: trailers", b"Connection: TE"]),
-        ([b"Connection: upgrade", b"Upgrade: websocket"], [b"Upgrade: websocket", b"Connection: Upgrade"]),
+        (
+            [b"Connection: upgrade", b"Upgrade: websocket"],
+            [b"Upgrade: websocket", b"Connection: Upgrade"],
+        ),
         ([b"Upgrade: websocket"], []),
         ([b"Connection: upgrade", b"Upgrade: websocket, h2c"], []),
         ([b"Connection: upgrade", b"Upgrade: HTTP/3.0"], []),
@@ -55,7 +62,10 @@ def test_a_tag_of_ours_goes_back_as_the_applications_own():
     ],
 )
 def test_what_concerns_the_connection_stays_on_it(lines, kept):
-    assert list(request_fields(head(fields(b"Host: x", *lines))).headers) == [(b"Host", b"x"), *fields(*kept)]
+    assert list(request_fields(head(fields(b"Host: x", *lines))).headers) == [
+        (b"Host", b"x"),
+        *fields(*kept),
+    ]
 
 
 def test_what_may_not_follow_a_body_is_kept_from_the_application():
@@ -81,8 +91,20 @@ def test_what_may_not_follow_a_body_is_kept_from_the_application():
         ([b"Transfer-Encoding: chunked"], Framing.CHUNKED, 200, 0, []),
         ([b"Transfer-Encoding: chunked"], Framing.NONE, 204, 1, []),
         ([b"Upgrade: h2c", b"Connection: Upgrade"], Framing.LENGTH, 200, 1, []),
-        ([b"Upgrade: a/1", b"Connection: Upgrade"], Framing.LENGTH, 426, 1, [b"Upgrade: a/1", b"Connection: Upgrade"]),
-        ([b"Upgrade: ws", b"Connection: Upgrade"], Framing.TUNNEL, 101, 1, [b"Upgrade: ws", b"Connection: Upgrade"]),
+        (
+            [b"Upgrade: a/1", b"Connection: Upgrade"],
+            Framing.LENGTH,
+            426,
+            1,
+            [b"Upgrade: a/1", b"Connection: Upgrade"],
+        ),
+        (
+            [b"Upgrade: ws", b"Connection: Upgrade"],
+            Framing.TUNNEL,
+            101,
+            1,
+            [b"Upgrade: ws", b"Connection: Upgrade"],
+        ),
         ([b"Domicile-Answer: proxy", b"Set-Cookie: a"], Framing.LENGTH, 200, 1, [b"Set-Cookie: a"]),
     ],
 )
@@ -131,7 +153,9 @@ def test_a_host_that_is_no_plain_name_is_refused(target, host):
         assert caught.value.code is Code.BAD_REQUEST
 
 
-_NAMES = st.sampled_from([b"X", b"x-y", b"Connection", b"Keep-Alive", b"Cookie", b"Te", b"Domicile-X"])
+_NAMES = st.sampled_from(
+    [b"X", b"x-y", b"Connection", b"Keep-Alive", b"Cookie", b"Te", b"Domicile-X"]
+)
 _VALUES = st.sampled_from([b"", b"x", b"x-y, close", b"keep-alive", b"cookie", b"\xff", b"te"])
 
 

@@ -16,18 +16,38 @@ def test_a_head_in_its_parts():
     assert (head.method, head.target, head.minor) == ("GET", b"/a?b", 1)
     assert head.headers == ((b"Host", b"x"), (b"X-a", b"1"), (b"x-A", b"2"))
     assert head.block == b"Host: x\r\nX-a:1\r\nx-A:\t 2 \r\n"
-    assert (head.host, head.length, head.chunked, head.close, head.upgrade) == ("x", 0, False, False, False)
+    assert (head.host, head.length, head.chunked, head.close, head.upgrade) == (
+        "x",
+        0,
+        False,
+        False,
+        False,
+    )
     assert head.values(b"x-a") == ["1", "2"]
 
 
-@pytest.mark.parametrize("method", ["GET", "get", "M-SEARCH", "X", "!#$%&'*+-.^_`|~09", "BREW", "A" * 300])
+@pytest.mark.parametrize(
+    "method", ["GET", "get", "M-SEARCH", "X", "!#$%&'*+-.^_`|~09", "BREW", "A" * 300]
+)
 def test_any_token_is_a_method(method):
     assert parse(get(method=method)).method == method
 
 
 @pytest.mark.parametrize(
     "target",
-    ["/", "//", "/\xe9\xff", "/a?b=\xc3\xa9", '/"<>\\^`{|}#', "http://x/", "HTTPS://y:1?z", "urn://", "/%", "/?", "/*"],
+    [
+        "/",
+        "//",
+        "/\xe9\xff",
+        "/a?b=\xc3\xa9",
+        '/"<>\\^`{|}#',
+        "http://x/",
+        "HTTPS://y:1?z",
+        "urn://",
+        "/%",
+        "/?",
+        "/*",
+    ],
 )
 def test_targets_are_kept_byte_for_byte(target):
     assert parse(get(target)).target == target.encode("latin-1")

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.http1 import BadAnswerError, begun, framing, parse_fields, parse_response_head, with_line_ends
+from proxy.net.http1 import (
+    BadAnswerError,
+    begun,
+    framing,
+    parse_fields,
+    parse_response_head,
+    with_line_ends,
+)
 from proxy.net.reply import Framing, Head
 
 
@@ -12,10 +19,17 @@ def parse(text: bytes) -> Head:
 
 
 def test_a_head_is_kept_byte_for_byte():
-    head = parse(b"HTTP/1.1 200 All  right\r\nX-b: \xe9t\xe9\r\nx-B:2\r\nSet-Cookie: a\r\nSet-Cookie: b ")
+    head = parse(
+        b"HTTP/1.1 200 All  right\r\nX-b: \xe9t\xe9\r\nx-B:2\r\nSet-Cookie: a\r\nSet-Cookie: b "
+    )
     assert (head.minor, head.status, head.reason) == (1, 200, b"All  right")
     assert head.block == b"X-b: \xe9t\xe9\r\nx-B:2\r\nSet-Cookie: a\r\nSet-Cookie: b \r\n"
-    assert head.headers == ((b"X-b", b"\xe9t\xe9"), (b"x-B", b"2"), (b"Set-Cookie", b"a"), (b"Set-Cookie", b"b"))
+    assert head.headers == (
+        (b"X-b", b"\xe9t\xe9"),
+        (b"x-B", b"2"),
+        (b"Set-Cookie", b"a"),
+        (b"Set-Cookie", b"b"),
+    )
     assert head.plain
     assert head.forwarded() == head.block
 
@@ -126,7 +140,9 @@ def test_any_bytes_are_read_or_refused(data):
         head = parse(b"HTTP/1.1 200 OK\r\nServer: x\r\n" + data.replace(b"\r\n\r\n", b""))
     except BadAnswerError:
         return
-    assert b"\r\n".join(b":".join(pair) for pair in head.headers).count(b"\n") == len(head.headers) - 1
+    assert (
+        b"\r\n".join(b":".join(pair) for pair in head.headers).count(b"\n") == len(head.headers) - 1
+    )
     assert all(name.isascii() and name.strip() == name != b"" for name, _ in head.headers)
 
 
@@ -166,6 +182,9 @@ def test_what_can_never_become_a_head_is_refused_at_once(data):
 
 
 def test_bare_line_ends_throughout_are_mended_and_the_body_is_left_alone():
-    assert with_line_ends(b"HTTP/1.1 200 OK\nX: y\n\na\nb\r\n") == b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\nb\r\n"
+    assert (
+        with_line_ends(b"HTTP/1.1 200 OK\nX: y\n\na\nb\r\n")
+        == b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\nb\r\n"
+    )
     for data in (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\n\nb", b"HTTP/1.1 200 OK\nX: y\n", b"\n\n"):
         assert with_line_ends(data) is data

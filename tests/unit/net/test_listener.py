@@ -35,7 +35,10 @@ async def test_so_does_an_application():
 
     app = web.Application()
     app.router.add_get("/", says_x)
-    async with listen("admin", ("127.0.0.1", 0), app) as place, RawClient(int(place.rpartition(":")[2])) as client:
+    async with (
+        listen("admin", ("127.0.0.1", 0), app) as place,
+        RawClient(int(place.rpartition(":")[2])) as client,
+    ):
         assert (await client.ask(get("/"))).body == b"x"
 
 
@@ -45,7 +48,9 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting():
         other.listen()
         port = other.getsockname()[1]
         for served in (CallerServer(answers, Heads()), web.Application()):
-            with pytest.raises(VaultError, match=r"another program listens there.*listen\.proxy") as caught:
+            with pytest.raises(
+                VaultError, match=r"another program listens there.*listen\.proxy"
+            ) as caught:
                 async with listen("proxy", ("127.0.0.1", port), served):
                     pass
             assert caught.value.code is Code.PORT_IN_USE
@@ -64,7 +69,9 @@ async def test_an_address_that_cannot_be_opened_is_one_sentence(address, words):
             pass
 
 
-@pytest.mark.parametrize(("number", "words"), [(errno.EACCES, "above 1023"), (errno.EMFILE, "cannot be opened")])
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.EACCES, "above 1023"), (errno.EMFILE, "cannot be opened")]
+)
 async def test_a_refusal_of_the_machine_is_one_sentence(monkeypatch, number, words):
     async def refuses(*_: object, **__: object) -> None:
         raise OSError(number, "no")

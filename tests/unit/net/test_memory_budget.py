@@ -103,7 +103,9 @@ async def test_several_that_stop_waiting_at_once_leave_no_trace():
     room = MemoryBudget(10, 0.01)
     first = Reservation(room)
     await first.take(10)
-    results = await asyncio.gather(*(Reservation(room).take(5) for _ in range(20)), return_exceptions=True)
+    results = await asyncio.gather(
+        *(Reservation(room).take(5) for _ in range(20)), return_exceptions=True
+    )
     assert {getattr(result, "code", None) for result in results} == {Code.OVERLOADED}
     assert not room._waiting
     first.close()
@@ -121,7 +123,11 @@ async def test_those_who_wait_come_in_by_their_order():
         await holdings[name].take(size)
         entered.append(name)
 
-    tasks = [asyncio.create_task(enter("a", 8)), asyncio.create_task(enter("b", 1)), asyncio.create_task(enter("c", 1))]
+    tasks = [
+        asyncio.create_task(enter("a", 8)),
+        asyncio.create_task(enter("b", 1)),
+        asyncio.create_task(enter("c", 1)),
+    ]
     await asyncio.sleep(0)
     assert entered == []  # the small ones would fit, and stand behind the large one
     await first.take(1)  # who is in already does not
@@ -169,7 +175,9 @@ async def test_what_is_there_already_makes_others_wait():
     assert room.held == 0
 
 
-async def arrive(holding: Reservation, size: int, since: float | None, started: asyncio.Semaphore) -> None:
+async def arrive(
+    holding: Reservation, size: int, since: float | None, started: asyncio.Semaphore
+) -> None:
     """A body of which so much has come, and whose caller is waited for since then, if at all."""
     try:
         async with asyncio.timeout(None) as deadline:
@@ -187,9 +195,17 @@ async def test_those_who_come_too_slowly_give_way_but_no_more_of_them_than_it_ta
     room = MemoryBudget(10, PATIENCE)
     now = asyncio.get_running_loop().time()
     late, soon = now - 1000, now + 1000
-    bodies = {"little": (1, late), "much": (5, late), "in time": (3, soon), "waits for the application": (1, None)}
+    bodies = {
+        "little": (1, late),
+        "much": (5, late),
+        "in time": (3, soon),
+        "waits for the application": (1, None),
+    }
     started = asyncio.Semaphore(0)
-    tasks = {name: asyncio.create_task(arrive(Reservation(room), *body, started)) for name, body in bodies.items()}
+    tasks = {
+        name: asyncio.create_task(arrive(Reservation(room), *body, started))
+        for name, body in bodies.items()
+    }
     for _ in tasks:
         await started.acquire()
     assert room.held == 10
@@ -240,7 +256,10 @@ async def test_who_finds_no_room_for_a_request_is_told_so_and_nothing_is_sent():
     ):
         await one.send(post("/people/1", b"a" * 15_000))
         await server.until(lambda: len(server.requests) == 1)
-        for body, fields in ((b"b" * 15_000, []), (gzip.compress(bytes(15_000)), ["Content-Encoding: gzip"])):
+        for body, fields in (
+            (b"b" * 15_000, []),
+            (gzip.compress(bytes(15_000)), ["Content-Encoding: gzip"]),
+        ):
             async with RawClient(port) as other:
                 if fields:  # what is small before it is inflated makes the next one wait
                     await other.send(post("/people/2", body, *fields))
@@ -251,7 +270,9 @@ async def test_who_finds_no_room_for_a_request_is_told_so_and_nothing_is_sent():
                     assert json.loads(answer.body)["code"] == "overloaded"
                 async with RawClient(port) as unmatched:
                     await unmatched.send(post("/elsewhere", b"d" * 15_000))
-                    await server.until(lambda: server.requests[-1].start.startswith(b"POST /elsewhere"))
+                    await server.until(
+                        lambda: server.requests[-1].start.startswith(b"POST /elsewhere")
+                    )
         assert steered.exchange_.names.count("outgoing") == 2
         gate.set()
         assert (await one.answer("POST")).status == 200
@@ -285,9 +306,14 @@ async def test_what_was_written_is_settled_when_there_is_no_room_for_its_answer(
 async def test_an_answer_keeps_its_room_until_its_caller_has_taken_it():
     large = b"HTTP/1.1 200 OK\r\nContent-Length: 14000000\r\n\r\n" + bytes(14_000_000)
     options = {"held": 40_000_000, "patience": Patience(room=0.05)}
-    async with RawServer(says(large)) as server, gateway(server.url, options=options) as (port, steered):
+    async with (
+        RawServer(says(large)) as server,
+        gateway(server.url, options=options) as (port, steered),
+    ):
         async with RawClient(port) as idle, RawClient(port) as other:
-            idle.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
+            )
             idle.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a socket can
             await idle.send(get("/people/1") * 3)
             await server.until(lambda: len(steered.exchange_.calls) == 2)
@@ -295,10 +321,13 @@ async def test_an_answer_keeps_its_room_until_its_caller_has_taken_it():
         await server.until(lambda: bool(steered.notes) and steered.notes[-1].status == 200)
         async with RawClient(port) as again:
             assert (await again.ask(get("/people/2"))).status == 200
-        assert len(server.requests) == 3  # what stood behind the answer that nobody took was never asked for
+        # what stood behind the answer that nobody took was never asked for
+        assert len(server.requests) == 3
 
 
-async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_others_waiting(monkeypatch):
+async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_others_waiting(
+    monkeypatch,
+):
     monkeypatch.setattr(framing, "_FIRST", 0.0)
     monkeypatch.setattr(framing, "_AHEAD", 0.0)
     options = {"held": 40_000, "patience": Patience(body=10 * PATIENCE, room=PATIENCE)}

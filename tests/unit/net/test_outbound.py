@@ -1,4 +1,6 @@
-"""What every request of our own has in common; the cases over real servers stand in ``test_acl_client``."""
+"""What every request of our own has in common; the cases over real servers stand in
+``test_acl_client``.
+"""
 
 import ipaddress
 import socket
@@ -16,7 +18,10 @@ from tests.unit.net.test_outbound_acl_client import BODY, whole
 async def test_an_answer_comes_back_as_it_is():
     async with RawServer(says(whole())) as server, Outbound(PATIENCE, client_context()) as outbound:
         assert await outbound.ask("GET", server.url + "/x", {"X-A": "b"}) == BODY
-    assert (server.requests[0].start, dict(server.requests[0].fields)[b"X-A"]) == (b"GET /x HTTP/1.1", b"b")
+    assert (server.requests[0].start, dict(server.requests[0].fields)[b"X-A"]) == (
+        b"GET /x HTTP/1.1",
+        b"b",
+    )
 
 
 async def test_what_was_wrong_is_told_and_never_what_was_said():
@@ -42,7 +47,10 @@ async def test_time_is_up_when_it_is():
     ],
 )
 async def test_where_it_may_go_is_looked_at_again_as_it_connects(allowed, told):
-    async with RawServer(says(whole())) as server, Outbound(PATIENCE, client_context(), Reach(allowed)) as outbound:
+    async with (
+        RawServer(says(whole())) as server,
+        Outbound(PATIENCE, client_context(), Reach(allowed)) as outbound,
+    ):
         url = f"http://localhost:{server.port}/x"
         if told is None:
             assert await outbound.ask("GET", url, {}) == BODY
@@ -57,7 +65,14 @@ async def test_of_several_addresses_those_are_asked_that_may_be(monkeypatch):
     async def both(self, host, port=0, family=socket.AF_INET):
         there = ("127.0.0.1", "127.0.0.2") if host == "both.example" else ("127.0.0.1",)
         return [
-            {"hostname": host, "host": one, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
+            {
+                "hostname": host,
+                "host": one,
+                "port": port,
+                "family": socket.AF_INET,
+                "proto": 0,
+                "flags": 0,
+            }
             for one in there
         ]
 

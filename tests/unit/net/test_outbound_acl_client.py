@@ -1,4 +1,6 @@
-"""The client of filter endpoints against real servers: what it sends, and that nothing but one good answer comes through."""
+"""The client of filter endpoints against real servers: what it sends, and that nothing but one good
+answer comes through.
+"""
 
 import asyncio
 import gzip
@@ -58,7 +60,10 @@ async def test_the_question_goes_there_as_it_is_with_the_token_of_the_person():
     assert fields.keys() == {
         b"host", b"authorization", b"content-type", b"accept", b"accept-encoding", b"user-agent", b"content-length",
     }  # fmt: skip
-    assert (fields[b"authorization"], fields[b"content-type"]) == (b"Bearer tok.en", b"application/json")
+    assert (fields[b"authorization"], fields[b"content-type"]) == (
+        b"Bearer tok.en",
+        b"application/json",
+    )
     assert asked.outcomes == {"answered": 1}
 
 
@@ -68,7 +73,9 @@ async def test_connections_are_used_again_and_cookies_are_not_kept():
         for _ in range(3):
             await asked.of(server)
         assert len(server.wires) == 1
-        assert not any(name.lower() == b"cookie" for sent in server.requests for name, _ in sent.fields)
+        assert not any(
+            name.lower() == b"cookie" for sent in server.requests for name, _ in sent.fields
+        )
 
 
 async def test_a_kept_connection_that_was_closed_meanwhile_is_no_fault():
@@ -173,7 +180,11 @@ async def test_many_questions_at_once_are_all_answered():
 
 async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     asked = Asked()
-    async with RawServer(says(whole())) as server, RawServer(says(whole())) as other, asked.outbound:
+    async with (
+        RawServer(says(whole())) as server,
+        RawServer(says(whole())) as other,
+        asked.outbound,
+    ):
         monkeypatch.setenv("http_proxy", other.url)
         monkeypatch.setenv("HTTP_PROXY", other.url)
         await asked.of(server)

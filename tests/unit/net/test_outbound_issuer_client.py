@@ -11,7 +11,10 @@ from tests.unit.net.test_outbound_acl_client import whole
 
 
 async def test_keys_are_fetched_and_tokens_asked_about_with_our_own_credentials():
-    async with RawServer(says(whole(b"{}"))) as server, Outbound(PATIENCE, client_context()) as outbound:
+    async with (
+        RawServer(says(whole(b"{}"))) as server,
+        Outbound(PATIENCE, client_context()) as outbound,
+    ):
         client = IssuerClient(outbound, server.url + "/keys", "us:sec ret:x")
         assert await client.keys() == b"{}"
         assert await client.introspect("a+b/c=") == b"{}"
@@ -26,7 +29,10 @@ async def test_keys_are_fetched_and_tokens_asked_about_with_our_own_credentials(
 
 
 async def test_no_answer_and_no_good_one_are_told_as_such():
-    async with RawServer(says(whole(b"{}", status=b"500 No"))) as broken, RawServer(silent()) as slow:
+    async with (
+        RawServer(says(whole(b"{}", status=b"500 No"))) as broken,
+        RawServer(silent()) as slow,
+    ):
         for server, seconds in ((broken, PATIENCE), (slow, 0.05)):
             async with Outbound(seconds, client_context()) as outbound:
                 with pytest.raises(VaultError) as caught:

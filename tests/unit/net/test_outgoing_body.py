@@ -61,8 +61,12 @@ async def test_where_all_places_are_taken_the_slowest_gives_way(monkeypatch):
     monkeypatch.setattr(framing, "_FIRST", 0.0)
     monkeypatch.setattr(framing, "SLOWEST_BODY", 1e9)
     gate = Uploads(2, 60.0)
-    fast, slow = sending(await gate.enter(hanging(bytes(1_000_000)))), sending(await gate.enter(hanging(b"a")))
-    await asyncio.sleep(0.01)  # the loop's clock has steps, and who is not a step old cannot be judged
+    fast, slow = (
+        sending(await gate.enter(hanging(bytes(1_000_000)))),
+        sending(await gate.enter(hanging(b"a"))),
+    )
+    # the loop's clock has steps, and who is not a step old cannot be judged
+    await asyncio.sleep(0.01)
     assert await sending(await gate.enter(pieces(b"x"))) == [b"x"]
     with pytest.raises(UpstreamFault) as caught:
         await slow
@@ -96,7 +100,9 @@ async def test_callers_that_send_nothing_leave_connections_for_others():
         address = UpstreamAddress("http", "127.0.0.1", server.port)
 
         def call(body: bytes | AsyncIterator[bytes]) -> Call:
-            return Call(address, "POST", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n", body)
+            return Call(
+                address, "POST", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n", body
+            )
 
         held = [asyncio.ensure_future(upstream.send(call(hanging()))) for _ in range(20)]
         await server.until(lambda: server.open == 2)

@@ -52,7 +52,8 @@ async def test_waiting_for_a_place_is_bounded():
     async with RawServer(once(may)) as server:
         pool = Pool(UpstreamAddress("http", "127.0.0.1", server.port), CallLimits(connections=1))
         taken = await pool.fresh()
-        pool._limits = CallLimits(connections=1, connect=0.2)  # only now, so that the first one has time enough
+        # only now, so that the first one has time enough
+        pool._limits = CallLimits(connections=1, connect=0.2)
         with pytest.raises(UpstreamFault, match="no free connection") as caught:
             await pool.fresh()
         assert (caught.value.code, caught.value.sent) == (Code.UPSTREAM_BUSY, False)

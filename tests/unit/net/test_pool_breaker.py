@@ -76,10 +76,15 @@ async def test_one_caller_that_asks_for_what_hangs_keeps_nobody_from_the_applica
 
     told: list[bool] = []
     async with RawServer(picky) as server:
-        upstream = HttpUpstream(CallLimits(head=1.0, failures=2), told=lambda _address, is_open: told.append(is_open))
+        upstream = HttpUpstream(
+            CallLimits(head=1.0, failures=2), told=lambda _address, is_open: told.append(is_open)
+        )
         address = UpstreamAddress("http", "127.0.0.1", server.port)
         try:
-            ask = [Call(address, "GET", b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % name, b"") for name in (b"hangs", b"")]
+            ask = [
+                Call(address, "GET", b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % name, b"")
+                for name in (b"hangs", b"")
+            ]
             late = [asyncio.create_task(upstream.send(ask[0])) for _ in range(5)]
             while not all(one.done() for one in late):
                 assert (await upstream.send(ask[1])).head.status == 200
@@ -157,7 +162,11 @@ def test_late_failures_of_requests_before_do_not_prolong_the_pause():
 
 
 def get(port: int, method: str = "GET") -> Call:
-    return Call(UpstreamAddress("http", "127.0.0.1", port), method, method.encode() + b" / HTTP/1.1\r\nHost: x\r\n\r\n")
+    return Call(
+        UpstreamAddress("http", "127.0.0.1", port),
+        method,
+        method.encode() + b" / HTTP/1.1\r\nHost: x\r\n\r\n",
+    )
 
 
 async def code(upstream: HttpUpstream, call: Call) -> str:
@@ -186,7 +195,9 @@ async def test_an_application_that_is_not_there_is_left_alone_and_found_again():
         port = bound.getsockname()[1]
         address = UpstreamAddress("http", "127.0.0.1", port)
         limits = CallLimits(failures=2, pause=60)
-        upstream = HttpUpstream(limits, told=lambda address, suspended: told.append((address.port, suspended)))
+        upstream = HttpUpstream(
+            limits, told=lambda address, suspended: told.append((address.port, suspended))
+        )
         seen = [await code(upstream, get(port, "POST")) for _ in range(4)]
         assert seen == ["upstream_unreachable"] * 2 + ["upstream_suspended"] * 2
         assert upstream.suspended(address)

@@ -5,16 +5,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.proxy_protocol import V1_MAX, V2_MAX, BadPreambleError, Preamble, crc32c, parse_preamble
+from proxy.net.proxy_protocol import (
+    V1_MAX,
+    V2_MAX,
+    BadPreambleError,
+    Preamble,
+    crc32c,
+    parse_preamble,
+)
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
-V4 = ipaddress.ip_address("192.0.2.7").packed + ipaddress.ip_address("198.51.100.1").packed + struct.pack("!HH", 5, 80)
-V6 = ipaddress.ip_address("2001:db8::7").packed + ipaddress.ip_address("::1").packed + struct.pack("!HH", 6, 80)
+V4 = (
+    ipaddress.ip_address("192.0.2.7").packed
+    + ipaddress.ip_address("198.51.100.1").packed
+    + struct.pack("!HH", 5, 80)
+)
+V6 = (
+    ipaddress.ip_address("2001:db8::7").packed
+    + ipaddress.ip_address("::1").packed
+    + struct.pack("!HH", 6, 80)
+)
 
 
 def v2(payload: bytes, command: int = 0x21, family: int = 0x11, length: int | None = None) -> bytes:
     return (
-        SIGNATURE + bytes([command, family]) + struct.pack("!H", len(payload) if length is None else length) + payload
+        SIGNATURE
+        + bytes([command, family])
+        + struct.pack("!H", len(payload) if length is None else length)
+        + payload
     )
 
 
@@ -47,8 +65,14 @@ def test_the_checksum_is_that_of_the_standard():
         (v2(b"", command=0x20, family=0), Preamble(16, local=True)),
         (v2(V4 + b"rubbish", command=0x20), Preamble(35, local=True)),
         (v2(V4 + extra(1, b"h2") + extra(4, b"")), Preamble(36, host="192.0.2.7", port=5)),
-        (v2(V4 + extra(0x20, b"\x01\0\0\0\0")), Preamble(36, host="192.0.2.7", port=5, secure=True)),
-        (v2(V4 + extra(0x20, b"\x02\0\0\0\0")), Preamble(36, host="192.0.2.7", port=5, secure=False)),
+        (
+            v2(V4 + extra(0x20, b"\x01\0\0\0\0")),
+            Preamble(36, host="192.0.2.7", port=5, secure=True),
+        ),
+        (
+            v2(V4 + extra(0x20, b"\x02\0\0\0\0")),
+            Preamble(36, host="192.0.2.7", port=5, secure=False),
+        ),
         (summed(V4), Preamble(35, host="192.0.2.7", port=5)),
         (v2(V4 + extra(4, bytes(V2_MAX - 15))), Preamble(16 + V2_MAX, host="192.0.2.7", port=5)),
     ],
@@ -100,7 +124,10 @@ def test_what_is_not_plainly_a_preamble_is_refused(data):
         parse_preamble(data)
 
 
-@given(st.binary(max_size=200), st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", SIGNATURE, SIGNATURE + b"\x21\x11\0"]))
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", SIGNATURE, SIGNATURE + b"\x21\x11\0"]),
+)
 def test_any_bytes_are_read_refused_or_waited_for(data, start):
     try:
         told = parse_preamble(start + data)

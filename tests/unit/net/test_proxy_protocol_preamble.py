@@ -29,7 +29,9 @@ async def listening(networks=LOOPBACK, patience: float = 30.0):
     preambles = Preambles(networks, patience)
     telling = Telling(ForwardedHeaders(x_forwarded=True), Trusted(networks))
     async with RawServer(says(OK)) as server:
-        async with gateway(server.url, options={"entrance": Entrance(preambles, None), "telling": telling}) as (
+        async with gateway(
+            server.url, options={"entrance": Entrance(preambles, None), "telling": telling}
+        ) as (
             port,
             steered,
         ):
@@ -66,9 +68,12 @@ async def ends(client: RawClient) -> bytes:
     ],
 )
 @pytest.mark.parametrize("piece", [0, 1])
-async def test_the_caller_that_a_trusted_proxy_tells_of_counts_for_every_request(preamble, caller, scheme, piece):
+async def test_the_caller_that_a_trusted_proxy_tells_of_counts_for_every_request(
+    preamble, caller, scheme, piece
+):
     async with listening() as (server, port, _, steered), RawClient(port) as client:
-        client.writer.get_extra_info("socket").setsockopt(6, 1, 1)  # no delay: each piece is a segment of its own
+        # no delay: each piece is a segment of its own
+        client.writer.get_extra_info("socket").setsockopt(6, 1, 1)
         await client.send(preamble + get("/1"), piece)
         assert (await client.answer()).status == 200
         assert (await client.ask(get("/2"))).status == 200
@@ -150,7 +155,11 @@ async def test_who_leaves_before_the_preamble_is_forgotten():
 
 
 async def test_without_the_setting_a_preamble_is_no_request():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(LINE + get("/"))
         assert (await client.answer()).status == 400
         assert server.requests == []

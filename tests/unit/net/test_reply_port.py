@@ -25,7 +25,9 @@ def test_an_address_is_read_from_its_url(url, address, authority):
     assert parsed.authority == authority
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:99999", "127.0.0.1:80", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "http://", "http://x:99999", "127.0.0.1:80", "http://[::1"]
+)
 def test_what_is_no_address_is_refused_with_what_to_write(url):
     with pytest.raises(VaultError, match="write http://host:port") as caught:
         UpstreamAddress.parse(url)
@@ -38,7 +40,13 @@ async def _stream() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize(
     ("method", "body", "replayable"),
-    [("GET", b"", True), ("PUT", b"x", True), ("POST", b"", False), ("PATCH", b"x", False), ("get", b"", False)],
+    [
+        ("GET", b"", True),
+        ("PUT", b"x", True),
+        ("POST", b"", False),
+        ("PATCH", b"x", False),
+        ("get", b"", False),
+    ],
 )
 def test_only_what_means_the_same_twice_may_be_sent_twice(method, body, replayable):
     assert Call(ADDRESS, method, b"", body).replayable is replayable
@@ -53,7 +61,9 @@ async def test_a_stream_cannot_be_sent_twice():
 
 
 def test_forwarded_fields_leave_out_whole_lines_only():
-    head = Head((1, 200, b"OK"), b"Connection: close\r\nX: Connection: close\r\nConnection: closed\r\n")
+    head = Head(
+        (1, 200, b"OK"), b"Connection: close\r\nX: Connection: close\r\nConnection: closed\r\n"
+    )
     head.drop = (b"Connection: close",)
     assert head.forwarded() == b"X: Connection: close\r\nConnection: closed\r\n"
 

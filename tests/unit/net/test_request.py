@@ -20,7 +20,9 @@ class Gone:
 
 def incoming(payload: BodyQueue = EMPTY) -> RequestContext:
     request = get("/a")
-    return RequestContext(parse_request_head(request, len(request) - 4, Heads()), payload, cast("Any", Gone()))
+    return RequestContext(
+        parse_request_head(request, len(request) - 4, Heads()), payload, cast("Any", Gone())
+    )
 
 
 async def test_nothing_happens_to_a_caller_that_has_gone():
@@ -39,7 +41,11 @@ def test_an_answer_before_the_end_of_the_body_ends_the_connection():
 
 
 async def test_a_cut_is_seen_as_one():
-    async with RawServer(silent()) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+    async with (
+        RawServer(silent()) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         await client.send(get())
         await server.until(lambda: server.requests != [])
         serving = steered.callers[0]._serving

@@ -92,7 +92,9 @@ def test_what_is_no_request_ends_it_and_what_came_before_is_given():
 def test_a_head_without_end_is_refused(piece):
     one = reader(Heads(whole=1000), Steered())
     data = get("/", *["X: y"] * 100, "Y: " + "z" * 2000)
-    found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
+    found = [
+        m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]
+    ]
     assert len(found) == 1
     assert isinstance(found[0][0], BadRequestError)
 
@@ -124,7 +126,9 @@ def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away(
 )
 async def test_a_body_that_breaks_its_framing_ends_it(rest):
     one = reader()
-    messages, _, _ = one.feed_data(get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n")
+    messages, _, _ = one.feed_data(
+        get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n"
+    )
     body = messages[0][1]
     assert one.midway
     assert one.feed_data(rest + get("/2")) == ([], False, b"")
@@ -174,7 +178,8 @@ def test_what_follows_an_upgrade_waits():
     ask = post("/", b"ab", "Connection: upgrade", "Upgrade: x")
     messages, upgraded, tail = one.feed_data(get("/1") + ask + b"\x00not http")
     assert [len(messages), upgraded, tail] == [2, True, b"\x00not http"]
-    messages, upgraded, tail = one.feed_data(get("/2"))  # it was declined, and the server hands back what waited
+    # it was declined, and the server hands back what waited
+    messages, upgraded, tail = one.feed_data(get("/2"))
     assert [len(messages), upgraded, tail] == [1, False, b""]
 
 
@@ -188,7 +193,12 @@ def outcome(pieces: list[bytes]) -> list[object]:
         for _ in found:
             one.message_consumed()
     return [
-        (head.method, head.target, head.headers, body.is_eof() and (body.read_nowait(), body.trailers))
+        (
+            head.method,
+            head.target,
+            head.headers,
+            body.is_eof() and (body.read_nowait(), body.trailers),
+        )
         if isinstance(head, RequestHead)
         else "no request"
         for head, body in messages
@@ -196,7 +206,11 @@ def outcome(pieces: list[bytes]) -> list[object]:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.sampled_from(b"\r\n\x00 :;0Aa\xff")), max_size=4), st.data()
+    st.lists(
+        st.tuples(st.integers(0, len(STREAM) - 1), st.sampled_from(b"\r\n\x00 :;0Aa\xff")),
+        max_size=4,
+    ),
+    st.data(),
 )
 def test_any_bytes_are_read_in_the_same_way_or_refused_however_they_are_cut(changes, data):
     mutated = bytearray(STREAM)
@@ -241,18 +255,27 @@ def test_a_head_that_is_the_same_to_the_byte_is_read_once():
 
 def test_bodies_behind_equal_heads_are_their_own():
     one = reader()
-    bodies = [message[1].read_nowait() for text in (b"abc", b"xyz") for message in one.feed_data(post("/2", text))[0]]
+    bodies = [
+        message[1].read_nowait()
+        for text in (b"abc", b"xyz")
+        for message in one.feed_data(post("/2", text))[0]
+    ]
     assert bodies == [b"abc", b"xyz"]
 
 
 @pytest.mark.parametrize(
-    "longer", [get("/a", "X: 1"), get("/a").replace(b"/a", b"/b"), get("/a").replace(b"GET", b"PUT")]
+    "longer",
+    [get("/a", "X: 1"), get("/a").replace(b"/a", b"/b"), get("/a").replace(b"GET", b"PUT")],
 )
 def test_a_head_that_differs_is_read(longer):
     first, other = heads(get("/a"), longer)
     assert other is not first
     (alone,) = heads(longer)
-    assert (other.method, other.target, other.headers) == (alone.method, alone.target, alone.headers)
+    assert (other.method, other.target, other.headers) == (
+        alone.method,
+        alone.target,
+        alone.headers,
+    )
 
 
 def test_what_was_searched_for_is_not_remembered():
@@ -283,7 +306,9 @@ def test_a_long_head_is_not_remembered():
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
 def test_what_is_too_long_is_told_from_what_cannot_be_read_however_it_is_cut(data, code, piece):
     one = reader()
-    found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
+    found = [
+        m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]
+    ]
     [(fault, _)] = found
     assert isinstance(fault, BadRequestError)
     assert fault.code is code

@@ -100,7 +100,9 @@ TOO_LONG = [
 
 @pytest.mark.parametrize(("sent", "status", "code"), TOO_LONG)
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
-async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(port, sent, status, code, piece):
+async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(
+    port, sent, status, code, piece
+):
     async with RawClient(port) as caller:
         for at in range(0, len(sent), piece):
             with contextlib.suppress(ConnectionError):  # it may be answered before all was sent
@@ -108,10 +110,15 @@ async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_r
         answer = await caller.answer()
         told = json.loads(answer.body)
         assert (answer.status, told["status"], told["code"]) == (status, status, code)
-        assert (answer.one("server"), answer.one("content-type")) == (b"domicile", b"application/problem+json")
+        assert (answer.one("server"), answer.one("content-type")) == (
+            b"domicile",
+            b"application/problem+json",
+        )
         assert b"secret" not in answer.body
 
 
 async def test_a_target_and_fields_within_the_bounds_are_taken(port):
     async with RawClient(port) as caller:
-        assert (await caller.ask(get("/?" + "a" * 16_000, *["X: " + "a" * 8000] * 20))).status == 200
+        assert (
+            await caller.ask(get("/?" + "a" * 16_000, *["X: " + "a" * 8000] * 20))
+        ).status == 200

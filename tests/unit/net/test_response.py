@@ -51,8 +51,20 @@ def reply(head: bytes, framing: Framing, *pieces: bytes, done: bool = True) -> B
     ("head", "framing", "minor", "close", "sent"),
     [
         (b"HTTP/1.1 200 OK\r\nA:1", Framing.LENGTH, 1, False, b"HTTP/1.1 200 OK\r\nA:1\r\n\r\n"),
-        (b"HTTP/1.0 200 OK\r\nA:1", Framing.LENGTH, 1, True, b"HTTP/1.1 200 OK\r\nA:1\r\nConnection: close\r\n\r\n"),
-        (b"HTTP/1.1 200 ", Framing.LENGTH, 0, False, b"HTTP/1.1 200 \r\nConnection: keep-alive\r\n\r\n"),
+        (
+            b"HTTP/1.0 200 OK\r\nA:1",
+            Framing.LENGTH,
+            1,
+            True,
+            b"HTTP/1.1 200 OK\r\nA:1\r\nConnection: close\r\n\r\n",
+        ),
+        (
+            b"HTTP/1.1 200 ",
+            Framing.LENGTH,
+            0,
+            False,
+            b"HTTP/1.1 200 \r\nConnection: keep-alive\r\n\r\n",
+        ),
         (b"HTTP/1.1 200 ", Framing.CLOSE, 1, False, b"HTTP/1.1 200 \r\nConnection: close\r\n\r\n"),
         (
             b"HTTP/1.1 200 \r\nTransfer-Encoding: chunked",
@@ -61,7 +73,13 @@ def reply(head: bytes, framing: Framing, *pieces: bytes, done: bool = True) -> B
             False,
             b"HTTP/1.1 200 \r\nConnection: close\r\n\r\n",
         ),
-        (b"HTTP/1.1 204 \r\nTransfer-Encoding: chunked", Framing.NONE, 1, False, b"HTTP/1.1 204 \r\n\r\n"),
+        (
+            b"HTTP/1.1 204 \r\nTransfer-Encoding: chunked",
+            Framing.NONE,
+            1,
+            False,
+            b"HTTP/1.1 204 \r\n\r\n",
+        ),
         (
             b"HTTP/1.1 200 \r\nConnection: close\r\nA: 1",
             Framing.CLOSE,
@@ -79,8 +97,15 @@ def test_the_head_for_this_caller(head, framing, minor, close, sent):
 
 
 async def test_a_stream_in_chunks_ends_with_its_trailers_but_no_framing_among_them():
-    made = reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Framing.CHUNKED, b"abc", done=False)
-    made.trailers = ((b"X-Sum", b"1"), (b"Transfer-Encoding", b"x"), (b"Content-Length", b"9"), (b"Host", b"h"))
+    made = reply(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Framing.CHUNKED, b"abc", done=False
+    )
+    made.trailers = (
+        (b"X-Sum", b"1"),
+        (b"Transfer-Encoding", b"x"),
+        (b"Content-Length", b"9"),
+        (b"Host", b"h"),
+    )
     caller: Any = Caller()
     made.feed = type("Feed", (), {"resume": lambda self: made.finish()})()
     await response.stream(caller, made, 1)

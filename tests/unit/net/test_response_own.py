@@ -28,9 +28,11 @@ def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
     start, _, body = made.partition(b"\r\n\r\n")
     lines = start.split(b"\r\n")
     assert lines[0] == b"HTTP/1.1 502 Bad Gateway"
-    assert {b"Content-Type: application/problem+json", b"Domicile-Answer: proxy", b"Cache-Control: no-store"} <= set(
-        lines
-    )
+    assert {
+        b"Content-Type: application/problem+json",
+        b"Domicile-Answer: proxy",
+        b"Cache-Control: no-store",
+    } <= set(lines)
     assert (b"Connection: close" in lines) is close
     whole = response.problem(502, Code.UPSTREAM_BROKEN, "x")
     assert b"Content-Length: %d" % len(whole) in lines
@@ -65,7 +67,9 @@ def test_who_asks_for_html_gets_a_page_and_everybody_else_a_document(accept, pag
 
 
 def test_a_page_can_be_read_and_does_nothing():
-    error = VaultError(Code.VALUE_UNFIT, 'A <value> & "more"', (Detail("/a<b>", "is <i>no</i> 'date'"),))
+    error = VaultError(
+        Code.VALUE_UNFIT, 'A <value> & "more"', (Detail("/a<b>", "is <i>no</i> 'date'"),)
+    )
     head, _, body = response.own_answer(422, error, accept=CHROME).partition(b"\r\n\r\n")
     fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])
     assert fields[b"Content-Length"] == b"%d" % len(body)
@@ -80,10 +84,15 @@ def test_a_page_can_be_read_and_does_nothing():
     assert style is not None
     allowed = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     )
     assert fields[b"Content-Security-Policy"].decode() == policy
-    assert response.own_answer(422, error, accept=CHROME, head=True).partition(b"\r\n\r\n") == (head, b"\r\n\r\n", b"")
+    assert response.own_answer(422, error, accept=CHROME, head=True).partition(b"\r\n\r\n") == (
+        head,
+        b"\r\n\r\n",
+        b"",
+    )
 
 
 def test_what_passes_by_itself_says_when_to_try_again():
@@ -92,12 +101,16 @@ def test_what_passes_by_itself_says_when_to_try_again():
     assert b"Retry-After" not in response.own_answer(503, VaultError(Code.VAULT_DOWN, "x"))
 
 
-@pytest.mark.parametrize(("seconds", "line"), [(None, None), (1, b"Retry-After: 1"), (30, b"Retry-After: 30")])
+@pytest.mark.parametrize(
+    ("seconds", "line"), [(None, None), (1, b"Retry-After: 1"), (30, b"Retry-After: 30")]
+)
 def test_an_own_answer_says_when_to_come_again_where_that_is_known(seconds, line):
     error = VaultError(Code.UPSTREAM_SUSPENDED, "x")
     error.retry_after = seconds
     lines = response.own_answer(503, error).partition(b"\r\n\r\n")[0].split(b"\r\n")
-    assert [one for one in lines if one.startswith(b"Retry-After")] == ([] if line is None else [line])
+    assert [one for one in lines if one.startswith(b"Retry-After")] == (
+        [] if line is None else [line]
+    )
 
 
 def test_a_status_without_a_name_has_no_reason():
@@ -108,7 +121,8 @@ def test_a_status_without_a_name_has_no_reason():
 @pytest.mark.parametrize("code", [Code.VAULT_DOWN, Code.BAD_STORE, Code.NOT_WRITABLE])
 def test_what_concerns_the_operator_alone_is_logged_and_not_told_to_callers(code, capsys):
     made = response.own_answer(
-        503, VaultError(code, "The disk below /var/lib is full.", (Detail("/var/lib/x", "is full"),))
+        503,
+        VaultError(code, "The disk below /var/lib is full.", (Detail("/var/lib/x", "is full"),)),
     )
     assert b"/var" not in made
     assert json.loads(made.partition(b"\r\n\r\n")[2])["code"] == str(code)

@@ -39,21 +39,28 @@ REFUSED = {
     "lengths in a list": get("/", "Content-Length: 3, 3", method="POST") + b"abc",
     "length with a sign": get("/", "Content-Length: +3", method="POST") + b"abc",
     "negative length": get("/", "Content-Length: -3", method="POST") + b"abc",
-    "length and chunks": get("/", "Content-Length: 3", "Transfer-Encoding: chunked", method="POST") + b"0\r\n\r\n",
-    "chunks and length": get("/", "Transfer-Encoding: chunked", "Content-Length: 3", method="POST") + b"0\r\n\r\n",
+    "length and chunks": get("/", "Content-Length: 3", "Transfer-Encoding: chunked", method="POST")
+    + b"0\r\n\r\n",
+    "chunks and length": get("/", "Transfer-Encoding: chunked", "Content-Length: 3", method="POST")
+    + b"0\r\n\r\n",
     "chunked twice": get("/", "Transfer-Encoding: chunked, chunked", method="POST") + b"0\r\n\r\n",
-    "coding before chunked": get("/", "Transfer-Encoding: gzip, chunked", method="POST") + b"0\r\n\r\n",
-    "unknown transfer coding": get("/", "Transfer-Encoding: xchunked", method="POST") + b"0\r\n\r\n",
+    "coding before chunked": get("/", "Transfer-Encoding: gzip, chunked", method="POST")
+    + b"0\r\n\r\n",
+    "unknown transfer coding": get("/", "Transfer-Encoding: xchunked", method="POST")
+    + b"0\r\n\r\n",
     "chunks of 1.0": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunk size that is none": get("/", "Transfer-Encoding: chunked", method="POST") + b"zz\r\n",
     "line end in a chunk extension": get("/", "Transfer-Encoding: chunked", method="POST")
     + b"3;x\ny\r\nabc\r\n0\r\n\r\n",
-    "chunk longer than it says": get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabcd\r\n0\r\n\r\n",
+    "chunk longer than it says": get("/", "Transfer-Encoding: chunked", method="POST")
+    + b"3\r\nabcd\r\n0\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_readers_could_read_differently_is_refused_and_the_next_caller_is_served(name, capfd):
+async def test_what_readers_could_read_differently_is_refused_and_the_next_caller_is_served(
+    name, capfd
+):
     async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered):
         async with RawClient(port) as client:
             answer = await client.ask(REFUSED[name])
@@ -78,8 +85,14 @@ async def test_what_readers_could_read_differently_is_refused_and_the_next_calle
         (get("/", *["X: y"] * 200), Code.HEADER_TOO_LARGE, 431),
     ],
 )
-async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(sent, code, status):
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(
+    sent, code, status
+):
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, steered),
+        RawClient(port) as client,
+    ):
         answer = await client.ask(sent)
         told = json.loads(answer.body)
         assert (answer.status, told["status"], told["code"]) == (status, status, code)
@@ -90,7 +103,11 @@ async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_r
 
 
 async def test_what_is_sent_in_single_bytes_is_understood():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(chunked("/a", b"abc", fields=("X: y",)) + get("/b"), 1)
         assert [(await client.answer()).status for _ in range(2)] == [200, 200]
         assert [one.start.split()[1] for one in server.requests] == [b"/a", b"/b"]
@@ -98,7 +115,11 @@ async def test_what_is_sent_in_single_bytes_is_understood():
 
 
 async def test_garbage_behind_a_request_ends_the_connection_and_is_not_forwarded():
-    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         assert (await client.ask(get("/a"))).status == 200
         await client.send(b"\x00\x01\x02 rubbish\r\n\r\n")
         assert (await client.answer()).status == 400
@@ -118,7 +139,9 @@ async def test_a_slow_head_is_given_up():
 
 
 async def kept_while_asking(port: int) -> bool:
-    """Whether three requests, each within the time of the one before, are answered on one connection; it ends then."""
+    """Whether three requests, each within the time of the one before, are answered on one
+    connection; it ends then.
+    """
     async with RawClient(port) as client:
         for _ in range(3):
             try:
@@ -145,7 +168,11 @@ async def test_a_body_nobody_reads_does_not_take_the_answer_from_the_caller():
         await wire.send(b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno")
         await wire.until_close()
 
-    async with RawServer(refuses) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(refuses) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(get("/", "Content-Length: 2000000", method="POST"))
         await client.send(b"x" * 1_000_000)
         await client.send(b"x" * 1_000_000)
@@ -162,14 +189,20 @@ async def test_many_callers_at_once_and_none_is_mixed_up():
     async def calls(port: int, number: int) -> None:
         async with RawClient(port) as client:
             for count in range(20):
-                request = get(f"/{number}-{count}") if count % 2 else post(f"/{number}-{count}", b"x" * count)
+                request = (
+                    get(f"/{number}-{count}")
+                    if count % 2
+                    else post(f"/{number}-{count}", b"x" * count)
+                )
                 assert (await client.ask(request)).body == f"/{number}-{count}".encode()
 
     async with RawServer(names) as server, gateway(server.url) as (port, _):
         await asyncio.gather(*(calls(port, number) for number in range(50)))
 
 
-@pytest.mark.parametrize("request_", [get(), get("/people/1"), post("/", b"abc"), chunked("/", b"abc")])
+@pytest.mark.parametrize(
+    "request_", [get(), get("/people/1"), post("/", b"abc"), chunked("/", b"abc")]
+)
 async def test_a_caller_that_sends_nothing_more_still_gets_its_answers(request_, monkeypatch):
     monkeypatch.setattr("proxy.net.server._HALF_CLOSE_SECONDS", 60.0)  # however slow the machine
 
@@ -181,7 +214,11 @@ async def test_a_caller_that_sends_nothing_more_still_gets_its_answers(request_,
             await wire.send(b"0\r\n\r\n")
 
     released: list[bool] = []
-    async with RawServer(slow) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+    async with (
+        RawServer(slow) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
         await client.send(request_ * 3)
         client.half_close()
         await server.until(lambda: server.requests != [])

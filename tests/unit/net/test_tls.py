@@ -10,7 +10,8 @@ from proxy.net.tls import ClientTls, client_context
 from tests.support.certificates import Authority, Pair
 from tests.support.rawserver import OK, RawServer, says, silent
 
-#: How an application shuts the door on a client certificate: by an alert, which a reset may overtake.
+#: How an application shuts the door on a client certificate: by an alert, which a reset may
+#: overtake.
 SHUT = {Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_BROKEN}
 
 
@@ -29,13 +30,20 @@ def serving(pair: Pair, authority: Authority | None = None) -> ssl.SSLContext:
 
 
 async def ask(
-    server: RawServer, context: ssl.SSLContext | None, host: str = "localhost", name: str | None = None
+    server: RawServer,
+    context: ssl.SSLContext | None,
+    host: str = "localhost",
+    name: str | None = None,
 ) -> int:
     address = UpstreamAddress("https", host, server.port)
-    upstream = HttpUpstream(CallLimits(connect=2, head=2), ClientTls(context, name) if context else None)
+    upstream = HttpUpstream(
+        CallLimits(connect=2, head=2), ClientTls(context, name) if context else None
+    )
     try:
         for _ in range(2):
-            reply = await upstream.send(Call(address, "POST", b"POST / HTTP/1.1\r\nHost: x\r\n\r\n"))
+            reply = await upstream.send(
+                Call(address, "POST", b"POST / HTTP/1.1\r\nHost: x\r\n\r\n")
+            )
             assert reply.whole == b"ok"
         return len(server.wires)
     finally:
@@ -74,7 +82,10 @@ async def test_an_address_may_be_named_in_a_certificate(authority):
 async def test_a_client_certificate_is_shown(authority):
     client = authority.issue("client.test")
     async with RawServer(says(OK), tls=serving(authority.issue("localhost"), authority)) as server:
-        assert await ask(server, client_context(authority.certificate, client.certificate, client.key)) == 1
+        assert (
+            await ask(server, client_context(authority.certificate, client.certificate, client.key))
+            == 1
+        )
         with pytest.raises(UpstreamFault, match="ask for a client certificate") as caught:
             await ask(server, client_context(authority.certificate))
         assert caught.value.code in SHUT
@@ -116,7 +127,9 @@ async def test_another_name_may_be_asked_for_and_verified(authority):
     asked = []
     context.sni_callback = lambda _ssl, name, _context: asked.append(name)
     async with RawServer(says(OK), tls=context) as server:
-        assert await ask(server, client_context(authority.certificate), "127.0.0.1", "crm.test") == 1
+        assert (
+            await ask(server, client_context(authority.certificate), "127.0.0.1", "crm.test") == 1
+        )
         with pytest.raises(UpstreamFault, match="not trusted"):
             await ask(server, client_context(authority.certificate), "127.0.0.1", "erp.test")
     assert asked == ["crm.test", "erp.test"]
@@ -124,10 +137,16 @@ async def test_another_name_may_be_asked_for_and_verified(authority):
 
 async def test_a_handshake_that_nobody_answers_ends_in_time(authority):
     async with RawServer(silent()) as server:
-        upstream = HttpUpstream(CallLimits(connect=0.2), ClientTls(client_context(authority.certificate)))
+        upstream = HttpUpstream(
+            CallLimits(connect=0.2), ClientTls(client_context(authority.certificate))
+        )
         with pytest.raises(UpstreamFault) as caught:
             await upstream.send(
-                Call(UpstreamAddress("https", "localhost", server.port), "GET", b"GET / HTTP/1.1\r\n\r\n")
+                Call(
+                    UpstreamAddress("https", "localhost", server.port),
+                    "GET",
+                    b"GET / HTTP/1.1\r\n\r\n",
+                )
             )
         assert (caught.value.code, caught.value.sent) == (Code.UPSTREAM_TIMEOUT, False)
         upstream.close()
@@ -158,7 +177,9 @@ async def test_an_application_that_speaks_no_tls_is_unreachable(authority):
         ("no key", "certificate", "holds no certificate or no key"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_its_setting(authority, tmp_path, what, setting, sentence):
+def test_a_file_that_cannot_be_used_is_named_with_its_setting(
+    authority, tmp_path, what, setting, sentence
+):
     pair, other = authority.issue("localhost"), authority.issue("other.test")
     rubbish, locked = tmp_path / "rubbish.pem", tmp_path / "locked.key"
     rubbish.write_text("no")

@@ -50,11 +50,16 @@ def test_the_name_that_is_asked_for_decides_which_certificate_is_shown(authority
     assert shown(server, client, "other.test") == "*.test"
 
 
-@pytest.mark.parametrize("name", ["example.com", "test", "a.b.test", "x.api.vault.test", "vault.test.example.com"])
+@pytest.mark.parametrize(
+    "name", ["example.com", "test", "a.b.test", "x.api.vault.test", "vault.test.example.com"]
+)
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
-def test_a_foreign_name_is_refused_with_its_alert_where_names_are_required(authority, version, name):
+def test_a_foreign_name_is_refused_with_its_alert_where_names_are_required(
+    authority, version, name
+):
     server = context(
-        material_of(authority.issue("vault.test"), authority.issue("*.test", file="w")), Terms(strict=True)
+        material_of(authority.issue("vault.test"), authority.issue("*.test", file="w")),
+        Terms(strict=True),
     )
     with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized_name|unrecognized name"):
         shaken(server, trusting(authority, version), name)
@@ -62,7 +67,10 @@ def test_a_foreign_name_is_refused_with_its_alert_where_names_are_required(autho
 
 @pytest.mark.parametrize(
     ("version", "alert"),
-    [(TLS_1_2, "handshake_failure|handshake failure"), (TLS_1_3, "missing_extension|missing extension")],
+    [
+        (TLS_1_2, "handshake_failure|handshake failure"),
+        (TLS_1_3, "missing_extension|missing extension"),
+    ],
 )
 def test_no_name_is_refused_with_the_alert_that_the_version_has_for_it(authority, version, alert):
     server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
@@ -73,7 +81,11 @@ def test_no_name_is_refused_with_the_alert_that_the_version_has_for_it(authority
 def test_where_names_are_not_required_the_first_certificate_is_for_everybody_else(authority):
     pairs = authority.issue("vault.test"), authority.issue("other.test")
     server = context(material_of(*pairs), Terms(strict=False))
-    for name, expected in ((None, "vault.test"), ("example.com", "vault.test"), ("other.test", "other.test")):
+    for name, expected in (
+        (None, "vault.test"),
+        ("example.com", "vault.test"),
+        ("other.test", "other.test"),
+    ):
         assert shown(server, trusting(authority), name) == expected
 
 
@@ -84,7 +96,9 @@ def test_old_versions_weak_ciphers_and_renegotiation_are_not_there(authority):
     assert server.options & ssl.OP_NO_COMPRESSION
     assert {one["protocol"] for one in server.get_ciphers()} == {"TLSv1.2", "TLSv1.3"}
     assert all(one["aead"] for one in server.get_ciphers())
-    assert all("ECDHE" in one["name"] or one["protocol"] == "TLSv1.3" for one in server.get_ciphers())
+    assert all(
+        "ECDHE" in one["name"] or one["protocol"] == "TLSv1.3" for one in server.get_ciphers()
+    )
     client = trusting(authority, TLS_1_2)
     client.set_ciphers("AES256-GCM-SHA384:ECDHE-ECDSA-AES256-SHA384")
     with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
@@ -103,7 +117,9 @@ def test_callers_show_a_certificate_of_the_authority_that_is_named(authority, tm
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other")
     terms = Terms(strict=True, clients=authority.certificate, required=required)
-    server = context(material_of(authority.issue("vault.test"), clients=authority.certificate), terms)
+    server = context(
+        material_of(authority.issue("vault.test"), clients=authority.certificate), terms
+    )
 
     def meets(own: Files | None) -> Any:
         here, there = shaken(server, trusting(authority, TLS_1_2, own), "vault.test")
@@ -133,7 +149,11 @@ def faults(*pairs: Pair, clients=None):
 
 def test_each_file_that_cannot_be_used_is_named_with_what_to_do(authority, tmp_path):
     good, other = authority.issue("vault.test"), authority.issue("other.test")
-    locked, empty, nameless = tmp_path / "locked.key", tmp_path / "empty.pem", authority.issue("127.0.0.1")
+    locked, empty, nameless = (
+        tmp_path / "locked.key",
+        tmp_path / "empty.pem",
+        authority.issue("127.0.0.1"),
+    )
     authority.lock(good, locked)
     empty.write_text("nothing")
     for pair, words in (
@@ -151,7 +171,9 @@ def test_each_file_that_cannot_be_used_is_named_with_what_to_do(authority, tmp_p
         assert words in text
     both = Pair(good.certificate, good.key), Pair(empty, None)
     assert faults(*both)[0][0] == "listen.tls.certificate, item 2"
-    assert faults(both[0], clients=empty) == [("listen.tls.clients", f"{empty} holds no certificate in the PEM format")]
+    assert faults(both[0], clients=empty) == [
+        ("listen.tls.clients", f"{empty} holds no certificate in the PEM format")
+    ]
 
 
 def test_key_and_certificate_may_stand_in_one_file(authority, tmp_path):

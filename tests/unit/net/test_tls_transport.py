@@ -1,4 +1,6 @@
-"""TLS under the gateway's own server: everything that holds of a plain connection holds of this one."""
+"""TLS under the gateway's own server: everything that holds of a plain connection holds of this
+one.
+"""
 
 import asyncio
 import contextlib
@@ -30,10 +32,15 @@ def authority(tmp_path):
 
 @asynccontextmanager
 async def listening(authority, behaviour=ANSWERS, patience: float = 30.0, **terms):
-    """An application, the port of a gateway that speaks TLS, what steers it, and how handshakes ended."""
+    """An application, the port of a gateway that speaks TLS, what steers it, and how handshakes
+    ended.
+    """
     tls, outcomes = tls_listener(authority.issue(NAME), patience=patience, **terms)
     async with RawServer(behaviour) as server:
-        async with gateway(server.url, options={"entrance": Entrance(None, tls)}) as (port, steered):
+        async with gateway(server.url, options={"entrance": Entrance(None, tls)}) as (
+            port,
+            steered,
+        ):
             yield server, port, steered, outcomes
             assert tls.shaking == set() or patience < 30
 
@@ -51,24 +58,37 @@ async def echoes(wire, server):
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
 async def test_requests_and_answers_of_every_size_pass_as_they_are(authority, version):
-    async with listening(authority, echoes) as (_, port, _, outcomes), client(port, authority, version) as caller:
+    async with (
+        listening(authority, echoes) as (_, port, _, outcomes),
+        client(port, authority, version) as caller,
+    ):
         for size in (0, 1, 1000, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 3_000_000):
             body = os.urandom(size)
             assert (await caller.ask(post("/echo", body))).body == body
-            assert (await caller.ask(chunked("/echo", body + b"x", body + b"y"))).body == body + b"x" + body + b"y"
+            assert (
+                await caller.ask(chunked("/echo", body + b"x", body + b"y"))
+            ).body == body + b"x" + body + b"y"
         assert outcomes == ["done"]
 
 
 async def test_what_is_matched_is_redacted_all_the_same(authority):
-    async with listening(authority, echoes) as (server, port, _, _), client(port, authority) as caller:
+    async with (
+        listening(authority, echoes) as (server, port, _, _),
+        client(port, authority) as caller,
+    ):
         answer = await caller.ask(post("/people", b'{"name": "Ann"}'))
-        assert (answer.body, server.requests[0].body) == (b'{"name": "Ann"}', b'{"name": "tok_9f8e7d6c"}')
+        assert (answer.body, server.requests[0].body) == (
+            b'{"name": "Ann"}',
+            b'{"name": "tok_9f8e7d6c"}',
+        )
 
 
 async def test_requests_in_one_piece_are_answered_in_order(authority):
     async with listening(authority, echoes) as (_, port, _, _), client(port, authority) as caller:
         await caller.send(b"".join(post("/", b"%d" % number) for number in range(20)))
-        assert [(await caller.answer()).body for _ in range(20)] == [b"%d" % number for number in range(20)]
+        assert [(await caller.answer()).body for _ in range(20)] == [
+            b"%d" % number for number in range(20)
+        ]
 
 
 async def test_the_handshake_may_come_in_single_bytes(authority):
@@ -111,8 +131,13 @@ async def test_a_caller_that_reads_slowly_holds_the_application_back(authority):
             await wire.send(b"x" * 1_000_000)
             sent += 1
 
-    async with listening(authority, endless) as (_, port, steered, _), client(port, authority) as caller:
-        caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    async with (
+        listening(authority, endless) as (_, port, steered, _),
+        client(port, authority) as caller,
+    ):
+        caller.writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 65536
+        )
         transport = cast("asyncio.Transport", caller.writer.transport)
         transport.pause_reading()
         await caller.send(get())
@@ -173,13 +198,16 @@ async def test_a_broken_answer_has_no_farewell_and_a_whole_one_has(authority, wh
     async def breaks(wire, server):
         await server.read(wire)
         await wire.send(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n" + (b"whole" if whole else b"who")
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
+            + (b"whole" if whole else b"who")
         )
         wire.close()
 
     def read_all(port: int) -> str:
         plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
-        with trusting(authority).wrap_socket(plain, server_hostname=NAME, suppress_ragged_eofs=False) as secured:
+        with trusting(authority).wrap_socket(
+            plain, server_hostname=NAME, suppress_ragged_eofs=False
+        ) as secured:
             secured.sendall(get("/", "Connection: close"))
             try:
                 while secured.recv(65536):
@@ -212,7 +240,9 @@ async def test_a_caller_that_goes_away_is_noticed(authority):
 async def test_refusals_reach_the_caller_as_alerts(authority, version):
     clients = {"clients": authority.certificate}
     async with listening(authority, **clients) as (_, port, _, outcomes):
-        assert "UNRECOGNIZED_NAME" in await greeted(port, trusting(authority, version), "other.test")
+        assert "UNRECOGNIZED_NAME" in await greeted(
+            port, trusting(authority, version), "other.test"
+        )
         missing = "MISSING_EXTENSION" if version is TLS_1_3 else "HANDSHAKE_FAILURE"
         assert missing in await greeted(port, trusting(authority, version), None)
         alert = await greeted(port, trusting(authority, version), NAME)
@@ -229,7 +259,9 @@ async def test_plain_http_is_refused_and_the_next_caller_is_served(authority):
         async with RawClient(port) as caller:
             await caller.send(get())
             with contextlib.suppress(ConnectionError):
-                assert not (await asyncio.wait_for(caller.reader.read(), PATIENCE)).startswith(b"HTTP")
+                assert not (await asyncio.wait_for(caller.reader.read(), PATIENCE)).startswith(
+                    b"HTTP"
+                )
         async with client(port, authority) as caller:
             assert (await caller.ask(get())).status == 200
         assert outcomes == ["failed", "done"]
@@ -250,7 +282,10 @@ async def test_garbage_within_tls_ends_the_connection_and_hurts_nobody(authority
 
 
 async def test_a_handshake_that_does_not_come_in_time_ends(authority):
-    async with listening(authority, patience=0.1) as (_, port, _, outcomes), RawClient(port) as caller:
+    async with (
+        listening(authority, patience=0.1) as (_, port, _, outcomes),
+        RawClient(port) as caller,
+    ):
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(caller.reader.read(), PATIENCE) == b""
         assert outcomes == ["late"]
@@ -284,7 +319,9 @@ async def test_a_session_is_taken_up_again(authority):
 async def test_another_protocol_passes_both_ways(authority):
     async def switches(wire, server):
         await wire.head()
-        await wire.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n")
+        await wire.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n"
+        )
         for _ in range(3):
             await wire.send((await wire.reader.readexactly(4)).upper())
         wire.close()

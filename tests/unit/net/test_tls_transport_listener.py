@@ -16,7 +16,9 @@ def authority(tmp_path):
     return Authority(tmp_path)
 
 
-async def test_new_connections_get_the_context_in_force_and_those_that_are_open_go_on(authority, tmp_path):
+async def test_new_connections_get_the_context_in_force_and_those_that_are_open_go_on(
+    authority, tmp_path
+):
     tls, outcomes = tls_listener(authority.issue("app.test"))
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other")

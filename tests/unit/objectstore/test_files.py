@@ -75,10 +75,17 @@ async def test_a_folder_that_cannot_be_made_is_told_by_its_name(tmp_path):
 
 @pytest.mark.parametrize(
     "fault",
-    [(errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only"), (errno.EIO, "EIO")],
+    [
+        (errno.ENOSPC, "full"),
+        (errno.EDQUOT, "full"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "EIO"),
+    ],
 )
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "rename"])
-async def test_a_disk_that_fails_is_told_in_words_and_leaves_nothing(objects, tmp_path, monkeypatch, fault, step):
+async def test_a_disk_that_fails_is_told_in_words_and_leaves_nothing(
+    objects, tmp_path, monkeypatch, fault, step
+):
     number, text = fault
     with monkeypatch.context() as broken:
 
@@ -99,7 +106,9 @@ async def test_a_write_that_takes_less_goes_on(objects, monkeypatch):
     monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:3]))
     await objects.put(NAME, piece(b"01234", b"56789"))
     pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda descriptor, length, at: pread(descriptor, min(length, 4), at))
+    monkeypatch.setattr(
+        os, "pread", lambda descriptor, length, at: pread(descriptor, min(length, 4), at)
+    )
     opened = await objects.open(NAME)
     assert await opened.read(0, 20) == b"0123456789"
     opened.close()
@@ -108,7 +117,12 @@ async def test_a_write_that_takes_less_goes_on(objects, monkeypatch):
 async def test_a_folder_that_went_away_is_no_proof_that_an_object_did(objects, tmp_path):
     await objects.put(NAME, piece())
     (tmp_path / "files").rename(tmp_path / "elsewhere")
-    for asked in (objects.open(NAME), objects.delete(NAME), objects.listed("ab"), objects.put(NAME, piece())):
+    for asked in (
+        objects.open(NAME),
+        objects.delete(NAME),
+        objects.listed("ab"),
+        objects.put(NAME, piece()),
+    ):
         with pytest.raises(VaultError, match="not there any more") as caught:
             await asked
         assert caught.value.code is Code.FILES_UNAVAILABLE
@@ -153,5 +167,7 @@ async def test_a_draft_that_cannot_be_removed_hides_no_fault(objects, monkeypatc
 
 
 async def test_writers_do_not_hold_up_the_loop(objects):
-    await asyncio.gather(*(objects.put(f"{n:02x}" + "0" * 46, piece(b"x" * 100_000)) for n in range(32)))
+    await asyncio.gather(
+        *(objects.put(f"{n:02x}" + "0" * 46, piece(b"x" * 100_000)) for n in range(32))
+    )
     assert [len(await objects.listed(f"{n:02x}")) for n in range(32)] == [1] * 32

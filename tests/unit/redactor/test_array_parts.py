@@ -22,7 +22,9 @@ SELECTIONS = (
 
 def value(chance: random.Random, depth: int) -> Any:
     if depth == 0 or chance.random() < 0.35:
-        return chance.choice([1, -12.5e10, True, None, "x" * chance.randrange(40), 'a\\"b\n],[', "},{", "é€"])
+        return chance.choice(
+            [1, -12.5e10, True, None, "x" * chance.randrange(40), 'a\\"b\n],[', "},{", "é€"]
+        )
     if chance.random() < 0.5:
         return [value(chance, depth - 1) for _ in range(chance.randrange(6))]
     names = ("name", "a", "Name", "tags", "b", "x")
@@ -40,7 +42,9 @@ def document(chance: random.Random) -> bytes:
     body = bytearray(text.encode() + chance.choice([b"", b"", b"\n", b" x", b"]", b","]))
     if chance.random() < 0.3:
         place = chance.randrange(len(body))
-        body[place : place + chance.randrange(3)] = chance.choice([b'"', b"\\", b"}", b"]", b",", b"[", b"9"])
+        body[place : place + chance.randrange(3)] = chance.choice(
+            [b'"', b"\\", b"}", b"]", b",", b"[", b"9"]
+        )
     return bytes(body)
 
 
@@ -76,7 +80,9 @@ def test_no_call_of_the_decoder_takes_more_than_a_part(monkeypatch):
             return decoder.decode(text)
 
     monkeypatch.setattr(array_parts, "_ELEMENTS", Watched)
-    body = json.dumps([{"id": number, "name": f"Ann {number}", "of": [{}, {}]} for number in range(60_000)]).encode()
+    body = json.dumps(
+        [{"id": number, "name": f"Ann {number}", "of": [{}, {}]} for number in range(60_000)]
+    ).encode()
 
     elements = in_parts(body, 0, len(body))
 

@@ -8,7 +8,9 @@ TAGS: Path = ("tags", PathStep.EACH)
 ROOT: Path = ()
 
 
-def strayed(body: str, *leaves: Path, objects: Path | None = ROOT, anchored: tuple[Path, ...] = ()) -> bool:
+def strayed(
+    body: str, *leaves: Path, objects: Path | None = ROOT, anchored: tuple[Path, ...] = ()
+) -> bool:
     return Outline(objects, leaves, anchored).strayed(body.encode())
 
 
@@ -31,7 +33,12 @@ def test_what_stands_on_the_way_to_a_place(leaf: Path, fits: list[str], strays: 
 
 @pytest.mark.parametrize("nothing", ["null", "true", "false", '""', "[]", "{}", "[ ]", "{ }"])
 def test_what_holds_nothing_may_stand_anywhere(nothing: str) -> None:
-    for body in (nothing, f'{{"address": {nothing}}}', f'{{"tags": {nothing}}}', f'[{nothing}, {{"tags": []}}]'):
+    for body in (
+        nothing,
+        f'{{"address": {nothing}}}',
+        f'{{"tags": {nothing}}}',
+        f'[{nothing}, {{"tags": []}}]',
+    ):
         assert not strayed(body, STREET, TAGS), body
 
 
@@ -47,11 +54,15 @@ def test_objects_in_arrays_are_all_looked_at() -> None:
 
 def test_objects_deeper_in_the_document_and_places_from_its_root() -> None:
     data: Path = ("data", PathStep.EACH, "x")
-    assert not strayed('{"data": [{"x": {"name": 1}}, {"x": [{}]}, {"y": 1}], "meta": {}}', ("name",), objects=data)
+    assert not strayed(
+        '{"data": [{"x": {"name": 1}}, {"x": [{}]}, {"y": 1}], "meta": {}}', ("name",), objects=data
+    )
     assert strayed('{"data": [{"x": "Ann"}]}', ("name",), objects=data)
     assert strayed('{"data": {"x": "Ann"}, "a": 1}', ("name",), objects=data)
     assert strayed('{"meta": "x"}', objects=None, anchored=(("meta", "mail"),))
-    assert not strayed('{"meta": {"mail": "x"}, "data": 5}', objects=None, anchored=(("meta", "mail"),))
+    assert not strayed(
+        '{"meta": {"mail": "x"}, "data": 5}', objects=None, anchored=(("meta", "mail"),)
+    )
     assert not strayed("5", objects=None)
 
 

@@ -44,7 +44,9 @@ def test_a_body_without_fields_of_the_entity_passes(unnamed, headers, body):
         ((*JSON, *JSON), b"{}", Code.UNREADABLE_BODY),
     ],
 )
-def test_a_body_that_may_carry_one_is_refused(unnamed: Unnamed, headers: RawHeaders, body: bytes, code: Code):
+def test_a_body_that_may_carry_one_is_refused(
+    unnamed: Unnamed, headers: RawHeaders, body: bytes, code: Code
+):
     with pytest.raises(VaultError) as caught:
         unnamed.refuse(headers, body)
     assert caught.value.code is code

@@ -31,7 +31,13 @@ def test_what_is_deflated_is_inflated(coding, body):
 @pytest.mark.parametrize("body", BODIES, ids=len)
 def test_a_stream_that_is_cut_or_goes_on_or_is_damaged_is_unreadable(coding, body):
     packed = deflate(body, coding)
-    for bad in (packed[:-1], packed[: len(packed) // 2], packed + b"\0", packed + b"x", b"\xff" + packed):
+    for bad in (
+        packed[:-1],
+        packed[: len(packed) // 2],
+        packed + b"\0",
+        packed + b"x",
+        b"\xff" + packed,
+    ):
         if bad:
             assert refusal(bad, coding.encode()) is Code.UNREADABLE_BODY
 
@@ -47,8 +53,13 @@ def test_nothing_inflates_further_than_allowed(coding):
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
 def test_the_ratio_counts_from_a_mebibyte_on(coding):
-    assert len(inflate(deflate(b"a" * MEBIBYTE, coding), coding.encode(), 16 * MEBIBYTE, ratio=2)[0]) == MEBIBYTE
-    assert refusal(deflate(b"a" * (MEBIBYTE + 1), coding), coding.encode(), ratio=2) is Code.TOO_LARGE
+    assert (
+        len(inflate(deflate(b"a" * MEBIBYTE, coding), coding.encode(), 16 * MEBIBYTE, ratio=2)[0])
+        == MEBIBYTE
+    )
+    assert (
+        refusal(deflate(b"a" * (MEBIBYTE + 1), coding), coding.encode(), ratio=2) is Code.TOO_LARGE
+    )
 
 
 def test_stacked_codings_are_undone_from_the_last_to_the_first():

@@ -1,4 +1,6 @@
-"""Shapes of paths and suspected kinds: no value is ever shown, and what is suspected is what is there."""
+"""Shapes of paths and suspected kinds: no value is ever shown, and what is suspected is what is
+there.
+"""
 
 import time
 
@@ -63,7 +65,10 @@ def test_a_word_that_neither_rules_nor_interfaces_have_is_never_shown(word, befo
     assert shown == f"/{before}{{word}}"
 
 
-@given(st.text(min_size=1), st.sampled_from(["17", "ann@example.com", "070-123 45 67", "4111111111111111", "å"]))
+@given(
+    st.text(min_size=1),
+    st.sampled_from(["17", "ann@example.com", "070-123 45 67", "4111111111111111", "å"]),
+)
 def test_no_digit_and_nothing_escaped_is_ever_shown(text, value):
     shown = PathShapes().shape(f"/{text}/{value}".encode("utf-8", "surrogatepass"))
     assert value not in shown
@@ -112,7 +117,22 @@ def test_what_only_looks_alike_is_not_suspected(text):
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", "1", "1 ", "a@", "a.", "A1", "+1 ", "0123 ", "4111 ", "SE12 ", "firstname ", "-", "\n\r", "1987-04-05"],
+    [
+        "a",
+        "1",
+        "1 ",
+        "a@",
+        "a.",
+        "A1",
+        "+1 ",
+        "0123 ",
+        "4111 ",
+        "SE12 ",
+        "firstname ",
+        "-",
+        "\n\r",
+        "1987-04-05",
+    ],
 )
 def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
     small, large = unit * (1024 // len(unit)), unit * (4096 // len(unit))
@@ -125,4 +145,5 @@ def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
             times.append(time.perf_counter() - began)
         return min(times)
 
-    assert best(large) < 8 * best(small) + 0.001  # four times the text: four times the work, and never its square
+    # four times the text: four times the work, and never its square
+    assert best(large) < 8 * best(small) + 0.001

@@ -9,9 +9,12 @@ from tests.support.rules import rules_of
 
 RULES = rules_of(
     '{match: "PATCH /contacts/{id}", update: contact}',
-    '{match: GET /contacts, read: contact, query: {mail: email}, response: {each: "$.items[*]", id: $.id}}',
-    '{match: POST /forms, create: note, request: {form: {"t_*": text}}, response: {id: "header Location /notes/{id}"}}',
-    '{match: "PUT /bulk", update: note, id: "$.keys[*]", request: {object: $.data, fields: {text: $.text}}, response: {id: $.id}}',
+    '{match: GET /contacts, read: contact, query: {mail: email}, response: {each: "$.items[*]", '
+    "id: $.id}}",
+    '{match: POST /forms, create: note, request: {form: {"t_*": text}}, response: {id: "header '
+    'Location /notes/{id}"}}',
+    '{match: "PUT /bulk", update: note, id: "$.keys[*]", request: {object: $.data, fields: '
+    "{text: $.text}}, response: {id: $.id}}",
 )
 
 
@@ -66,7 +69,10 @@ def test_forms_and_redirects_show():
 
 
 def test_conditions_of_success_show():
-    text = '{match: "PUT /n/{id}", update: note, response: {success: [204, {status: [302, 303], location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
+    text = (
+        '{match: "PUT /n/{id}", update: note, response: {success: [204, {status: [302, 303], '
+        'location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
+    )
     endpoint, operation, _ = explain.find_operation(rules_of(text), "PUT", "/n/1")
     shown = explain.as_data(endpoint, operation)["operation"]["response"]["success"]
     assert shown == ["204", "302 or 303 to /n or /n/{id}", '200 with the text "ok"']
@@ -80,18 +86,21 @@ def test_the_text_says_the_same_in_lines():
     text = explain.explanation_text(data("PATCH", "/contacts/17"))
     assert "  match: PATCH /contacts/{id}" in text
     assert (
-        "    email: kind email, token email, same yes, resolves indexed, at $.email, find exact, stored sealed" in text
+        "    email: kind email, token email, same yes, resolves indexed, at $.email, find exact, stored sealed"
+        in text
     )
     assert "    host: none" not in text.split("endpoint:")[0]
     assert "127.0.0.1" not in text  # an address may be a secret
 
 
 @pytest.mark.parametrize(
-    ("unmatched", "words"), [("pass", "it passes unchanged ("), ("report", "counted"), ("deny", "refused")]
+    ("unmatched", "words"),
+    [("pass", "it passes unchanged ("), ("report", "counted"), ("deny", "refused")],
 )
 def test_a_request_without_rule_is_told_its_fate(unmatched, words):
     rules = load_text(
-        f'version: 1\nendpoint: {{name: crm, upstream: "http://a", host: a.example, unmatched: {unmatched}}}\n'
+        'version: 1\nendpoint: {name: crm, upstream: "http://a", host: a.example, unmatched: '
+        f"{unmatched}}}\n"
     )
     text = explain.explanation_text(explain.as_data(*explain.find_operation(rules, "GET", "/x")))
     assert words in text
@@ -103,14 +112,20 @@ def test_a_request_without_rule_is_told_its_fate(unmatched, words):
 def test_a_rule_that_passes_is_explained():
     rules = rules_of('{match: "GET /static/{path*}", pass: true}')
     shown = explain.as_data(*explain.find_operation(rules, "GET", "/static/a.js"))
-    assert shown["operation"] == {"match": "GET /static/{path*}", "at": "rules.yaml:13:5", "pass": True}
+    assert shown["operation"] == {
+        "match": "GET /static/{path*}",
+        "at": "rules.yaml:13:5",
+        "pass": True,
+    }
     assert "passes unchanged" in explain.explanation_text(shown)
     assert explain.as_data(*explain.find_operation(rules, "GET", "/static/{path*}")) == shown
 
 
 def test_a_ruled_path_says_what_is_refused_on_it():
     rules = rules_of('{match: "GET /notes/{id}", read: note}')
-    assert "WebSocket" in explain.explanation_text(explain.as_data(*explain.find_operation(rules, "PATCH", "/notes/1")))
+    assert "WebSocket" in explain.explanation_text(
+        explain.as_data(*explain.find_operation(rules, "PATCH", "/notes/1"))
+    )
     assert "WebSocket" not in explain.explanation_text(
         explain.as_data(*explain.find_operation(rules, "PATCH", "/other"))
     )
@@ -129,7 +144,10 @@ def test_the_shape_of_values_that_do_not_fit_shows():
         "operations: [{match: POST /c, create: c}]\n"
     )
     found = explain.as_data(*explain.find_operation(rules, "POST", "/c", ""))
-    assert (found["operation"]["fields"]["phone"]["token"], found["operation"]["fields"]["phone"]["else"]) == (
+    assert (
+        found["operation"]["fields"]["phone"]["token"],
+        found["operation"]["fields"]["phone"]["else"],
+    ) == (
         "numeric",
         "lower",
     )

@@ -23,12 +23,22 @@ def test_members_come_in_order_with_the_spans_of_their_values():
         Member("a", 15, 21),
         Member("é[]", 35, 38),
     ]
-    assert [read_form_value(body[member.start : member.end]) for member in found] == ["1", "", "", "x", "2 3 ", "y=z"]
+    assert [read_form_value(body[member.start : member.end]) for member in found] == [
+        "1",
+        "",
+        "",
+        "x",
+        "2 3 ",
+        "y=z",
+    ]
 
 
 def test_an_edit_gives_a_member_without_a_value_its_equals_sign():
     body = b"a&b=&c=1"
-    assert splice(body, [member.edit("x y") for member in form_members(body, 9)]) == b"a=x+y&b=x+y&c=x+y"
+    assert (
+        splice(body, [member.edit("x y") for member in form_members(body, 9)])
+        == b"a=x+y&b=x+y&c=x+y"
+    )
 
 
 def test_an_empty_form_has_no_members():
@@ -68,7 +78,9 @@ def test_a_declared_name_may_repeat_and_be_encoded():
 )
 def test_a_name_nested_in_a_declared_one_is_ambiguous(name):
     assert refusal(b"x=1&" + name + b"=a", "email", "user[email]").code is Code.AMBIGUOUS_JSON
-    assert form_members(b"user[name]=a&user[]=b&[phone]=c&user.name=d&x.email=e&user=f", 9, ("email", "user[email]"))
+    assert form_members(
+        b"user[name]=a&user[]=b&[phone]=c&user.name=d&x.email=e&user=f", 9, ("email", "user[email]")
+    )
 
 
 def test_a_name_of_many_brackets_costs_little():
@@ -78,7 +90,17 @@ def test_a_name_of_many_brackets_costs_little():
 
 @pytest.mark.parametrize(
     "name",
-    [b"Email", b"EMAIL", b"ema%C4%B1l", b"+email", b"email+", b"%09email", b"email%00x", b"%u0065mail", b"em%u0061il"],
+    [
+        b"Email",
+        b"EMAIL",
+        b"ema%C4%B1l",
+        b"+email",
+        b"email+",
+        b"%09email",
+        b"email%00x",
+        b"%u0065mail",
+        b"em%u0061il",
+    ],
 )
 def test_a_name_that_only_some_applications_take_for_a_declared_one_is_ambiguous(name):
     assert refusal(b"x=1&" + name + b"=a", "email", "phone").code is Code.AMBIGUOUS_JSON
@@ -91,7 +113,10 @@ def test_php_takes_dots_and_spaces_for_underscores(name):
 
 
 def test_patterns_are_declared_names_too():
-    assert [member.name for member in form_members(b"email_2=a&emails=b", 9, ("email_*",))] == ["email_2", "emails"]
+    assert [member.name for member in form_members(b"email_2=a&emails=b", 9, ("email_*",))] == [
+        "email_2",
+        "emails",
+    ]
     assert refusal(b"Email_2=a", "email_*").code is Code.AMBIGUOUS_JSON
     assert form_members(b"filter[0][email]=a", 9, ("filter[*][email]",))
 
@@ -100,7 +125,10 @@ def test_a_declared_name_behind_a_semicolon_is_ambiguous():
     assert refusal(b"x=1;email=a", "email").code is Code.AMBIGUOUS_JSON
     assert refusal(b"x=1;Email=a", "email").code is Code.AMBIGUOUS_JSON
     assert refusal(b"x=1;em%FFail=a&y", "email").code is Code.AMBIGUOUS_JSON
-    assert [member.name for member in form_members(b"x=1;y=2&email=a;b", 9, ("email",))] == ["x", "email"]
+    assert [member.name for member in form_members(b"x=1;y=2&email=a;b", 9, ("email",))] == [
+        "x",
+        "email",
+    ]
 
 
 def test_a_name_that_is_not_utf8_is_unreadable_where_names_are_declared():
@@ -110,7 +138,11 @@ def test_a_name_that_is_not_utf8_is_unreadable_where_names_are_declared():
 
 
 def test_a_broken_percent_in_a_name_stays_as_it_is():
-    assert [member.name for member in form_members(b"100%=a&%zz=b&%4=c", 9, ("email",))] == ["100%", "%zz", "%4"]
+    assert [member.name for member in form_members(b"100%=a&%zz=b&%4=c", 9, ("email",))] == [
+        "100%",
+        "%zz",
+        "%4",
+    ]
 
 
 def test_a_form_in_another_charset_is_unreadable_where_names_are_declared():

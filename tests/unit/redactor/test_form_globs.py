@@ -20,12 +20,20 @@ def test_a_star_stands_for_anything_and_brackets_for_themselves():
 
 def test_a_plain_name_weighs_more_than_any_pattern_and_a_longer_pattern_more_than_a_shorter():
     names = ["*", "email_*", "email", "email_home_*"]
-    assert sorted(names, key=form.pattern_weight, reverse=True) == ["email", "email_home_*", "email_*", "*"]
+    assert sorted(names, key=form.pattern_weight, reverse=True) == [
+        "email",
+        "email_home_*",
+        "email_*",
+        "*",
+    ]
 
 
 @given(PATTERN, PATTERN)
 def test_patterns_overlap_exactly_when_some_word_fits_both(one, other):
-    common = any(form.compiled(one).fullmatch(word) and form.compiled(other).fullmatch(word) for word in WORDS)
+    common = any(
+        form.compiled(one).fullmatch(word) and form.compiled(other).fullmatch(word)
+        for word in WORDS
+    )
     if len(one) + len(other) <= 6 or "*" not in one + other:
         assert form.patterns_overlap(one, other) == common
     elif common:

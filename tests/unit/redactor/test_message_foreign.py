@@ -4,7 +4,10 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders, is_foreign
 from tests.support.exchanges import USUAL, desk
 
-UPLOAD = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\n\r\n\x89PNG\r\n--x--\r\n'
+UPLOAD = (
+    b'--x\r\nContent-Disposition: form-data; name="photo"; '
+    b'filename="a.png"\r\n\r\n\x89PNG\r\n--x--\r\n'
+)
 MULTIPART: RawHeaders = ((b"Content-Type", b"multipart/form-data; boundary=x"),)
 PASSING = '{match: "PATCH /p/{id}", update: p, request: {other_kinds: pass}}'
 
@@ -13,7 +16,9 @@ def typed(kind: bytes) -> RawHeaders:
     return ((b"content-type", kind),)
 
 
-@pytest.mark.parametrize("kind", [b"multipart/form-data; boundary=x", b"image/png", b"application/octet-stream"])
+@pytest.mark.parametrize(
+    "kind", [b"multipart/form-data; boundary=x", b"image/png", b"application/octet-stream"]
+)
 def test_an_upload_is_foreign(kind):
     assert is_foreign(typed(kind), UPLOAD)
 
@@ -30,7 +35,8 @@ def test_a_type_that_some_application_reads_is_not(kind):
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"name": 1}', b" \n[1]", b"<a/>", b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\0{\0}", b'"a"']
+    "body",
+    [b'{"name": 1}', b" \n[1]", b"<a/>", b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\0{\0}", b'"a"'],
 )
 def test_a_body_that_looks_like_a_text_of_data_is_not(body):
     assert not is_foreign(MULTIPART, body)
@@ -45,10 +51,13 @@ async def test_an_upload_passes_where_the_rule_says_so():
     created = await one.create({"name": "Ann"}, 1)
     call = await one.send("PATCH /p/1", UPLOAD, headers=MULTIPART)
     assert call.sent.body == UPLOAD
-    assert await call.seen(200, created) == {"name": "Ann", "id": 1}  # the record is as it was, and restored
+    # the record is as it was, and restored
+    assert await call.seen(200, created) == {"name": "Ann", "id": 1}
 
 
-@pytest.mark.parametrize("operation", [USUAL[3], '{match: "PATCH /p/{id}", update: p, request: {other_kinds: refuse}}'])
+@pytest.mark.parametrize(
+    "operation", [USUAL[3], '{match: "PATCH /p/{id}", update: p, request: {other_kinds: refuse}}']
+)
 async def test_an_upload_is_refused_where_it_does_not(operation):
     one = await desk(*USUAL[:1], operation)
     with pytest.raises(VaultError) as refusal:

@@ -30,7 +30,8 @@ def test_json_types(value):
 
 
 @pytest.mark.parametrize(
-    "value", [b"application/x-www-form-urlencoded", b"application/x-www-form-urlencoded; charset=UTF-8"]
+    "value",
+    [b"application/x-www-form-urlencoded", b"application/x-www-form-urlencoded; charset=UTF-8"],
 )
 def test_form_types(value):
     assert of(value) is Media.FORM

@@ -6,7 +6,11 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.method_override import override_method, possible
 
-FORM, JSON, PARTS = "application/x-www-form-urlencoded", "application/json", "multipart/form-data; boundary=x"
+FORM, JSON, PARTS = (
+    "application/x-www-form-urlencoded",
+    "application/json",
+    "multipart/form-data; boundary=x",
+)
 
 
 def read(body: bytes, *types: str, limit: int = 20) -> str | None:
@@ -21,7 +25,13 @@ def refused(body: bytes, *types: str, limit: int = 20) -> Code:
 
 
 def part(name: bytes, content: bytes = b"PUT") -> bytes:
-    return b"--x\r\nContent-Disposition: form-data; name=" + name + b"\r\n\r\n" + content + b"\r\n--x--\r\n"
+    return (
+        b"--x\r\nContent-Disposition: form-data; name="
+        + name
+        + b"\r\n\r\n"
+        + content
+        + b"\r\n--x--\r\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +56,9 @@ def test_a_body_may_name_a_method(types):
     assert possible(types)
 
 
-@pytest.mark.parametrize("declared", ["image/png", "application/octet-stream", " text/xml ; charset=utf-8", "a/b"])
+@pytest.mark.parametrize(
+    "declared", ["image/png", "application/octet-stream", " text/xml ; charset=utf-8", "a/b"]
+)
 def test_a_body_of_another_type_names_none(declared):
     assert not possible((declared,))
 
@@ -105,7 +117,13 @@ def test_two_methods_in_a_body_are_refused():
 def test_a_form_of_many_members_is_refused_only_if_it_may_name_one():
     many = b"a=1&" * 30
     assert read(many, FORM) is None
-    for more in (b"_method=PUT", b"_m%65thod=PUT", b"_%u006dethod=PUT", b"_me%FFthod=PUT", b"_me\xffthod=PUT"):
+    for more in (
+        b"_method=PUT",
+        b"_m%65thod=PUT",
+        b"_%u006dethod=PUT",
+        b"_me%FFthod=PUT",
+        b"_me\xffthod=PUT",
+    ):
         assert refused(many + more, FORM) is Code.TOO_LARGE
         assert refused(many.replace(b"&", b";") + more, FORM) is Code.TOO_LARGE
 
@@ -186,7 +204,13 @@ def test_a_part_that_may_name_a_method_is_refused(name):
 
 @pytest.mark.parametrize(
     "name",
-    [b'"a"', b'"payment_method"', b'"_methods"', b"\"a\"; filename*=utf-8''x", b'"a"; filename="=?utf-8?B?YQ==?="'],
+    [
+        b'"a"',
+        b'"payment_method"',
+        b'"_methods"',
+        b"\"a\"; filename*=utf-8''x",
+        b'"a"; filename="=?utf-8?B?YQ==?="',
+    ],
 )
 def test_other_parts_are_none_of_our_business(name):
     assert read(part(name, b"a method of\x00\xff"), PARTS) is None

@@ -109,7 +109,10 @@ def test_a_harmless_escape_has_two_readings():
 
 def test_text_beyond_ascii_has_no_reading_of_its_own():
     path = "/år/köp".encode()
-    assert readings(b"/%C3%A5r/k%C3%B6p") == ((b"\xc3\xa5r", b"k\xc3\xb6p"), (b"%C3%A5r", b"k%C3%B6p"))
+    assert readings(b"/%C3%A5r/k%C3%B6p") == (
+        (b"\xc3\xa5r", b"k\xc3\xb6p"),
+        (b"%C3%A5r", b"k%C3%B6p"),
+    )
     assert readings(path) == ((b"\xc3\xa5r", b"k\xc3\xb6p"),) * 2
 
 

@@ -85,7 +85,8 @@ def test_templates_that_overlap_meet_in_a_template_or_in_none(one, other, common
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("/a", "/b"), ("/a/{x}", "/b/{x}"), ("/a", "/a/b"), ("/a/{r*}", "/a"), ("/{x}.a", "/{x}.b")]
+    ("one", "other"),
+    [("/a", "/b"), ("/a/{x}", "/b/{x}"), ("/a", "/a/b"), ("/a/{r*}", "/a"), ("/{x}.a", "/{x}.b")],
 )
 def test_templates_without_a_common_path_do_not_overlap(one, other):
     assert not overlaps(parse_template(one), parse_template(other))
@@ -125,7 +126,8 @@ def test_placeholders_of_other_frameworks_are_told_in_the_right_spelling(text, w
 
 
 @pytest.mark.parametrize(
-    "text", ["/v1/foo:bar", "/a+b", "/odata/$metadata", "/Contacts(17)", "/{id}.json", "/a/b:c/{id}"]
+    "text",
+    ["/v1/foo:bar", "/a+b", "/odata/$metadata", "/Contacts(17)", "/{id}.json", "/a/b:c/{id}"],
 )
 def test_what_only_looks_like_one_is_a_path(text):
     assert parse_template(text).text == text

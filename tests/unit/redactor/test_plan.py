@@ -28,7 +28,10 @@ def test_both_directions_are_planned():
     ("operation", "leaf", "anchored", "member"),
     [
         (
-            '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}, response: {each: "$[*]", id: $.id}}',
+            (
+                '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}, response: '
+                '{each: "$[*]", id: $.id}}'
+            ),
             -1,
             0,
             "",
@@ -52,12 +55,19 @@ def test_the_place_of_the_id_is_known(operation, leaf, anchored, member):
     ("operation", "kinds"),
     [
         ("{match: POST /p, create: p}", {Media.JSON}),
-        ("{match: POST /p, create: p, request: {form: {a: name}}, response: {id: $.id}}", {Media.FORM}),
         (
-            "{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: $.id}}",
+            "{match: POST /p, create: p, request: {form: {a: name}}, response: {id: $.id}}",
+            {Media.FORM},
+        ),
+        (
+            (
+                "{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: "
+                "$.id}}"
+            ),
             {Media.JSON, Media.FORM},
         ),
-        # An id in JSON does not open the door to JSON bodies whose fields nobody named, nor one in forms to forms.
+        # An id in JSON does not open the door to JSON bodies whose fields nobody named, nor one in
+        # forms to forms.
         ("{match: PATCH /p, update: p, id: $.id, request: {form: {a: name}}}", {Media.FORM}),
         ("{match: PATCH /p, update: p, id: $.id}", {Media.JSON}),
         ("{match: PATCH /p, update: p, id: form id}", {Media.JSON}),
@@ -65,7 +75,10 @@ def test_the_place_of_the_id_is_known(operation, leaf, anchored, member):
         ("{match: DELETE /p, delete: p, id: $.a.id}", {Media.JSON}),
         ("{match: DELETE /p, delete: p, id: form id}", {Media.FORM}),
         (
-            '{match: POST /q, read: p, request: {fields: {email: $.filter.email}}, response: {each: "$[*]", id: $.id}}',
+            (
+                "{match: POST /q, read: p, request: {fields: {email: $.filter.email}}, response: "
+                '{each: "$[*]", id: $.id}}'
+            ),
             {Media.JSON},
         ),
     ],
@@ -84,9 +97,14 @@ def test_a_request_is_of_a_kind_in_which_the_rule_names_its_fields(operation, ki
         ("{match: DELETE /p, delete: p, id: query id, response: {id: $.gone}}", False, True),
     ],
 )
-def test_a_direction_in_which_nothing_is_named_has_no_plan(operation, request_planned, response_planned):
+def test_a_direction_in_which_nothing_is_named_has_no_plan(
+    operation, request_planned, response_planned
+):
     plan = plan_of(operation)
-    assert (plan.request is not None, plan.response is not None) == (request_planned, response_planned)
+    assert (plan.request is not None, plan.response is not None) == (
+        request_planned,
+        response_planned,
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +120,8 @@ def test_a_direction_in_which_nothing_is_named_has_no_plan(operation, request_pl
 )
 def test_a_form_member_belongs_to_the_closest_name(member, field):
     plan = plan_of(
-        "{match: POST /p, create: p, request: {form: {phone: phone, 'phone_*': tags, 'phone_*_x': name}}, response: {id: $.id}}"
+        "{match: POST /p, create: p, request: {form: {phone: phone, 'phone_*': tags, "
+        "'phone_*_x': name}}, response: {id: $.id}}"
     ).request
     assert plan is not None
     assert plan.form_field(member) == field

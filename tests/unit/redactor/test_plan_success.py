@@ -11,10 +11,14 @@ def rule_of(*conditions: RedirectSuccess) -> ResponseRule:
 
 
 def to(*templates: str) -> RedirectSuccess:
-    return RedirectSuccess(frozenset({302}), tuple(parse_template(template) for template in templates))
+    return RedirectSuccess(
+        frozenset({302}), tuple(parse_template(template) for template in templates)
+    )
 
 
-def said(rule: ResponseRule, status: int, location: str | None = None, body: bytes | None = None) -> Outcome:
+def said(
+    rule: ResponseRule, status: int, location: str | None = None, body: bytes | None = None
+) -> Outcome:
     headers: RawHeaders = () if location is None else ((b"LOCATION", location.encode()),)
     return outcome(rule, b"/people/17/edit?from=list", status, headers, body)
 
@@ -80,7 +84,9 @@ def test_the_condition_is_about_its_own_statuses():
 
 
 def test_a_page_counts_when_it_holds_the_text():
-    rule = ResponseRule(None, None, frozenset({302}), (RedirectSuccess(frozenset({200}), (), "<p>Sparat åt dig"),))
+    rule = ResponseRule(
+        None, None, frozenset({302}), (RedirectSuccess(frozenset({200}), (), "<p>Sparat åt dig"),)
+    )
     assert said(rule, 200, body="<h1>Klart</h1><p>Sparat åt dig.".encode()) is Outcome.TAKEN
     assert said(rule, 200, body=b"<p>sparat") is Outcome.REFUSED
     assert said(rule, 200, body=b"") is Outcome.REFUSED

@@ -40,15 +40,25 @@ def read(
 
 def places(body: ParsedBody | None, raw: bytes) -> list[list[tuple[str, bytes, Value | None]]]:
     assert body is not None
-    return [[(spot.field, raw[spot.start : spot.end], spot.value) for spot in item.spots] for item in body.items]
+    return [
+        [(spot.field, raw[spot.start : spot.end], spot.value) for spot in item.spots]
+        for item in body.items
+    ]
 
 
 def test_objects_and_their_places_are_found():
-    raw = b'[{"name": "A\\u006en", "x": 1}, [{"tags": ["a", null, 1.0]}], {}, null, {"born": {"y": 1}}]'
+    raw = (
+        b'[{"name": "A\\u006en", "x": 1}, [{"tags": ["a", null, 1.0]}], {}, null, {"born": {"y": '
+        b"1}}]"
+    )
     body, ids = read("{match: POST /p, create: p}", raw)
     assert places(body, raw) == [
         [("name", b'"A\\u006en"', Value("Ann"))],
-        [("tags", b'"a"', Value("a")), ("tags", b"null", None), ("tags", b"1.0", Value("1.0", json=True))],
+        [
+            ("tags", b'"a"', Value("a")),
+            ("tags", b"null", None),
+            ("tags", b"1.0", Value("1.0", json=True)),
+        ],
         [],
         [("born", b'{"y": 1}', Value('{"y": 1}', json=True))],
     ]
@@ -114,7 +124,10 @@ def test_an_id_of_the_path_is_text():
     plan = plan_of('{match: "PATCH /p/{id}", update: p}')
     with pytest.raises(VaultError) as caught:
         request_ids(
-            plan.operation.id, Match(plan.operation, {"id": "\udcff"}), Request("PATCH", b"/p/%ff", (), b""), None
+            plan.operation.id,
+            Match(plan.operation, {"id": "\udcff"}),
+            Request("PATCH", b"/p/%ff", (), b""),
+            None,
         )
     assert caught.value.code is Code.BAD_REQUEST
 
@@ -129,7 +142,9 @@ def test_an_id_of_the_path_is_text():
     ],
 )
 def test_ids_of_a_form(raw, one, ids):
-    body, outside = read("{match: POST /p, update: p, id: form id, request: {form: {n: name}}" + BULK, raw, FORM)
+    body, outside = read(
+        "{match: POST /p, update: p, id: form id, request: {form: {n: name}}" + BULK, raw, FORM
+    )
     assert body is not None
     assert (body.items[0].id, outside) == (one, ids)
 
@@ -137,7 +152,10 @@ def test_ids_of_a_form(raw, one, ids):
 def test_members_of_a_form_are_places():
     raw = b"n=Ann+%C3%85&x=1&t%5B%5D=a&&t[]=&n"
     body, _ = read(
-        "{match: POST /p, create: p, request: {form: {n: name, 't[]': tags}}, response: {id: $.id}}", raw, FORM
+        "{match: POST /p, create: p, request: {form: {n: name, 't[]': tags}}, response: {id: "
+        "$.id}}",
+        raw,
+        FORM,
     )
     assert places(body, raw) == [
         [
@@ -156,13 +174,18 @@ def test_members_of_a_form_are_places():
         ({"m": {"mail": "a@b"}, "d": {"name": "Ann"}}, [["name", "email"]]),
         ({"m": {"mail": "a@b"}}, [["email"]]),
         ({"m": {"mail": "a@b"}, "d": []}, [["email"]]),
-        ({"m": {"mail": "a@b"}, "d": [{"name": "A"}, {"name": "B"}]}, [["name"], ["name"], ["email"]]),
+        (
+            {"m": {"mail": "a@b"}, "d": [{"name": "A"}, {"name": "B"}]},
+            [["name"], ["name"], ["email"]],
+        ),
         ({"d": {}}, [[]]),
         ({"x": 1}, []),
     ],
 )
 def test_places_from_the_root_join_the_one_object(body, items):
-    found, _ = read("{match: POST /p, create: p, request: {object: $.d, fields: {email: $.m.mail}}}", body)
+    found, _ = read(
+        "{match: POST /p, create: p, request: {object: $.d, fields: {email: $.m.mail}}}", body
+    )
     assert found is not None
     assert [[spot.field for spot in item.spots] for item in found.items] == items
 
@@ -176,7 +199,8 @@ def test_places_from_the_root_join_the_one_object(body, items):
         ("{match: POST /p, create: p}", b'{"name": "Ann"', JSON, Code.MALFORMED_JSON),
         ("{match: POST /p, create: p}", b'{"name": 1, "name": "Ann"}', JSON, Code.AMBIGUOUS_JSON),
         ("{match: POST /p, create: p}", b"[" * 65 + b"]" * 65, JSON, Code.TOO_LARGE),
-        # An id that stands in a form or in JSON does not let in a body whose fields nobody looks at.
+        # An id that stands in a form or in JSON does not let in a body whose fields nobody looks
+        # at.
         ("{match: POST /p, update: p, id: $.id}", b"id=7&name=Ann", FORM, Code.UNREADABLE_BODY),
         ("{match: POST /p, update: p, id: form id}", b"id=7&name=Ann", FORM, Code.UNREADABLE_BODY),
         ("{match: POST /p, update: p, id: $.id, request: {form: {n: name}}}", b'{"id": 7, "n": "Ann"}', JSON, Code.UNREADABLE_BODY),
@@ -223,7 +247,12 @@ def test_what_its_head_tells_is_refused_without_the_body(operation, headers, ref
 
 def test_the_refusal_says_which_kinds_the_rule_names():
     with pytest.raises(VaultError, match="kind json or form"):
-        read("{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: $.id}}", b"x", PLAIN)
+        read(
+            "{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: "
+            "$.id}}",
+            b"x",
+            PLAIN,
+        )
 
 
 @pytest.mark.parametrize("headers", [JSON, FORM, PLAIN, ()])
@@ -234,7 +263,10 @@ def test_an_empty_body_says_nothing(headers):
 def test_a_body_of_which_the_rule_names_nothing_passes_without_fields_of_the_entity():
     operation = '{match: "GET /p/{id}", read: p}'
     assert read(operation, b'{"x": ["a"]}', JSON) == (None, ["7"])
-    for body, code in ((b"{{", Code.MALFORMED_JSON), (b'{"x": [{"name": "Ann"}]}', Code.UNREADABLE_BODY)):
+    for body, code in (
+        (b"{{", Code.MALFORMED_JSON),
+        (b'{"x": [{"name": "Ann"}]}', Code.UNREADABLE_BODY),
+    ):
         with pytest.raises(VaultError) as caught:
             read(operation, body, JSON)
         assert caught.value.code is code
@@ -277,7 +309,11 @@ def test_protected_parameters():
 
 
 def test_numbers_booleans_and_containers_keep_their_spelling():
-    raw = json.dumps({"name": [1.50, True], "born": False, "phone": 1}).replace("1.5", "1.50e+0").encode()
+    raw = (
+        json.dumps({"name": [1.50, True], "born": False, "phone": 1})
+        .replace("1.5", "1.50e+0")
+        .encode()
+    )
     body, _ = read("{match: POST /p, create: p}", raw)
     assert [[(s.field, s.value) for s in item.spots] for item in body.items] == [  # type: ignore[union-attr]  # raw is a body
         [
@@ -299,7 +335,10 @@ def test_a_request_with_something_else_on_the_way_to_a_place_is_refused(body):
 def test_objects_values_and_ids_of_one_request_are_bounded(monkeypatch):
     monkeypatch.setattr(redact, "MOST_OBJECTS", 3)
     monkeypatch.setattr(redact, "MOST_VALUES", 4)
-    many = "{match: PATCH /p, update: p, id: '$.ids[*]', request: {object: $.data}, response: {each: '$[*]', id: $.id}}"
+    many = (
+        "{match: PATCH /p, update: p, id: '$.ids[*]', request: {object: $.data}, response: "
+        "{each: '$[*]', id: $.id}}"
+    )
     read("{match: POST /p, create: p}", [{}, {}, {}])
     read("{match: POST /p, create: p}", {"tags": ["a"] * 4})
     read(many, {"ids": [1, 2, 3], "data": {}})
@@ -316,7 +355,12 @@ def test_objects_values_and_ids_of_one_request_are_bounded(monkeypatch):
 @pytest.mark.parametrize("body", [b'{"name": "Ann"}', b" \r\n[1]", b"<name>Ann</name>", b'"Ann"'])
 def test_a_form_that_begins_like_another_kind_of_body_is_refused(body):
     with pytest.raises(VaultError) as caught:
-        read("{match: POST /p/1, update: p, id: query id, request: {form: {n: name}}}", body, FORM, b"/p/1?id=1")
+        read(
+            "{match: POST /p/1, update: p, id: query id, request: {form: {n: name}}}",
+            body,
+            FORM,
+            b"/p/1?id=1",
+        )
     assert caught.value.code is Code.UNREADABLE_BODY
 
 

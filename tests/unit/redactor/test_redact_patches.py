@@ -7,12 +7,17 @@ PATCH = '{match: "PATCH /p/{id}", update: p}'
 BODIES = [
     b'[{"op": "replace", "path": "/name", "value": "Zorbina"}]',
     b'[ {"path": "/name", "op" : "add", "value": "Zorbina"} ]',
-    b'{"schemas": ["urn:x:PatchOp"], "Operations": [{"op": "replace", "path": "name", "value": "Zorbina"}]}',
+    (
+        b'{"schemas": ["urn:x:PatchOp"], "Operations": [{"op": "replace", "path": "name", "value": '
+        b'"Zorbina"}]}'
+    ),
 ]
 
 
 @pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("kind", [b"application/json-patch+json", b"application/json", b"application/scim+json"])
+@pytest.mark.parametrize(
+    "kind", [b"application/json-patch+json", b"application/json", b"application/scim+json"]
+)
 async def test_a_list_of_operations_is_refused_and_nothing_is_kept(body, kind):
     one = await desk("{match: POST /p, create: p}", PATCH)
     with pytest.raises(VaultError) as caught:

@@ -14,7 +14,9 @@ SHAPE = re.compile(r"(?<![0-9A-Za-z])tok[0-9]{4}(?![0-9A-Za-z])")
 T = "tok1234"
 
 
-def restored(kind: EscapingKinds, body: str, value: Value, known: dict[str, Value] | None = None) -> str:
+def restored(
+    kind: EscapingKinds, body: str, value: Value, known: dict[str, Value] | None = None
+) -> str:
     raw = body.encode()
     found = restore.candidates(kind, raw, [SHAPE], known or {})
     return splice(raw, restore.rewrite(kind, found, {T: value, **(known or {})})).decode()
@@ -56,10 +58,12 @@ def test_json(body, value, wanted):
 def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
     known = {"1999-01-02": Value("2001-05-06"), "4711": Value("1", json=True), "é": Value("x")}
     body = (
-        '{"1999-01-02": "1999-01-02", "a": "on 1999-01-02", "b": 4711, "c": 47112, "d": "4711", "e": ["\\u00e9", "é"]}'
+        '{"1999-01-02": "1999-01-02", "a": "on 1999-01-02", "b": 4711, "c": 47112, "d": "4711", '
+        '"e": ["\\u00e9", "é"]}'
     )
     assert restored(EscapingKinds.JSON, body, Value(""), known) == (
-        '{"2001-05-06": "2001-05-06", "a": "on 1999-01-02", "b": 1, "c": 47112, "d": 1, "e": ["x", "x"]}'
+        '{"2001-05-06": "2001-05-06", "a": "on 1999-01-02", "b": 1, "c": 47112, "d": 1, "e": '
+        '["x", "x"]}'
     )
 
 
@@ -94,7 +98,9 @@ def test_a_page_that_is_nothing_but_a_token():
 
 
 def test_plain_text():
-    assert restored(EscapingKinds.PLAIN, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
+    assert (
+        restored(EscapingKinds.PLAIN, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
+    )
     assert (
         splice(
             b"\xff tok1234",
@@ -117,7 +123,10 @@ def test_patterns_that_overlap_give_one_candidate_the_longer_first():
 def test_what_nobody_resolves_stays():
     body = b'["tok9999", "tok1234"]'
     found = restore.candidates(EscapingKinds.JSON, body, [SHAPE], {})
-    assert splice(body, restore.rewrite(EscapingKinds.JSON, found, {T: Value("A")})) == b'["tok9999", "A"]'
+    assert (
+        splice(body, restore.rewrite(EscapingKinds.JSON, found, {T: Value("A")}))
+        == b'["tok9999", "A"]'
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,13 +179,21 @@ def test_edits_put_values_into_places_and_leave_what_is_right_already():
         Spot("a", 10, 12, Value("1", json=True)),
     ]
     body = ParsedBody(Media.JSON, [BodyObject(spots)])
-    assert restore.edits(body, [[Value("z"), Value("y"), None, Value("1")]]) == [(0, 3, b'"z"'), (10, 12, b'"1"')]
-    assert restore.edits(body, [[None, None, Value("w"), Value("1", json=True)]]) == [(8, 9, b'"w"')]
+    assert restore.edits(body, [[Value("z"), Value("y"), None, Value("1")]]) == [
+        (0, 3, b'"z"'),
+        (10, 12, b'"1"'),
+    ]
+    assert restore.edits(body, [[None, None, Value("w"), Value("1", json=True)]]) == [
+        (8, 9, b'"w"')
+    ]
     assert restore.text_places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
 
 
 def test_a_member_without_a_sign_gets_one():
-    body = ParsedBody(Media.FORM, [BodyObject([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])])
+    body = ParsedBody(
+        Media.FORM,
+        [BodyObject([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])],
+    )
     assert splice(b"n&m=", restore.edits(body, [[Value("a b"), Value("c")]])) == b"n=a+b&m=c"
 
 

@@ -77,7 +77,8 @@ def test_a_value_may_stand_where_it_is_only_shown(page):
 )
 def test_it_may_not_stand_where_it_acts(page):
     if page.startswith("<a title=x"):
-        assert allowed(page)  # the quote belongs to an unquoted value: the tag ends before the handler
+        # the quote belongs to an unquoted value: the tag ends before the handler
+        assert allowed(page)
     else:
         assert not allowed(page)
 
@@ -87,7 +88,11 @@ def test_stretches_come_in_order_and_apart():
     spans = list(restore.acting(page))
     assert spans == sorted(spans)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
-    kept = "".join(chr(byte) for at, byte in enumerate(page) if not any(start <= at < end for start, end in spans))
+    kept = "".join(
+        chr(byte)
+        for at, byte in enumerate(page)
+        if not any(start <= at < end for start, end in spans)
+    )
     assert kept == "'y't1"
 
 
@@ -127,4 +132,6 @@ def test_no_value_becomes_markup(page):
 
 
 def test_a_written_value_holds_nothing_that_any_context_gives_a_meaning():
-    assert not set(restore.text(EVIL)) - set(b"&#;0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    assert not set(restore.text(EVIL)) - set(
+        b"&#;0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    )

@@ -17,7 +17,14 @@ def test_insertions_at_one_place_keep_their_order():
 
 
 @pytest.mark.parametrize(
-    "edits", [[(0, 3, b""), (2, 4, b"")], [(1, 0, b"")], [(3, 5, b"")], [(-1, 1, b"")], [(0, 2, b""), (1, 1, b"x")]]
+    "edits",
+    [
+        [(0, 3, b""), (2, 4, b"")],
+        [(1, 0, b"")],
+        [(3, 5, b"")],
+        [(-1, 1, b"")],
+        [(0, 2, b""), (1, 1, b"x")],
+    ],
 )
 def test_overlapping_and_outlying_edits_are_refused(edits):
     with pytest.raises(ValueError, match="overlaps"):

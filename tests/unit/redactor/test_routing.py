@@ -25,7 +25,9 @@ def router() -> Router:
     return Router(rules.operations, rules.endpoints)
 
 
-def hit(router: Router, method: str, target: str, override: str | None = None) -> tuple[str, dict[str, str]] | None:
+def hit(
+    router: Router, method: str, target: str, override: str | None = None
+) -> tuple[str, dict[str, str]] | None:
     found = router.match(method, "crm.example", target.encode(), override)
     return None if found is None else (matched(found).operation.label, dict(matched(found).params))
 
@@ -52,7 +54,8 @@ def hit(router: Router, method: str, target: str, override: str | None = None) -
         ("GET", "/x/../contacts/17", "GET /contacts/{id}", {"id": "17"}),
         ("GET", "/x/..;a/contacts//17/", "GET /contacts/{id}", {"id": "17"}),
         ("GET", "/%2563ontacts", "GET /contacts", {}),
-        # What follows a dot at the end is no part of the name to Rails, dots and spaces there are none to IIS.
+        # What follows a dot at the end is no part of the name to Rails, dots and spaces there are
+        # none to IIS.
         ("POST", "/contacts.json", "POST /contacts", {}),
         ("POST", "/contacts.", "POST /contacts", {}),
         ("POST", "/contacts%20", "POST /contacts", {}),
@@ -86,7 +89,10 @@ def test_an_ending_that_a_rule_names_is_beyond_doubt():
     router = Router(rules.operations, rules.endpoints)
     assert hit(router, "POST", "/contacts.json") == ("POST /contacts.json", {})
     assert hit(router, "POST", "/contacts.xml") == ("POST /contacts", {})
-    assert hit(router, "GET", "/contacts/1.json") == ("GET /contacts/{id}.{format}", {"id": "1", "format": "json"})
+    assert hit(router, "GET", "/contacts/1.json") == (
+        "GET /contacts/{id}.{format}",
+        {"id": "1", "format": "json"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,12 +130,17 @@ def test_an_override_counts_beside_the_method(router):
     assert hit(router, "POST", "/contacts/17?_HttpMethod=PATCH") == patched
     for foreign in ("%FF", "\udcff", "%ED%A0%80"):  # some applications drop it
         found = router.match(
-            "POST", "h", f"/contacts/17?_met{foreign}hod=pat{foreign}ch".encode(errors="surrogateescape")
+            "POST",
+            "h",
+            f"/contacts/17?_met{foreign}hod=pat{foreign}ch".encode(errors="surrogateescape"),
         )
         assert found is not None
         assert found.operation.label == patched[0]
     assert hit(router, "POST", "/contacts/17?method=patch") is None
-    assert hit(router, "POST", "/contacts/17?%5fmethod=put") == ("PUT|PATCH /contacts/{id}", {"id": "17"})
+    assert hit(router, "POST", "/contacts/17?%5fmethod=put") == (
+        "PUT|PATCH /contacts/{id}",
+        {"id": "17"},
+    )
     assert hit(router, "GET", "/contacts/17?_method=put") == ("GET /contacts/{id}", {"id": "17"})
     assert hit(router, "POST", "/contacts", "PROPFIND") == ("POST /contacts", {})
 
@@ -143,7 +154,13 @@ def test_an_override_that_hits_another_rule_is_refused(router):
 
 
 def test_bytes_that_are_no_text_lead_past_no_rule(router):
-    for target in (b"/cont%FFacts", b"/contacts%ff", b"/\xfecontacts", b"/%ED%A0%80contacts", b"/con%25FFtacts"):
+    for target in (
+        b"/cont%FFacts",
+        b"/contacts%ff",
+        b"/\xfecontacts",
+        b"/%ED%A0%80contacts",
+        b"/con%25FFtacts",
+    ):
         found = router.match("POST", "h", target)
         assert found is not None
         assert found.operation.label == "POST /contacts"
@@ -170,12 +187,18 @@ def test_a_post_with_a_rule_is_contested_where_its_body_may_lead_to_another():
     )
     router = Router(rules.operations, rules.endpoints)
     for _ in range(2):
-        assert [router.contested(operation, b"/") for operation in rules.operations] == [False, True, False, False]
+        assert [router.contested(operation, b"/") for operation in rules.operations] == [
+            False,
+            True,
+            False,
+            False,
+        ]
 
 
 def test_a_search_can_be_overridden_and_another_read_need_not():
     rules = rules_of(
-        '{match: GET /contacts, read: contact, query: {email: {field: email}}, response: {each: "$[*]", id: $.id}}',
+        "{match: GET /contacts, read: contact, query: {email: {field: email}}, response: {each: "
+        '"$[*]", id: $.id}}',
         '{match: "GET /contacts/{id}", read: contact}',
     )
     router = Router(rules.operations, rules.endpoints)
@@ -195,8 +218,11 @@ def test_a_path_can_be_overridden_at_the_endpoint_it_belongs_to():
 
 def _two(first: str, second: str, path: str = "/notes", method: str = "GET") -> Router:
     texts = [
-        f'version: 1\nendpoint: {{name: {name}, upstream: "http://{name}", {keys}}}\nentities: {{{name}: {{fields: {{t: {{kind: text}}}}}}}}\n'
-        f"operations: [{{match: {method} {prefix}{path}, {'read' if method == 'GET' else 'update'}: {name}, id: query id}}]\n"
+        f'version: 1\nendpoint: {{name: {name}, upstream: "http://{name}", {keys}}}\nentities: '
+        f"{{{name}: {{fields: {{t: {{kind: text}}}}}}}}\n"(
+            f"operations: [{{match: {method} {prefix}{path}, "
+            f"{'read' if method == 'GET' else 'update'}: {name}, id: query id}}]\n"
+        )
         for name, keys, prefix in (("one", first, _prefix(first)), ("two", second, _prefix(second)))
     ]
     loaded = [load_text(text) for text in texts]
@@ -212,7 +238,9 @@ def _prefix(keys: str) -> str:
 def chosen(router: Router, host: str, target: str) -> tuple[str | None, str | None]:
     endpoint = router.endpoint(host, target.encode())
     match = router.match("GET", host, target.encode())
-    return endpoint.name if endpoint else None, matched(match).operation.endpoint.name if match else None
+    return endpoint.name if endpoint else None, matched(
+        match
+    ).operation.endpoint.name if match else None
 
 
 def test_hosts_choose_the_endpoint_in_any_spelling():
@@ -308,7 +336,13 @@ PASSING = (
 def test_a_rule_that_passes_never_hides_an_operation(method, target, label):
     rules = rules_of(*PASSING)
     found = Router(rules.rules, rules.endpoints).match(method, "crm.example", target.encode())
-    assert (found if found is None else found.label if isinstance(found, PassRule) else found.operation.label) == label
+    assert (
+        found
+        if found is None
+        else found.label
+        if isinstance(found, PassRule)
+        else found.operation.label
+    ) == label
 
 
 def test_a_rule_with_capitals_names_requests_without_them():

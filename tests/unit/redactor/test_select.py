@@ -13,13 +13,15 @@ def select(
     body: bytes, objects: str | None, *leaves: str, anchored: tuple[str, ...] = (), depth: int = 64
 ) -> TreeSelection:
     root = None if objects is None else parse_jsonpath(objects)
-    return Selection(root, [parse_jsonpath(leaf) for leaf in leaves], [parse_jsonpath(path) for path in anchored]).find(
-        body, depth
-    )
+    return Selection(
+        root, [parse_jsonpath(leaf) for leaf in leaves], [parse_jsonpath(path) for path in anchored]
+    ).find(body, depth)
 
 
 def texts(found: TreeSelection, body: bytes) -> list[list[tuple[int, bytes]]]:
-    return [[(leaf.name, body[leaf.start : leaf.end]) for leaf in one.leaves] for one in found.objects]
+    return [
+        [(leaf.name, body[leaf.start : leaf.end]) for leaf in one.leaves] for one in found.objects
+    ]
 
 
 def refusal(body: bytes, objects: str | None = "$", *leaves: str, depth: int = 64) -> VaultError:
@@ -51,7 +53,12 @@ def test_a_leaf_may_be_any_value():
 
 def test_an_array_of_objects_means_each_of_them_however_nested():
     body = b'{"items":[{"email":"a"},[[{"email":"b"},{}],7],null,"x",{"email":"c","z":[{"email":"no"}]}]}'
-    assert texts(select(body, "$.items", "email"), body) == [[(0, b'"a"')], [(0, b'"b"')], [], [(0, b'"c"')]]
+    assert texts(select(body, "$.items", "email"), body) == [
+        [(0, b'"a"')],
+        [(0, b'"b"')],
+        [],
+        [(0, b'"c"')],
+    ]
     assert select(body, "$.items[*]", "email") == select(body, "$.items", "email")
     assert select(b'[[{"email":1}]]', "$", "email").objects == [Located(2, 13, (Leaf(0, 11, 12),))]
 
@@ -75,7 +82,10 @@ def test_leaves_from_the_root_are_apart_from_those_of_objects():
     body = b'{"meta":{"by":"x"},"data":[{"email":"a"}],"filter":{"_eq":"e"}}'
     found = select(body, "$.data", "email", anchored=("$.filter._eq", "$.meta.by"))
     assert texts(found, body) == [[(0, b'"a"')]]
-    assert [(leaf.name, body[leaf.start : leaf.end]) for leaf in found.anchored] == [(1, b'"x"'), (0, b'"e"')]
+    assert [(leaf.name, body[leaf.start : leaf.end]) for leaf in found.anchored] == [
+        (1, b'"x"'),
+        (0, b'"e"'),
+    ]
 
 
 def test_without_objects_only_leaves_from_the_root_are_found():
@@ -84,7 +94,9 @@ def test_without_objects_only_leaves_from_the_root_are_found():
 
 def test_of_leaves_inside_each_other_the_outermost_stays():
     body = b'{"a":{"b":1},"c":[{"d":2}]}'
-    assert texts(select(body, "$", "a.b", "a", "c[*].d", "c[0]"), body) == [[(1, b'{"b":1}'), (3, b'{"d":2}')]]
+    assert texts(select(body, "$", "a.b", "a", "c[*].d", "c[0]"), body) == [
+        [(1, b'{"b":1}'), (3, b'{"d":2}')]
+    ]
     found = select(body, "$", "a.b", anchored=("a",))
     assert found.objects[0].leaves == ()
     assert found.anchored == [Leaf(0, 5, 12)]
@@ -102,7 +114,11 @@ def test_descent_finds_objects_and_values_at_any_depth():
 
 def test_a_name_is_found_however_it_is_escaped():
     body = rb'{"e\u006Dail":1,"a\/b":2,"\ud83d\ude00":3,"x":"\u0041"}'
-    assert [raw for _, raw in texts(select(body, "$", "email", "['a/b']", "['😀']"), body)[0]] == [b"1", b"2", b"3"]
+    assert [raw for _, raw in texts(select(body, "$", "email", "['a/b']", "['😀']"), body)[0]] == [
+        b"1",
+        b"2",
+        b"3",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +142,9 @@ def test_a_name_that_somebody_takes_for_another_one_is_ambiguous(body):
     assert refusal(body).code is Code.AMBIGUOUS_JSON
 
 
-@pytest.mark.parametrize(("name", "other"), [("street", "\u017ftreet"), ("key", "\u212aey"), ("straße", "STRASSE")])
+@pytest.mark.parametrize(
+    ("name", "other"), [("street", "\u017ftreet"), ("key", "\u212aey"), ("straße", "STRASSE")]
+)
 def test_letter_case_is_that_of_unicode(name, other):
     body = json.dumps({other: 1}, ensure_ascii=False).encode()
     assert refusal(body, "$", f"['{name}']").code is Code.AMBIGUOUS_JSON

@@ -25,14 +25,21 @@ def among(path: Path, body: str, *given: str) -> dict[str, Value | None]:
         ((PathStep.EACH, "n"), ['{"x": ""}'], ["{}"]),
     ],
 )  # fmt: skip
-def test_an_array_without_elements_holds_nothing(path: Path, empty: list[str], silent: list[str]) -> None:
+def test_an_array_without_elements_holds_nothing(
+    path: Path, empty: list[str], silent: list[str]
+) -> None:
     assert [body for body in empty if among(path, body) != {"f": Value("")}] == []
     assert [body for body in silent if among(path, body)] == []
 
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [(TAGS, '{"tags": null}'), (STREET, '{"address": null}'), (NAMES, '{"people": [null]}'), (("l", 0), '{"l": null}')],
+    [
+        (TAGS, '{"tags": null}'),
+        (STREET, '{"address": null}'),
+        (NAMES, '{"people": [null]}'),
+        (("l", 0), '{"l": null}'),
+    ],
 )
 def test_null_on_the_way_holds_nothing(path: Path, body: str) -> None:
     assert among(path, body) == {"f": None}

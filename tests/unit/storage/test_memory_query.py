@@ -18,7 +18,9 @@ def test_rows_come_in_order_and_groups_with_their_figures() -> None:
     table = Table(LAYOUT)
     for rid, city, visits in ((1, "b", 2**62), (2, None, None), (3, "b", 2**62), (4, "STRASSE", 7)):
         table.put(live(rid, rid)._replace(cells=(None, city, visits, None)))
-    page = memory_select(table, Select(Holds("city", "ss", negated=True), 0, (Order("city", descending=True),), 2))
+    page = memory_select(
+        table, Select(Holds("city", "ss", negated=True), 0, (Order("city", descending=True),), 2)
+    )
     assert page == RowPage([table.row(1), table.row(3)], 3, more=True)
     figures = (
         AggregateMetric(AggregateFunction.COUNT),

@@ -65,7 +65,10 @@ def test_order_and_figures_need_columns_that_are_there_and_sums_numbers() -> Non
             MATCH_ALL,
             0,
             ("city",),
-            (AggregateMetric(AggregateFunction.COUNT), AggregateMetric(AggregateFunction.COUNT, "email")),
+            (
+                AggregateMetric(AggregateFunction.COUNT),
+                AggregateMetric(AggregateFunction.COUNT, "email"),
+            ),
             1,
         )
     )

@@ -1,6 +1,17 @@
 import pytest
 
-from proxy.storage.query import MATCH_ALL, All, Any, Compare, Compared, Holds, Indexed, Is, Where, holds
+from proxy.storage.query import (
+    MATCH_ALL,
+    All,
+    Any,
+    Compare,
+    Compared,
+    Holds,
+    Indexed,
+    Is,
+    Where,
+    holds,
+)
 from proxy.storage.rows import ColumnValue
 
 CELLS: dict[str, ColumnValue] = {"city": "Straße", "age": 5, "none": None}

@@ -6,7 +6,9 @@ from proxy.storage.rows import Column, ColumnType, TableLayout
 
 
 def test_good_names_pass() -> None:
-    check_names(TableLayout("a" * 48, (Column("rid", ColumnType.TEXT), Column("c_1", ColumnType.HASH))))
+    check_names(
+        TableLayout("a" * 48, (Column("rid", ColumnType.TEXT), Column("c_1", ColumnType.HASH)))
+    )
 
 
 @pytest.mark.parametrize("name", ["", "A", "_a", "a-b", "a\n", "x" * 49])
@@ -19,4 +21,7 @@ def test_other_names_never_reach_a_statement(name: str) -> None:
 def test_errors_say_what_to_do() -> None:
     assert unknown("r1").code is Code.INTERNAL
     assert closed().code is Code.VAULT_DOWN
-    assert (changed_meanwhile("keys").code, "keys" in changed_meanwhile("keys").message) == (Code.CONFLICT, True)
+    assert (changed_meanwhile("keys").code, "keys" in changed_meanwhile("keys").message) == (
+        Code.CONFLICT,
+        True,
+    )

@@ -18,7 +18,9 @@ def test_a_decimal_comes_back_equal_and_keeps_its_order(value: Decimal) -> None:
     assert stored == value * 10_000
 
 
-@pytest.mark.parametrize(("stored", "text"), [(0, "0"), (-1, "-0.0001"), (125_000, "12.5"), (-120_000, "-12")])
+@pytest.mark.parametrize(
+    ("stored", "text"), [(0, "0"), (-1, "-0.0001"), (125_000, "12.5"), (-120_000, "-12")]
+)
 def test_the_shortest_spelling_is_read(stored: int, text: str) -> None:
     assert spelled(stored) == text
 

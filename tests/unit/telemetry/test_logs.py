@@ -14,7 +14,9 @@ MARKER = "ann@example.com"
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """A stream to configure with; the style of tests is put back afterwards, and the root logger with it."""
+    """A stream to configure with; the style of tests is put back afterwards, and the root logger
+    with it.
+    """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield io.StringIO()
@@ -123,7 +125,9 @@ def test_before_anything_is_configured_lines_are_text_and_strict(capsys):
         logs.logger("clock").warning("early", passport=1)
 
 
-@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), ValueError("I/O operation on closed file")])
+@pytest.mark.parametrize(
+    "fault", [OSError(28, "No space left on device"), ValueError("I/O operation on closed file")]
+)
 def test_a_log_that_cannot_be_written_fails_nobody(lines, fault):
     class Full(io.StringIO):
         def write(self, text: str) -> int:

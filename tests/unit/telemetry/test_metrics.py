@@ -9,7 +9,8 @@ def series(metrics: Metrics) -> dict[str, float]:
     """Every sample of the text format by its name and labels."""
     text = metrics.render().decode()
     return {
-        name: float(value) for name, value in re.findall(r"^(domicile_[^ ]*(?:\{.*\})?) ([^ ]+)$", text, re.MULTILINE)
+        name: float(value)
+        for name, value in re.findall(r"^(domicile_[^ ]*(?:\{.*\})?) ([^ ]+)$", text, re.MULTILINE)
     }
 
 
@@ -19,7 +20,12 @@ def test_a_counter_shows_what_was_added_under_its_labels():
     cell.value += 1
     cell.value += 2
     found = series(metrics)
-    assert found['domicile_requests_total{endpoint="crm",operation="POST /contacts",outcome="matched"}'] == 3
+    assert (
+        found[
+            'domicile_requests_total{endpoint="crm",operation="POST /contacts",outcome="matched"}'
+        ]
+        == 3
+    )
 
 
 def test_the_same_labels_give_the_same_cell_and_others_another():
@@ -92,9 +98,18 @@ def test_the_text_holds_every_declared_metric_and_the_process(capsys):
     [
         (lambda metrics: metrics.cell("domicile_people_total"), "not in the table"),
         (lambda metrics: metrics.cell("domicile_requests_total", "crm"), "takes 3 labels"),
-        (lambda metrics: metrics.cell("domicile_vault_commit_seconds"), "is a histogram, not a counter or gauge"),
-        (lambda metrics: metrics.buckets("domicile_vault_writer_queue"), "is a gauge, not a histogram"),
-        (lambda metrics: metrics.watch("domicile_vault_events_total", float, "a", "b"), "is a counter, not a gauge"),
+        (
+            lambda metrics: metrics.cell("domicile_vault_commit_seconds"),
+            "is a histogram, not a counter or gauge",
+        ),
+        (
+            lambda metrics: metrics.buckets("domicile_vault_writer_queue"),
+            "is a gauge, not a histogram",
+        ),
+        (
+            lambda metrics: metrics.watch("domicile_vault_events_total", float, "a", "b"),
+            "is a counter, not a gauge",
+        ),
         (lambda metrics: metrics.info("domicile_rules_info"), "takes 1 labels"),
     ],
 )

@@ -4,7 +4,9 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
 
-FAULT = VaultError(Code.BAD_RULES, "One fault.", (Detail("/etc/rules/crm.yaml:3:1", "unknown key"),))
+FAULT = VaultError(
+    Code.BAD_RULES, "One fault.", (Detail("/etc/rules/crm.yaml:3:1", "unknown key"),)
+)
 
 
 async def test_a_failure_is_told_until_a_good_version_clears_it():

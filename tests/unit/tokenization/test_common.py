@@ -25,7 +25,9 @@ def binding(same: bool) -> Binding:
 def test_the_error_names_shape_and_reason():
     error = unfit_value("luhn", "its check digit does not hold")
     assert error.code is Code.VALUE_UNFIT
-    assert error.message == "A value does not fit the token shape luhn: its check digit does not hold."
+    assert (
+        error.message == "A value does not fit the token shape luhn: its check digit does not hold."
+    )
 
 
 def test_a_bordered_expression_never_begins_or_ends_inside_a_word():
@@ -36,7 +38,9 @@ def test_a_bordered_expression_never_begins_or_ends_inside_a_word():
 
 def test_a_drawn_token_is_drawn_again_until_it_differs_from_the_value():
     drawn = iter([Value("Ann"), None, Value("Bob")])
-    tokenizer = DrawnTokenizer(binding(same=False), NEVER_MATCHES, lambda _: 10, lambda _value, _index: next(drawn))
+    tokenizer = DrawnTokenizer(
+        binding(same=False), NEVER_MATCHES, lambda _: 10, lambda _value, _index: next(drawn)
+    )
     assert tokenizer.mint(Value("Ann"), 1, 1) == Value("Bob")
 
 
@@ -58,17 +62,28 @@ def test_drawing_ends_with_a_refusal_where_nothing_differs():
 
 def test_every_spelling_of_a_value_passes_over_the_attempt_that_gives_the_value_itself():
     tokenizer = DrawnTokenizer(
-        binding(same=True), NEVER_MATCHES, lambda _: 3, lambda _, index: Value(("Ann", "Bob", "Cid")[index])
+        binding(same=True),
+        NEVER_MATCHES,
+        lambda _: 3,
+        lambda _, index: Value(("Ann", "Bob", "Cid")[index]),
     )
     for name in ("Ann", "Bob", "Cid"):
         token = tokenizer.mint(Value(name), 1, 1)
         assert token.text != name
-        assert tokenizer.mint(Value(f" {name}"), 2, 2) == tokenizer.mint(Value(f"{name}\n"), 3, 3) == token
+        assert (
+            tokenizer.mint(Value(f" {name}"), 2, 2)
+            == tokenizer.mint(Value(f"{name}\n"), 3, 3)
+            == token
+        )
 
 
 def test_a_sealed_token_that_is_the_value_is_refused():
     tokenizer = SealedTokenizer(
-        binding(same=False), NEVER_MATCHES, lambda _rid, _number: "Ann", lambda _: (1, 1), takes_json=False
+        binding(same=False),
+        NEVER_MATCHES,
+        lambda _rid, _number: "Ann",
+        lambda _: (1, 1),
+        takes_json=False,
     )
     with pytest.raises(VaultError) as caught:
         tokenizer.mint(Value("Ann"), 1, 1)
@@ -78,7 +93,11 @@ def test_a_sealed_token_that_is_the_value_is_refused():
 
 def test_a_sealed_token_is_opened_only_when_it_has_the_syntax():
     tokenizer = SealedTokenizer(
-        binding(same=False), bordered("Ann"), lambda _rid, _number: "Ann", lambda _: (1, 2), takes_json=True
+        binding(same=False),
+        bordered("Ann"),
+        lambda _rid, _number: "Ann",
+        lambda _: (1, 2),
+        takes_json=True,
     )
     assert tokenizer.identify("Ann") == (1, 2)
     assert tokenizer.identify("Bob") is None

@@ -8,7 +8,9 @@ from proxy.tokenization.common import WORD32, WORD62, read32, read62, write32, w
 BLOCKS = [bytes(16), b"\xff" * 16, bytes(8) + b"\xff" * 8, *(os.urandom(16) for _ in range(200))]
 
 
-@pytest.mark.parametrize(("write", "read", "word"), [(write62, read62, WORD62), (write32, read32, WORD32)])
+@pytest.mark.parametrize(
+    ("write", "read", "word"), [(write62, read62, WORD62), (write32, read32, WORD32)]
+)
 def test_every_block_is_a_word_that_reads_back(write, read, word):
     for block in BLOCKS:
         assert re.fullmatch(word, write(block))

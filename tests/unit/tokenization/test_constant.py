@@ -16,7 +16,9 @@ from tests.support.shapes import bound
 )
 def test_fixed_is_what_the_rule_says_for_text_and_json(written, token):
     tokenizer = bound("fixed", value=written)
-    assert tokenizer.mint(Value("Ann"), 1, 1) == tokenizer.mint(Value("[1]", json=True), 2, 2) == token
+    assert (
+        tokenizer.mint(Value("Ann"), 1, 1) == tokenizer.mint(Value("[1]", json=True), 2, 2) == token
+    )
 
 
 def test_fixed_needs_a_value():

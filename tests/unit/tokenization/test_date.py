@@ -16,7 +16,8 @@ def tokens(value: str, **options: Any) -> list[str]:
 
 def test_days_come_from_the_whole_range_and_not_beyond():
     days = [
-        dt.date.fromisoformat(token) for token in tokens("1980-02-28", **{"from": "2020-01-01", "to": "2020-12-31"})
+        dt.date.fromisoformat(token)
+        for token in tokens("1980-02-28", **{"from": "2020-01-01", "to": "2020-12-31"})
     ]
     assert all(day.year == 2020 for day in days)
     assert len({day.month for day in days}) == 12
@@ -38,12 +39,16 @@ def test_a_day_in_doubt_is_one_whichever_number_is_the_month():
 
 def test_one_day_written_in_two_manners_has_one_same_token():
     tokenizer = bound("date", "date", same=True)
-    read = {read_date(tokenizer.mint(Value(text), 1, 1).text).day for text in ("1980-02-28", "28.2.1980", "02/28/1980")}  # type: ignore[union-attr]  # a token is a date
+    read = {
+        read_date(tokenizer.mint(Value(text), 1, 1).text).day
+        for text in ("1980-02-28", "28.2.1980", "02/28/1980")
+    }  # type: ignore[union-attr]  # a token is a date
     assert len(read) == 1
 
 
 @pytest.mark.parametrize(
-    ("option", "bad"), [("from", "yesterday"), ("to", 7), ("to", "2020-13-01"), ("to", "1940-12-01")]
+    ("option", "bad"),
+    [("from", "yesterday"), ("to", 7), ("to", "2020-13-01"), ("to", "1940-12-01")],
 )
 def test_a_range_that_is_none_is_refused(option, bad):
     with pytest.raises(ValueError, match=option):
@@ -51,5 +56,8 @@ def test_a_range_that_is_none_is_refused(option, bad):
 
 
 def test_a_range_may_be_given_as_dates_and_tells_the_capacity():
-    assert make_shape("date", {"from": dt.date(2020, 1, 1), "to": dt.date(2020, 12, 31)}).capacity() == 366
+    assert (
+        make_shape("date", {"from": dt.date(2020, 1, 1), "to": dt.date(2020, 12, 31)}).capacity()
+        == 366
+    )
     assert make_shape("date", {}).capacity() == 21_915

@@ -29,7 +29,9 @@ def test_one_digit_alone_becomes_any_other():
 
 
 def test_one_digit_that_leads_a_json_number_never_becomes_zero():
-    assert {mint("512", json=True, keep_last=2) for _ in range(200)} == {f"{digit}12" for digit in "12346789"}
+    assert {mint("512", json=True, keep_last=2) for _ in range(200)} == {
+        f"{digit}12" for digit in "12346789"
+    }
 
 
 @pytest.mark.parametrize("json", [False, True])
@@ -43,7 +45,13 @@ def test_one_digit_alone_has_its_own_same_token(json):
 
 @pytest.mark.parametrize(
     "text",
-    ["+46 70-123 45 67", "(070) 123.45/67", "\u202a+46\u00a070\u202f12\u201334\u202c", "12:34,5;6#7*8'9_0", " 123456 "],
+    [
+        "+46 70-123 45 67",
+        "(070) 123.45/67",
+        "\u202a+46\u00a070\u202f12\u201334\u202c",
+        "12:34,5;6#7*8'9_0",
+        " 123456 ",
+    ],
 )
 def test_what_stands_between_digits_stays(text):
     assert same_form(mint(text), text)

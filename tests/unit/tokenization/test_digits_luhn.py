@@ -45,7 +45,10 @@ def test_kept_digits_stay_and_the_check_holds(card, same):
 
 def test_spaces_stay_where_they_are_in_random_tokens_and_go_in_same_ones():
     value = Value("4111 1111-1111 1111")
-    random, same = bound("luhn", "card").mint(value, 1, 1).text, bound("luhn", "card", same=True).mint(value, 1, 1).text
+    random, same = (
+        bound("luhn", "card").mint(value, 1, 1).text,
+        bound("luhn", "card", same=True).mint(value, 1, 1).text,
+    )
     assert (random[4], random[9], random[14]) == (" ", "-", " ")
     assert luhn_by_hand(only_digits(random))
     assert same == bound("luhn", "card", same=True).mint(Value("4111111111111111"), 2, 2).text

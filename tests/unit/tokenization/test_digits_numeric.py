@@ -8,7 +8,10 @@ from tests.support.shapes import bound
 
 def test_spellings_of_one_telephone_number_have_one_same_token_in_e164():
     tokenizer = bound("numeric", "phone", same=True)
-    tokens = {tokenizer.mint(Value(text), 1, 1).text for text in ("070-123 45 67", "+46 70 123 45 67", "0046701234567")}
+    tokens = {
+        tokenizer.mint(Value(text), 1, 1).text
+        for text in ("070-123 45 67", "+46 70 123 45 67", "0046701234567")
+    }
     assert len(tokens) == 1
     (token,) = tokens
     assert token.startswith("+")
@@ -16,7 +19,11 @@ def test_spellings_of_one_telephone_number_have_one_same_token_in_e164():
 
 
 def test_kept_digits_of_a_same_token_are_those_of_the_normal_form():
-    token = bound("numeric", "phone", same=True, keep_first=2, keep_last=3).mint(Value("070-123 45 67"), 1, 1).text
+    token = (
+        bound("numeric", "phone", same=True, keep_first=2, keep_last=3)
+        .mint(Value("070-123 45 67"), 1, 1)
+        .text
+    )
     assert token[:3] == "+46"
     assert token[-3:] == "567"
 

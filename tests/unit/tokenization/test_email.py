@@ -15,12 +15,25 @@ def test_the_domain_is_reserved_unless_the_rule_names_another():
 
 def test_letter_case_of_an_address_does_not_matter_to_its_same_token():
     tokenizer = bound("email", "email", same=True)
-    assert tokenizer.mint(Value("Ann@Example.COM"), 1, 1) == tokenizer.mint(Value("ann@example.com "), 2, 2)
+    assert tokenizer.mint(Value("Ann@Example.COM"), 1, 1) == tokenizer.mint(
+        Value("ann@example.com "), 2, 2
+    )
 
 
 @pytest.mark.parametrize(
     "domain",
-    ["", "localhost", "Example.org", "a..b", "-a.se", "a.se.", "a b.se", "x@y.se", "1.2.3.4", "a." * 130 + "se"],
+    [
+        "",
+        "localhost",
+        "Example.org",
+        "a..b",
+        "-a.se",
+        "a.se.",
+        "a b.se",
+        "x@y.se",
+        "1.2.3.4",
+        "a." * 130 + "se",
+    ],
 )
 def test_a_domain_that_is_none_is_refused(domain):
     with pytest.raises(ValueError, match="domain"):

@@ -11,13 +11,16 @@ UNFIT = ["n/a", "ext 3", "-", "1987-04", "", "x" * 300, "日本語"]
 
 
 def bound(first: str, other: str = "opaque", kind: str = "text", **options: object) -> Tokenizer:
-    shape = with_fallback(make_shape(first, options), make_shape(other, {"same": True} if options.get("same") else {}))
+    shape = with_fallback(
+        make_shape(first, options), make_shape(other, {"same": True} if options.get("same") else {})
+    )
     return shape.bind(KEYSET.field_keys("contact", "phone"), kind, "se")
 
 
 @pytest.mark.parametrize("other", TOTAL)
 @pytest.mark.parametrize(
-    ("first", "kind"), [("numeric", "phone"), ("date", "date"), ("luhn", "card"), ("email", "email")]
+    ("first", "kind"),
+    [("numeric", "phone"), ("date", "date"), ("luhn", "card"), ("email", "email")],
 )
 @pytest.mark.parametrize("same", [False, True])
 def test_every_value_gets_a_token_that_is_not_the_value(first, kind, other, same):
@@ -57,7 +60,11 @@ def test_spellings_of_one_value_have_one_token_in_whichever_format():
 
 @pytest.mark.parametrize(
     ("first", "other", "words"),
-    [("opaque", "lower", "leave it out"), ("plain", "opaque", "leave it out"), ("numeric", "date", "any form")],
+    [
+        ("opaque", "lower", "leave it out"),
+        ("plain", "opaque", "leave it out"),
+        ("numeric", "date", "any form"),
+    ],
 )
 def test_what_would_do_nothing_or_not_help_is_no_fallback(first, other, words):
     with pytest.raises(ValueError, match=words):

@@ -71,14 +71,22 @@ def test_a_mask_character_is_one_that_can_be_seen(char):
 
 @pytest.mark.parametrize(
     ("kind", "masked"),
-    [("alphanumeric", "** **-*"), ("alphabetic", "4* 7*-*"), ("numeric", "*B *x-é"), ("all", "** ****")],
+    [
+        ("alphanumeric", "** **-*"),
+        ("alphabetic", "4* 7*-*"),
+        ("numeric", "*B *x-é"),
+        ("all", "** ****"),
+    ],
 )
 def test_a_type_says_which_characters_are_masked(kind, masked):
     assert bound("mask", "text", type=kind).mint(Value("4B 7x-é"), 1, 1).text == masked
 
 
 def test_a_type_leaves_the_mask_of_the_kind_in_force():
-    assert bound("mask", "phone", type="numeric").mint(Value("+46 70-123 45 67"), 1, 1).text == "+** **-*** ** 67"
+    assert (
+        bound("mask", "phone", type="numeric").mint(Value("+46 70-123 45 67"), 1, 1).text
+        == "+** **-*** ** 67"
+    )
 
 
 def test_an_unknown_type_names_those_that_there_are():
@@ -94,7 +102,11 @@ def plainly(text: str, visible: Visible, character: str, kind: str) -> str:
         return "".join(character if TYPES[kind](one) else one for one in text)
     if len(places) > visible.first + visible.last:
         places = places[visible.first : len(places) - visible.last]
-    return "".join(character if place in places else one for place, one in enumerate(head)) + at + domain
+    return (
+        "".join(character if place in places else one for place, one in enumerate(head))
+        + at
+        + domain
+    )
 
 
 @given(

@@ -16,14 +16,24 @@ from proxy.tokenization.normalize import FIELD_KINDS, normalize
         ("email", ["STRASSE@x.de", "straße@x.de"], "strasse@x.de"),
         (
             "phone",
-            ["070-123 45 67", "+46 70 123 45 67", "+46 (0)70 1234567", "0046701234567", "\u202a+46701234567\u202c"],
+            [
+                "070-123 45 67",
+                "+46 70 123 45 67",
+                "+46 (0)70 1234567",
+                "0046701234567",
+                "\u202a+46701234567\u202c",
+            ],
             "+46701234567",
         ),
         ("phone", ["070-1234567 ext. 12", "tel:+46-70-1234567;ext=12"], "+46701234567#12"),
         ("phone", ["n/a", " na"], "na"),
         ("date", ["1980-02-28", "28.2.1980", "02/28/1980", " 19800228 "], "1980-02-28"),
         ("date", ["yesterday"], "yesterday"),
-        ("card", ["4111 1111 1111 1111", "4111-1111-1111-1111", "4111111111111111"], "4111111111111111"),
+        (
+            "card",
+            ["4111 1111 1111 1111", "4111-1111-1111-1111", "4111111111111111"],
+            "4111111111111111",
+        ),
         ("card", ["no card"], "no card"),
         ("number", ["4711", "４７１１"], "4711"),
         ("uuid", ["6BA7B810-9DAD-11D1-80B4-00C04FD430C8"], "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
@@ -35,12 +45,21 @@ def test_spellings_of_one_value_come_to_one_form(kind, spellings, normal):
 
 @pytest.mark.parametrize("kind", ["text", "name", "number"])
 def test_letter_case_and_inner_space_are_part_of_a_text(kind):
-    assert len({normalize(kind, text) for text in ("ann lee", "Ann lee", "Ann  lee", "Annlee")}) == 4
+    assert (
+        len({normalize(kind, text) for text in ("ann lee", "Ann lee", "Ann  lee", "Annlee")}) == 4
+    )
 
 
 def test_the_region_decides_what_a_national_number_is():
-    forms = {region: normalize("phone", "(212) 555-0123", region) for region in ("us", "US", "se", "")}
-    assert forms == {"us": "+12125550123", "US": "+12125550123", "se": "+462125550123", "": "2125550123"}
+    forms = {
+        region: normalize("phone", "(212) 555-0123", region) for region in ("us", "US", "se", "")
+    }
+    assert forms == {
+        "us": "+12125550123",
+        "US": "+12125550123",
+        "se": "+462125550123",
+        "": "2125550123",
+    }
 
 
 def test_every_kind_is_described_and_takes_the_empty_text():

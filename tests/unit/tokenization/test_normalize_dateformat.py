@@ -34,7 +34,8 @@ def test_dates_are_read_and_written_again_as_they_were(text, normal):
 
 
 @pytest.mark.parametrize(
-    ("text", "normal"), [("01/02/1980", "01/02/1980"), ("1-2-1980", "01-02-1980"), ("12/12/1980", "12/12/1980")]
+    ("text", "normal"),
+    [("01/02/1980", "01/02/1980"), ("1-2-1980", "01-02-1980"), ("12/12/1980", "12/12/1980")],
 )
 def test_where_day_and_month_are_in_doubt_the_normal_form_does_not_decide(text, normal):
     found = read_date(text)

@@ -11,7 +11,9 @@ from tests.support.shapes import KEYSET
 KEY = "k3yA" * 24
 
 
-def maker(name: str, options: dict[str, object] | None = None, *, dtk: str = KEY, field: str = "key1") -> Rehasher:
+def maker(
+    name: str, options: dict[str, object] | None = None, *, dtk: str = KEY, field: str = "key1"
+) -> Rehasher:
     return strategy(name, options or {}).bind(KEYSET.rehash_keys(dtk, "records", field), "SE")
 
 
@@ -36,9 +38,13 @@ def test_every_strategy_makes_another_value(name: str) -> None:
 
 def test_every_token_shape_is_there_under_our_name_and_those_of_the_service() -> None:
     assert set(strategy_names()) == {*SHAPES, *SYNONYMS, *PERSISTENT}
-    assert {"alphaNumeric", "alphaNumericLowerCase", "alphaPrepended", "masking", "alphaNumericPersistent"} <= set(
-        strategy_names()
-    )
+    assert {
+        "alphaNumeric",
+        "alphaNumericLowerCase",
+        "alphaPrepended",
+        "masking",
+        "alphaNumericPersistent",
+    } <= set(strategy_names())
 
 
 @pytest.mark.parametrize("name", PERSISTENT)
@@ -59,16 +65,20 @@ def test_other_strategies_are_random_and_carry_no_record(name: str) -> None:
 
 
 def test_which_values_are_equal_is_a_matter_of_the_kind() -> None:
-    assert maker("emailPersistent")(Value("ANN@x.se")) == maker("emailPersistent")(Value("ann@x.se"))
-    assert maker("alphaNumericPersistent")(Value("ANN")) != maker("alphaNumericPersistent")(Value("ann"))
-    folded: dict[str, object] = {"kind": "email"}
-    assert maker("alphaNumericPersistent", folded)(Value("ANN")) == maker("alphaNumericPersistent", folded)(
+    assert maker("emailPersistent")(Value("ANN@x.se")) == maker("emailPersistent")(
+        Value("ann@x.se")
+    )
+    assert maker("alphaNumericPersistent")(Value("ANN")) != maker("alphaNumericPersistent")(
         Value("ann")
     )
+    folded: dict[str, object] = {"kind": "email"}
+    assert maker("alphaNumericPersistent", folded)(Value("ANN")) == maker(
+        "alphaNumericPersistent", folded
+    )(Value("ann"))
     phone: dict[str, object] = {"kind": "phone"}
-    assert maker("numericPersistent", phone)(Value("070-123 45 67")) == maker("numericPersistent", phone)(
-        Value("+46701234567")
-    )
+    assert maker("numericPersistent", phone)(Value("070-123 45 67")) == maker(
+        "numericPersistent", phone
+    )(Value("+46701234567"))
 
 
 def test_a_mask_has_a_type() -> None:

@@ -33,7 +33,10 @@ def test_a_token_is_what_the_template_says(template, expression):
 
 
 def test_every_character_of_every_place_comes_up():
-    seen = [set(place) for place in zip(*[token("[ab]{1}-[0-9]{2}[x-z]{1}") for _ in range(400)], strict=True)]
+    seen = [
+        set(place)
+        for place in zip(*[token("[ab]{1}-[0-9]{2}[x-z]{1}") for _ in range(400)], strict=True)
+    ]
     assert seen == [set("ab"), {"-"}, set("0123456789"), set("0123456789"), set("xyz")]
 
 

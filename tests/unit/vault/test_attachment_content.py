@@ -30,7 +30,11 @@ async def keep(contents: Contents, content: bytes, scope: bytes = b"scope") -> S
 
 
 async def read(
-    contents: Contents, kept: StoredContent, start: int = 0, stop: int | None = None, scope: bytes = b"scope"
+    contents: Contents,
+    kept: StoredContent,
+    start: int = 0,
+    stop: int | None = None,
+    scope: bytes = b"scope",
 ) -> bytes:
     opened = await contents.open(kept, scope)
     try:
@@ -82,7 +86,11 @@ async def test_it_opens_for_what_it_is_bound_to_alone():
     kept, other = await keep(contents, b"first"), await keep(contents, b"other")
     objects = contents.objects.objects  # type: ignore[attr-defined]  # the reference shows what it has
     objects[other.object] = objects[kept.object]
-    for wrong in (kept._replace(salt=bytes(16)), kept._replace(size=4), kept._replace(object=other.object)):
+    for wrong in (
+        kept._replace(salt=bytes(16)),
+        kept._replace(size=4),
+        kept._replace(object=other.object),
+    ):
         with pytest.raises(VaultError) as caught:
             await read(contents, wrong)
         assert caught.value.code is Code.CANNOT_OPEN

@@ -1,5 +1,12 @@
 from proxy.model.schema import Value
-from proxy.vault.body import TokenizedBody, TokenizedValue, changed, next_generation, pack_tokenized, unpack_tokenized
+from proxy.vault.body import (
+    TokenizedBody,
+    TokenizedValue,
+    changed,
+    next_generation,
+    pack_tokenized,
+    unpack_tokenized,
+)
 
 
 def kept(number: int, text: str, token: str) -> TokenizedValue:
@@ -7,7 +14,9 @@ def kept(number: int, text: str, token: str) -> TokenizedValue:
 
 
 def test_unpack_gives_back_what_pack_was_given() -> None:
-    content = TokenizedBody({"email": (kept(1, "ann@example.com", "t1"), kept(2, "ä\u2028\x00", "t2"))}, 3)
+    content = TokenizedBody(
+        {"email": (kept(1, "ann@example.com", "t1"), kept(2, "ä\u2028\x00", "t2"))}, 3
+    )
     assert unpack_tokenized(pack_tokenized(content)) == content
 
 

@@ -6,7 +6,13 @@ from proxy.vault.body import pack_tokenized as pack_content
 
 
 def test_what_is_packed_comes_back_exactly() -> None:
-    fields = {"a": "ä", "b": 2**63 - 1, "c": Decimal("0.0001"), "d": None, "e": {"x": [1, Decimal("1.50"), True]}}
+    fields = {
+        "a": "ä",
+        "b": 2**63 - 1,
+        "c": Decimal("0.0001"),
+        "d": None,
+        "e": {"x": [1, Decimal("1.50"), True]},
+    }
     document = RecordBody(fields, Action.UPDATE, "client")
     assert unpack_document(pack_document(document)) == document
 

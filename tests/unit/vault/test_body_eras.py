@@ -41,7 +41,9 @@ def test_versions_that_move_get_eras_of_their_own_and_keep_what_stayed_the_same(
         {"a": 11, "b": 12},
         {"a": 13, "b": 12},
     ]
-    assert [document.fields for document in moved(documents, 11)] == [document.fields for document in documents]
+    assert [document.fields for document in moved(documents, 11)] == [
+        document.fields for document in documents
+    ]
 
 
 async def test_a_new_record_stores_nothing_and_a_changed_one_what_changed():
@@ -51,7 +53,9 @@ async def test_a_new_record_stores_nothing_and_a_changed_one_what_changed():
     assert row is not None
     assert made.eras is None
     assert b'"e"' not in contacts.records.collection.sealer.open_plain(row)
-    (changed,) = await update(contacts.records, [contact("a", name="Anna", city="Lund")], "x", nothing)
+    (changed,) = await update(
+        contacts.records, [contact("a", name="Anna", city="Lund")], "x", nothing
+    )
     found = await contacts.get("a")
     assert found is not None
     assert found.eras == changed.eras == {"name": 2}

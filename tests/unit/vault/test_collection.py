@@ -15,7 +15,9 @@ async def test_cells_hold_a_hash_of_the_normal_form_or_the_plain_value() -> None
     bench = await make_bench()
     rows = [
         bench.people.new_row(
-            TokenizedBody({"email": (kept(mail, "t"),), "born": (kept("12.04.1987", "d"),)}), rid, b"s" * 16
+            TokenizedBody({"email": (kept(mail, "t"),), "born": (kept("12.04.1987", "d"),)}),
+            rid,
+            b"s" * 16,
         )
         for rid, mail in ((1, "Ann@Example.com "), (2, "ann@example.COM"), (3, "bo@example.com"))
     ]
@@ -29,10 +31,19 @@ async def test_cells_hold_a_hash_of_the_normal_form_or_the_plain_value() -> None
 async def test_a_new_row_is_pending_without_a_key_and_the_next_one_counts_on() -> None:
     bench = await make_bench(recipe=person(expires=1000))
     row = bench.people.new_row(TokenizedBody({}), 5, b"s" * 16)
-    assert (row.state, row.key, row.version, row.expires_at) == (RowState.PENDING, None, 1, bench.clock() + 1000)
+    assert (row.state, row.key, row.version, row.expires_at) == (
+        RowState.PENDING,
+        None,
+        1,
+        bench.clock() + 1000,
+    )
     bench.clock.advance(10)
     following = bench.people.next_row(row, TokenizedBody({}))
-    assert (following.version, following.updated_at, following.expires_at) == (2, bench.clock(), bench.clock() + 1000)
+    assert (following.version, following.updated_at, following.expires_at) == (
+        2,
+        bench.clock(),
+        bench.clock() + 1000,
+    )
     assert following.created_at == row.created_at
 
 
@@ -47,10 +58,17 @@ async def test_only_tokens_that_need_it_are_indexed_and_random_ones_are_unique()
     mint = bench.people.mint(1)
     fields = {
         name: [TokenizedValue(1, text, False, mint(name, Value(text), 1).text, False)]
-        for name, text in {"name": "Ann", "email": "a@example.com", "phone": "0701234567", "born": "1987-04-12"}.items()
+        for name, text in {
+            "name": "Ann",
+            "email": "a@example.com",
+            "phone": "0701234567",
+            "born": "1987-04-12",
+        }.items()
     }
     hashes, unique = at_once(bench.people.index_entries(fields))
-    assert hashes == {bench.people.token_hash(name, fields[name][0].token) for name in ("email", "phone")}
+    assert hashes == {
+        bench.people.token_hash(name, fields[name][0].token) for name in ("email", "phone")
+    }
     assert unique == {bench.people.token_hash("phone", fields["phone"][0].token)}
 
 

@@ -20,7 +20,10 @@ def with_answer(once: IdempotentRequest) -> ExtraChanges:
 
 
 async def answered(
-    replies: Replies, collection: Collection, scope: Sequence[str] = SCOPE, request: bytes = b"request"
+    replies: Replies,
+    collection: Collection,
+    scope: Sequence[str] = SCOPE,
+    request: bytes = b"request",
 ) -> Answered | None:
     async with replies.once(collection, scope, request) as once:
         return once.replay
@@ -82,7 +85,9 @@ async def test_another_request_under_the_same_key_is_refused() -> None:
     assert await answered(replies, collection) == ANSWER
 
 
-async def test_while_the_first_one_runs_a_repetition_is_refused_and_after_a_failure_it_runs() -> None:
+async def test_while_the_first_one_runs_a_repetition_is_refused_and_after_a_failure_it_runs() -> (
+    None
+):
     contacts, replies = await make_contacts(), Replies()
     collection = contacts.records.collection
     first = replies.once(collection, SCOPE, b"request")
@@ -126,7 +131,9 @@ async def test_an_answer_is_forgotten_after_a_day() -> None:
     assert await prune(collection) == 1
 
 
-async def test_the_store_sees_neither_key_nor_request_nor_answer_and_cannot_exchange_answers() -> None:
+async def test_the_store_sees_neither_key_nor_request_nor_answer_and_cannot_exchange_answers() -> (
+    None
+):
     contacts, replies = await make_contacts(), Replies()
     collection = contacts.records.collection
     made: list[Remember] = []

@@ -14,7 +14,9 @@ WEEK = 7 * 86_400_000
 
 async def test_expired_records_are_swept() -> None:
     bench = await make_bench(recipe=person(expires=1000))
-    held = await stage_creates(bench.people, [draft(name=f"P{number}") for number in range(450)], [None] * 450)
+    held = await stage_creates(
+        bench.people, [draft(name=f"P{number}") for number in range(450)], [None] * 450
+    )
     await bind(bench.people, [(item, str(number)) for number, item in enumerate(held)])
     assert await sweep_expired(bench.people) == 0
     bench.clock.advance(1000)
@@ -92,7 +94,10 @@ async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_eno
     assert await prune(collection) == 0
     contacts.clock.advance(1)
     assert await prune(collection) == 1
-    assert [one.version for one in (await record_versions(contacts.records, "a", 10, 0))[0]] == [3, 2]
+    assert [one.version for one in (await record_versions(contacts.records, "a", 10, 0))[0]] == [
+        3,
+        2,
+    ]
 
 
 async def test_a_whole_backlog_is_pruned() -> None:

@@ -34,7 +34,11 @@ async def test_versions_and_times_of_records_stay() -> None:
     shelf.bench.clock.advance(1000)
     await shelf.apply(age=TEXT)
     after = (await shelf.rows())[0]
-    assert (after.version, after.created_at, after.updated_at) == (1, before.created_at, before.updated_at)
+    assert (after.version, after.created_at, after.updated_at) == (
+        1,
+        before.created_at,
+        before.updated_at,
+    )
     assert await shelf.values() == {"a": {"age": "41"}}
     assert after.body != before.body
 
@@ -74,9 +78,19 @@ async def test_values_that_cannot_be_converted_stop_a_migration_and_are_counted(
     assert (declared.outcome.total, declared.outcome.failed) == (4, 2)
     assert declared.schema.field("age") == schema(age=PLAIN).field("age")
     assert await shelf.having("age", "old") == ["b"]
-    assert [sum(cell is not None for cell in row.cells) for row in await shelf.rows()] == [1, 1, 1, 1]
+    assert [sum(cell is not None for cell in row.cells) for row in await shelf.rows()] == [
+        1,
+        1,
+        1,
+        1,
+    ]
     shelf = await make_shelf(shelf)
-    assert await shelf.values() == {"a": {"age": "41"}, "b": {"age": "old"}, "c": {"age": "young"}, "d": {"age": "9"}}
+    assert await shelf.values() == {
+        "a": {"age": "41"},
+        "b": {"age": "old"},
+        "c": {"age": "young"},
+        "d": {"age": "9"},
+    }
     again = shelf.catalog.declared("contact").outcome
     assert again is not None
     assert again.failed == 2
@@ -133,7 +147,9 @@ async def test_a_migration_that_was_interrupted_goes_on_in_the_next_process() ->
     assert not [cell for row in await again.rows() for cell in row.cells if isinstance(cell, str)]
 
 
-async def test_a_store_that_fails_is_reported_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_is_reported_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("proxy.vault.schemas.catalog._RETRY", 0.0)
     shelf = await make_shelf()
     await shelf.apply(age=PLAIN)

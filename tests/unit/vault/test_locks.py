@@ -30,7 +30,9 @@ async def test_overlapping_sets_in_any_order_do_not_block_each_other_for_ever() 
             await asyncio.sleep(0)
             locks.release(held)
 
-    await asyncio.wait_for(asyncio.gather(work([b"a", b"b"]), work([b"b", b"a"]), work([b"b", b"c", b"b"])), PATIENCE)
+    await asyncio.wait_for(
+        asyncio.gather(work([b"a", b"b"]), work([b"b", b"a"]), work([b"b", b"c", b"b"])), PATIENCE
+    )
 
 
 async def test_nothing_is_left_behind_also_not_by_a_cancelled_waiter() -> None:

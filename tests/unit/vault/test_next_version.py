@@ -9,7 +9,9 @@ def mint(name: str, value: Value, number: int) -> Value:
 
 
 def new(fields: dict[str, tuple[Value, ...]]) -> Drafted:
-    mints = {name: lambda value, rid, number, name=name: mint(name, value, number) for name in fields}
+    mints = {
+        name: lambda value, rid, number, name=name: mint(name, value, number) for name in fields
+    }
     return at_once(draft_new(ProxiedDraft(fields), mints, 1))
 
 
@@ -36,7 +38,12 @@ def test_a_field_of_a_new_record_without_a_value_is_given_but_not_kept() -> None
 
 def test_an_unchanged_value_keeps_its_token_and_a_changed_one_gets_another() -> None:
     drafted = at_once(
-        draft_next(ProxiedDraft({"name": (Value("Ann"),), "tags": (Value("b"), Value("c"))}), live(), 4, mint)
+        draft_next(
+            ProxiedDraft({"name": (Value("Ann"),), "tags": (Value("b"), Value("c"))}),
+            live(),
+            4,
+            mint,
+        )
     )
     assert tokens(drafted.given["name"]) == ["name-1"]
     assert tokens(drafted.given["tags"]) == ["tags-3", "tags-4"]
@@ -61,24 +68,35 @@ def test_a_token_of_another_field_is_a_value_like_any_other() -> None:
 
 def test_a_number_is_not_the_text_of_it() -> None:
     before = new({"n": (Value("1", json=True),)}).content
-    assert tokens(at_once(draft_next(ProxiedDraft({"n": (Value("1"),)}), before, 2, mint)).given["n"]) == ["n-2"]
+    assert tokens(
+        at_once(draft_next(ProxiedDraft({"n": (Value("1"),)}), before, 2, mint)).given["n"]
+    ) == ["n-2"]
 
 
 def test_absent_fields_stay_unless_the_draft_replaces_the_whole_record() -> None:
     patch = ProxiedDraft({"name": (Value("Bo"),)})
     assert set(at_once(draft_next(patch, live(), 4, mint)).content.fields) == {"name", "tags"}
-    assert set(at_once(draft_next(patch._replace(absent_erased=True), live(), 4, mint)).content.fields) == {"name"}
+    assert set(
+        at_once(draft_next(patch._replace(absent_erased=True), live(), 4, mint)).content.fields
+    ) == {"name"}
     kept = patch._replace(absent_erased=True, keep=frozenset({"tags"}))
     assert set(at_once(draft_next(kept, live(), 4, mint)).content.fields) == {"name", "tags"}
 
 
 def test_no_values_erase_the_field() -> None:
-    assert "name" not in at_once(draft_next(ProxiedDraft({"name": ()}), live(), 4, mint)).content.fields
+    assert (
+        "name"
+        not in at_once(draft_next(ProxiedDraft({"name": ()}), live(), 4, mint)).content.fields
+    )
 
 
 def test_a_small_shape_is_asked_again_when_it_repeats_a_present_token() -> None:
     answers = iter(["name-1", "name-1", "other"])
-    drafted = at_once(draft_next(ProxiedDraft({"name": (Value("Bo"),)}), live(), 4, lambda *_: Value(next(answers))))
+    drafted = at_once(
+        draft_next(
+            ProxiedDraft({"name": (Value("Bo"),)}), live(), 4, lambda *_: Value(next(answers))
+        )
+    )
     assert tokens(drafted.given["name"]) == ["other"]
 
 
@@ -90,7 +108,9 @@ def test_tokens_of_versions_in_doubt_are_not_given_again_where_there_are_others(
 
 
 def test_adopt_takes_only_the_named_fields_and_drops_empty_ones() -> None:
-    content = adopt(live(), {"name": (TokenizedValue(9, "Bo", False, "t9", False),), "tags": ()}, 10)
+    content = adopt(
+        live(), {"name": (TokenizedValue(9, "Bo", False, "t9", False),), "tags": ()}, 10
+    )
     assert set(content.fields) == {"name"}
     assert content.fields["name"][0].text == "Bo"
     assert content.following == 10
@@ -98,8 +118,14 @@ def test_adopt_takes_only_the_named_fields_and_drops_empty_ones() -> None:
 
 def test_a_stored_field_that_is_declared_no_more_outlives_a_whole_replacement() -> None:
     draft = ProxiedDraft({"name": (Value("Bo"),)}, absent_erased=True, declared=frozenset({"name"}))
-    assert tokens(at_once(draft_next(draft, live(), 4, mint)).content.fields["tags"]) == ["tags-2", "tags-3"]
+    assert tokens(at_once(draft_next(draft, live(), 4, mint)).content.fields["tags"]) == [
+        "tags-2",
+        "tags-3",
+    ]
     same = ProxiedDraft({"name": (Value("Ann"),)}, absent_erased=True, declared=frozenset({"name"}))
     before = live()
     assert at_once(draft_next(same, before, 4, mint)).content is before
-    assert "tags" not in at_once(draft_next(draft._replace(declared=None), live(), 4, mint)).content.fields
+    assert (
+        "tags"
+        not in at_once(draft_next(draft._replace(declared=None), live(), 4, mint)).content.fields
+    )

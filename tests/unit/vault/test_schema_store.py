@@ -3,7 +3,14 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.memory import MemoryStore
-from proxy.vault.schema_store import Entries, MigrationOutcome, MigrationState, Origin, Phase, SchemaEntry
+from proxy.vault.schema_store import (
+    Entries,
+    MigrationOutcome,
+    MigrationState,
+    Origin,
+    Phase,
+    SchemaEntry,
+)
 
 SCHEMA = Schema(
     "contact",
@@ -24,10 +31,17 @@ async def opened(store: MemoryStore) -> Entries:
 async def test_what_is_put_is_there_for_the_next_process() -> None:
     store = MemoryStore()
     entry = SchemaEntry(
-        SCHEMA, Origin.RULES, {"email": 3}, MigrationState(Phase.CLEANING, SCHEMA, 7), MigrationOutcome(1, 2, 3)
+        SCHEMA,
+        Origin.RULES,
+        {"email": 3},
+        MigrationState(Phase.CLEANING, SCHEMA, 7),
+        MigrationOutcome(1, 2, 3),
     )
     await (await opened(store)).put(entry, SchemaEntry(OTHER, Origin.API))
-    assert (await opened(store)).schemas == {"contact": entry, "other": SchemaEntry(OTHER, Origin.API)}
+    assert (await opened(store)).schemas == {
+        "contact": entry,
+        "other": SchemaEntry(OTHER, Origin.API),
+    }
 
 
 async def test_a_schema_that_is_removed_leaves_its_table_to_be_dropped() -> None:

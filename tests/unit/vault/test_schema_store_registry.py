@@ -47,7 +47,9 @@ async def test_another_life_of_a_field_has_another_column() -> None:
 async def test_a_layout_in_use_only_grows_at_its_end() -> None:
     store = MemoryStore()
     first = await place_schema(store, "test", schema(EMAIL, AGE))
-    grown = await place_schema(store, "test", schema(Field("born", storage=Storage.INDEXED), AGE), first.layout.columns)
+    grown = await place_schema(
+        store, "test", schema(Field("born", storage=Storage.INDEXED), AGE), first.layout.columns
+    )
     assert grown.layout.columns[:2] == first.layout.columns
     assert grown.columns == (grown.layout.columns[2].name, first.columns[1])
     fresh = await place_schema(store, "test", schema(Field("born", storage=Storage.INDEXED), AGE))
@@ -62,7 +64,10 @@ async def test_a_table_that_is_gone_leaves_its_name_to_nobody() -> None:
         await forget_schema(store, "test", first)
     again = (await place_schema(store, "test", schema(EMAIL))).layout.table
     assert again != first
-    assert (await place_schema(store, "test", schema(EMAIL, name="third"))).layout.table not in {first, again}
+    assert (await place_schema(store, "test", schema(EMAIL, name="third"))).layout.table not in {
+        first,
+        again,
+    }
 
 
 async def test_nothing_is_forgotten_of_an_empty_store() -> None:

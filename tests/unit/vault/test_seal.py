@@ -38,7 +38,13 @@ def test_open_gives_back_what_was_sealed_and_the_row_shows_nothing() -> None:
         lambda sealed: sealed._replace(body=sealed.body[:-1]),
         lambda sealed: sealed._replace(body=sealed.key_sealed),
     ],
-    ids=["another record", "another version", "another salt", "cut", "another part of the same record"],
+    ids=[
+        "another record",
+        "another version",
+        "another salt",
+        "cut",
+        "another part of the same record",
+    ],
 )
 def test_a_body_that_was_moved_or_changed_does_not_open(change: object) -> None:
     made = sealer(Keyset.create("test"))
@@ -50,7 +56,11 @@ def test_a_body_that_was_moved_or_changed_does_not_open(change: object) -> None:
 def test_another_schema_environment_or_keyset_does_not_open_it() -> None:
     keyset = Keyset.create("test")
     sealed = row(sealer(keyset))
-    for other in (sealer(keyset, "other"), Sealer(keyset.aead(), "elsewhere", "person"), sealer(Keyset.create("test"))):
+    for other in (
+        sealer(keyset, "other"),
+        Sealer(keyset.aead(), "elsewhere", "person"),
+        sealer(Keyset.create("test")),
+    ):
         with pytest.raises(VaultError):
             other.open(sealed)
 
@@ -58,7 +68,9 @@ def test_another_schema_environment_or_keyset_does_not_open_it() -> None:
 def test_a_staged_body_opens_as_staged_alone() -> None:
     made = sealer(Keyset.create("test"))
     sealed = row(made)
-    staged = Staged(3, 7, StagedKind.UPDATE, 0, None, False, made.record(7, sealed.salt).staged_body(CONTENT, 3))
+    staged = Staged(
+        3, 7, StagedKind.UPDATE, 0, None, False, made.record(7, sealed.salt).staged_body(CONTENT, 3)
+    )
     assert made.open_staged(staged, sealed.salt) == CONTENT
     with pytest.raises(VaultError):
         made.open(sealed._replace(body=staged.body, version=3))
@@ -73,7 +85,11 @@ def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_recor
         for rid, (salt, body) in zip((7, 8), made.new_bodies((7, 8), [b"one", b"two"]), strict=True)
     ]
     assert [made.open_plain(row) for row in rows] == [b"one", b"two"]
-    for other in (rows[0]._replace(rid=8), rows[0]._replace(version=2), rows[0]._replace(salt=rows[1].salt)):
+    for other in (
+        rows[0]._replace(rid=8),
+        rows[0]._replace(version=2),
+        rows[0]._replace(salt=rows[1].salt),
+    ):
         with pytest.raises(VaultError):
             made.open_plain(other)
 
@@ -83,9 +99,22 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
     made = Sealer(keyset.aead(), "test", "person")
     salt = made.new_salt()
     record = made.record(7, salt)
-    held = Row(7, b"k", record.key("name"), RowState.LIVE, 3, 0, 0, None, salt, record.plain_body(b"plain", 3))
+    held = Row(
+        7,
+        b"k",
+        record.key("name"),
+        RowState.LIVE,
+        3,
+        0,
+        0,
+        None,
+        salt,
+        record.plain_body(b"plain", 3),
+    )
     past = Past(7, 2, b"k", 0, salt, record.plain_body(b"before", 2))
-    staged = Staged(9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(TokenizedBody({}), 9))
+    staged = Staged(
+        9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(TokenizedBody({}), 9)
+    )
     file = File(b"f" * 16, 7, b"n", "object", 1, 0, 0, record.file(b"known", b"f" * 16, "object"))
     assert made.row_again(held) == (held.body, held.key_sealed)
     keyset.adopt(keyset.rotated())
@@ -93,7 +122,9 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
     again = held._replace(body=body, key_sealed=key)
     assert (made.open_plain(again), made.open_key(again)) == (b"plain", "name")
     assert made.open_plain(past._replace(body=made.past_again(past))) == b"before"
-    assert made.open_staged(staged._replace(body=made.staged_again(staged, salt)), salt) == TokenizedBody({})
+    assert made.open_staged(
+        staged._replace(body=made.staged_again(staged, salt)), salt
+    ) == TokenizedBody({})
     assert made.open_file(file._replace(sealed=made.file_again(file, salt)), salt) == b"known"
     for sealed in (
         body,

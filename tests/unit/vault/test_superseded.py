@@ -38,7 +38,13 @@ def test_it_is_bounded_in_bytes():
     for version in range(50):
         retired.keep(row(version % 3, version, 20), 1)
     assert len(retired) == 5
-    assert sorted(version for rid in range(3) for version in versions(retired, rid, 0)) == [45, 46, 47, 48, 49]
+    assert sorted(version for rid in range(3) for version in versions(retired, rid, 0)) == [
+        45,
+        46,
+        47,
+        48,
+        49,
+    ]
     retired.keep(row(9, 1, 101), 1)
     assert len(retired) == 0
 
@@ -52,7 +58,9 @@ async def test_an_answer_that_a_change_overtook_shows_people_as_they_were(many):
     before = await one.create(PERSON, 1)
     slow = await one.send("GET /p" if many else "GET /p/1")
     one.clock.advance(1000)
-    changed = await one.send("PATCH /p/1", {"name": "Anna", "email": "anna@x.example", "born": "1960-06-06"})
+    changed = await one.send(
+        "PATCH /p/1", {"name": "Anna", "email": "anna@x.example", "born": "1960-06-06"}
+    )
     after = {**changed.json, "id": 1}
     assert (await changed.seen(200, after))["name"] == "Anna"
     shown = await slow.seen(200, [before] if many else before)

@@ -22,11 +22,17 @@ class Source:
         self.load = self._source.load
         self.create = self._source.create
         self.exists = self._source.exists
-        self.staged, self.stage, self.switch = self._source.staged, self._source.stage, self._source.switch
+        self.staged, self.stage, self.switch = (
+            self._source.staged,
+            self._source.stage,
+            self._source.switch,
+        )
 
 
 async def opened(store: MemoryStore, source: Source) -> Vault:
-    return await open_vault(store, source, ManualClock(), lambda *_: None, VaultOptions("test", "SE", 1000))
+    return await open_vault(
+        store, source, ManualClock(), lambda *_: None, VaultOptions("test", "SE", 1000)
+    )
 
 
 async def test_the_keyset_is_made_once_and_opened_afterwards(tmp_path: object) -> None:

@@ -18,8 +18,12 @@ MASTER = MasterKey(bytes(range(32)))
 
 
 async def opened(store: Store, master: MasterKey = MASTER) -> Environments:
-    """The book as a process finds it that starts now; ``master``: what the key source holds by then."""
-    book = Environments(store, await make_keyset(store, MASTER, "default"), lambda: master, ManualClock())
+    """The book as a process finds it that starts now; ``master``: what the key source holds by
+    then.
+    """
+    book = Environments(
+        store, await make_keyset(store, MASTER, "default"), lambda: master, ManualClock()
+    )
     await book.load()
     return book
 
@@ -69,7 +73,9 @@ async def test_nothing_of_the_book_lies_in_the_clear() -> None:
         (None, " ", ["/name"]), (None, "x" * 129, ["/name"]), (None, "a\nb", ["/name"]),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_an_environment_is_refused_with_every_fault(ident, name, places) -> None:
+async def test_what_cannot_be_an_environment_is_refused_with_every_fault(
+    ident, name, places
+) -> None:
     book = await opened(MemoryStore())
     with pytest.raises(VaultError) as caught:
         await book.create(ident, name)
@@ -139,7 +145,9 @@ async def test_the_end_leaves_nothing_and_touches_nobody_else() -> None:
     await book.end("acme")
     assert await store.note(keyset_note("acme")) is None
     await book.erase("acme")
-    assert {name for name, content in store._notes.items() if before.get(name) != content} == {"environments:default"}
+    assert {name for name, content in store._notes.items() if before.get(name) != content} == {
+        "environments:default"
+    }
     assert list(store._tables) == ["r1_default"]
     assert book.doomed() == []
 
@@ -156,7 +164,8 @@ async def _end(book: Environments) -> None:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("skip", range(5))
 @pytest.mark.parametrize(
-    ("verb", "step"), [("put_note", _begin), ("put_note", _end), ("drop_notes", _end), ("drop", _end)]
+    ("verb", "step"),
+    [("put_note", _begin), ("put_note", _end), ("drop_notes", _end), ("drop", _end)],
 )
 async def test_interrupted_anywhere_it_is_there_whole_or_goes_on_to_its_end(
     verb: str, step: Callable[[Environments], Awaitable[None]], skip: int, late: bool

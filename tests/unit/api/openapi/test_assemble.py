@@ -15,7 +15,9 @@ from tests.support.tree import ROOT
 BARE = assemble(OPERATIONS, DESCRIBED)
 FULL = assemble(OPERATIONS, DESCRIBED, [read_definition("contact", CONTACT)])
 SHOWN = [
-    (f"{method} {path}", operation) for path, methods in BARE["paths"].items() for method, operation in methods.items()
+    (f"{method} {path}", operation)
+    for path, methods in BARE["paths"].items()
+    for method, operation in methods.items()
 ]
 
 
@@ -36,9 +38,15 @@ def test_the_document_has_every_operation_once():
 def test_an_operation_is_shown_with_its_parameters_and_statuses(operation):
     shown = BARE["paths"][operation.path][operation.method.lower()]
     named = {(parameter["in"], parameter["name"]) for parameter in shown.get("parameters", ())}
-    assert {name for place, name in named if place == "path"} == set(re.findall(r"\{(\w+)\}", operation.path))
+    assert {name for place, name in named if place == "path"} == set(
+        re.findall(r"\{(\w+)\}", operation.path)
+    )
     assert {name for place, name in named if place == "query"} == set(operation.query)
-    statuses = {str(operation.success), *map(str, (*operation.also, *operation.failures, *COMMON_STATUSES)), "5XX"}
+    statuses = {
+        str(operation.success),
+        *map(str, (*operation.also, *operation.failures, *COMMON_STATUSES)),
+        "5XX",
+    }
     assert statuses <= shown["responses"].keys() <= statuses | {"408"}
     assert ("security" in shown) == (operation.access is Access.OPEN)
 

@@ -7,12 +7,17 @@ from proxy.model.query import MetricFunction
 def test_an_aggregation_names_every_function_in_both_spellings():
     whole, *pages = aggregation(string(), ref("Filter"))["anyOf"]
     named = whole["properties"]["metrics"]["additionalProperties"]["properties"]["func"]["enum"]
-    assert sorted(named) == sorted(name for one in MetricFunction for name in (one.value, one.value.upper()))
+    assert sorted(named) == sorted(
+        name for one in MetricFunction for name in (one.value, one.value.upper())
+    )
     assert [page["required"] for page in pages] == [["next"], ["cursor"]]
 
 
 def test_what_a_family_adds_is_taken_and_nothing_else():
-    plain, more = (aggregation(string(), ref("Filter"), **extra)["anyOf"][0] for extra in ({}, {"country": string()}))
+    plain, more = (
+        aggregation(string(), ref("Filter"), **extra)["anyOf"][0]
+        for extra in ({}, {"country": string()})
+    )
     assert more["properties"].keys() - plain["properties"].keys() == {"country"}
     assert plain["additionalProperties"] is more["additionalProperties"] is False
     assert some_keys("By key.", country=string())["required"] == ["filter"]

@@ -8,7 +8,10 @@ from proxy.api.operations import OPERATIONS
 
 def test_the_examples_tell_the_hash_and_size_of_the_file_that_is_there():
     (example,) = DESCRIBED["replace_attachment"].examples
-    assert (example.answer["hash"], example.answer["size"]) == (hashlib.sha256(FILE[1]).hexdigest(), len(FILE[1]))
+    assert (example.answer["hash"], example.answer["size"]) == (
+        hashlib.sha256(FILE[1]).hexdigest(),
+        len(FILE[1]),
+    )
 
 
 def test_every_upload_says_that_it_takes_a_name_and_needs_one_part():
@@ -16,6 +19,8 @@ def test_every_upload_says_that_it_takes_a_name_and_needs_one_part():
     assert upload_attachment in [operation.handler for operation in uploads]
     for operation in uploads:
         described = DESCRIBED[operation.name]
-        assert [(given["name"], given["required"]) for given in described.parameters] == [("x-filename", False)]
+        assert [(given["name"], given["required"]) for given in described.parameters] == [
+            ("x-filename", False)
+        ]
         assert described.request is not None
         assert described.request["required"] == ["file"]

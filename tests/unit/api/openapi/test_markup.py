@@ -2,7 +2,10 @@ from proxy.api.openapi.markup import anchor, blocks, inline
 
 
 def test_marks_within_a_line():
-    assert inline("a `b < c` **d** *e* & f") == "a <code>b &lt; c</code> <strong>d</strong> <em>e</em> &amp; f"
+    assert (
+        inline("a `b < c` **d** *e* & f")
+        == "a <code>b &lt; c</code> <strong>d</strong> <em>e</em> &amp; f"
+    )
     assert inline("<script>") == "&lt;script&gt;"
 
 
@@ -19,4 +22,7 @@ def test_an_anchor_has_letters_and_digits_alone():
 
 
 def test_lines_that_begin_with_a_dash_are_a_list():
-    assert blocks("- a `b`\n- c\n  d - e\n- f") == "<ul><li>a <code>b</code></li><li>c d - e</li><li>f</li></ul>"
+    assert (
+        blocks("- a `b`\n- c\n  d - e\n- f")
+        == "<ul><li>a <code>b</code></li><li>c d - e</li><li>f</li></ul>"
+    )

@@ -59,5 +59,7 @@ def test_the_page_needs_nothing_from_elsewhere():
 def test_every_operation_is_shown_with_its_examples():
     for operation in OPERATIONS:
         assert f'<article id="{operation.name}">' in PAGE
-    assert PAGE.count("<summary>") == sum(len(DESCRIBED[operation.name].examples) for operation in OPERATIONS)
+    assert PAGE.count("<summary>") == sum(
+        len(DESCRIBED[operation.name].examples) for operation in OPERATIONS
+    )
     assert "curl -X POST" in PAGE

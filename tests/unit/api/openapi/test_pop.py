@@ -10,7 +10,9 @@ def test_every_operation_names_the_environment_and_shows_it() -> None:
 
 def test_writes_tell_who_seals() -> None:
     assert "X-Encrypted-Storage" in [one["name"] for one in DESCRIBED["pop_write"].parameters]
-    assert {example.headers.get("X-Encrypted-Storage") for example in DESCRIBED["pop_write"].examples} == {"true", None}
+    assert {
+        example.headers.get("X-Encrypted-Storage") for example in DESCRIBED["pop_write"].examples
+    } == {"true", None}
 
 
 def test_only_what_is_an_operation_is_described() -> None:
@@ -18,4 +20,6 @@ def test_only_what_is_an_operation_is_described() -> None:
 
 
 def test_no_upload_asks_for_the_field_that_the_other_families_have() -> None:
-    assert not [one for item in DESCRIBED.values() for one in item.parameters if one["name"] == "x-filename"]
+    assert not [
+        one for item in DESCRIBED.values() for one in item.parameters if one["name"] == "x-filename"
+    ]

@@ -16,5 +16,7 @@ def test_examples_say_both_names_and_the_history_only_fields():
     assert (record["key"], record["range_key"]) == ("r", 1)
     assert (
         kept(record).keys()
-        == legacy_records.legacy_version_json(FULL.shown(Record(1, "r", {}, 1, 0, 0)))["record"].keys()
+        == legacy_records.legacy_version_json(FULL.shown(Record(1, "r", {}, 1, 0, 0)))[
+            "record"
+        ].keys()
     )

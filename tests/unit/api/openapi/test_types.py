@@ -12,7 +12,9 @@ MODEL = model(read_definition("contact", CONTACT), DEFAULTS)
 @pytest.mark.parametrize("record", RECORDS)
 def test_a_record_fits_the_model_of_its_schema(record):
     Draft202012Validator(MODEL).validate(record)
-    Draft202012Validator(MODEL).validate({**record, "name": None, "expires_at": "2030-01-01T00:00:00.000Z"})
+    Draft202012Validator(MODEL).validate(
+        {**record, "name": None, "expires_at": "2030-01-01T00:00:00.000Z"}
+    )
 
 
 @pytest.mark.parametrize(

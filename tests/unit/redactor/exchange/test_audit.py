@@ -14,11 +14,14 @@ MARK = marks(MAC)
 
 
 def lines(one: Desk) -> list[tuple[object, ...]]:
-    """(event, operation, status, count, records, fields, revealed) of each line; then they are forgotten."""
+    """(event, operation, status, count, records, fields, revealed) of each line; then they are
+    forgotten.
+    """
     names = ("event", "operation", "status", "count", "records", "fields", "revealed")
     found = [tuple(line.get(name) for name in names) for line in one.audit.lines]
     assert all(
-        (line["via"], line["environment"], line["endpoint"]) == ("proxy", "test", "app") for line in one.audit.lines
+        (line["via"], line["environment"], line["endpoint"]) == ("proxy", "test", "app")
+        for line in one.audit.lines
     )
     told = b"".join(one.audit.raw)
     assert [value for value in ASTRID.values() if value.encode() in told] == []
@@ -38,7 +41,9 @@ async def test_each_exchange_that_writes_or_reveals_has_one_line():
     assert lines(one) == [("reveal", "GET /p/{id}", 200, 1, [mark("1")], ["email", "name"], None)]
     call = await one.send("PATCH /p/1", {"name": "Astrid Ek"})
     await call.answer(200, {**stored, **call.json, "id": 1})
-    assert lines(one) == [("write", "PATCH /p/{id}", 200, 1, [mark("1")], ["name"], ["email", "name"])]
+    assert lines(one) == [
+        ("write", "PATCH /p/{id}", 200, 1, [mark("1")], ["name"], ["email", "name"])
+    ]
     await (await one.send("DELETE /p/1")).answer(204)
     assert lines(one) == [("delete", "DELETE /p/{id}", 204, 1, [mark("1")], None, None)]
 
@@ -60,7 +65,10 @@ async def test_what_reveals_and_changes_nothing_has_no_line():
 
 async def test_a_list_has_one_line_for_all_of_its_records():
     one = await desk()
-    stored = [await one.create({**ASTRID, "email": f"a{number}@example.com"}, number) for number in range(1, 6)]
+    stored = [
+        await one.create({**ASTRID, "email": f"a{number}@example.com"}, number)
+        for number in range(1, 6)
+    ]
     lines(one)
     await (await one.send("GET /p")).seen(200, stored)
     ((event, _, _, count, records, fields, _),) = lines(one)
@@ -171,7 +179,8 @@ async def test_a_bait_raises_an_alarm_wherever_its_values_are_shown():
     assert (one.alarms, [event for event, *_ in lines(one)]) == ([], ["reveal"])
     await one.shown(stored)
     assert (one.alarms, [event for event, *_ in lines(one)]) == (["bait"], ["reveal", "alarm"])
-    await (await one.send("GET /p/2")).seen(200, {"id": 2, "name": stored["name"]})  # its token, copied elsewhere
+    # its token, copied elsewhere
+    await (await one.send("GET /p/2")).seen(200, {"id": 2, "name": stored["name"]})
     alarm = one.audit.lines[-1]
     assert (alarm["event"], alarm["records"]) == ("alarm", [mark("1")])
     call = await one.send("PATCH /p/1", {"name": "Astrid Ek"})
@@ -184,4 +193,9 @@ async def test_the_texts_of_fields_are_kept_within_a_bound(monkeypatch):
     one = await desk()
     await one.shown(await one.create(ASTRID))
     await one.shown(await one.create({"name": "Bo"}, 2), "GET /p/2")
-    assert [fields for *_, fields, _ in lines(one)] == [["email", "name"], ["email", "name"], ["name"], ["name"]]
+    assert [fields for *_, fields, _ in lines(one)] == [
+        ["email", "name"],
+        ["email", "name"],
+        ["name"],
+        ["name"],
+    ]

@@ -6,7 +6,9 @@ async def test_an_operation_has_a_counter_for_each_field_and_direction():
     one = await desk()
     joined = next(iter(one.runtime.joined.values()))
     assert isinstance(joined, BoundOperation)
-    assert set(joined.protected) == set(joined.restored) == {"name", "email", "phone", "born", "tags"}
+    assert (
+        set(joined.protected) == set(joined.restored) == {"name", "email", "phone", "born", "tags"}
+    )
     joined.protected["name"].value += 2
     joined.restored["name"].value += 3
     text = one.metrics.render().decode()

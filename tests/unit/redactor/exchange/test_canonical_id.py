@@ -22,7 +22,11 @@ async def test_an_application_that_reads_ids_as_numbers_has_one_record(known, ve
     change = await one.send(f"{verb} /p/01", {"name": "Bo", "born": "1932-01-01"})
     stored |= change.json
     person = {**(ANN if known else {}), "name": "Bo", "born": "1932-01-01", "id": 1}
-    assert await change.seen(200, {"id": 1, **change.json}) == {"id": 1, "name": "Bo", "born": "1932-01-01"}
+    assert await change.seen(200, {"id": 1, **change.json}) == {
+        "id": 1,
+        "name": "Bo",
+        "born": "1932-01-01",
+    }
     assert await one.counts() == (1, 0, 0)
     for spelled in ("1", "01", "+1"):
         assert await one.shown(stored, f"GET /p/{spelled}") == person
@@ -57,7 +61,10 @@ async def test_an_id_that_the_application_does_not_spell_as_a_number_stays(answe
     change = await one.send("PATCH /p/01", {"born": "1932-01-01"})
     await change.answer(200, {**answer, **change.json})
     assert await one.counts() == (2, 0, 0)
-    assert await one.shown({"id": "01", **change.json}, "GET /p/01") == {"id": "01", "born": "1932-01-01"}
+    assert await one.shown({"id": "01", **change.json}, "GET /p/01") == {
+        "id": "01",
+        "born": "1932-01-01",
+    }
 
 
 async def test_a_record_that_is_being_changed_under_its_other_spelling_is_left_alone():

@@ -32,7 +32,8 @@ SMALL = (
 async def test_only_tokens_that_hardly_stand_in_a_text_by_chance_are_restored_anywhere():
     one = await desk(BULK, fields=SMALL)
     call = await one.send(
-        "POST /bulk", [{"name": "a", "pin": "1", "born": "1950-01-01", "plain": "as it is", "age": 7}]
+        "POST /bulk",
+        [{"name": "a", "pin": "1", "born": "1950-01-01", "plain": "as it is", "age": 7}],
     )
     (sent,) = call.json
     tokens = ErrorTokens(one.people, call.exchange._held, {}, ())
@@ -42,7 +43,9 @@ async def test_only_tokens_that_hardly_stand_in_a_text_by_chance_are_restored_an
 
 async def test_a_token_that_means_two_values_is_not_restored():
     one = await desk(*USUAL, BULK)
-    call = await one.send("POST /bulk", [{"email": "A@x.example"}, {"email": "a@x.example"}, {"email": "b@x.example"}])
+    call = await one.send(
+        "POST /bulk", [{"email": "A@x.example"}, {"email": "a@x.example"}, {"email": "b@x.example"}]
+    )
     tokens = ErrorTokens(one.people, call.exchange._held, {}, ())
     assert tokens.exchange == {call.json[2]["email"]: Value("b@x.example")}
 
@@ -53,10 +56,22 @@ async def test_what_was_sent_and_what_is_stored_are_told_apart():
     call = await one.send("PATCH /p/1", {"name": "Anna"})
     tokens = ErrorTokens(one.people, call.exchange._held, {("email", "searched"): Value("x")}, ())
     assert tokens.exchange == {"searched": Value("x"), call.json["name"]: Value("Anna")}
-    held = {token: (found.key, found.field, found.value.text) for token, found in tokens.of_held().items()}
-    assert held == {stored["name"]: ("1", "name", "Ann"), stored["email"]: ("1", "email", "ann@x.example")}
-    in_vault = {token: found.value.text for token, found in (await tokens.of_records(["1", "2"])).items()}
-    assert in_vault == {stored["name"]: "Ann", stored["email"]: "ann@x.example", call.json["name"]: "Anna"}
+    held = {
+        token: (found.key, found.field, found.value.text)
+        for token, found in tokens.of_held().items()
+    }
+    assert held == {
+        stored["name"]: ("1", "name", "Ann"),
+        stored["email"]: ("1", "email", "ann@x.example"),
+    }
+    in_vault = {
+        token: found.value.text for token, found in (await tokens.of_records(["1", "2"])).items()
+    }
+    assert in_vault == {
+        stored["name"]: "Ann",
+        stored["email"]: "ann@x.example",
+        call.json["name"]: "Anna",
+    }
 
 
 async def test_a_token_that_came_in_place_of_a_value_is_neither():
@@ -71,7 +86,9 @@ async def test_a_token_that_came_in_place_of_a_value_is_neither():
     assert set(await searched.of_records(["1"])) == {stored["name"]}
 
 
-async def test_an_error_about_very_many_records_shows_nothing_stored(monkeypatch: pytest.MonkeyPatch):
+async def test_an_error_about_very_many_records_shows_nothing_stored(
+    monkeypatch: pytest.MonkeyPatch,
+):
     one = await desk()
     await one.create({"name": "Ann"})
     tokens = ErrorTokens(one.people, (), {}, ())
@@ -83,7 +100,9 @@ async def test_an_error_about_very_many_records_shows_nothing_stored(monkeypatch
 async def test_long_tokens_are_found_by_themselves_where_no_pattern_finds_them():
     one = await desk()
     patterns = ErrorTokens(one.people, (), {}, ()).patterns(["a strange token", "short"])
-    assert [pattern.findall("no a strange token, short") for pattern in patterns][-1] == ["a strange token"]
+    assert [pattern.findall("no a strange token, short") for pattern in patterns][-1] == [
+        "a strange token"
+    ]
 
 
 # ---------------------------------------------------------------------- answers that are no success
@@ -103,7 +122,9 @@ async def test_refusals_show_callers_their_own_words():
         "A <b> 'x'": ["no A <b> 'x'", "1931-02-27"]
     }
     safe = "A&#32;&#60;b&#62;&#32;&#39;x&#39;"
-    assert await refusal(HTML, "<p>NAME<input value=NAME>", person) == f"<p>{safe}<input value={safe}>"
+    assert (
+        await refusal(HTML, "<p>NAME<input value=NAME>", person) == f"<p>{safe}<input value={safe}>"
+    )
     assert await refusal(FORM, "a=NAME&b=x", person) == "a=A+%3Cb%3E+%27x%27&b=x"
     assert await refusal(PLAIN, "no NAME!", person) == "no A <b> 'x'!"
 
@@ -114,9 +135,15 @@ async def test_a_refusal_restores_what_is_stored_of_its_record_and_leaves_look_a
     alike = stored["name"][:-2] + ("AA" if stored["name"][-2:] != "AA" else "BB")
     call = await one.send("GET /p/1")
     seen = await call.seen(
-        409, {"who": stored["name"], "mail": f"<{stored['email']}>", "x": alike, "tags": stored["tags"]}
+        409,
+        {"who": stored["name"], "mail": f"<{stored['email']}>", "x": alike, "tags": stored["tags"]},
     )
-    assert seen == {"who": ANN["name"], "mail": f"<{ANN['email']}>", "x": alike, "tags": ANN["tags"]}
+    assert seen == {
+        "who": ANN["name"],
+        "mail": f"<{ANN['email']}>",
+        "x": alike,
+        "tags": ANN["tags"],
+    }
 
 
 @pytest.mark.parametrize("match", ["GET /p/2", "PATCH /p/2", "DELETE /p/2", "GET /p", "POST /p"])
@@ -147,7 +174,10 @@ async def test_a_refusal_to_show_the_record_shows_nothing_stored(status):
     one = await desk()
     stored = await one.create(ANN)
     call = await one.send("PATCH /p/1", {"name": "Bo"})
-    assert await call.seen(status, {"a": stored["name"], "b": call.json["name"]}) == {"a": stored["name"], "b": "Bo"}
+    assert await call.seen(status, {"a": stored["name"], "b": call.json["name"]}) == {
+        "a": stored["name"],
+        "b": "Bo",
+    }
 
 
 PAGES = "{match: GET /pages, read: p, query: {q: email}, response: {restore: anywhere}}"
@@ -159,10 +189,14 @@ async def test_a_page_shows_the_values_of_anybody_and_an_error_in_its_place_none
     page = f"<li>{stored['name']}<li>{stored['email']}".encode()
     call = await one.send("GET /pages")
     assert call.exchange.wants(200, HTML)
-    assert (await call.answer(200, page, HTML)).body == b"<li>Ann&#32;Wexlomere<li>Ann&#64;Wexlomere&#46;example"
+    assert (
+        await call.answer(200, page, HTML)
+    ).body == b"<li>Ann&#32;Wexlomere<li>Ann&#64;Wexlomere&#46;example"
     assert one.audit.lines[-1]["event"] == "reveal"
     assert (await (await one.send("GET /pages")).answer(409, page, HTML)).body == page
-    assert await (await one.send("GET /pages")).seen(200, {"a": [stored["name"]]}) == {"a": [ANN["name"]]}
+    assert await (await one.send("GET /pages")).seen(200, {"a": [stored["name"]]}) == {
+        "a": [ANN["name"]]
+    }
 
 
 async def test_a_page_shows_a_token_that_its_caller_wrote_as_it_came():
@@ -175,7 +209,9 @@ async def test_a_page_shows_a_token_that_its_caller_wrote_as_it_came():
 
 
 async def test_a_page_of_a_rule_that_names_objects_too_is_told_from_them_by_its_kind():
-    one = await desk(*USUAL, '{match: "GET /both/{id}", read: p, response: {object: $, restore: anywhere}}')
+    one = await desk(
+        *USUAL, '{match: "GET /both/{id}", read: p, response: {object: $, restore: anywhere}}'
+    )
     stored = await one.create(ANN)
     other = {"name": stored["email"], "text": stored["name"], "email": stored["email"]}
     assert await one.shown(other, "GET /both/1") == {**other, "email": ANN["email"]}

@@ -1,4 +1,6 @@
-"""One exchange from end to end: what the application gets, what the caller gets, what the vault does in between."""
+"""One exchange from end to end: what the application gets, what the caller gets, what the vault
+does in between.
+"""
 
 import json
 from typing import Any
@@ -9,7 +11,17 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.message import Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.changes import Insert, Remove, StageRow
-from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, head_refused, member_form
+from tests.support.exchanges import (
+    FORM,
+    HTML,
+    JSON,
+    PLAIN,
+    USUAL,
+    Desk,
+    desk,
+    head_refused,
+    member_form,
+)
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere",
@@ -32,7 +44,8 @@ async def test_the_application_gets_tokens_and_the_caller_people():
     one = await usual()
     call = await one.send("POST /p", {**ANN, "vip": True})
     assert not any(
-        text in call.sent.body.decode() for text in ("Wexlomere", "+46 70 918 27", "1931-02-27", '"one"', '"two"')
+        text in call.sent.body.decode()
+        for text in ("Wexlomere", "+46 70 918 27", "1931-02-27", '"one"', '"two"')
     )
     assert call.json["vip"] is True
     stored = {**call.json, "id": 1}
@@ -48,7 +61,18 @@ async def test_the_application_gets_tokens_and_the_caller_people():
 
 @pytest.mark.parametrize(
     "text",
-    ['"Ann"', "1.0", "1e5", "-0", "123456789012345678901234567890", "true", "[1.50, {}]", '{"a" : null}', "[]", "{}"],
+    [
+        '"Ann"',
+        "1.0",
+        "1e5",
+        "-0",
+        "123456789012345678901234567890",
+        "true",
+        "[1.50, {}]",
+        '{"a" : null}',
+        "[]",
+        "{}",
+    ],
 )
 async def test_every_kind_of_json_value_comes_back_in_its_spelling(text):
     one = await usual()
@@ -71,7 +95,8 @@ async def test_null_and_the_empty_text_go_on_as_they_are_where_nothing_is_kept(v
 
 async def test_nested_arrays_and_objects_each():
     one = await desk(
-        '{match: POST /p, create: p, request: {each: "$.in[*].x"}, response: {each: "$.in[*].x", id: $.id}}'
+        '{match: POST /p, create: p, request: {each: "$.in[*].x"}, response: {each: "$.in[*].x", '
+        "id: $.id}}"
     )
     body = {
         "in": [
@@ -90,9 +115,13 @@ async def test_nested_arrays_and_objects_each():
 
 async def test_fields_that_stand_elsewhere_in_one_operation():
     one = await desk(
-        "{match: POST /p, create: p, request: {object: $.data, fields: {email: $.meta.mail}}, response: {object: $.data, fields: {email: $.meta.mail}, id: $.id}}"
+        "{match: POST /p, create: p, request: {object: $.data, fields: {email: $.meta.mail}}, "
+        "response: {object: $.data, fields: {email: $.meta.mail}, id: $.id}}"
     )
-    body: dict[str, Any] = {"data": {"name": "Ann", "email": "stays@x.example"}, "meta": {"mail": "ann@x.example"}}
+    body: dict[str, Any] = {
+        "data": {"name": "Ann", "email": "stays@x.example"},
+        "meta": {"mail": "ann@x.example"},
+    }
     call = await one.send("POST /p", body)
     assert call.json["data"]["email"] == "stays@x.example"
     assert call.json["meta"]["mail"] != "ann@x.example"
@@ -105,24 +134,33 @@ async def test_a_search_finds_by_the_same_token_and_shows_the_caller_its_own_spe
     one = await usual()
     stored = await one.create(ANN)
     call = await one.send("GET /p?x=Ann&email=ANN%40wexlomere.EXAMPLE&email=")
-    assert call.sent.target == f"/p?x=Ann&email={stored['email'].replace('@', '%40')}&email=".encode()
+    assert (
+        call.sent.target == f"/p?x=Ann&email={stored['email'].replace('@', '%40')}&email=".encode()
+    )
     assert await call.seen(200, [stored]) == [{**ANN, "id": 1}]
     refused = await one.send("GET /p?email=no%40wexlomere.example")
     token = refused.sent.target.partition(b"=")[2].decode().replace("%40", "@")
-    assert await refused.seen(400, {"error": f"nobody is {token}"}) == {"error": "nobody is no@wexlomere.example"}
+    assert await refused.seen(400, {"error": f"nobody is {token}"}) == {
+        "error": "nobody is no@wexlomere.example"
+    }
 
 
 async def test_a_token_that_comes_back_in_a_search_stays_as_it_is():
     body = '{match: "POST /q", read: p, request: {fields: {email: $.email}}' + LIST
     one = await desk(*USUAL, body)
     stored = await one.create(ANN)
-    link = f"GET /p?email={stored['email'].replace('@', '%40')}&page=2"  # as an application builds it
+    # as an application builds it
+    link = f"GET /p?email={stored['email'].replace('@', '%40')}&page=2"
     call = await one.send(link)
     assert f"GET {call.sent.target.decode()}" == link
     assert await call.seen(200, [stored]) == [{**ANN, "id": 1}]
-    assert (await one.send("POST /q", {"email": stored["email"]})).json == {"email": stored["email"]}
+    assert (await one.send("POST /q", {"email": stored["email"]})).json == {
+        "email": stored["email"]
+    }
     strange = await one.send(f"GET /p?email={stored['email'][::-1].replace('@', '%40')}")
-    assert stored["email"][::-1].encode() not in strange.sent.target, "only what the vault gave is a token"
+    assert stored["email"][::-1].encode() not in strange.sent.target, (
+        "only what the vault gave is a token"
+    )
 
 
 async def test_a_token_that_comes_back_while_the_vault_is_down_is_a_value_like_any_other():
@@ -134,7 +172,9 @@ async def test_a_token_that_comes_back_while_the_vault_is_down_is_a_value_like_a
 
 
 async def test_a_search_by_body():
-    operation = "{match: POST /q, read: p, request: {fields: {email: $.email}, form: {mail: email}}" + LIST
+    operation = (
+        "{match: POST /q, read: p, request: {fields: {email: $.email}, form: {mail: email}}" + LIST
+    )
     one = await desk(*USUAL, operation)
     stored = await one.create(ANN)
     call = await one.send("POST /q", {"email": ANN["email"].lower(), "name": "stays"})
@@ -146,7 +186,8 @@ async def test_a_search_by_body():
 
 async def test_a_form_that_is_answered_in_kind():
     one = await desk(
-        "{match: POST /f, create: p, request: {form: {n: name, 't*': tags}}, response: {form: {n: name, 't*': tags}, id: form id}}"
+        "{match: POST /f, create: p, request: {form: {n: name, 't*': tags}}, response: {form: "
+        "{n: name, 't*': tags}, id: form id}}"
     )
     call = await one.send("POST /f", b"n=Ann+%C3%85&t1=a&t2=&x=1&t3=b%26c", FORM)
     assert set(call.form) == {"n", "t1", "t2", "x", "t3"}
@@ -198,7 +239,11 @@ async def test_an_update_finds_its_record(operation, match, body, headers):
     sent: Any = call.form if headers else call.json
     sent = sent[0] if isinstance(sent, list) else sent.get("data", sent)
     assert sent["name"] not in ("Bo", stored["name"])
-    assert await one.shown({**stored, "name": sent["name"]}, "GET /p/a%20b") == {**ANN, "name": "Bo", "id": "a b"}
+    assert await one.shown({**stored, "name": sent["name"]}, "GET /p/a%20b") == {
+        **ANN,
+        "name": "Bo",
+        "id": "a b",
+    }
     assert await one.counts() == (1, 0, 0)
     assert one.idle
 
@@ -240,7 +285,8 @@ async def test_a_deleted_record_is_shown_a_last_time():
 @pytest.mark.parametrize("status", [201, 302])
 async def test_the_id_of_a_new_record_in_an_address(address, status):
     one = await desk(
-        '{match: POST /f, create: p, request: {form: {n: name}}, response: {success: [201, 302], id: "header Location /p/{id}"}}',
+        "{match: POST /f, create: p, request: {form: {n: name}}, response: {success: [201, 302], "
+        'id: "header Location /p/{id}"}}',
         '{match: "GET /p/{id}", read: p}',
     )
     call = await one.send("POST /f", b"n=Ann", FORM)
@@ -251,7 +297,8 @@ async def test_the_id_of_a_new_record_in_an_address(address, status):
 
 async def test_an_address_that_is_none_leaves_the_record_without_a_name():
     one = await desk(
-        '{match: POST /f, create: p, request: {form: {n: name}}, response: {id: "header Location /p/{id}"}}'
+        '{match: POST /f, create: p, request: {form: {n: name}}, response: {id: "header Location '
+        '/p/{id}"}}'
     )
     call = await one.send("POST /f", b"n=Ann", FORM)
     await call.answer(302, b"", ((b"Location", b"http://[bad"),))
@@ -261,7 +308,9 @@ async def test_an_address_that_is_none_leaves_the_record_without_a_name():
 
 
 async def test_one_change_for_many_records():
-    one = await desk(*USUAL, '{match: PATCH /p, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST)
+    one = await desk(
+        *USUAL, '{match: PATCH /p, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST
+    )
     stored = [await one.create({**ANN, "name": f"Ann {number}"}, number) for number in (1, 2, 3)]
     call = await one.send("PATCH /p", {"ids": [1, 3, 1, 4], "data": {"name": "Bo", "tags": ["x"]}})
     new = call.json["data"]
@@ -281,10 +330,14 @@ async def test_one_change_for_many_records():
 
 
 async def test_several_changes_each_with_its_id():
-    one = await desk(*USUAL, '{match: PATCH /p, update: p, id: $.id, request: {each: "$[*]"}' + LIST)
+    one = await desk(
+        *USUAL, '{match: PATCH /p, update: p, id: $.id, request: {each: "$[*]"}' + LIST
+    )
     for number in (1, 2):
         await one.create(ANN, number)
-    call = await one.send("PATCH /p", [{"id": 2, "name": "Bo"}, {"id": 1, "name": "Cy"}, {"id": 9, "name": "Di"}])
+    call = await one.send(
+        "PATCH /p", [{"id": 2, "name": "Bo"}, {"id": 1, "name": "Cy"}, {"id": 9, "name": "Di"}]
+    )
     assert await call.seen(200, list(reversed(call.json))) == [
         {"id": 9, "name": "Di"},
         {"id": 1, "name": "Cy"},
@@ -332,7 +385,9 @@ async def test_put_of_an_unknown_id_creates_the_record():
 )
 async def test_an_answer_is_read_whole_where_tokens_can_be_restored(match, status, headers, wanted):
     one = await desk(*USUAL, '{match: POST /q, delete: p, id: "$[*]"}')
-    assert (await one.send(match, [1] if match == "POST /q" else b"")).exchange.wants(status, headers) is wanted
+    assert (await one.send(match, [1] if match == "POST /q" else b"")).exchange.wants(
+        status, headers
+    ) is wanted
 
 
 async def test_a_file_may_say_that_other_answers_pass():
@@ -389,7 +444,9 @@ async def test_an_answer_that_cannot_be_read_is_withheld_where_the_rule_says_so(
     with pytest.raises(VaultError) as caught:
         await call.answer(200, raw, headers)
     assert caught.value.code is Code.UNREADABLE_ANSWER
-    assert (one.events["unreadable_answer"], one.events["settled"]) == (1, 2), "what the application took is kept"
+    assert (one.events["unreadable_answer"], one.events["settled"]) == (1, 2), (
+        "what the application took is kept"
+    )
     assert await one.counts() == (1, 0, 0)
     assert one.idle
     assert await one.shown({"email": call.json["email"]}) == {"email": "bo@x.example"}
@@ -399,7 +456,9 @@ async def test_an_answer_that_cannot_be_read_is_withheld_where_the_rule_says_so(
     ("status", "body", "headers"),
     [(204, b"", ()), (200, b"", ()), (200, b"", JSON), (200, b"<p>saved", HTML), (200, b"\x89PNG", ((b"Content-Type", b"image/png"),)), (404, b"?", ())],
 )  # fmt: skip
-async def test_what_is_empty_or_of_another_kind_by_its_own_word_passes_all_the_same(status, body, headers):
+async def test_what_is_empty_or_of_another_kind_by_its_own_word_passes_all_the_same(
+    status, body, headers
+):
     one = await desk(more="on_error: {unreadable_answer: 502}")
     call = await one.send("PATCH /p/1", {"email": "bo@x.example"})
     assert (await call.answer(status, body, headers)).body == body
@@ -424,7 +483,9 @@ async def test_an_answer_with_a_byte_order_mark_or_nan_is_restored_and_else_unch
     assert one.events["unreadable_answer"] == 0
 
 
-@pytest.mark.parametrize("body", [b'\xef\xbb\xbf{"name": "Ann"}', b'{"name": "Ann", "x": NaN}', b'{"name": -Infinity}'])
+@pytest.mark.parametrize(
+    "body", [b'\xef\xbb\xbf{"name": "Ann"}', b'{"name": "Ann", "x": NaN}', b'{"name": -Infinity}']
+)
 async def test_a_request_with_a_byte_order_mark_or_nan_stays_refused(body):
     one = await usual()
     with pytest.raises(VaultError) as caught:
@@ -487,13 +548,17 @@ async def test_a_request_is_refused_by_its_head_alone_where_that_is_enough(match
     method, target = match.split()
     _, matched = one.runtime.match(method, "app", target.encode(), headers)
     assert isinstance(matched, Match)
-    refusal = head_refused(one.runtime.exchange(matched), Request(method, target.encode(), headers, b"?"))
+    refusal = head_refused(
+        one.runtime.exchange(matched), Request(method, target.encode(), headers, b"?")
+    )
     assert (refusal.code if refusal is not None else None) is code
     assert one.idle
 
 
 async def test_a_value_that_cannot_be_searched_undoes_a_delete():
-    one = await desk(*USUAL, "{match: POST /gone, delete: p, id: $.id, request: {fields: {email: $.email}}}")
+    one = await desk(
+        *USUAL, "{match: POST /gone, delete: p, id: $.id, request: {fields: {email: $.email}}}"
+    )
     await one.create(ANN)
     with pytest.raises(VaultError) as caught:
         await one.send("POST /gone", {"id": 1, "email": 17})
@@ -557,7 +622,11 @@ async def test_callers_see_their_own_words_while_the_vault_cannot_be_read():
     call = await one.send("POST /p", ANN)
     one.store.fail("rows", times=None)
     one.store.fail("by_keys", times=None)
-    assert await call.seen(201, {**call.json, "id": 1, "phone": "x"}) == {**ANN, "id": 1, "phone": "x"}
+    assert await call.seen(201, {**call.json, "id": 1, "phone": "x"}) == {
+        **ANN,
+        "id": 1,
+        "phone": "x",
+    }
 
 
 async def test_a_reader_who_finds_nothing_is_told_so_whatever_the_vault_does():

@@ -21,11 +21,16 @@ SMALL = (
 
 async def test_small_tokens_that_agree_mean_what_they_mean_in_their_field_and_record():
     one = await desk(*USUAL[:1], BULK, '{match: "PATCH /p/{id}", update: p' + LIST, fields=SMALL)
-    people = [{"name": f"n{number}", "pin": f"pin {number}", "hint": f"hint {number}"} for number in range(3)]
+    people = [
+        {"name": f"n{number}", "pin": f"pin {number}", "hint": f"hint {number}"}
+        for number in range(3)
+    ]
     call = await one.send("POST /bulk", people)
     assert {item["pin"] for item in call.json} == {item["hint"] for item in call.json} == {"hidden"}
     stored = [{**item, "id": number} for number, item in enumerate(call.json)]
-    assert await call.seen(201, stored) == [{**item, "id": number} for number, item in enumerate(people)]
+    assert await call.seen(201, stored) == [
+        {**item, "id": number} for number, item in enumerate(people)
+    ]
     changed = await one.send("PATCH /p/1", {"pin": "new"})
     assert await changed.seen(200, stored) == [
         {**people[0], "id": 0},
@@ -44,14 +49,21 @@ async def test_a_constant_in_a_refusal_is_not_taken_for_a_token():
 async def test_each_record_shows_its_own_spelling_of_a_value_that_they_share():
     one = await desk(*USUAL, BULK)
     spellings = ["ann@x.example", "Ann@X.example", "ANN@x.example"]
-    call = await one.send("POST /bulk", [{"email": text, "name": str(number)} for number, text in enumerate(spellings)])
+    call = await one.send(
+        "POST /bulk",
+        [{"email": text, "name": str(number)} for number, text in enumerate(spellings)],
+    )
     assert len({item["email"] for item in call.json}) == 1
     stored = [{**item, "id": number} for number, item in enumerate(call.json)]
-    assert [item["email"] for item in await call.seen(201, list(reversed(stored)))] == list(reversed(spellings))
+    assert [item["email"] for item in await call.seen(201, list(reversed(stored)))] == list(
+        reversed(spellings)
+    )
 
 
 async def test_an_answer_of_another_record_is_not_taken_for_this_one():
-    one = await desk(USUAL[0], '{match: "PATCH /p/{id}", update: p, response: {id: $.id}}', fields=SMALL)
+    one = await desk(
+        USUAL[0], '{match: "PATCH /p/{id}", update: p, response: {id: $.id}}', fields=SMALL
+    )
     await one.create({"name": "Ann", "pin": "1"}, 1)
     other = await one.create({"name": "Bo", "pin": "2"}, 2)
     call = await one.send("PATCH /p/1", {"pin": "3"})
@@ -61,7 +73,8 @@ async def test_an_answer_of_another_record_is_not_taken_for_this_one():
 async def test_whose_an_object_is():
     one = await desk(*USUAL, BULK)
     call = await one.send(
-        "POST /bulk", [{"name": "a", "born": "1950-01-01"}, {"name": "b", "born": "1950-02-02", "tags": ["t"]}]
+        "POST /bulk",
+        [{"name": "a", "born": "1950-01-01"}, {"name": "b", "born": "1950-02-02", "tags": ["t"]}],
     )
     writing = call.exchange._writing
     assert writing is not None
@@ -71,32 +84,54 @@ async def test_whose_an_object_is():
 
     def rows(*items: tuple[str | None, dict[str, str | None]]) -> list[list[str | None]]:
         objects = [
-            BodyObject([Spot(n, 0, 0, None if t is None else Value(t)) for n, t in spots.items()], key)
+            BodyObject(
+                [Spot(n, 0, 0, None if t is None else Value(t)) for n, t in spots.items()], key
+            )
             for key, spots in items
         ]
-        return [[None if value is None else value.text for value in row] for row in recall.rows(objects)]
+        return [
+            [None if value is None else value.text for value in row] for row in recall.rows(objects)
+        ]
 
     (tag,) = b.pop("tags")
     assert rows((None, a), ("7", b)) == [["a", "1950-01-01"], ["b", "1950-02-02"]]
     assert rows(("7", {"born": b["born"]})) == [["1950-02-02"]]  # by its id
     assert rows((None, {"born": b["born"]})) == [[None]]  # nobody can say whose small token that is
-    assert rows(("8", {"born": b["born"], "name": b["name"]})) == [["1950-02-02", "b"]]  # by a token that tells
-    assert rows((None, {"name": a["name"], "tags": tag, "born": a["born"]})) == [["a", "t", None]]  # two of them
-    assert rows((None, {"tags": b["name"], "name": tag, "born": b["born"]})) == [[None, None, None]]  # in other fields
+    # by a token that tells
+    assert rows(("8", {"born": b["born"], "name": b["name"]})) == [["1950-02-02", "b"]]
+    # two of them
+    assert rows((None, {"name": a["name"], "tags": tag, "born": a["born"]})) == [["a", "t", None]]
+    # in other fields
+    assert rows((None, {"tags": b["name"], "name": tag, "born": b["born"]})) == [[None, None, None]]
     assert rows((None, {"name": None, "born": "x"})) == [[None, None]]
-    assert Recall(one.people, ()).rows([BodyObject([Spot("name", 0, 0, Value(a["name"]))])]) == [[None]]
+    assert Recall(one.people, ()).rows([BodyObject([Spot("name", 0, 0, Value(a["name"]))])]) == [
+        [None]
+    ]
 
 
 async def test_a_token_opens_in_no_other_field_also_when_the_exchange_made_it():
     one = await desk()
     call = await one.send("POST /p", ANN)
     made = {**call.json, "id": 1}
-    moved = {**made, "name": made["email"], "email": made["name"], "tags": [made["phone"], made["tags"][1]]}
-    seen = {**ANN, "id": 1, "name": made["email"], "email": made["name"], "tags": [made["phone"], "two"]}
+    moved = {
+        **made,
+        "name": made["email"],
+        "email": made["name"],
+        "tags": [made["phone"], made["tags"][1]],
+    }
+    seen = {
+        **ANN,
+        "id": 1,
+        "name": made["email"],
+        "email": made["name"],
+        "tags": [made["phone"], "two"],
+    }
     assert await call.seen(201, moved) == seen
     assert await one.shown(moved) == seen
     searched = await one.send("GET /p?email=ann%40wexlomere.example")
-    assert await searched.seen(200, [{"id": 9, "name": made["email"]}]) == [{"id": 9, "name": made["email"]}]
+    assert await searched.seen(200, [{"id": 9, "name": made["email"]}]) == [
+        {"id": 9, "name": made["email"]}
+    ]
 
 
 async def test_places_that_a_rule_has_as_one_field_open_the_tokens_of_each_other():
@@ -104,7 +139,11 @@ async def test_places_that_a_rule_has_as_one_field_open_the_tokens_of_each_other
     one = await desk(*USUAL[:1], '{match: "GET /p/{id}", read: p}', fields=fields)
     person = {"email": "a@x.example", "work": {"email": "b@x.example"}, "tags": ["one", "two"]}
     stored = await one.create(person)
-    moved = {"email": stored["work"]["email"], "work": {"email": stored["email"]}, "tags": stored["tags"][::-1]}
+    moved = {
+        "email": stored["work"]["email"],
+        "work": {"email": stored["email"]},
+        "tags": stored["tags"][::-1],
+    }
     seen = {"email": "b@x.example", "work": {"email": "a@x.example"}, "tags": ["two", "one"]}
     assert await one.shown(moved) == seen
 
@@ -112,7 +151,9 @@ async def test_places_that_a_rule_has_as_one_field_open_the_tokens_of_each_other
 async def test_an_own_token_that_comes_back_in_another_field_is_a_value():
     one = await desk()
     stored = await one.create(ANN)
-    call = await one.send("PATCH /p/1", {"name": stored["phone"], "tags": [stored["name"]], "phone": ANN["phone"]})
+    call = await one.send(
+        "PATCH /p/1", {"name": stored["phone"], "tags": [stored["name"]], "phone": ANN["phone"]}
+    )
     sent = call.json
     assert sent["phone"] == stored["phone"]
     assert sent["name"] not in (stored["phone"], stored["name"])

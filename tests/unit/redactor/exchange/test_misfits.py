@@ -22,7 +22,10 @@ FIELDS = (
     "card: {kind: card}",
     'extra: {kind: date, at: "$.extra.*.day"}',
 )
-FORMS = '{match: POST /form, create: p, request: {form: {"card_*": card, born: born}}, response: {id: $.id}}'
+FORMS = (
+    '{match: POST /form, create: p, request: {form: {"card_*": card, born: born}}, response: '
+    "{id: $.id}}"
+)
 FAX = '{match: GET /fax, read: p, query: {fax: {field: fax}}, response: {each: "$[*]", id: $.id}}'
 
 
@@ -44,7 +47,12 @@ async def test_a_value_that_does_not_fit_has_a_token_of_the_second_format_and_co
     one = await made()
     person = {"phone": text, "fax": text, "born": text, "marks": [text, "1234567", text + "?"]}
     call = await one.send("POST /p", person)
-    assert text not in [call.json["phone"], call.json["fax"], call.json["born"], *call.json["marks"]]
+    assert text not in [
+        call.json["phone"],
+        call.json["fax"],
+        call.json["born"],
+        *call.json["marks"],
+    ]
     stored = {**call.json, "id": 1}
     assert await call.seen(201, stored) == {**person, "id": 1}
     assert await one.shown(stored) == {**person, "id": 1}
@@ -81,13 +89,25 @@ async def test_a_search_finds_a_value_of_either_format_by_its_token():
     ("match", "body", "headers", "places"),
     [
         ("POST /p", b'{"name": "Ann", "card": "Quibble"}', JSON, ["/card"]),
-        ("POST /p", b'[{"name": "[,\\"}:"}, {"x": {"card": 1}, "card": "Quibble"}]', JSON, ["/1/card"]),
+        (
+            "POST /p",
+            b'[{"name": "[,\\"}:"}, {"x": {"card": 1}, "card": "Quibble"}]',
+            JSON,
+            ["/1/card"],
+        ),
         ("POST /p", b'{"extra": {"ann@x.se": {"day": "Quibble"}}}', JSON, ["/extra/*/day"]),
-        ("PATCH /p/1", b'{"card": "Quibble", "extra": {"a": {"day": "Quibble"}}}', JSON, ["/card", "/extra/*/day"]),
+        (
+            "PATCH /p/1",
+            b'{"card": "Quibble", "extra": {"a": {"day": "Quibble"}}}',
+            JSON,
+            ["/card", "/extra/*/day"],
+        ),
         ("POST /form", b"born=n%2Fa&card_of_ann=Quibble", FORM, ["card_*"]),
     ],
 )
-async def test_a_refusal_and_its_log_line_name_field_and_place_and_never_the_value(match, body, headers, places, lines):
+async def test_a_refusal_and_its_log_line_name_field_and_place_and_never_the_value(
+    match, body, headers, places, lines
+):
     one = await made()
     with pytest.raises(VaultError) as caught:
         await one.send(match, body, headers)
@@ -95,7 +115,11 @@ async def test_a_refusal_and_its_log_line_name_field_and_place_and_never_the_val
     assert error.code is Code.VALUE_UNFIT
     assert [detail.source for detail in error.details] == places
     assert all(detail.text.startswith(("card: ", "extra: ")) for detail in error.details)
-    told = [line for line in lines() if line["event"] == "a value does not fit the token format of its field"]
+    told = [
+        line
+        for line in lines()
+        if line["event"] == "a value does not fit the token format of its field"
+    ]
     assert [line["source"] for line in told] == places
     everything = json.dumps([error.message, error.details, told])
     assert not any(text in everything for text in ("Quibble", "Ann", "ann"))

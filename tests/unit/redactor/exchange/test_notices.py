@@ -1,4 +1,6 @@
-"""What is counted and logged of applications that change tokens, and of updates that no answer can decide."""
+"""What is counted and logged of applications that change tokens, and of updates that no answer can
+decide.
+"""
 
 import io
 import json
@@ -19,7 +21,12 @@ FIELDS = (
     "open: {kind: text, token: plain}",
     "tags: {kind: text, at: '$.tags[*]'}",
 )
-ANN: dict[str, Any] = {"name": "Ann", "email": "Ann@x.example", "phone": "+46 70 123 45 67", "born": "1987-04-12"}
+ANN: dict[str, Any] = {
+    "name": "Ann",
+    "email": "Ann@x.example",
+    "phone": "+46 70 123 45 67",
+    "born": "1987-04-12",
+}
 
 Lines = Callable[[], list[dict[str, Any]]]
 
@@ -54,14 +61,19 @@ def undecided(one: Desk, field: str) -> float:
     ],
 )
 @pytest.mark.parametrize("verb", ["create", "update", "first update"])
-async def test_an_application_that_changes_tokens_is_noticed(field, change, reason, verb, lines: Lines):
+async def test_an_application_that_changes_tokens_is_noticed(
+    field, change, reason, verb, lines: Lines
+):
     one = await desk(fields=FIELDS)
     if verb == "update":
         await one.create(ANN)
     match, status = ("POST /p", 201) if verb == "create" else ("PATCH /p/1", 200)
     shown = ""
     for count in (1, 2):
-        call = await one.send(match, {field: {**ANN, "name": f"Bo {count}", "phone": f"+46 70 123 45 6{count}"}[field]})
+        call = await one.send(
+            match,
+            {field: {**ANN, "name": f"Bo {count}", "phone": f"+46 70 123 45 6{count}"}[field]},
+        )
         shown = change(call.json[field])
         assert (await call.seen(status, {"id": 1, field: shown}))[field] == shown
         assert altered(one, field) == count
@@ -71,7 +83,9 @@ async def test_an_application_that_changes_tokens_is_noticed(field, change, reas
     assert shown not in json.dumps(line)
 
 
-@pytest.mark.parametrize("shown", [{}, {"name": None}, {"name": ""}, {"tags": []}, {"open": "changed"}, {"phone": "1"}])
+@pytest.mark.parametrize(
+    "shown", [{}, {"name": None}, {"name": ""}, {"tags": []}, {"open": "changed"}, {"phone": "1"}]
+)
 async def test_an_answer_that_does_not_show_the_field_is_no_sign(shown, lines: Lines):
     one = await desk(fields=FIELDS)
     await one.create(ANN)
@@ -110,7 +124,10 @@ async def test_a_record_beside_which_a_version_is_in_doubt_is_no_sign():
 
 
 async def test_a_form_is_noticed_like_json():
-    form = "{match: 'POST /f', create: p, request: {form: {name: name}}, response: {form: {name: name}, id: $.id}}"
+    form = (
+        "{match: 'POST /f', create: p, request: {form: {name: name}}, response: {form: {name: "
+        "name}, id: $.id}}"
+    )
     one = await desk(*USUAL, form, fields=FIELDS)
     call = await one.send("POST /f", member_form(name="Ann"), FORM)
     await call.answer(200, member_form(id="1", name=call.form["name"].lower()), FORM)

@@ -148,7 +148,9 @@ async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
         assert await one.reloader.state.check() is None
 
 
-async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them(tmp_path, monkeypatch):
+async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "_AGAIN", 0.0)
     async with watching(tmp_path, monkeypatch) as one:
         one.faults.extend([vault_down(), vault_down()])

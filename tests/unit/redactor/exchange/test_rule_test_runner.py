@@ -11,19 +11,32 @@ from proxy.redactor.rules import Position, RuleTest
 from tests.support.audit import witness
 from tests.support.exchanges import USUAL, desk, rule_text
 
-FORM = '{match: POST /f, create: p, request: {form: {n: name, m: email}}, response: {id: "header Location /p/{id}"}}'
+FORM = (
+    '{match: POST /f, create: p, request: {form: {n: name, m: email}}, response: {id: "header '
+    'Location /p/{id}"}}'
+)
 
 
 async def problems(**content: Any) -> list[str]:
     """What does not hold of a test."""
     one = await desk(*USUAL, FORM)
-    return await run_case(one.runtime, parse_case(RuleTest("t", "app", content, Position("f", 1, 1))))
+    return await run_case(
+        one.runtime, parse_case(RuleTest("t", "app", content, Position("f", 1, 1)))
+    )
 
 
-CREATE = {"match": "POST /p", "json": {"name": "Zorbina", "email": "Ann@x.example", "vip": True, "n": 1}}
+CREATE = {
+    "match": "POST /p",
+    "json": {"name": "Zorbina", "email": "Ann@x.example", "vip": True, "n": 1},
+}
 ANSWER = {
     "status": 201,
-    "json": {"id": 17, "name": "{sent $.name}", "text": "is {sent $.email} and {sent $.vip}", "all": ["{sent $.no}"]},
+    "json": {
+        "id": 17,
+        "name": "{sent $.name}",
+        "text": "is {sent $.email} and {sent $.vip}",
+        "all": ["{sent $.no}"],
+    },
 }
 
 
@@ -38,13 +51,23 @@ async def test_a_test_that_holds_has_no_problems():
 
 async def test_forms_queries_and_addresses():
     call = {"match": "POST /f", "form": {"n": "Zorbina Å", "m": "Ann@x.example"}}
-    sees = {"without": ["zorbina"], "form": {"n": {"shape": "alphaNumeric"}, "m": {"shape": "emailPersistent"}}}
+    sees = {
+        "without": ["zorbina"],
+        "form": {"n": {"shape": "alphaNumeric"}, "m": {"shape": "emailPersistent"}},
+    }
     assert (
-        await problems(call=call, app_sees=sees, app_answers={"status": 302, "headers": {"Location": "/p/{sent $.n}"}})
+        await problems(
+            call=call,
+            app_sees=sees,
+            app_answers={"status": 302, "headers": {"Location": "/p/{sent $.n}"}},
+        )
         == []
     )
     search = {"match": "GET /p", "query": {"email": "Ann@x.example", "x": "Ann"}}
-    assert await problems(call=search, app_sees={"query": {"email": {"shape": "email"}, "x": "Ann"}}) == []
+    assert (
+        await problems(call=search, app_sees={"query": {"email": {"shape": "email"}, "x": "Ann"}})
+        == []
+    )
     assert await problems(call=search, app_sees={"without": ["Ann"]}) == [
         "the application sees 'Ann', which app_sees.without forbids"
     ]
@@ -90,7 +113,10 @@ async def test_what_the_caller_gets_is_compared(answer, caller, wanted):
 
 async def test_problems_never_tell_what_was_found():
     found = await problems(
-        call=CREATE, app_sees={"json": {"email": "x", "n": 2}}, app_answers=ANSWER, caller_sees={"json": {"name": "Bo"}}
+        call=CREATE,
+        app_sees={"json": {"email": "x", "n": 2}},
+        app_answers=ANSWER,
+        caller_sees={"json": {"name": "Bo"}},
     )
     assert found
     assert "x.example" not in json.dumps(found)
@@ -98,15 +124,21 @@ async def test_problems_never_tell_what_was_found():
 
 
 async def test_a_call_that_no_rule_names_or_that_is_refused_is_a_problem():
-    assert await problems(call={"match": "PUT /elsewhere?a=secret"}) == ["no operation matches PUT /elsewhere"]
+    assert await problems(call={"match": "PUT /elsewhere?a=secret"}) == [
+        "no operation matches PUT /elsewhere"
+    ]
     (refusal,) = await problems(call={"match": "POST /p", "json": {"born": "no date"}})
     assert refusal.startswith("the proxy refuses it with value_unfit")
     assert "no date" not in refusal
 
 
 async def test_the_endpoint_is_reached_by_a_host_of_its_own():
-    text = rule_text("{match: POST /p, create: p}").replace("{name: app,", "{name: app, host: [b.example, a.example],")
+    text = rule_text("{match: POST /p, create: p}").replace(
+        "{name: app,", "{name: app, host: [b.example, a.example],"
+    )
     one = await desk()
     runtime = await bind_rules(load_text(text), one.vault, one.metrics, witness())
-    case = parse_case(RuleTest("t", "app", {"call": {"match": "POST /p", "json": {}}}, Position("f", 1, 1)))
+    case = parse_case(
+        RuleTest("t", "app", {"call": {"match": "POST /p", "json": {}}}, Position("f", 1, 1))
+    )
     assert await run_case(runtime, case) == []

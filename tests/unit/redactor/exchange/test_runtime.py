@@ -18,12 +18,18 @@ async def test_a_request_is_matched_with_what_found_it():
     endpoint, match = one.runtime.match("GET", "any.example", b"/p/1", ())
     assert endpoint.name == "app"
     assert isinstance(match, Match)
-    assert (match.operation.label, match.params, match.scope) == ("GET /p/{id}", {"id": "1"}, one.runtime)
+    assert (match.operation.label, match.params, match.scope) == (
+        "GET /p/{id}",
+        {"id": "1"},
+        one.runtime,
+    )
     assert one.runtime.match("GET", "any.example", b"/elsewhere", ()) == (endpoint, None)
 
 
 async def test_no_endpoint_is_not_found():
-    text = rule_text("{match: POST /p, create: p}").replace("{name: app,", "{name: app, host: [app.example],")
+    text = rule_text("{match: POST /p, create: p}").replace(
+        "{name: app,", "{name: app, host: [app.example],"
+    )
     one = await desk()
     runtime = await bind_rules(load_text(text), one.vault, one.metrics, witness())
     with pytest.raises(VaultError) as caught:
@@ -31,9 +37,9 @@ async def test_no_endpoint_is_not_found():
     assert caught.value.code is Code.NOT_FOUND
 
 
-KEPT = rule_text("{match: POST /p, create: p}", fields=("email: {kind: email, keep_as: key3}",)).replace(
-    "fields:", "schema: records\n    fields:"
-)
+KEPT = rule_text(
+    "{match: POST /p, create: p}", fields=("email: {kind: email, keep_as: key3}",)
+).replace("fields:", "schema: records\n    fields:")
 
 
 async def test_what_rules_collect_may_stand_among_records():
@@ -44,7 +50,8 @@ async def test_what_rules_collect_may_stand_among_records():
     assert isinstance(joined.collection, Hosted)
     assert joined.collection.table == catalog.records("records").collection.table
     assert [declared.origin for declared in catalog.schemas()] == [Origin.BUILTIN]
-    alone = await bind_rules(load_text(KEPT), one.vault, one.metrics, witness())  # as a trial of the rules does
+    # as a trial of the rules does
+    alone = await bind_rules(load_text(KEPT), one.vault, one.metrics, witness())
     assert not isinstance(next(iter(alone.joined.values())).collection, Hosted)
 
 
@@ -72,7 +79,9 @@ async def test_rules_wait_until_keys_are_kept_as_they_need():
     await catalog.close()
 
 
-@pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"x-http-method", b"X-METHOD-override"])
+@pytest.mark.parametrize(
+    "name", [b"X-HTTP-Method-Override", b"x-http-method", b"X-METHOD-override"]
+)
 @pytest.mark.parametrize("method", [b" patch ", b"PAT\xffCH"])
 async def test_a_method_in_a_header_counts(name, method):
     one = await desk()
@@ -128,7 +137,9 @@ async def test_requests_under_way_keep_the_rules_that_matched_them():
 
 
 async def test_the_vault_is_told_what_an_entity_asks_of_it():
-    entity = load_text(rule_text('{match: GET /p, read: p, response: {each: "$[*]"}}', fields=FIELDS[:2])).entities[0]
+    entity = load_text(
+        rule_text('{match: GET /p, read: p, response: {each: "$[*]"}}', fields=FIELDS[:2])
+    ).entities[0]
     made = recipe(entity)
     assert (made.schema, set(made.shapes), made.expires, made.addressed) == (
         entity.schema,
@@ -158,7 +169,11 @@ async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
     catalog = await open_catalog(one.vault, lambda error: None)
     await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     (declared,) = catalog.schemas()
-    assert (declared.schema.name, declared.origin, declared.records.of_rules) == ("p", Origin.RULES, True)
+    assert (declared.schema.name, declared.origin, declared.records.of_rules) == (
+        "p",
+        Origin.RULES,
+        True,
+    )
 
 
 async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
@@ -169,10 +184,15 @@ async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
     with pytest.raises(VaultError) as caught:
         await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     assert caught.value.code is Code.BAD_RULES
-    assert (catalog.records("p").collection.columns, catalog.declared("p").origin) == (table, Origin.API)
+    assert (catalog.records("p").collection.columns, catalog.declared("p").origin) == (
+        table,
+        Origin.API,
+    )
 
 
-@pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"X_HTTP_METHOD_OVERRIDE", b"x-http_method-override"])
+@pytest.mark.parametrize(
+    "name", [b"X-HTTP-Method-Override", b"X_HTTP_METHOD_OVERRIDE", b"x-http_method-override"]
+)
 async def test_a_method_in_a_header_counts_however_its_name_is_spelled(name):
     one = await desk()
     assert one.runtime.match("POST", "a", b"/p/1", ((name, b"patch, PATCH"),))[1] is not None
@@ -182,7 +202,11 @@ async def test_a_method_in_a_header_counts_however_its_name_is_spelled(name):
 @pytest.mark.parametrize("name", [b"X-Original-URL", b"x_rewrite_url"])
 async def test_an_address_in_a_header_may_not_lead_to_another_rule(name):
     one = await desk()
-    for target, address in ((b"/elsewhere", b"/p/1"), (b"/p", b"/p/1"), (b"/elsewhere", b"https://a/p?x=1")):
+    for target, address in (
+        (b"/elsewhere", b"/p/1"),
+        (b"/p", b"/p/1"),
+        (b"/elsewhere", b"https://a/p?x=1"),
+    ):
         with pytest.raises(VaultError) as caught:
             one.runtime.match("GET", "a", target, ((name, address),))
         assert caught.value.code is Code.BAD_REQUEST

@@ -8,7 +8,9 @@ from tests.support.rules import with_fields
 
 
 def entities(more: str = ""):
-    return load_text(with_fields(f"email: {{kind: email, keep_as: key3{more}}}", entity="schema: records")).entities
+    return load_text(
+        with_fields(f"email: {{kind: email, keep_as: key3{more}}}", entity="schema: records")
+    ).entities
 
 
 def test_a_key_that_is_hashed_takes_any_value():
@@ -16,7 +18,8 @@ def test_a_key_that_is_hashed_takes_any_value():
     refuse_unfit(entities(", stored: plain"), records_schema())
     assert (
         unfit_fields(
-            load_text(with_fields("key3: {kind: email}")).entities, records_schema(RecordKeys(frozenset(("key3",))))
+            load_text(with_fields("key3: {kind: email}")).entities,
+            records_schema(RecordKeys(frozenset(("key3",)))),
         )
         == ()
     )

@@ -20,7 +20,8 @@ OUTCOMES: list[tuple[int, dict[str, str]]] = [
     # status -> what becomes of a create, an update, a delete
     (200, {"POST": "settled", "PATCH": "settled", "DELETE": "deleted"}),
     (201, {"POST": "settled", "PATCH": "settled", "DELETE": "deleted"}),
-    (202, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),  # a 2xx that is not in `success`
+    # a 2xx that is not in `success`
+    (202, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),
     (301, {"POST": "in_doubt", "PATCH": "in_doubt", "DELETE": "in_doubt"}),
     (304, {"POST": "in_doubt", "PATCH": "in_doubt", "DELETE": "in_doubt"}),
     (400, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),
@@ -54,13 +55,18 @@ async def settled_desk() -> tuple[Desk, dict[str, Any]]:
 @pytest.mark.parametrize(("status", "outcomes"), OUTCOMES)
 async def test_the_answer_settles(status, outcomes, verb, way):
     one, stored = await settled_desk()
-    call = await one.send("POST /p" if verb == "POST" else f"{verb} /p/1", b"" if verb == "DELETE" else {"name": "Bo"})
+    call = await one.send(
+        "POST /p" if verb == "POST" else f"{verb} /p/1", b"" if verb == "DELETE" else {"name": "Bo"}
+    )
     assert one.events["staged"] == 1
     answer = {"id": 2 if verb == "POST" else 1}
-    await call.answer(status, answer, JSON if way == "whole" else ((b"Content-Type", b"image/png"),))
+    await call.answer(
+        status, answer, JSON if way == "whole" else ((b"Content-Type", b"image/png"),)
+    )
     outcome = outcomes[verb]
     if (verb, outcome, way) == ("POST", "settled", "passed on"):
-        outcome = "nameless"  # no id in the answer: kept for good, bound when the application shows it
+        # no id in the answer: kept for good, bound when the application shows it
+        outcome = "nameless"
     assert one.events[outcome] == 1
     assert await one.counts() == STATES[verb, outcome]
     assert one.idle
@@ -75,7 +81,8 @@ async def test_the_answer_settles(status, outcomes, verb, way):
 async def test_without_an_answer_it_counts_whether_anything_was_sent(verb, sent):
     one, _ = await settled_desk()
     call = await one.send(
-        "POST /p" if verb == "POST" else f"{verb} /p/1", {"name": "Bo"} if verb in ("POST", "PATCH") else b""
+        "POST /p" if verb == "POST" else f"{verb} /p/1",
+        {"name": "Bo"} if verb in ("POST", "PATCH") else b"",
     )
     await call.exchange.failed(sent)
     if verb == "GET":
@@ -103,13 +110,19 @@ CLOSING = '{status: 200, text: "<script id=closing"}'
 
 
 async def form_desk() -> tuple[Desk, dict[str, Any]]:
-    """A site of forms: saved by a redirect to the record or the list, or by a page that closes a pop-up."""
+    """A site of forms: saved by a redirect to the record or the list, or by a page that closes a
+    pop-up.
+    """
     answer = f"success: [{SAVED}, {CLOSING}]"
     one = await desk(
-        '{match: POST /p/new, create: p, request: {form: {name: name}}, response: {id: "header Location /p/{id}/edit", '
+        (
+            '{match: POST /p/new, create: p, request: {form: {name: name}}, response: {id: "header '
+            'Location /p/{id}/edit", '
+        )
         + answer
         + "}}",
-        f'{{match: "POST /p/{{id}}/edit", update: p, request: {{form: {{name: name}}}}, response: {{{answer}}}}}',
+        '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name}}, '
+        f"response: {{{answer}}}}}",
         f'{{match: "POST /p/{{id}}/delete", delete: p, response: {{{answer}}}}}',
         '{match: "GET /p/{id}", read: p, response: {restore: anywhere}}',
     )
@@ -133,7 +146,9 @@ async def test_a_redirect_counts_only_where_it_leads_as_the_rule_says(form, loca
     if taken:
         assert (await one.counts())[1:] == (0, 0)
     else:
-        assert await one.shown(stored) == {"name": "Ann"}, "what the application may not have done is not done here"
+        assert await one.shown(stored) == {"name": "Ann"}, (
+            "what the application may not have done is not done here"
+        )
     assert one.idle
 
 
@@ -148,7 +163,9 @@ async def test_a_page_counts_only_when_it_holds_what_the_rule_says(form):
     assert await one.shown(stored) == {"name": "Ann"}
     closing = await one.send(f"POST /p/{form}", body, FORM)
     await closing.answer(200, b'<script id=closing data="1"></script>', HTML)
-    assert await one.counts() == {"new": (2, 0, 0), "1/edit": (1, 0, 0), "1/delete": (0, 0, 0)}[form]
+    assert (
+        await one.counts() == {"new": (2, 0, 0), "1/edit": (1, 0, 0), "1/delete": (0, 0, 0)}[form]
+    )
     if form != "1/delete":
         assert await one.shown(closing.form) == {"name": "Bo"}
     assert one.idle
@@ -232,7 +249,9 @@ async def test_a_delete_that_overtakes_the_answer_to_its_create_leaves_nothing_b
     create = await one.send("POST /p", ANN)
     await (await one.send("DELETE /p/1")).answer(204)  # somebody saw the record in a list already
     await create.answer(201, {"id": 1})
-    assert await one.counts() == (1, 1, 0), "it may be another record under the name of the first: nothing is lost yet"
+    assert await one.counts() == (1, 1, 0), (
+        "it may be another record under the name of the first: nothing is lost yet"
+    )
     one.clock.advance(8 * 86_400_000)
     await one.vault.upkeep()
     assert await one.counts() == (0, 0, 0)
@@ -276,20 +295,31 @@ async def test_a_create_in_doubt_that_a_page_shows_is_kept_for_good():
 
 
 async def test_small_tokens_of_a_new_record_under_an_old_name_are_not_taken_for_those_of_the_old():
-    hidden = ("name: {kind: name}", "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}")
-    one = await desk("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=hidden)
+    hidden = (
+        "name: {kind: name}",
+        "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}",
+    )
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=hidden
+    )
     await one.create({"name": "Old", "born": "1901-01-01"})
     lost = await one.send("POST /p", {"name": "New", "born": "1999-09-09"})
     await lost.exchange.failed(True)
     one.clock.advance(1)
     for _ in range(2):
-        assert await one.shown({**lost.json, "id": 1}) == {"name": "New", "born": "1999-09-09", "id": 1}
+        assert await one.shown({**lost.json, "id": 1}) == {
+            "name": "New",
+            "born": "1999-09-09",
+            "id": 1,
+        }
         one.clock.advance(1)
 
 
 async def test_a_uuid_is_the_same_in_letters_of_either_case():
     ident = "0192f3a4-7b6c-7d8e-9fa0-b1c2d3e4f506"
-    one = await desk(*USUAL, '{match: POST /f, create: p, response: {id: "header Location /p/{id}"}}')
+    one = await desk(
+        *USUAL, '{match: POST /f, create: p, response: {id: "header Location /p/{id}"}}'
+    )
     create = await one.send("POST /f", ANN)
     await create.answer(201, {"ok": True}, (*JSON, (b"Location", b"/p/" + ident.upper().encode())))
     change = await one.send(f"PATCH /p/{ident.upper()}", {"born": "1932-01-01"})
@@ -302,7 +332,9 @@ async def test_a_uuid_is_the_same_in_letters_of_either_case():
 
 
 @pytest.mark.parametrize("list_first", [False, True])
-async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_every_value(list_first):
+async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_every_value(
+    list_first,
+):
     one = await desk()
     create = await one.send("POST /p", ANN)
     await create.exchange.failed(True)
@@ -313,9 +345,9 @@ async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_
     one.clock.advance(1)
     wanted = {**ANN, "name": "Bo", "phone": "+46 70 111 11 11", "id": 1}
     if list_first:  # of a list that shows a part of it
-        assert await one.shown([{"id": 1, "email": stored["email"], "tags": stored["tags"]}], "GET /p") == [
-            {"id": 1, "email": wanted["email"], "tags": wanted["tags"]}
-        ]
+        assert await one.shown(
+            [{"id": 1, "email": stored["email"], "tags": stored["tags"]}], "GET /p"
+        ) == [{"id": 1, "email": wanted["email"], "tags": wanted["tags"]}]
         one.clock.advance(1)
     assert await one.shown(stored) == wanted
     assert await one.counts() == (1, 0, 0)
@@ -376,12 +408,22 @@ async def test_an_update_that_is_given_the_token_of_the_value_before_is_kept(fie
 
 
 async def test_a_form_that_is_given_the_token_of_the_value_before_is_kept():
-    form = "{match: 'POST /p/{id}', update: p, id: path id, request: {form: {born: born, email: email}}, response: {success: [303]}}"
+    form = (
+        "{match: 'POST /p/{id}', update: p, id: path id, request: {form: {born: born, email: "
+        "email}}, response: {success: [303]}}"
+    )
     one = await desk(*USUAL, form, fields=ALIKE)
     stored = await one.create(BEFORE)
-    call = await one.send("POST /p/1", member_form(born="1990-05-05", email="Carol@x.example"), FORM)
+    call = await one.send(
+        "POST /p/1", member_form(born="1990-05-05", email="Carol@x.example"), FORM
+    )
     await call.answer(303)
-    assert await one.shown(stored) == {**BEFORE, "born": "1990-05-05", "email": "Carol@x.example", "id": 1}
+    assert await one.shown(stored) == {
+        **BEFORE,
+        "born": "1990-05-05",
+        "email": "Carol@x.example",
+        "id": 1,
+    }
 
 
 async def test_it_is_dropped_where_the_application_refuses_it():
@@ -395,7 +437,9 @@ async def test_it_is_dropped_where_the_application_refuses_it():
 async def test_an_update_of_many_records_keeps_the_new_value_in_each():
     many = '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}' + LIST
     one = await desk(*USUAL, many, fields=ALIKE)
-    stored = [await one.create({**BEFORE, "name": f"n{ident}", "mark": ident}, ident) for ident in (1, 2)]
+    stored = [
+        await one.create({**BEFORE, "name": f"n{ident}", "mark": ident}, ident) for ident in (1, 2)
+    ]
     call = await one.send("PATCH /p", {"keys": [1, 2], "data": {"born": "1990-05-05"}})
     await call.answer(204)
     seen = await one.shown(stored, "GET /p")
@@ -405,13 +449,20 @@ async def test_an_update_of_many_records_keeps_the_new_value_in_each():
 async def test_a_constant_token_that_comes_back_for_many_records_leaves_each_its_own_value():
     many = '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}' + LIST
     one = await desk(*USUAL, many, fields=ALIKE)
-    stored = [await one.create({"name": "n", "born": f"198{ident}-01-01"}, ident) for ident in (1, 2)]
+    stored = [
+        await one.create({"name": "n", "born": f"198{ident}-01-01"}, ident) for ident in (1, 2)
+    ]
     await (await one.send("PATCH /p", {"keys": [1, 2], "data": {"born": "1900-01-01"}})).answer(204)
-    assert [item["born"] for item in await one.shown(stored, "GET /p")] == ["1981-01-01", "1982-01-01"]
+    assert [item["born"] for item in await one.shown(stored, "GET /p")] == [
+        "1981-01-01",
+        "1982-01-01",
+    ]
 
 
 @pytest.mark.parametrize("field", ["mark", "rank"])
-async def test_a_number_that_is_its_own_token_is_refused_rather_than_taken_for_the_value_before(field):
+async def test_a_number_that_is_its_own_token_is_refused_rather_than_taken_for_the_value_before(
+    field,
+):
     one = await desk(fields=ALIKE)
     stored = await one.create(BEFORE)
     with pytest.raises(VaultError) as caught:
@@ -440,7 +491,9 @@ async def test_in_doubt_the_other_fields_of_the_request_decide():
     for taken in (True, False):
         one = await desk(fields=ALIKE)
         stored = await one.create(BEFORE)
-        call = await one.send("PATCH /p/1", {"name": "Bo", "born": "1990-05-05", "email": "Carol@x.example"})
+        call = await one.send(
+            "PATCH /p/1", {"name": "Bo", "born": "1990-05-05", "email": "Carol@x.example"}
+        )
         await call.answer(500)
         one.clock.advance(1)
         kept = {**stored, **call.json} if taken else stored
@@ -480,17 +533,28 @@ async def test_an_answer_while_a_change_is_under_way_shows_one_version_of_the_re
     one = await desk(fields=ALIKE)
     stored = await one.create(BEFORE)
     change = await one.send("PATCH /p/1", {"name": "Bo", "born": "1990-05-05"})
-    assert await one.shown({**stored, **change.json}) == {**BEFORE, "name": "Bo", "born": "1990-05-05", "id": 1}
+    assert await one.shown({**stored, **change.json}) == {
+        **BEFORE,
+        "name": "Bo",
+        "born": "1990-05-05",
+        "id": 1,
+    }
     assert await one.shown(stored) == {**BEFORE, "id": 1}
     await change.answer(204)
 
 
 # ---------------------------------------------------------------------- several values of one field
 
-MANY = ("name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, at: '$.mails[*]'}", FIELDS[-1])
+MANY = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, at: '$.mails[*]'}",
+    FIELDS[-1],
+)
 
 
-@pytest.mark.parametrize("mails", [["Ann@x.example", "ann@x.example"], ["a@x.example", "b@x.example", "A@x.example"]])
+@pytest.mark.parametrize(
+    "mails", [["Ann@x.example", "ann@x.example"], ["a@x.example", "b@x.example", "A@x.example"]]
+)
 async def test_values_of_a_list_that_have_one_token_are_told_by_their_place(mails):
     one = await desk(fields=MANY)
     stored = await one.create({"name": "Ann", "mails": mails})
@@ -504,7 +568,9 @@ async def test_values_of_a_list_that_have_one_token_are_told_by_their_place(mail
 
 
 @pytest.mark.parametrize("order", [[1, 0], [0, 1], [1], [0]])
-async def test_an_application_that_ignores_a_list_and_shows_it_in_an_order_of_its_own_keeps_it(order):
+async def test_an_application_that_ignores_a_list_and_shows_it_in_an_order_of_its_own_keeps_it(
+    order,
+):
     one = await desk(fields=MANY)
     stored = await one.create({"name": "Ann", "tags": ["a", "b"]})
     stored["tags"] = [stored["tags"][index] for index in order]

@@ -13,7 +13,8 @@ async def words(said: str, kind: str = "PUT") -> Desk:
     return await desk(
         "{match: POST /p, create: p}",
         '{match: "GET /p/{id}", read: p}',
-        f'{{match: "{kind} /p/{{id}}", update: p, request: {{object: $, form: {{name: name, tags: tags}}{said and ", "}{said}}}}}',
+        f'{{match: "{kind} /p/{{id}}", update: p, request: {{object: $, form: {{name: name, '
+        f"tags: tags}}{said and ', '}{said}}}}}",
     )
 
 
@@ -30,7 +31,11 @@ async def words(said: str, kind: str = "PUT") -> Desk:
         ("nulls: keep", {"name": ""}, {"name": None}),
         ("empty: keep", {"name": ""}, {"name": "Ann"}),
         ("empty: keep", {"name": None}, {"name": None}),
-        ("nulls: keep, empty: keep", {"name": None, "email": ""}, {"name": "Ann", "email": "ann@x.example"}),
+        (
+            "nulls: keep, empty: keep",
+            {"name": None, "email": ""},
+            {"name": "Ann", "email": "ann@x.example"},
+        ),
         ("nulls: keep", {"phone": None}, {"phone": None}),  # nothing is stored to be kept
         ("nulls: keep, absent: erase", {"name": None}, {"name": "Ann"}),
     ],
@@ -94,7 +99,8 @@ async def test_an_empty_member_of_a_form_is_kept_with_or_without_its_sign():
         ("empty: keep", {"tags": None}, False),
         ("nulls: keep", {"tags": None}, True),
         ("nulls: keep", {"tags": []}, False),
-        ("absent: erase, empty: keep", {"tags": []}, False),  # what a whole replacement does not name is erased
+        # what a whole replacement does not name is erased
+        ("absent: erase, empty: keep", {"tags": []}, False),
     ],
 )
 async def test_a_list_that_is_emptied_as_a_whole_loses_its_values(said, sent, remains):
@@ -117,7 +123,8 @@ async def test_places_that_count_from_the_root_are_emptied_as_well(sent):
     one = await desk(
         "{match: POST /p, create: p}",
         '{match: "GET /p/{id}", read: p}',
-        '{match: "PATCH /p/{id}", update: p, request: {object: $.data, fields: {tags: "$.labels[*]"}}}',
+        '{match: "PATCH /p/{id}", update: p, request: {object: $.data, fields: {tags: '
+        '"$.labels[*]"}}}',
     )
     stored = await one.create(ANN)
     await (await one.send("PATCH /p/1", {"data": {"name": "Bo"}})).answer(204)
@@ -128,7 +135,9 @@ async def test_places_that_count_from_the_root_are_emptied_as_well(sent):
 
 async def test_who_sends_an_empty_list_does_not_lack_the_field():
     one = await desk(
-        "{match: POST /p, create: p}", '{match: "PATCH /p/{id}", update: p}', more="on_error: {field_absent: refuse}"
+        "{match: POST /p, create: p}",
+        '{match: "PATCH /p/{id}", update: p}',
+        more="on_error: {field_absent: refuse}",
     )
     await one.create({**ANN, "phone": None, "born": ""})
     await (await one.send("PATCH /p/1", {"tags": []})).answer(204)
@@ -236,7 +245,8 @@ async def test_ids_beside_as_many_objects_belong_to_them_in_order():
     await call.answer(204)
     names = [item["name"] for item in call.json["data"]]
     assert [
-        (await one.shown({"name": name}, f"GET /p/{ident}"))["name"] for name, ident in zip(names, (2, 1), strict=True)
+        (await one.shown({"name": name}, f"GET /p/{ident}"))["name"]
+        for name, ident in zip(names, (2, 1), strict=True)
     ] == ["two", "one"]
 
 
@@ -309,7 +319,9 @@ async def test_a_fault_while_settling_frees_the_record_all_the_same():
 
 
 async def test_ids_that_only_the_answer_tells_are_deleted_later_when_the_vault_cannot_be_written():
-    one = await desk("{match: POST /p, create: p}", '{match: DELETE /p, delete: p, response: {id: "$[*]"}}')
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: DELETE /p, delete: p, response: {id: "$[*]"}}'
+    )
     await one.create(ANN)
     call = await one.send("DELETE /p")
     one.store.fail("commit")
@@ -344,11 +356,16 @@ DETOURS = [
         ('{match: POST /q, create: p, request: {each: "$[*]"}' + LIST, "POST /q many"),
         ('{match: "PATCH /q/{id}", update: p}', "PATCH /q/1"),
         ('{match: "PUT /q/{id}", update: p, request: {absent: erase}}', "PUT /q/1"),
-        ('{match: PATCH /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST, "PATCH /q data"),
+        (
+            '{match: PATCH /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST,
+            "PATCH /q data",
+        ),
         ("{match: DELETE /q, delete: p, id: query id}", "DELETE /q?id=1"),
     ],
 )
-async def test_a_member_that_names_a_nested_place_is_refused_and_leaves_no_trace(operation, match, detour):
+async def test_a_member_that_names_a_nested_place_is_refused_and_leaves_no_trace(
+    operation, match, detour
+):
     one = await desk("{match: POST /p, create: p}", operation, fields=NESTED)
     await one.create({"name": "Bo"})
     method, target, *how = match.split()
@@ -362,18 +379,29 @@ async def test_a_member_that_names_a_nested_place_is_refused_and_leaves_no_trace
 
 
 @pytest.mark.parametrize(
-    "body", [{"filter.email": "a@x.example"}, {"filter": {"email[eq]": "a@x.example"}}, {"filter/email": "a@x.example"}]
+    "body",
+    [
+        {"filter.email": "a@x.example"},
+        {"filter": {"email[eq]": "a@x.example"}},
+        {"filter/email": "a@x.example"},
+    ],
 )
 async def test_a_search_by_a_member_that_names_a_nested_place_is_refused(body):
-    one = await desk("{match: POST /q, read: p, request: {fields: {email: $.filter.email}}" + LIST, fields=NESTED)
+    one = await desk(
+        "{match: POST /q, read: p, request: {fields: {email: $.filter.email}}" + LIST, fields=NESTED
+    )
     with pytest.raises(VaultError) as caught:
         await one.send("POST /q", body)
     assert caught.value.code is Code.AMBIGUOUS_JSON
 
 
 async def test_a_member_with_dots_in_an_answer_changes_nothing():
-    one = await desk("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=NESTED)
-    stored = await one.create({"name": "Ann", "address": {"street": "Way 1"}, "address.city": "Visby"})
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=NESTED
+    )
+    stored = await one.create(
+        {"name": "Ann", "address": {"street": "Way 1"}, "address.city": "Visby"}
+    )
     answer = {**stored, "address.street": "shown by the application", "tags[]": 1}
     seen = await one.shown(answer)
     assert (seen["name"], seen["address"], seen["address.street"]) == (

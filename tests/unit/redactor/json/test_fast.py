@@ -10,7 +10,9 @@ from proxy.redactor.json.tree import Leaf, TreeSelection, Undecided, Unsuitable
 
 def levels(objects: str | None, *leaves: str, anchored: tuple[str, ...] = ()) -> FastSelector:
     root = None if objects is None else parse_jsonpath(objects)
-    return FastSelector(root, [parse_jsonpath(leaf) for leaf in leaves], [parse_jsonpath(path) for path in anchored])
+    return FastSelector(
+        root, [parse_jsonpath(leaf) for leaf in leaves], [parse_jsonpath(path) for path in anchored]
+    )
 
 
 def values(found: TreeSelection, body: bytes) -> list[list[bytes]]:
@@ -28,20 +30,30 @@ CONTACT = {
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n ", "  :\t")])
 @pytest.mark.parametrize(
-    "extra", [{}, {"note": 'a "quoted" \\ \n line'}, {"é": 1}, {"wide": {str(n): n for n in range(200)}}]
+    "extra",
+    [{}, {"note": 'a "quoted" \\ \n line'}, {"é": 1}, {"wide": {str(n): n for n in range(200)}}],
 )
 def test_values_are_found_without_the_walker_however_a_document_is_written(separators, extra):
-    body = json.dumps({"data": [CONTACT | extra, extra | CONTACT]}, separators=separators, ensure_ascii=False).encode()
+    body = json.dumps(
+        {"data": [CONTACT | extra, extra | CONTACT]}, separators=separators, ensure_ascii=False
+    ).encode()
     reader = levels("$.data", "email", "name", "company.name", "tags[1]", "missing")
     for _ in range(2):
         found = reader.find(body, 64)
-        assert [sorted(one) for one in values(found, body)] == [[b'"ACME"', b'"Ann"', b'"a@b"', b'"name"']] * 2
-        assert all(list(one.leaves) == sorted(one.leaves, key=lambda leaf: leaf.start) for one in found.objects)
+        assert [sorted(one) for one in values(found, body)] == [
+            [b'"ACME"', b'"Ann"', b'"a@b"', b'"name"']
+        ] * 2
+        assert all(
+            list(one.leaves) == sorted(one.leaves, key=lambda leaf: leaf.start)
+            for one in found.objects
+        )
 
 
 def test_the_names_of_a_wide_object_are_not_remembered_as_a_layout():
     reader = levels("$", "email")
-    body = json.dumps({f"k{n}": n for n in range(150)} | {"email": "x"}, separators=(",", ":")).encode()
+    body = json.dumps(
+        {f"k{n}": n for n in range(150)} | {"email": "x"}, separators=(",", ":")
+    ).encode()
     assert values(reader.find(body, 64), body) == [[b'"x"']]
     assert reader.item._layouts == {}
 
@@ -107,7 +119,10 @@ def test_what_it_cannot_tell_is_a_doubt(body):
 
 def test_members_are_found_where_elements_are_expected():
     reader = levels("$.items[*]", "email")
-    for body in (b'{"items":[{"email":1},{"email":2}]}', b'{"items": {"a": {"email": 1}, "b": {"email": 2}}}'):
+    for body in (
+        b'{"items":[{"email":1},{"email":2}]}',
+        b'{"items": {"a": {"email": 1}, "b": {"email": 2}}}',
+    ):
         assert values(reader.find(body, 64), body) == [[b"1"], [b"2"]]
     for twice in (b'{"items":{"a":{},"a":{}}}', b'{"items":{"a":{},"A":{}}}'):
         with pytest.raises(VaultError) as caught:
@@ -150,7 +165,9 @@ def test_places_from_the_root_may_stand_beside_the_objects_fields():
     assert found.anchored == [Leaf(0, 31, 34)]
 
 
-@pytest.mark.parametrize("body", [b"[" + b"{}," * 400_000 + b"{}]", b'{"a":[' + b"[1]," * 400_000 + b"1]}"])
+@pytest.mark.parametrize(
+    "body", [b"[" + b"{}," * 400_000 + b"{}]", b'{"a":[' + b"[1]," * 400_000 + b"1]}"]
+)
 def test_more_elements_than_a_document_of_its_size_may_have_are_refused(body):
     with pytest.raises(VaultError) as caught:
         levels("$", "name", anchored=("$.a[*][*]",)).find(body, 64)

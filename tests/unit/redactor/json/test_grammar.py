@@ -11,7 +11,20 @@ from proxy.redactor.json.walk import walk
 
 @pytest.mark.parametrize(
     "text",
-    ["0", "-0", "10", "1.5", "-1e5", "1E+05", "1.0e-1", '""', r'"\"\\\/\b\f\n\r\t\u00eA"', '"é"', "true", "null"],
+    [
+        "0",
+        "-0",
+        "10",
+        "1.5",
+        "-1e5",
+        "1E+05",
+        "1.0e-1",
+        '""',
+        r'"\"\\\/\b\f\n\r\t\u00eA"',
+        '"é"',
+        "true",
+        "null",
+    ],
 )
 def test_a_scalar_is_matched_whole(text):
     match = grammar.SCALAR.match(grammar.evened(text.encode()))
@@ -20,7 +33,24 @@ def test_a_scalar_is_matched_whole(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "+1", ".5", "-", "-a", '"', '"\n"', r'"\x"', r'"\u12"', '"\\"', "True", "nul", "'a'", "[", "NaN"]
+    "text",
+    [
+        "",
+        "+1",
+        ".5",
+        "-",
+        "-a",
+        '"',
+        '"\n"',
+        r'"\x"',
+        r'"\u12"',
+        '"\\"',
+        "True",
+        "nul",
+        "'a'",
+        "[",
+        "NaN",
+    ],
 )
 def test_anything_else_is_no_scalar(text):
     assert not grammar.SCALAR.match(grammar.evened(text.encode()))
@@ -46,7 +76,11 @@ def test_a_number_that_goes_on_wrongly_is_not_matched_whole(text):
 )
 @pytest.mark.parametrize("times", [1, 31, 32, 33, 501, 502, 1500])
 def test_a_container_is_stepped_over_however_long(text, times):
-    for many in (text, f"[{','.join([text] * times)}]", f'{{"a":{text}' + f',"a":{text}' * times + "}"):
+    for many in (
+        text,
+        f"[{','.join([text] * times)}]",
+        f'{{"a":{text}' + f',"a":{text}' * times + "}",
+    ):
         assert grammar.skip(many.encode() + b"]", 0, 64, 64) == len(many)
         with pytest.raises(VaultError):
             grammar.skip(many[:-1].encode() + b",]", 0, 64, 64)
@@ -146,12 +180,18 @@ def test_one_separator_and_one_name_stand_between_values():
 
 def test_escapes_are_evened_and_nothing_else_moves():
     assert grammar.evened(b"plain") == b"plain"
-    assert grammar.evened(rb'"\"\\\/\b\n\u00eA\\u0041\\"') == b'"__________' + b"______" + b"__u0041__" + b'"'
+    assert (
+        grammar.evened(rb'"\"\\\/\b\n\u00eA\\u0041\\"')
+        == b'"__________' + b"______" + b"__u0041__" + b'"'
+    )
     assert grammar.evened(rb'"\x\u12g4\"') == rb'"\x\u12g4__'
 
 
 def test_halves_of_surrogate_pairs_are_mended_in_place():
-    assert grammar.replace_surrogates(rb'"\ud800\ud83d\ude00\\ud800\udc00x"') == rb'"\ufffd\ud83d\ude00\\ud800\ufffdx"'
+    assert (
+        grammar.replace_surrogates(rb'"\ud800\ud83d\ude00\\ud800\udc00x"')
+        == rb'"\ufffd\ud83d\ude00\\ud800\ufffdx"'
+    )
 
 
 def test_the_names_of_an_object_come_decoded_in_order_and_with_repetition():
@@ -165,8 +205,20 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
     chance = random.Random(piece)
     escapes = [b"\\", b"u", b"n", b'"', b"0", b"a", b"\\u0041", b"\\\\", b"x"]
     texts = [b"".join(chance.choices(escapes, k=chance.randrange(1, 60))) for _ in range(500)]
-    values = (1, -12.5e10, True, "x" * 50, 'a\\"b\n', {"a": [1.5e300, "x" * 20]}, [[], [-0.5e-7] * 20], None)
-    documents = [json.dumps([chance.choices(values, k=9), {"b": chance.choice(values)}]).encode() for _ in range(100)]
+    values = (
+        1,
+        -12.5e10,
+        True,
+        "x" * 50,
+        'a\\"b\n',
+        {"a": [1.5e300, "x" * 20]},
+        [[], [-0.5e-7] * 20],
+        None,
+    )
+    documents = [
+        json.dumps([chance.choices(values, k=9), {"b": chance.choice(values)}]).encode()
+        for _ in range(100)
+    ]
     documents += [body[: chance.randrange(len(body))] + b"9" for body in documents]
 
     def outcomes() -> list[object]:
@@ -188,7 +240,10 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
     ("body", "read"),
     [
         (b'\xef\xbb\xbf{"a": 1}', b'   {"a": 1}'),
-        (b'{"a": NaN, "b": [Infinity,-Infinity], "c":NaN}', b'{"a": 0.0, "b": [0.000000,-0.000000], "c":0.0}'),
+        (
+            b'{"a": NaN, "b": [Infinity,-Infinity], "c":NaN}',
+            b'{"a": 0.0, "b": [0.000000,-0.000000], "c":0.0}',
+        ),
         (b'{"NaN": "NaN, Infinity", "a": "x\\": NaN"}', None),
         (b'{"a": 1NaN, "b": NaNs, "c": xInfinity}', None),
         (b'{"a": "\\\\", "b": NaN}', b'{"a": "\\\\", "b": 0.0}'),

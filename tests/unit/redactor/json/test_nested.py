@@ -1,4 +1,6 @@
-"""Names that write out a way, and what they lead to; read alike by the fast selection and by the walker."""
+"""Names that write out a way, and what they lead to; read alike by the fast selection and by the
+walker.
+"""
 
 import json
 from typing import Any
@@ -44,7 +46,11 @@ def test_the_pieces_of_a_name(name: str, steps: list[str]) -> None:
 
 
 RULES: dict[str, tuple[str | None, list[str], list[str]]] = {
-    "person": ("$", ["$.name", "$.address.street", "$.tags[*]", "$.a.b.c", "$.list[*].n", "$.m[1].x"], []),
+    "person": (
+        "$",
+        ["$.name", "$.address.street", "$.tags[*]", "$.a.b.c", "$.list[*].n", "$.m[1].x"],
+        [],
+    ),
     "data": ("$.data.x", ["$.name", "$.address.street"], ["$.meta.mail"]),
     "items": ("$.items[*]", ["$.name", "$.tags[*]"], []),
     "deep": (None, [], ["$..name", "$..address.street"]),
@@ -102,15 +108,25 @@ def refused(rule: str, body: bytes, *, nested: bool = True) -> list[bool]:
             find(body)
             found.append(False)
         except VaultError as error:
-            found.append(error.code is Code.AMBIGUOUS_JSON and "writes out the way" in error.message)
+            found.append(
+                error.code is Code.AMBIGUOUS_JSON and "writes out the way" in error.message
+            )
     return found
 
 
 def spellings(value: Any) -> list[bytes]:
     text = json.dumps(value)
-    escaped = text.replace(".", "\\u002e").replace("[", "\\u005b") if not isinstance(value, list) else text
+    escaped = (
+        text.replace(".", "\\u002e").replace("[", "\\u005b")
+        if not isinstance(value, list)
+        else text
+    )
     compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return [text.encode(), compact.encode(), escaped.encode() if json_is(escaped, value) else text.encode()]
+    return [
+        text.encode(),
+        compact.encode(),
+        escaped.encode() if json_is(escaped, value) else text.encode(),
+    ]
 
 
 def json_is(text: str, value: Any) -> bool:
@@ -165,14 +181,19 @@ def test_text_without_separators_is_told_so() -> None:
 
 def test_more_names_than_are_followed_are_all_suspected(monkeypatch):
     nested = Nested(onward(("address", "street"), None))
-    few, many = ([f"address.s{number}" for number in range(count)] for count in (MOST_FOLLOWED, MOST_FOLLOWED + 1))
+    few, many = (
+        [f"address.s{number}" for number in range(count)]
+        for count in (MOST_FOLLOWED, MOST_FOLLOWED + 1)
+    )
     assert nested.suspects(few) == []
     monkeypatch.setattr(Nested, "_lead", None)  # none is followed
     assert nested.suspects(many) == many
     assert nested.suspects(f"addressee.s{number}" for number in range(MOST_FOLLOWED * 2)) == []
 
 
-@pytest.mark.parametrize("name", ["email ", " email", "  Email", "email\\t", "\\u0020email", "email\\u2003"])
+@pytest.mark.parametrize(
+    "name", ["email ", " email", "  Email", "email\\t", "\\u0020email", "email\\u2003"]
+)
 @pytest.mark.parametrize("before", ["", '"a": 1, "b": "x", '])
 def test_white_space_around_a_name_makes_a_document_doubtful(name, before):
     body = f'{{{before}"{name}": "ann@example.com"}}'.encode()

@@ -18,7 +18,9 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
-@pytest.mark.parametrize("padding", ["", " " * 5000, ',"' + r"\"\n\\" * 2000 + '[[["', ',"a\\n' + "b" * 5000 + '"'])
+@pytest.mark.parametrize(
+    "padding", ["", " " * 5000, ',"' + r"\"\n\\" * 2000 + '[[["', ',"a\\n' + "b" * 5000 + '"']
+)
 def test_levels_are_counted_outside_of_strings_in_small_and_large_documents(text, padding):
     body = f"[[{text}{padding}]]".encode()
     json.loads(body)
@@ -30,4 +32,5 @@ def test_a_limit_is_reached_in_time_however_deep_the_document_is():
     body = b"[" * 500_000 + b"]" * 500_000
     started = time.process_time()
     assert not depth_fits(body, 64)
-    assert time.process_time() - started < 20  # of a slow machine; what is not in proportion takes hours
+    # of a slow machine; what is not in proportion takes hours
+    assert time.process_time() - started < 20

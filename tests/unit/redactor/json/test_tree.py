@@ -2,7 +2,15 @@ import pytest
 
 from proxy.model.schema import PathStep
 from proxy.redactor.json import tree
-from proxy.redactor.json.tree import LETTER_CASE, Ambiguous, ObjectLayout, PathNode, Unsuitable, check_tree, leaf_node
+from proxy.redactor.json.tree import (
+    LETTER_CASE,
+    Ambiguous,
+    ObjectLayout,
+    PathNode,
+    Unsuitable,
+    check_tree,
+    leaf_node,
+)
 
 
 def test_paths_with_a_common_beginning_share_nodes():
@@ -57,7 +65,9 @@ def test_a_layout_tells_the_length_of_all_but_the_values_and_where_selected_ones
     node = PathNode()
     child = node.child("ü")
     layout = node.layout({"id": b"1", "ü": b"2"})
-    assert layout == ObjectLayout(len('{"id":,"ü":}'.encode()), (("ü", child, 1, len('{"id":,"ü":'.encode())),))
+    assert layout == ObjectLayout(
+        len('{"id":,"ü":}'.encode()), (("ü", child, 1, len('{"id":,"ü":'.encode())),)
+    )
     assert node.layout({"id": b"3", "ü": b"4"}) is layout
     monkeypatch.setattr(tree, "_LAYOUTS", 1)
     assert node.layout({"ü": b"1"}).fixed == len('{"ü":}'.encode())

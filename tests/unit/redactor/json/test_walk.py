@@ -38,7 +38,9 @@ def test_scalars_between_elements_keep_their_number():
     assert located("$[4]", body) == [b"3"]
 
 
-@pytest.mark.parametrize("body", [b"[1 2]", b'[{"a":1}2]', b'[1,{"a":1},]', b'{"a":1,}', b'[{"a" 1}]', b'[{"b":[1,}]'])
+@pytest.mark.parametrize(
+    "body", [b"[1 2]", b'[{"a":1}2]', b'[1,{"a":1},]', b'{"a":1,}', b'[{"a" 1}]', b'[{"b":[1,}]']
+)
 def test_broken_syntax_is_told_by_its_place_in_and_beside_selected_values(body):
     for path in ("$[*].a", "$.a", "$..a", "$[0].b[*]"):
         with pytest.raises(VaultError) as caught:
@@ -72,7 +74,10 @@ def test_names_that_nothing_selects_may_repeat_unless_a_wildcard_selects_them():
     body = b'{"x":1,"x":2,"X":3}'
     assert walk((), [("a",)], [], body, 64).objects == [Located(0, 19, ())]
     assert locate(parse_jsonpath("$..a"), body, 64) == []
-    assert locate(parse_jsonpath("$..a"), b'{"x":{"b":[{"a":1}]},"x":[[{"a":2}]]}', 64) == [(16, 17), (32, 33)]
+    assert locate(parse_jsonpath("$..a"), b'{"x":{"b":[{"a":1}]},"x":[[{"a":2}]]}', 64) == [
+        (16, 17),
+        (32, 33),
+    ]
     for path in (parse_jsonpath("$.*"), parse_jsonpath("$[*]")):
         with pytest.raises(VaultError):
             locate(path, body, 64)
@@ -96,7 +101,9 @@ def test_long_documents_take_time_in_proportion(body):
 def test_objects_inside_objects_cost_no_more_than_their_number():
     body = b'{"a":' * 60 + b"[" + b"1," * 2000 + b"1]" + b"}" * 60
     started = time.process_time()
-    found = walk(parse_jsonpath("$..a"), [parse_jsonpath("$..b"), parse_jsonpath("$..c")], [], body, 64)
+    found = walk(
+        parse_jsonpath("$..a"), [parse_jsonpath("$..b"), parse_jsonpath("$..c")], [], body, 64
+    )
     assert len(found.objects) == 59
     assert time.process_time() - started < 20
 
@@ -106,7 +113,11 @@ WIDE = b'{"id":1,"tags":["a",2],"note":{"x":null}}'
 
 @pytest.mark.parametrize("path", ["$..email", "$[*].email"])
 def test_what_no_name_can_stand_in_is_stepped_over_however_much_it_is(path):
-    body = b"[" + b",".join([WIDE] * 40_000 + [b'{"id":1,"Tags":1,"email":"x"}'] + [WIDE] * 40_000) + b"]"
+    body = (
+        b"["
+        + b",".join([WIDE] * 40_000 + [b'{"id":1,"Tags":1,"email":"x"}'] + [WIDE] * 40_000)
+        + b"]"
+    )
     start = body.index(b'"x"')
     while body[start : start + 4] != b'"x"}':
         start = body.index(b'"x"', start + 1)
@@ -114,7 +125,9 @@ def test_what_no_name_can_stand_in_is_stepped_over_however_much_it_is(path):
 
 
 @pytest.mark.parametrize("escapes", ["", ',"y":"\\n"'])
-@pytest.mark.parametrize("name", ['"E-Mail"', '"e-mail\\u0000x"', '"\u212a-mail"', '"e-mai\\ud800"', '"\\u212A-mail"'])
+@pytest.mark.parametrize(
+    "name", ['"E-Mail"', '"e-mail\\u0000x"', '"\u212a-mail"', '"e-mai\\ud800"', '"\\u212A-mail"']
+)
 def test_a_name_that_some_reader_takes_for_a_selected_one_is_never_stepped_over(name, escapes):
     for one in (f"{name}:1", f'"d":[{{"f":1}},{{"g":2}},{{"h":3}},{{{name}:1}}]'):
         body = f'{{"a":1,"b":2,"c":3,{one}{escapes}}}'.encode()
@@ -125,11 +138,18 @@ def test_a_name_that_some_reader_takes_for_a_selected_one_is_never_stepped_over(
 
 @pytest.mark.parametrize("name", ['"e_mail"', '"\\u0065_mail"', '"e\\u005fmail"'])
 def test_a_selected_name_is_found_behind_a_run_however_it_is_spelled(name):
-    body = f'{{"a":1,"b":2,"c":3,{name}:4,"d":[{{"f":1}},{{"g":2}},{{"h":3}},{{{name}:5}}]}}'.encode()
-    assert [body[start:end] for start, end in locate((PathStep.DEEP, "e_mail"), body, 64)] == [b"4", b"5"]
+    body = (
+        f'{{"a":1,"b":2,"c":3,{name}:4,"d":[{{"f":1}},{{"g":2}},{{"h":3}},{{{name}:5}}]}}'.encode()
+    )
+    assert [body[start:end] for start, end in locate((PathStep.DEEP, "e_mail"), body, 64)] == [
+        b"4",
+        b"5",
+    ]
 
 
-@pytest.mark.parametrize("piece", [b"[[[1]]]", b'{"a":{"b":{"c":1}}}', b"[" * 50 + b"]" * 50, b'{"email":1}'])
+@pytest.mark.parametrize(
+    "piece", [b"[[[1]]]", b'{"a":{"b":{"c":1}}}', b"[" * 50 + b"]" * 50, b'{"email":1}']
+)
 def test_more_places_than_a_document_of_its_size_may_have_are_refused(piece):
     body = b"[" + b",".join([piece] * (1_000_000 // len(piece))) + b"]"
     with pytest.raises(VaultError) as caught:

@@ -12,7 +12,8 @@ def two(folder: Path, first: str, second: str) -> RuleSet:
     for name, keys in (("one", first), ("two", second)):
         (folder / f"{name}.yaml").write_text(
             f'version: 1\nendpoint: {{name: {name}, upstream: "http://{name}", {keys}}}\n'
-            f"entities: {{e: {{schema: {name}, fields: {{t: {{kind: text}}}}}}}}\noperations: [{{match: GET /crm/n, read: e}}]\n"
+            f"entities: {{e: {{schema: {name}, fields: {{t: {{kind: text}}}}}}}}\noperations: "
+            "[{match: GET /crm/n, read: e}]\n"
         )
     return load_rule_set(folder)
 
@@ -26,7 +27,11 @@ def fault(folder: Path, first: str, second: str) -> str:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("host: a", "host: b"), ("host: a", "unmatched: pass"), ("host: [a, c]", "host: a, prefix: /crm")],
+    [
+        ("host: a", "host: b"),
+        ("host: a", "unmatched: pass"),
+        ("host: [a, c]", "host: a, prefix: /crm"),
+    ],
 )
 def test_endpoints_are_told_apart_by_host_or_prefix(tmp_path, first, second):
     if "prefix" in second:
@@ -37,7 +42,11 @@ def test_endpoints_are_told_apart_by_host_or_prefix(tmp_path, first, second):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("unmatched: pass", "unmatched: pass"), ("host: [a, b]", "host: [b, c]"), ("prefix: /crm", "prefix: /crm/")],
+    [
+        ("unmatched: pass", "unmatched: pass"),
+        ("host: [a, b]", "host: [b, c]"),
+        ("prefix: /crm", "prefix: /crm/"),
+    ],
 )
 def test_endpoints_that_cannot_be_told_apart_are_a_fault(tmp_path, first, second):
     text = fault(tmp_path, first, second)
@@ -63,25 +72,40 @@ def test_a_rule_whose_requests_another_prefix_takes_is_a_fault(tmp_path):
 def test_one_schema_is_the_same_in_all_files(tmp_path):
     for name, kind in (("one", "text"), ("two", "name")):
         (tmp_path / f"{name}.yaml").write_text(
-            f'version: 1\nendpoint: {{name: {name}, upstream: "http://a", host: {name}}}\nentities: {{e: {{schema: Person, fields: {{t: {{kind: {kind}}}}}}}}}\n'
+            f'version: 1\nendpoint: {{name: {name}, upstream: "http://a", host: '
+            f"{name}}}\nentities: {{e: {{schema: Person, fields: {{t: {{kind: {kind}}}}}}}}}\n"
         )
     with pytest.raises(VaultError) as caught:
         load_rule_set(tmp_path)
     assert "one.yaml:3:12" in caught.value.details[0].text
     (tmp_path / "two.yaml").write_text((tmp_path / "one.yaml").read_text().replace("one", "two"))
-    assert [entity.schema.name for entity in load_rule_set(tmp_path).entities] == ["Person", "Person"]
+    assert [entity.schema.name for entity in load_rule_set(tmp_path).entities] == [
+        "Person",
+        "Person",
+    ]
 
 
 def test_a_file_in_good_order_has_no_warnings():
-    rules = ('{match: "GET /n/{id}", read: note}', "{match: GET /c, read: contact, response: {id: $.id}}")
-    assert load_text(with_operations(*rules).replace("born:  {kind: date}", "born:  {kind: text}")).warnings == ()
+    rules = (
+        '{match: "GET /n/{id}", read: note}',
+        "{match: GET /c, read: contact, response: {id: $.id}}",
+    )
+    assert (
+        load_text(
+            with_operations(*rules).replace("born:  {kind: date}", "born:  {kind: text}")
+        ).warnings
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
     ("operations", "words"),
     [
         (('{match: "GET /n/{id}", read: note}',), "no operation names the entity 'contact'"),
-        (('{match: "GET /n/{id}", read: note, response: {object: $..note}}',), "reads every value of each answer"),
+        (
+            ('{match: "GET /n/{id}", read: note, response: {object: $..note}}',),
+            "reads every value of each answer",
+        ),
         (("{match: POST /n, create: note}",), "GET /n is not"),
         (('{match: "PATCH /n/{id}", update: note}',), "GET /n/{id} is not"),
         ((), "has no operations"),
@@ -104,7 +128,10 @@ def test_the_shape_plain_is_a_warning():
     from proxy.redactor.load import load_text
 
     warnings = load_text(with_fields("a: {kind: text, token: plain}")).warnings
-    assert any(text.startswith("rules.yaml:6:") and "sends the value of a itself" in text for text in warnings)
+    assert any(
+        text.startswith("rules.yaml:6:") and "sends the value of a itself" in text
+        for text in warnings
+    )
 
 
 def test_two_endpoints_before_one_application_are_a_warning(tmp_path):
@@ -115,7 +142,9 @@ def test_two_endpoints_before_one_application_are_a_warning(tmp_path):
     assert any("same application as 'one'" in text for text in load_rule_set(tmp_path).warnings)
 
 
-@pytest.mark.parametrize(("field", "warned"), [("{kind: date}", True), ("{kind: date, token: opaque}", False)])
+@pytest.mark.parametrize(
+    ("field", "warned"), [("{kind: date}", True), ("{kind: date, token: opaque}", False)]
+)
 def test_an_entity_whose_tokens_tell_nobodys_record_is_a_warning(field, warned):
     from proxy.redactor.load import load_text
 
@@ -130,7 +159,10 @@ def test_a_read_whose_pages_are_no_success_is_told_what_to_write():
 
     assert len(warned("{success: [204]}")) == 1
     assert (
-        warned("{success: [204], restore: anywhere}") == warned("{success: [200, 201]}") == warned("{object: $}") == []
+        warned("{success: [204], restore: anywhere}")
+        == warned("{success: [200, 201]}")
+        == warned("{object: $}")
+        == []
     )
 
 
@@ -168,14 +200,17 @@ def test_where_every_request_is_named_nobody_sees_one():
 
 
 def test_errors_that_pass_as_they_come_are_named():
-    (born, _) = told_of(SMALL.replace("MORE", ", unmatched: deny") + "on_error: {upstream_not_2xx: pass}\n")
+    (born, _) = told_of(
+        SMALL.replace("MORE", ", unmatched: deny") + "on_error: {upstream_not_2xx: pass}\n"
+    )
     assert "in errors, which 'upstream_not_2xx: pass' shows" in born
 
 
 def test_pages_whose_tokens_are_restored_anywhere_are_named():
     text = SMALL.replace("MORE", ", unmatched: deny").replace(
         "  - {match: POST",
-        '  - {match: "GET /page/{id}", read: person, response: {restore: anywhere}}\n  - {match: POST',
+        '  - {match: "GET /page/{id}", read: person, response: {restore: anywhere}}\n  - {match: '
+        "POST",
     )
     (born, _) = told_of(text)
     assert "in the page of GET /page/{id}" in born

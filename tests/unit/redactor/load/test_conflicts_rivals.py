@@ -47,14 +47,21 @@ def test_a_tie_is_named_at_the_later_rule(first, second, words):
 
 def test_rules_of_different_methods_are_no_rivals():
     assert (
-        len(rules_of('{match: "GET /a/{x}", read: note}', '{match: "PUT /{y}/b", update: note, id: path y}').operations)
+        len(
+            rules_of(
+                '{match: "GET /a/{x}", read: note}',
+                '{match: "PUT /{y}/b", update: note, id: path y}',
+            ).operations
+        )
         == 2
     )
 
 
 def seconds_for(count: int) -> float:
     """Processor time to load so many rules."""
-    lines = "".join(f'  - {{match: "PUT /api/v{n % 10}/r{n}/{{id}}", update: note}}\n' for n in range(count))
+    lines = "".join(
+        f'  - {{match: "PUT /api/v{n % 10}/r{n}/{{id}}", update: note}}\n' for n in range(count)
+    )
     text = with_operations('{match: "PUT /api/{v}/r0/old/{id}", update: note}') + lines
     start = time.process_time()
     assert len(load_text(text).operations) == count + 1

@@ -34,7 +34,10 @@ def test_operations_and_entities_go_by_the_fields_of_the_record_schema():
     assert create.entity is read.entity is person
     assert create.request.body is not None
     assert create.request.body.fields == {"profile_key": ("name",), "key3": ("email",)}
-    assert (create.request.body.anchored, create.request.body.form) == ({"spare": ("else",)}, {"mail": "key3"})
+    assert (create.request.body.anchored, create.request.body.form) == (
+        {"spare": ("else",)},
+        {"mail": "key3"},
+    )
     assert read.request.query == {"q": "key3"}
     assert read.response.body is not None
     assert set(read.response.body.fields) == {"profile_key", "key3", "spare"}

@@ -15,7 +15,12 @@ def entity(*fields: str, extra: str = "") -> Entity:
 
 def test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name():
     field = entity("email: {kind: email}").fields["email"]
-    assert (field.name, field.kind, field.shape.name, field.shape.same) == ("email", "email", "email", False)
+    assert (field.name, field.kind, field.shape.name, field.shape.same) == (
+        "email",
+        "email",
+        "email",
+        False,
+    )
     assert field.at == ("email",)
     assert (field.plain, field.find) == (False, frozenset())
 
@@ -38,7 +43,12 @@ def test_a_token_is_a_shape_by_name_or_with_options(token, name, same):
 
 
 def test_options_reach_the_shape():
-    options = load_text(with_fields('x: {kind: text, token: {shape: fixed, value: "0"}}')).entities[0].fields["x"].shape
+    options = (
+        load_text(with_fields('x: {kind: text, token: {shape: fixed, value: "0"}}'))
+        .entities[0]
+        .fields["x"]
+        .shape
+    )
     assert options == make_shape("fixed", {"value": "0"})
 
 
@@ -66,18 +76,27 @@ def test_the_schema_has_the_name_of_the_entity_where_none_is_given():
 
 
 def test_places_may_lie_anywhere_in_the_object():
-    made = entity("a: {kind: text, at: $.b.c}", 'd: {kind: text, at: "$.e[*]"}', "f: {kind: text, at: $..g}")
+    made = entity(
+        "a: {kind: text, at: $.b.c}", 'd: {kind: text, at: "$.e[*]"}', "f: {kind: text, at: $..g}"
+    )
     assert made.fields["a"].at == ("b", "c")
     assert len(made.fields["d"].at) == 2
 
 
 def test_a_planned_population_makes_room_enough():
-    assert "x" in entity('x: {kind: text, token: {template: "P[0-9]{6}"}}', extra="population: 500000").fields
+    assert (
+        "x"
+        in entity(
+            'x: {kind: text, token: {template: "P[0-9]{6}"}}', extra="population: 500000"
+        ).fields
+    )
     assert (
         "'population'"
-        in faults_of(with_fields('x: {kind: text, token: {template: "P[0-9]{6}"}}', entity="population: 500001"))[
-            0
-        ].text
+        in faults_of(
+            with_fields(
+                'x: {kind: text, token: {template: "P[0-9]{6}"}}', entity="population: 500001"
+            )
+        )[0].text
     )
 
 
@@ -102,8 +121,14 @@ def test_small_shapes_resolve_by_their_record(name, options, small):
     [
         ("{kind: nam}", "'nam' is not known here; did you mean 'name'?"),
         ("{token: opaque}", "lacks 'kind'"),
-        ("{kind: name, token: {shape: msk, first: 1}}", "'msk' is not known here; did you mean 'mask'?"),
-        ("{kind: name, token: {shape: opaque, first: 1}}", "token shape opaque has no option 'first'"),
+        (
+            "{kind: name, token: {shape: msk, first: 1}}",
+            "'msk' is not known here; did you mean 'mask'?",
+        ),
+        (
+            "{kind: name, token: {shape: opaque, first: 1}}",
+            "token shape opaque has no option 'first'",
+        ),
         ("name", "must be a mapping"),
     ],
 )

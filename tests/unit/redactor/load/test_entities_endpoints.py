@@ -3,17 +3,24 @@ from proxy.redactor.rules import BodyLimits, Endpoint, OnError, Unmatched
 
 
 def endpoint(keys: str = "", rest: str = "") -> Endpoint:
-    return load_text(f'version: 1\nendpoint: {{name: crm, upstream: "http://a:80"{keys}}}\n{rest}').endpoints[0]
+    return load_text(
+        f'version: 1\nendpoint: {{name: crm, upstream: "http://a:80"{keys}}}\n{rest}'
+    ).endpoints[0]
 
 
 def test_what_is_not_said_has_its_default():
-    assert endpoint() == Endpoint("crm", "http://a:80", frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError())
+    assert endpoint() == Endpoint(
+        "crm", "http://a:80", frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError()
+    )
 
 
 def test_everything_may_be_said():
     made = endpoint(
-        ", host: [A.example, b.example.], prefix: /crm/, unmatched: deny, limits: {body: 1KiB, inflated: 2KiB, json_depth: 3, form_fields: 4}",
-        "on_error: {vault_down: {write: 500, read: 502}, unreadable_body: 400, ambiguous_json: 422, too_large: 400, field_absent: refuse, upstream_not_2xx: pass, unreadable_answer: 503}\n",
+        ", host: [A.example, b.example.], prefix: /crm/, unmatched: deny, limits: {body: 1KiB, "
+        "inflated: 2KiB, json_depth: 3, form_fields: 4}",
+        "on_error: {vault_down: {write: 500, read: 502}, unreadable_body: 400, ambiguous_json: "
+        "422, too_large: 400, field_absent: refuse, upstream_not_2xx: pass, unreadable_answer: "
+        "503}\n",
     )
     assert made.hosts == {"a.example", "b.example"}
     assert (made.prefix, made.unmatched) == ("/crm", Unmatched.DENY)

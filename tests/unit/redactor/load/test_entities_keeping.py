@@ -17,7 +17,11 @@ def test_a_field_is_kept_as_one_of_the_record_schema_or_by_its_own_name():
         "profile_key: {kind: name}",
         "spare: {kind: text}",
     ]
-    assert kept(MAIL, *fields) == {"email": "key3", "born": "range_key1", "profile_key": "profile_key"}
+    assert kept(MAIL, *fields) == {
+        "email": "key3",
+        "born": "range_key1",
+        "profile_key": "profile_key",
+    }
     assert load_text(with_fields("email: {kind: email}")).entities[0].kept_as is None
 
 
@@ -32,7 +36,11 @@ def test_several_values_fit_into_a_body():
         (["email: {kind: email, keep_as: record_key}"], "7:", "has no field 'record_key'"),
         ([MAIL, "mail: {kind: email, keep_as: key3}"], "8:", "email is kept as key3 already"),
         ([MAIL, "key3: {kind: email}"], "8:", "email is kept as key3 already"),
-        (['tags: {kind: text, at: "$.tags[*]", keep_as: key1}'], "7:", "keep it as body or precommit_body"),
+        (
+            ['tags: {kind: text, at: "$.tags[*]", keep_as: key1}'],
+            "7:",
+            "keep it as body or precommit_body",
+        ),
         (["born: {kind: date, keep_as: range_key1}"], "7:", "stored: plain"),
         (["email: {kind: email, keep_as: key3, find: [exact]}"], "7:", "leave find out"),
         (["email: {kind: email}"], "5:", "no field of person is kept"),

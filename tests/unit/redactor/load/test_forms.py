@@ -33,7 +33,9 @@ def test_a_text_fits_its_pattern_and_its_parser():
     assert read_form(TEXT, "abc") == ("abc", [])
     assert faults(TEXT, "ABC") == ["f:1:1: 'ABC' does not fit here: small letters"]
     assert faults(TEXT, "17") == ['f:1:1: this is read as a number; put it in quotes: "17"']
-    assert faults(TEXT, "true") == ['f:1:1: this is read as a truth value; put it in quotes: "true"']
+    assert faults(TEXT, "true") == [
+        'f:1:1: this is read as a truth value; put it in quotes: "true"'
+    ]
     assert faults(TEXT, "[a]") == ["f:1:1: this must be a text: small letters"]
     assert faults(TEXT, "~") == ["f:1:1: this must be a text: small letters"]
     assert read_form(Text("number", "a number", parse=int), "'17'") == (17, [])
@@ -124,8 +126,12 @@ def test_a_block_knows_its_keys():
 
 
 def test_a_block_refuses_other_keys():
-    assert faults(BLOCK, "{name: a, sizes: 1}") == ["f:1:11: unknown key 'sizes' in thing; did you mean 'size'?"]
-    assert faults(BLOCK, "{name: a, when: 1}") == ["f:1:11: 'when' is not supported yet; leave it out"]
+    assert faults(BLOCK, "{name: a, sizes: 1}") == [
+        "f:1:11: unknown key 'sizes' in thing; did you mean 'size'?"
+    ]
+    assert faults(BLOCK, "{name: a, when: 1}") == [
+        "f:1:11: 'when' is not supported yet; leave it out"
+    ]
     assert faults(BLOCK, "{size: 1}") == ["f:1:1: thing lacks 'name': its name"]
     assert faults(BLOCK, "a") == ["f:1:1: thing must be a mapping with keys such as name, size"]
     section, _ = read_form(BLOCK, "{name: a, other: 1}")
@@ -134,7 +140,11 @@ def test_a_block_refuses_other_keys():
 
 
 def test_schemas_say_what_the_forms_read():
-    assert TEXT.schema() == {"type": "string", "description": "small letters", "pattern": "^(?:[a-z]+)$"}
+    assert TEXT.schema() == {
+        "type": "string",
+        "description": "small letters",
+        "pattern": "^(?:[a-z]+)$",
+    }
     assert Text("any", "anything").schema() == {"type": "string", "description": "anything"}
     assert ListOf(TEXT, single=True).schema()["anyOf"][1] == TEXT.schema()
     assert MapOf(TEXT, "letter", "[a-z]").schema()["propertyNames"] == {"pattern": "^(?:[a-z])$"}

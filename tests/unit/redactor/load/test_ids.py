@@ -18,7 +18,11 @@ def test_a_create_reads_the_id_in_the_answer():
 
 @pytest.mark.parametrize(
     ("match", "rest"),
-    [("GET /n/{id}", "read: note"), ("PUT /n/{id}", "update: note"), ("DELETE /n/{id}", "delete: note")],
+    [
+        ("GET /n/{id}", "read: note"),
+        ("PUT /n/{id}", "update: note"),
+        ("DELETE /n/{id}", "delete: note"),
+    ],
 )
 def test_an_id_in_the_path_is_the_records(match, rest):
     operation = made(match, rest)
@@ -43,7 +47,9 @@ def test_an_id_in_the_path_of_a_list_is_somebody_elses():
     ],
 )
 def test_an_id_in_the_body_counts_from_the_object_or_from_the_root(rest, absolute, path):
-    assert made("PUT /n", f"update: note, {rest}").id == IdPlace(IdSource.BODY, path=path, absolute=absolute)
+    assert made("PUT /n", f"update: note, {rest}").id == IdPlace(
+        IdSource.BODY, path=path, absolute=absolute
+    )
 
 
 def test_a_delete_may_take_ids_from_its_body_or_its_answer():
@@ -54,7 +60,9 @@ def test_a_delete_may_take_ids_from_its_body_or_its_answer():
     answer = made("POST /n/purge", 'delete: note, response: {id: "$.deleted[*]"}')
     assert answer.id is None
     assert answer.response.body is None
-    assert answer.response.id == IdPlace(IdSource.BODY, path=("deleted", PathStep.EACH), absolute=True)
+    assert answer.response.id == IdPlace(
+        IdSource.BODY, path=("deleted", PathStep.EACH), absolute=True
+    )
     shown = made("POST /n/purge", 'delete: note, response: {each: "$.deleted[*]", id: $.id}')
     assert shown.response.id == IdPlace(IdSource.BODY, path=("id",))
 
@@ -63,7 +71,9 @@ def test_ids_of_answers_stand_in_the_object_a_form_member_or_a_header():
     assert made("GET /n", "read: note, response: {id: $.meta.id}").response.id == IdPlace(
         IdSource.BODY, path=("meta", "id")
     )
-    assert made("GET /n", "read: note, response: {id: form nr}").response.id == IdPlace(IdSource.BODY, path=("nr",))
+    assert made("GET /n", "read: note, response: {id: form nr}").response.id == IdPlace(
+        IdSource.BODY, path=("nr",)
+    )
     place = made("POST /n", "create: note, response: {id: 'header Location /n/{id}'}").response.id
     assert place == IdPlace(IdSource.HEADER, "location", template="/n/{id}")
 

@@ -46,7 +46,8 @@ def test_selectors_of_different_places_do_not(one, other):
 
 
 @pytest.mark.parametrize(
-    ("text", "many"), [("$.a[0]", False), ("$", False), ("$.a[*]", True), ("$.*", True), ("$..a", True)]
+    ("text", "many"),
+    [("$.a[0]", False), ("$", False), ("$.a[*]", True), ("$.*", True), ("$..a", True)],
 )
 def test_wildcards_and_descent_select_many(text, many):
     assert selects_many(parse_jsonpath(text)) is many

@@ -1,7 +1,16 @@
 from proxy.redactor.load import language
 from proxy.redactor.load.forms import Block, KeywordForm
 from proxy.redactor.load.language import blocks
-from proxy.redactor.rules import Absent, BodyLimits, Empty, Nulls, OnError, OtherKinds, OwnToken, Unmatched
+from proxy.redactor.rules import (
+    Absent,
+    BodyLimits,
+    Empty,
+    Nulls,
+    OnError,
+    OtherKinds,
+    OwnToken,
+    Unmatched,
+)
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 
 
@@ -63,9 +72,19 @@ def test_stated_defaults_are_the_real_ones():
     assert stated["inflated"] == f"{BodyLimits().inflated // 2**20}MiB"
     for name in ("json_depth", "form_fields"):
         assert stated[name] == str(getattr(BodyLimits(), name))
-    for name in ("unreadable_body", "ambiguous_json", "too_large", "field_absent", "unknown_token", "upstream_not_2xx"):
+    for name in (
+        "unreadable_body",
+        "ambiguous_json",
+        "too_large",
+        "field_absent",
+        "unknown_token",
+        "upstream_not_2xx",
+    ):
         assert stated[name] == str(getattr(OnError(), name))
-    assert (stated["write"], stated["read"]) == (str(OnError().vault_down_write), OnError().vault_down_read)
+    assert (stated["write"], stated["read"]) == (
+        str(OnError().vault_down_write),
+        OnError().vault_down_read,
+    )
 
 
 def test_every_shape_and_every_option_may_be_written():

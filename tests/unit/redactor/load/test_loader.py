@@ -25,17 +25,27 @@ operations:
 
 def test_the_smallest_useful_file_loads_without_a_warning():
     rules = load_text(SMALLEST)
-    assert [operation.label.split()[0] for operation in rules.operations] == ["POST", "GET", "GET", "PATCH", "DELETE"]
+    assert [operation.label.split()[0] for operation in rules.operations] == [
+        "POST",
+        "GET",
+        "GET",
+        "PATCH",
+        "DELETE",
+    ]
     assert [entity.name for entity in rules.entities] == ["contact"]
     assert rules.warnings == ()
     assert len(rules.version) == 12
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name
+)
 def test_every_example_loads_without_a_warning_but_of_dates_that_are_no_dates(path):
     rules = load_rule_set(path)
     assert rules.operations
-    assert [text for text in rules.warnings if "birth_date has the token shape date" not in text] == []
+    assert [
+        text for text in rules.warnings if "birth_date has the token shape date" not in text
+    ] == []
 
 
 def test_a_folder_loads_all_or_nothing(tmp_path):
@@ -51,7 +61,9 @@ def test_a_folder_loads_all_or_nothing(tmp_path):
     (tmp_path / "two.yaml").write_text("version: 2\n")
     with pytest.raises(VaultError) as caught:
         load_rule_set(tmp_path)
-    assert {Path(detail.source.split(":")[0]).name for detail in caught.value.details} == {"two.yaml"}
+    assert {Path(detail.source.split(":")[0]).name for detail in caught.value.details} == {
+        "two.yaml"
+    }
 
 
 def test_faults_of_all_files_are_named_together(tmp_path):
@@ -70,8 +82,10 @@ def test_the_version_changes_with_the_content():
 
 def test_tests_are_kept_with_their_content():
     text = with_operations("{match: GET /n, read: note}") + (
-        "tests:\n  - name: shows\n    call: {match: GET /n, query: {a: b}}\n    app_sees: {without: [Ann], query: {a: {shape: opaque}}}\n"
-        "    app_answers: {status: 200, json: {t: null}}\n    caller_sees: {status: 200, json: null}\n"
+        "tests:\n  - name: shows\n    call: {match: GET /n, query: {a: b}}\n    app_sees: "
+        "{without: [Ann], query: {a: {shape: opaque}}}\n"
+        "    app_answers: {status: 200, json: {t: null}}\n    caller_sees: {status: 200, json: "
+        "null}\n"
     )
     test = load_text(text).tests[0]
     assert (test.name, test.endpoint, str(test.position)) == ("shows", "crm", "rules.yaml:15:5")
@@ -95,13 +109,16 @@ def test_the_environment_is_that_of_the_process_unless_given(monkeypatch):
     monkeypatch.setenv("DOMICILE_TEST_URL", "http://from-process")
     text = 'version: 1\nendpoint: {name: crm, upstream: "${env:DOMICILE_TEST_URL}"}\n'
     assert load_text(text).endpoints[0].upstream == "http://from-process"
-    assert load_text(text, environ={"DOMICILE_TEST_URL": "http://given"}).endpoints[0].upstream == "http://given"
+    assert (
+        load_text(text, environ={"DOMICILE_TEST_URL": "http://given"}).endpoints[0].upstream
+        == "http://given"
+    )
 
 
 def test_a_test_that_expects_null_is_kept():
     text = (
-        HEAD
-        + "tests: [{name: a, call: {match: POST /n, form: {a: b}}, app_sees: {form: {a: null}}, caller_sees: {json: null}}]\n"
+        HEAD + "tests: [{name: a, call: {match: POST /n, form: {a: b}}, app_sees: {form: {a: "
+        "null}}, caller_sees: {json: null}}]\n"
     )
     assert [test.name for test in load_text(text).tests] == ["a"]
 
@@ -110,4 +127,7 @@ def test_a_test_with_a_fault_gets_no_second_one():
     text = HEAD + "tests: [{name: a, call: {match: 17}, app_sees: {without: 17}}]\n"
     with pytest.raises(VaultError) as caught:
         load_text(text)
-    assert [detail.source for detail in caught.value.details] == ["rules.yaml:3:33", "rules.yaml:3:58"]
+    assert [detail.source for detail in caught.value.details] == [
+        "rules.yaml:3:33",
+        "rules.yaml:3:58",
+    ]

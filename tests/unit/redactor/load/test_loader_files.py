@@ -2,7 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.redactor.load.loader import RuleSource, decode_rule_text, fingerprint, read_sources, rules_version
+from proxy.redactor.load.loader import (
+    RuleSource,
+    decode_rule_text,
+    fingerprint,
+    read_sources,
+    rules_version,
+)
 from proxy.redactor.load.yaml_tree import RuleFaults
 from tests.support.rules import messages
 

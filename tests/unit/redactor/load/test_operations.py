@@ -26,7 +26,8 @@ def test_words_of_writing_have_safe_defaults():
         OwnToken.KEEP,
     )
     rule = operation_of(
-        '{match: "PUT /n/{id}", update: note, request: {absent: erase, nulls: keep, empty: keep, own_token: refuse}}'
+        '{match: "PUT /n/{id}", update: note, request: {absent: erase, nulls: keep, empty: keep, '
+        "own_token: refuse}}"
     ).request
     assert (rule.absent, rule.nulls, rule.empty, rule.own_token) == (
         Absent.ERASE,
@@ -46,7 +47,9 @@ def test_words_of_writing_have_safe_defaults():
     ],
 )
 def test_success_is_2xx_and_for_forms_a_redirect_too(rest, success):
-    assert operation_of(f'{{match: "PUT /n/{{id}}", update: note{rest}}}').response.success == success
+    assert (
+        operation_of(f'{{match: "PUT /n/{{id}}", update: note{rest}}}').response.success == success
+    )
 
 
 def test_answers_are_restored_where_the_object_stands():
@@ -62,7 +65,8 @@ def test_answers_are_restored_where_the_object_stands():
 
 def test_query_parameters_carry_fields_the_most_specific_first():
     operation = operation_of(
-        '{match: GET /n, read: contact, query: {"m*": email, mail: {field: email}}, response: {id: $.id}}'
+        '{match: GET /n, read: contact, query: {"m*": email, mail: {field: email}}, response: '
+        "{id: $.id}}"
     )
     assert list(operation.request.query.items()) == [("mail", "email"), ("m*", "email")]
 
@@ -84,16 +88,28 @@ def test_the_hint_names_a_shape_that_can_be_the_same():
 def test_an_entity_is_addressed_when_every_answer_that_restores_it_carries_its_id():
     one = '{match: "GET /n/{id}", read: note}'
     assert rules_of(one).entities[1].addressed
-    assert rules_of(one, '{match: GET /n, read: note, response: {each: "$[*]", id: $.id}}').entities[1].addressed
+    assert (
+        rules_of(one, '{match: GET /n, read: note, response: {each: "$[*]", id: $.id}}')
+        .entities[1]
+        .addressed
+    )
     loaded = rules_of(one, '{match: GET /n, read: note, response: {each: "$[*]"}}')
     assert not loaded.entities[1].addressed
     assert all(operation.entity is loaded.entities[1] for operation in loaded.operations)
-    assert not rules_of('{match: "GET /n/{id}", read: note, response: {object: "$.a[*]"}}').entities[1].addressed
     assert (
-        not rules_of('{match: "PUT /n", update: note, id: "$.ids[*]", request: {object: $.data}}').entities[1].addressed
+        not rules_of('{match: "GET /n/{id}", read: note, response: {object: "$.a[*]"}}')
+        .entities[1]
+        .addressed
+    )
+    assert (
+        not rules_of('{match: "PUT /n", update: note, id: "$.ids[*]", request: {object: $.data}}')
+        .entities[1]
+        .addressed
     )
 
 
 def test_a_prefix_stands_in_every_path():
-    text = with_operations("{match: GET /crm/n, read: note}").replace("name: crm,", "name: crm, prefix: /crm,")
+    text = with_operations("{match: GET /crm/n, read: note}").replace(
+        "name: crm,", "name: crm, prefix: /crm,"
+    )
     assert load_text(text).operations[0].template == "/crm/n"

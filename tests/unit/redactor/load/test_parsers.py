@@ -37,7 +37,10 @@ def test_what_is_no_match_is_refused(text, words):
         ("form contact id", IdPlace(IdSource.FORM, "contact id")),
         ("$.data.id", IdPlace(IdSource.BODY, path=("data", "id"))),
         ("header Location /c/{id}", IdPlace(IdSource.HEADER, "location", template="/c/{id}")),
-        ("header Location /c/{nr}/edit/", IdPlace(IdSource.HEADER, "location", template="/c/{nr}/edit/")),
+        (
+            "header Location /c/{nr}/edit/",
+            IdPlace(IdSource.HEADER, "location", template="/c/{nr}/edit/"),
+        ),
         ("header X-Id {id}", IdPlace(IdSource.HEADER, "x-id", template="{id}")),
     ],
 )
@@ -66,7 +69,9 @@ def test_what_is_no_place_of_an_id_is_refused(text, words):
         parsers.parse_id(text)
 
 
-@pytest.mark.parametrize("text", ["http://a", "https://a.example:8443", "http://127.0.0.1:80", "http://[::1]:3000"])
+@pytest.mark.parametrize(
+    "text", ["http://a", "https://a.example:8443", "http://127.0.0.1:80", "http://[::1]:3000"]
+)
 def test_an_upstream_is_scheme_host_and_port(text):
     assert parsers.parse_upstream(text) == text
     assert parsers.parse_upstream(text + "/") == text
@@ -96,7 +101,8 @@ def test_what_is_no_upstream_is_refused_without_repeating_it(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "host"), [("A.example.", "a.example"), ("a_b", "a_b"), ("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")]
+    ("text", "host"),
+    [("A.example.", "a.example"), ("a_b", "a_b"), ("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")],
 )
 def test_a_host_is_a_name_in_lower_case(text, host):
     assert parsers.parse_host(text) == host

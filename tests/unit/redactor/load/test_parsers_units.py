@@ -51,7 +51,9 @@ def test_what_is_no_duration_is_refused(text):
 def test_a_status_is_a_number_within_bounds_or_the_word():
     assert read_form(Status(400, 599), "503") == (503, [])
     assert read_form(Status(400, 599, "tokens"), "tokens") == ("tokens", [])
-    assert read_form(Status(400, 599), "tokens")[1] == ["f:1:1: this must be an HTTP status from 400 to 599"]
+    assert read_form(Status(400, 599), "tokens")[1] == [
+        "f:1:1: this must be an HTTP status from 400 to 599"
+    ]
     assert read_form(Status(400, 599), '"503"')[0] is None
     assert read_form(Status(400, 599), "600")[0] is None
 

@@ -11,7 +11,9 @@ MANUAL = Path(__file__).parents[4] / "docs" / "rules.md"
 
 def test_the_manual_is_in_step_with_the_code():
     text = MANUAL.read_text("utf-8")
-    assert reference.renew_manual(text) == text, "run: python -m proxy.redactor.load.reference docs/rules.md"
+    assert reference.renew_manual(text) == text, (
+        "run: python -m proxy.redactor.load.reference docs/rules.md"
+    )
 
 
 def test_every_key_and_every_shape_is_in_the_tables():
@@ -25,7 +27,11 @@ def test_every_key_and_every_shape_is_in_the_tables():
 
 def test_the_smallest_file_of_the_manual_loads():
     text = MANUAL.read_text("utf-8")
-    whole = [block.partition("```")[0] for block in text.split("```yaml\n")[1:] if block.startswith("version:")]
+    whole = [
+        block.partition("```")[0]
+        for block in text.split("```yaml\n")[1:]
+        if block.startswith("version:")
+    ]
     assert len(whole) == 1
     assert len(load_text(whole[0]).operations) == 5
 
@@ -33,8 +39,13 @@ def test_the_smallest_file_of_the_manual_loads():
 def test_the_parts_of_the_manual_load_inside_a_file():
     text = MANUAL.read_text("utf-8")
     parts = [block.partition("```")[0] for block in text.split("```yaml\n")[1:]]
-    entities = next(part for part in parts if part.startswith("entities:")).partition("operations:")[0]
-    head = f'version: 1\nendpoint: {{name: crm, upstream: "http://a"}}\n{entities.replace("    fields:", "    fields:" + chr(10) + "      phone: {kind: phone}")}'
+    entities = next(part for part in parts if part.startswith("entities:")).partition(
+        "operations:"
+    )[0]
+    head = (
+        "version: 1\nendpoint: {name: crm, upstream: "
+        f'"http://a"}}\n{entities.replace("    fields:", "    fields:" + chr(10) + "      phone: {kind: phone}")}'
+    )
     loaded = 0
     for part in parts:
         operations = part.partition("operations:\n")[2] if part.startswith("entities:") else part

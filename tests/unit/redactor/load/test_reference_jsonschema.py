@@ -21,7 +21,11 @@ def documents(path: Path) -> list[str]:
     text = path.read_text("utf-8")
     if path.suffix != ".md":
         return [text]
-    return [block.partition("```")[0] for block in text.split("```yaml\n")[1:] if block.startswith("version:")]
+    return [
+        block.partition("```")[0]
+        for block in text.split("```yaml\n")[1:]
+        if block.startswith("version:")
+    ]
 
 
 def faults_of_schema(text: str) -> list[str]:

@@ -19,7 +19,11 @@ def test_a_whole_test_becomes_typed_structures():
             "form": {"a": "b"},
             "query": {"c": {"shape": "opaque"}},
         },
-        app_answers={"status": 201, "json": {"id": 1, "mail": "{sent $.mail}"}, "headers": {"Location": "/n/1"}},
+        app_answers={
+            "status": 201,
+            "json": {"id": 1, "mail": "{sent $.mail}"},
+            "headers": {"Location": "/n/1"},
+        },
         caller_sees={"status": 201, "json": {"id": 1}},
     )
     assert (found.name, found.endpoint, found.position) == ("name", "crm", AT)

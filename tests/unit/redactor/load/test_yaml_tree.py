@@ -1,6 +1,14 @@
 import pytest
 
-from proxy.redactor.load.yaml_tree import DEEPEST, Items, Members, RuleFaults, Scalar, plain_values, read_tree
+from proxy.redactor.load.yaml_tree import (
+    DEEPEST,
+    Items,
+    Members,
+    RuleFaults,
+    Scalar,
+    plain_values,
+    read_tree,
+)
 from proxy.redactor.rules import Position
 from tests.support.rules import messages
 

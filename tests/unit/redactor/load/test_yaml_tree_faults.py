@@ -49,7 +49,11 @@ def test_one_fault_is_one_fault():
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("creat", "did you mean 'create'?"), ("READ", "did you mean 'read'?"), ("zzz", "known here: create, read.")],
+    [
+        ("creat", "did you mean 'create'?"),
+        ("READ", "did you mean 'read'?"),
+        ("zzz", "known here: create, read."),
+    ],
 )
 def test_a_misspelt_word_gets_the_nearest_or_all_known_ones(word, hint):
     assert did_you_mean(word, ["create", "read"]) == hint

@@ -8,7 +8,8 @@ from proxy.redactor.load.yaml_tree import MOST_REFERENCE_BYTES, files_named, res
 def test_variables_and_files_take_the_place_of_their_references(tmp_path):
     (tmp_path / "secret").write_text("from file\n")
     assert (
-        resolve_references("a ${env:X} b ${file:secret} c", tmp_path, {"X": "from env"}) == "a from env b from file c"
+        resolve_references("a ${env:X} b ${file:secret} c", tmp_path, {"X": "from env"})
+        == "a from env b from file c"
     )
     assert resolve_references(f"${{file:{tmp_path}/secret}}", Path("/nowhere"), {}) == "from file"
     assert resolve_references("plain $HOME {x}", tmp_path, {}) == "plain $HOME {x}"
@@ -38,4 +39,7 @@ def test_what_cannot_be_resolved_is_refused_by_the_name_of_the_reference(tmp_pat
 
 
 def test_the_files_that_references_name_are_told(tmp_path):
-    assert files_named("${file:a} ${env:b} ${file:/c/d}", tmp_path) == [tmp_path / "a", Path("/c/d")]
+    assert files_named("${file:a} ${env:b} ${file:/c/d}", tmp_path) == [
+        tmp_path / "a",
+        Path("/c/d"),
+    ]

@@ -8,7 +8,8 @@ import pytest
 from proxy.storage.migrations import FORMAT, STEPS, runner
 from proxy.storage.migrations.runner import APPLICATION_ID, run_migrations
 
-#: SHA-256 of each released step's file. A step that stores were made with is never edited: add another one.
+#: SHA-256 of each released step's file. A step that stores were made with is never edited: add
+#: another one.
 RELEASED = ("796829408c5e731b", "caf81540ece232a5", "acb5bee8bab3db9e")
 
 
@@ -19,12 +20,17 @@ def pragma(connection: sqlite3.Connection, name: str) -> int:
 def test_an_empty_file_becomes_the_present_format() -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     assert run_migrations(connection) == FORMAT
-    assert (pragma(connection, "user_version"), pragma(connection, "application_id")) == (FORMAT, APPLICATION_ID)
+    assert (pragma(connection, "user_version"), pragma(connection, "application_id")) == (
+        FORMAT,
+        APPLICATION_ID,
+    )
     assert run_migrations(connection) == 0
     connection.close()
 
 
-def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     run_migrations(connection)
 
@@ -38,7 +44,10 @@ def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(monkeypatch: py
     monkeypatch.setattr(runner, "STEPS", (*STEPS, second, broken))
     with pytest.raises(RuntimeError):
         run_migrations(connection)
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    names = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    }
     assert "second" in names
     assert "third" not in names
     assert pragma(connection, "user_version") == FORMAT + 1
@@ -50,8 +59,12 @@ def test_released_steps_are_never_edited() -> None:
     digests = [hashlib.sha256(source.encode()).hexdigest() for source in sources]
     assert len(STEPS) == len(RELEASED)
     for number, (digest, released) in enumerate(zip(digests, RELEASED, strict=True), 1):
-        assert digest.startswith(released), f"step {number} was edited after its release; write a new step instead"
+        assert digest.startswith(released), (
+            f"step {number} was edited after its release; write a new step instead"
+        )
 
 
 def test_steps_are_numbered_in_their_order() -> None:
-    assert [step.__module__.rpartition(".")[2][:5] for step in STEPS] == [f"s{n:03d}_" for n in range(1, FORMAT + 1)]
+    assert [step.__module__.rpartition(".")[2][:5] for step in STEPS] == [
+        f"s{n:03d}_" for n in range(1, FORMAT + 1)
+    ]

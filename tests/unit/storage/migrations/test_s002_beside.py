@@ -8,8 +8,10 @@ from proxy.storage.sqlite.statements import make
 #: What format 1 made for a schema.
 BEFORE = (
     (
-        "CREATE TABLE r_old (rid INTEGER PRIMARY KEY, key BLOB, key_sealed BLOB, state INTEGER NOT NULL,"
-        " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, expires_at INTEGER,"
+        "CREATE TABLE r_old (rid INTEGER PRIMARY KEY, key BLOB, key_sealed BLOB, state INTEGER "
+        "NOT NULL,"
+        " version INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
+        "expires_at INTEGER,"
         " salt BLOB NOT NULL, body BLOB NOT NULL)"
     ),
     "CREATE UNIQUE INDEX ik_old ON r_old (key) WHERE key IS NOT NULL",
@@ -29,7 +31,12 @@ BEFORE = (
 
 
 def schema(connection: sqlite3.Connection) -> list[str]:
-    return [text for (text,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")]
+    return [
+        text
+        for (text,) in connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"
+        )
+    ]
 
 
 def test_a_store_of_format_1_becomes_what_a_new_one_is() -> None:
@@ -43,6 +50,8 @@ def test_a_store_of_format_1_becomes_what_a_new_one_is() -> None:
     run_migrations(new)
     make(new, TableLayout("old", ()))
     assert schema(old) == schema(new)
-    assert old.execute("SELECT rid FROM r_old INDEXED BY ic_old WHERE created_at = 5").fetchall() == [(1,)]
+    assert old.execute(
+        "SELECT rid FROM r_old INDEXED BY ic_old WHERE created_at = 5"
+    ).fetchall() == [(1,)]
     old.close()
     new.close()

@@ -26,7 +26,10 @@ def test_answers_of_a_store_of_format_2_go_with_the_first_row_that_is_removed() 
     old.execute("INSERT INTO r_old VALUES (7, NULL, NULL, 1, 1, 5, 6, NULL, x'00', x'01')")
     assert beside.used(old).links
     beside.remove_shown(old, [(7,)])
-    assert old.execute("SELECT key, sealed FROM i_old ORDER BY key").fetchall() == [(b"a", b""), (b"b", b"")]
+    assert old.execute("SELECT key, sealed FROM i_old ORDER BY key").fetchall() == [
+        (b"a", b""),
+        (b"b", b""),
+    ]
     assert not beside.used(old).links
     old.close()
     new.close()

@@ -22,8 +22,14 @@ from tests.support.groups import connect
 from tests.support.rows import LAYOUT, TABLE, live
 
 SQL = Statements(LAYOUT)
-COUNT, SUM = AggregateMetric(AggregateFunction.COUNT), AggregateMetric(AggregateFunction.SUM, "visits")
-LEAST, MOST = AggregateMetric(AggregateFunction.MIN, "visits"), AggregateMetric(AggregateFunction.MAX, "visits")
+COUNT, SUM = (
+    AggregateMetric(AggregateFunction.COUNT),
+    AggregateMetric(AggregateFunction.SUM, "visits"),
+)
+LEAST, MOST = (
+    AggregateMetric(AggregateFunction.MIN, "visits"),
+    AggregateMetric(AggregateFunction.MAX, "visits"),
+)
 
 
 @pytest.fixture

@@ -61,7 +61,9 @@ def test_only_the_commit_that_conflicts_is_left_out(connection: sqlite3.Connecti
     assert connection.execute("SELECT rows FROM tables").fetchall() == [(2,)]
 
 
-def test_of_many_rows_only_the_commits_that_conflict_are_left_out(connection: sqlite3.Connection) -> None:
+def test_of_many_rows_only_the_commits_that_conflict_are_left_out(
+    connection: sqlite3.Connection,
+) -> None:
     batches: list[list[Change]] = [
         [Insert(live(rid, f"k{rid}"), (h("all"), h(rid))) for rid in range(start, start + 100)]
         for start in range(1, 701, 100)
@@ -77,16 +79,22 @@ def test_of_many_rows_only_the_commits_that_conflict_are_left_out(connection: sq
         assert outcome.change is fault
     assert rids(connection) == [*range(1, 201), *range(301, 501), *range(601, 701)]
     assert connection.execute("SELECT rows FROM tables").fetchall() == [(500,)]
-    assert connection.execute(f"SELECT count(*), count(DISTINCT hash) FROM t_{TABLE}").fetchall() == [(1000, 501)]
+    assert connection.execute(
+        f"SELECT count(*), count(DISTINCT hash) FROM t_{TABLE}"
+    ).fetchall() == [(1000, 501)]
 
 
 def test_a_hash_that_comes_twice_among_many_is_kept_once(connection: sqlite3.Connection) -> None:
-    commit: list[Change] = [insert(rid, hashes=(h(rid % 3), h("x"), h(rid % 3))) for rid in range(1, 301)]
+    commit: list[Change] = [
+        insert(rid, hashes=(h(rid % 3), h("x"), h(rid % 3))) for rid in range(1, 301)
+    ]
     assert run(connection, commit) is None
     assert connection.execute(f"SELECT count(*) FROM t_{TABLE}").fetchall() == [(600,)]
 
 
-def test_a_hash_that_is_freed_in_the_same_group_may_be_taken(connection: sqlite3.Connection) -> None:
+def test_a_hash_that_is_freed_in_the_same_group_may_be_taken(
+    connection: sqlite3.Connection,
+) -> None:
     run(connection, [insert(1, unique=(h("a"),))])
     assert run(connection, [Remove(1)], [insert(2, unique=(h("a"),))]) == [None, None]
     assert rids(connection) == [2]
@@ -101,9 +109,13 @@ def test_taken_hashes_are_named_in_the_order_of_the_change(connection: sqlite3.C
 
 def test_a_key_moves_within_one_group(connection: sqlite3.Connection) -> None:
     run(connection, [Insert(live(1, "k"))], [insert(2)], [insert(3)])
-    moves: list[list[Change]] = [[Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid)] for rid in (2, 3)]
+    moves: list[list[Change]] = [
+        [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid)] for rid in (2, 3)
+    ]
     assert run(connection, *moves) is None
-    assert connection.execute(f"SELECT rid FROM r_{TABLE} WHERE key IS NOT NULL").fetchall() == [(3,)]
+    assert connection.execute(f"SELECT rid FROM r_{TABLE} WHERE key IS NOT NULL").fetchall() == [
+        (3,)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +128,9 @@ def test_a_key_moves_within_one_group(connection: sqlite3.Connection) -> None:
         "not a change",
     ],
 )
-def test_what_the_driver_refuses_fails_alone(connection: sqlite3.Connection, broken: Change) -> None:
+def test_what_the_driver_refuses_fails_alone(
+    connection: sqlite3.Connection, broken: Change
+) -> None:
     outcomes = run(connection, [insert(1)], [insert(5), broken], [insert(3)])
     assert outcomes is not None
     assert [outcome is None for outcome in outcomes] == [True, False, True]
@@ -138,7 +152,9 @@ def test_a_full_store_fails_the_group_and_stores_nothing(connection: sqlite3.Con
     assert run(connection, [insert(2)]) is None
 
 
-def test_a_full_store_in_the_second_run_stores_nothing_either(connection: sqlite3.Connection) -> None:
+def test_a_full_store_in_the_second_run_stores_nothing_either(
+    connection: sqlite3.Connection,
+) -> None:
     run(connection, [insert(1)])
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")

@@ -43,7 +43,8 @@ BEFORE: list[Change] = [
     Remember(StoredReply(h("r"), 50, b"", b""), 0),
 ]
 
-#: Every kind of change, each so that it meets the others on a row, a key, a staged change or a hash.
+#: Every kind of change, each so that it meets the others on a row, a key, a staged change or a
+#: hash.
 ALPHABET: list[Change] = [
     insert(3),
     insert(3, unique=(h("n"),)),
@@ -130,11 +131,16 @@ def test_long_groups_give_what_one_after_the_other_gives(pair: Pair, offset: int
 
 def test_many_rows_among_other_changes_give_what_one_after_the_other_gives(pair: Pair) -> None:
     many: list[Change] = [
-        Insert(live(rid, rid), (h("s"), h(rid % 7)), (h(f"u{rid}"),) if rid % 5 == 0 else ()) for rid in range(100, 400)
+        Insert(live(rid, rid), (h("s"), h(rid % 7)), (h(f"u{rid}"),) if rid % 5 == 0 else ())
+        for rid in range(100, 400)
     ]
     for offset in range(0, len(ALPHABET), 5):
         others = ALPHABET[offset : offset + 5]
-        later: list[Change] = [Remove(150), Reindex(160, add=(h("n"),), drop=(h("s"),)), Insert(live(150, "again"))]
+        later: list[Change] = [
+            Remove(150),
+            Reindex(160, add=(h("n"),), drop=(h("s"),)),
+            Insert(live(150, "again")),
+        ]
         same(pair, [[*many, *later], others])
         same(pair, [others, [*many, *later]])
         same(pair, [many[:90], [*many[90:], *others], [Insert(live(399, "twice"))]])
@@ -146,7 +152,9 @@ def grouped(changes: Sequence[Change]) -> bool:
 
 
 def test_what_the_proxy_writes_all_day_stays_in_one_segment() -> None:
-    creates: list[Change] = [insert(rid, hashes=(h(f"s{rid % 3}"),), unique=(h(rid),)) for rid in range(10, 20)]
+    creates: list[Change] = [
+        insert(rid, hashes=(h(f"s{rid % 3}"),), unique=(h(rid),)) for rid in range(10, 20)
+    ]
     settled: list[Change] = [
         change
         for rid in range(20, 30)
@@ -155,12 +163,22 @@ def test_what_the_proxy_writes_all_day_stays_in_one_segment() -> None:
     updates: list[Change] = [
         change
         for rid in range(30, 40)
-        for change in (Replace(row(rid), 1), Unstage(rid, rid), Reindex(rid, (h(rid),), (h("old"),)))
+        for change in (
+            Replace(row(rid), 1),
+            Unstage(rid, rid),
+            Reindex(rid, (h(rid),), (h("old"),)),
+        )
     ]
-    assert grouped([*creates, *settled, *updates, *(StageRow(staged(rid, rid)) for rid in range(40, 50))])
+    assert grouped(
+        [*creates, *settled, *updates, *(StageRow(staged(rid, rid)) for rid in range(40, 50))]
+    )
     assert grouped([*settled, *creates, *settled[:0], Remove(99)])
     assert grouped(
-        [change for rid in range(9) for change in (outlived(live(rid, rid)), Replace(row(rid), 1), Remove(rid))]
+        [
+            change
+            for rid in range(9)
+            for change in (outlived(live(rid, rid)), Replace(row(rid), 1), Remove(rid))
+        ]
     )
 
 
@@ -190,7 +208,8 @@ def test_an_unmet_precondition_names_the_taken_hashes() -> None:
     first = ChangeBatch(sql)
     first.add(insert(1, hashes=(h("a"),)))
     first.run(connection)
-    for alone, named in ((True, {h("a")}), (False, set())):  # many together are decided again, one at a time
+    # many together are decided again, one at a time
+    for alone, named in ((True, {h("a")}), (False, set())):
         second = ChangeBatch(sql, alone=alone)
         second.add(insert(2, unique=(h("a"), h("b"))))
         connection.execute("BEGIN")
@@ -205,14 +224,22 @@ def test_keys_are_released_where_some_row_holds_one_of_them() -> None:
     connection, sql = connect(), Statements(LAYOUT)
     steps: list[tuple[list[Change], list[tuple[int, int]]]] = [
         ([insert(1), insert(2), Release(h("k"), 1, 5), Bind(1, h("k"), b"s", 5)], [(1, 1), (2, 0)]),
-        ([Release(h("o"), 1, 6), Release(h("k"), 2, 6), Bind(2, h("k"), b"s", 6)], [(1, 0), (2, 1)]),
+        (
+            [Release(h("o"), 1, 6), Release(h("k"), 2, 6), Bind(2, h("k"), b"s", 6)],
+            [(1, 0), (2, 1)],
+        ),
         ([Release(h("k"), 2, 7)], [(1, 0), (2, 1)]),
     ]
     for changes, held in steps:
         segment = ChangeBatch(sql)
         assert all(segment.add(change) for change in changes)
         segment.run(connection)
-        assert connection.execute(f"SELECT rid, key IS NOT NULL FROM r_{TABLE} ORDER BY rid").fetchall() == held
+        assert (
+            connection.execute(
+                f"SELECT rid, key IS NOT NULL FROM r_{TABLE} ORDER BY rid"
+            ).fetchall()
+            == held
+        )
     connection.close()
 
 

@@ -23,7 +23,9 @@ def made(path: Path) -> Path:
     file = DatabaseFile(path)
     connection = file.connect()
     connection.execute("CREATE TABLE filler (a)")
-    connection.executemany("INSERT INTO filler VALUES (?)", [(os.urandom(3000),) for _ in range(50)])
+    connection.executemany(
+        "INSERT INTO filler VALUES (?)", [(os.urandom(3000),) for _ in range(50)]
+    )
     connection.close()
     file.release()
     return path
@@ -41,14 +43,20 @@ def refusal(path: Path) -> VaultError:
 def contents(folder: Path) -> dict[str, bytes]:
     if not folder.is_dir():
         return {}
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.is_file() and one.suffix != ".lock"}
+    return {
+        one.name: one.read_bytes()
+        for one in folder.iterdir()
+        if one.is_file() and one.suffix != ".lock"
+    }
 
 
 def test_folder_and_files_are_for_their_owner_alone(path: Path) -> None:
     file = DatabaseFile(path)
     connection = file.connect()
     connection.execute("INSERT INTO notes VALUES ('a', x'00')")
-    modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in (path.parent, *path.parent.iterdir())}
+    modes = {
+        one.name: stat.S_IMODE(one.stat().st_mode) for one in (path.parent, *path.parent.iterdir())
+    }
     assert modes == {
         "data": 0o700, "vault.db": 0o600, "vault.db-wal": 0o600, "vault.db-shm": 0o600, "vault.db.lock": 0o600,
     }  # fmt: skip
@@ -79,7 +87,9 @@ def test_writing_is_durable_and_reading_cannot_write(path: Path) -> None:
     file.release()
 
 
-@pytest.mark.parametrize("name", ["with space.db", "100%41.db", "a?mode=ro.db", "a#b.db", "ångström.db"])
+@pytest.mark.parametrize(
+    "name", ["with space.db", "100%41.db", "a?mode=ro.db", "a#b.db", "ångström.db"]
+)
 def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     file = DatabaseFile(tmp_path / name)
     file.connect().close()
@@ -172,7 +182,9 @@ def test_a_file_that_was_cut_off_is_refused_even_when_it_is_too_large_to_be_chec
     DatabaseFile(made).release()
 
 
-def test_a_large_database_is_opened_without_reading_it(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_database_is_opened_without_reading_it(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_file, "CHECKED", 0)
     content = bytearray(made.read_bytes())
     content[-4096:] = b"\xff" * 4096
@@ -242,7 +254,9 @@ def test_a_file_that_left_its_place_is_noticed(made: Path, what: str) -> None:
     file.release()
 
 
-def test_a_file_system_without_a_log_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_a_log_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_file, "_WRITING", ("PRAGMA journal_mode = DELETE",))
     file = DatabaseFile(path)
     with pytest.raises(VaultError) as caught:

@@ -37,7 +37,11 @@ def test_result_codes_become_ours_and_keep_their_cause(code: int, ours: Code) ->
 
 def test_an_error_without_a_code_is_a_fault_of_this_program() -> None:
     error = OverflowError("int too large: 123")
-    assert (translated_error(error).code, primary(error), is_of_the_store(error)) == (Code.INTERNAL, 0, False)
+    assert (translated_error(error).code, primary(error), is_of_the_store(error)) == (
+        Code.INTERNAL,
+        0,
+        False,
+    )
     assert "OverflowError" in translated_error(error).message
     assert "123" not in translated_error(error).message
 

@@ -26,7 +26,9 @@ def kept(connection: sqlite3.Connection) -> list[tuple[int | None, ...]]:
     return connection.execute("SELECT * FROM t ORDER BY rowid").fetchall()
 
 
-def named(connection: sqlite3.Connection, inserts: Inserts, rows: list[tuple[int | None, ...]]) -> list[str]:
+def named(
+    connection: sqlite3.Connection, inserts: Inserts, rows: list[tuple[int | None, ...]]
+) -> list[str]:
     """The columns that each statement named which these rows took."""
     seen: list[str] = []
     connection.set_trace_callback(seen.append)
@@ -47,7 +49,8 @@ def test_rows_of_any_number_and_width_are_inserted_in_their_order(count: int, wi
 
 
 @pytest.mark.parametrize(
-    ("count", "statements"), [(15, 15), (16, 1), (31, 5), (100, 1), (300, 1), (500, 2), (512, 1), (1500, 6)]
+    ("count", "statements"),
+    [(15, 15), (16, 1), (31, 5), (100, 1), (300, 1), (500, 2), (512, 1), (1500, 6)],
 )
 def test_many_rows_take_few_statements(count: int, statements: int) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -69,7 +72,13 @@ def test_only_columns_with_values_are_named(connection: sqlite3.Connection) -> N
 
 def test_a_value_elsewhere_is_never_left_out(connection: sqlite3.Connection) -> None:
     inserts = Inserts("t", WIDE)
-    rows = [wide(c0=1, c1=1), wide(c0=2, c39=2), wide(c0=0, c5=0), wide(**dict.fromkeys(WIDE, 4)), wide(c0=5, c8=5)]
+    rows = [
+        wide(c0=1, c1=1),
+        wide(c0=2, c39=2),
+        wide(c0=0, c5=0),
+        wide(**dict.fromkeys(WIDE, 4)),
+        wide(c0=5, c8=5),
+    ]
     columns = [named(connection, inserts, [row]) for row in rows]
     assert columns[:3] == [["c0, c1"], ["c0, c1, c39"], ["c0, c1, c5, c39"]]
     assert columns[3:] == [[", ".join(WIDE)]] * 2

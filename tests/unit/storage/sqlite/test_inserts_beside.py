@@ -24,10 +24,15 @@ FILE = File(h("f"), 1, h("n"), "one", 5, 10, 11, b"sealed")
 def test_every_statement_walks_an_index(name: str, index: str, marks: int) -> None:
     connection = connect()
     plan = [
-        line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {getattr(AuxStatements(TABLE), name)}", [1] * marks)
+        line[3]
+        for line in connection.execute(
+            f"EXPLAIN QUERY PLAN {getattr(AuxStatements(TABLE), name)}", [1] * marks
+        )
     ]
     assert any(index in line for line in plan), plan
-    assert not any(line.startswith("SCAN") and index not in line and "CONSTANT" not in line for line in plan), plan
+    assert not any(
+        line.startswith("SCAN") and index not in line and "CONSTANT" not in line for line in plan
+    ), plan
     connection.close()
 
 
@@ -66,13 +71,19 @@ def test_files_change_one_after_the_other() -> None:
     assert read_file(raw) == FILE._replace(object="two")
     assert not beside.file(connection, Detach(2, FILE.file_id))
     assert beside.file(connection, Detach(1, FILE.file_id))
-    assert connection.execute("SELECT object FROM doomed ORDER BY id").fetchall() == [("one",), ("two",)]
+    assert connection.execute("SELECT object FROM doomed ORDER BY id").fetchall() == [
+        ("one",),
+        ("two",),
+    ]
     connection.close()
 
 
 def test_past_versions_and_replies_go_in_and_out() -> None:
     connection, beside = connect(), AuxStatements(TABLE)
-    past, reply = Past(1, 2, h("k"), 3, h("s"), b"body"), StoredReply(h("k"), 9, b"digest", b"sealed")
+    past, reply = (
+        Past(1, 2, h("k"), 3, h("s"), b"body"),
+        StoredReply(h("k"), 9, b"digest", b"sealed"),
+    )
     connection.execute(beside.inscribe, past)
     connection.execute(beside.remember, (*reply, 0))
     assert [read_past(raw) for raw in connection.execute(beside.past, (h("k"), 9, 0))] == [past]

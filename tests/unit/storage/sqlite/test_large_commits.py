@@ -13,7 +13,13 @@ from proxy.offload import BRISK, Turns
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Conflict
 from proxy.storage.sqlite.file import DatabaseFile
-from proxy.storage.sqlite.large_commits import LARGE_COMMIT, LargeCommits, Task, is_large_commit, joined_commits
+from proxy.storage.sqlite.large_commits import (
+    LARGE_COMMIT,
+    LargeCommits,
+    Task,
+    is_large_commit,
+    joined_commits,
+)
 from proxy.storage.sqlite.statements import Statements, make
 from proxy.storage.sqlite.writer import SqliteWriter
 from tests.support.patience import PATIENCE
@@ -23,7 +29,9 @@ SQL = Statements(LAYOUT)
 
 
 class Source:
-    """A database file; before each group the writer's thread tells that it is there, and waits until it may go on."""
+    """A database file; before each group the writer's thread tells that it is there, and waits
+    until it may go on.
+    """
 
     def __init__(self, path: Path) -> None:
         self.file = DatabaseFile(path)
@@ -63,16 +71,22 @@ def large(number: int) -> list[Any]:
 
 
 async def rids(writer: SqliteWriter) -> list[int]:
-    found: list[Any] = await writer.call(lambda c: c.execute(f"SELECT rid FROM r_{TABLE} ORDER BY rid").fetchall())
+    found: list[Any] = await writer.call(
+        lambda c: c.execute(f"SELECT rid FROM r_{TABLE} ORDER BY rid").fetchall()
+    )
     return [rid for (rid,) in found]
 
 
-async def test_the_thread_goes_from_a_large_commit_to_those_that_came_meanwhile(source: Source) -> None:
+async def test_the_thread_goes_from_a_large_commit_to_those_that_came_meanwhile(
+    source: Source,
+) -> None:
     sizes: list[int] = []
     writer = await started(source, sizes)
     first = writer.submit(SQL, large(1))
     await source.held()
-    rest = [writer.submit(SQL, changes) for changes in (large(2), [insert(1)], [insert(2)], large(3))]
+    rest = [
+        writer.submit(SQL, changes) for changes in (large(2), [insert(1)], [insert(2)], large(3))
+    ]
     assert writer._hooks.waiting() == 0, "small ones that came before a large one go with it"
     source.go_on.set()
     await asyncio.gather(first, *rest)
@@ -81,14 +95,18 @@ async def test_the_thread_goes_from_a_large_commit_to_those_that_came_meanwhile(
     await writer.close()
 
 
-async def test_they_keep_the_order_in_which_they_were_accepted_with_jobs_too(source: Source) -> None:
+async def test_they_keep_the_order_in_which_they_were_accepted_with_jobs_too(
+    source: Source,
+) -> None:
     sizes: list[int] = []
     writer = await started(source, sizes)
     first = writer.submit(SQL, large(1))
     await source.held()
     counts = [writer.call(lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall()[0][0])]
     second = writer.submit(SQL, large(2))
-    counts.append(writer.call(lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall()[0][0]))
+    counts.append(
+        writer.call(lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall()[0][0])
+    )
     source.go_on.set()
     assert await asyncio.gather(*counts) == [LARGE_COMMIT, 2 * LARGE_COMMIT]
     await asyncio.gather(first, second)
@@ -109,21 +127,27 @@ async def test_a_large_commit_that_fails_fails_alone(source: Source) -> None:
     await writer.close()
 
 
-async def test_all_that_were_handed_are_told_of_a_fault_and_the_next_one_is_tried(source: Source) -> None:
+async def test_all_that_were_handed_are_told_of_a_fault_and_the_next_one_is_tried(
+    source: Source,
+) -> None:
     writer = await started(source, [])
     before = sys.getswitchinterval()
     source.broken = VaultError(Code.VAULT_DOWN, "moved")
     handed = [writer.submit(SQL, large(number)) for number in (1, 2, 3)]
     assert sys.getswitchinterval() == pytest.approx(BRISK)
     source.go_on.set()
-    assert [type(fault) for fault in await asyncio.gather(*handed, return_exceptions=True)] == [VaultError] * 3
+    assert [type(fault) for fault in await asyncio.gather(*handed, return_exceptions=True)] == [
+        VaultError
+    ] * 3
     source.broken = None
     await writer.submit(SQL, large(1))
     assert sys.getswitchinterval() == pytest.approx(before)
     await writer.close()
 
 
-async def test_what_was_handed_counts_for_the_bound_and_is_finished_at_the_end(source: Source) -> None:
+async def test_what_was_handed_counts_for_the_bound_and_is_finished_at_the_end(
+    source: Source,
+) -> None:
     sizes: list[int] = []
     writer = await started(source, sizes, waiting=2)
     handed = [writer.submit(SQL, large(number)) for number in (1, 2)]
@@ -144,16 +168,27 @@ def test_only_many_changes_are_large() -> None:
     assert is_large_commit((future, SQL, large(1)))
 
 
-def test_what_stands_behind_is_joined_until_there_are_enough_or_something_else_stands_there() -> None:
+def test_what_stands_behind_is_joined_until_there_are_enough_or_something_else_stands_there() -> (
+    None
+):
     tasks: SimpleQueue[Task] = SimpleQueue()
     works: list[Any] = [(None, SQL, (number,)) for number in range(4)]
     for work in works[1:3]:
         tasks.put(LargeCommits([work], 2.0))
-    assert joined_commits(LargeCommits(works[:1], 1.0), tasks, 2) == (LargeCommits(works[:2], 1.0), [])
+    assert joined_commits(LargeCommits(works[:1], 1.0), tasks, 2) == (
+        LargeCommits(works[:2], 1.0),
+        [],
+    )
     tasks.put(None)
     tasks.put(LargeCommits(works[3:], 3.0))
-    assert joined_commits(LargeCommits(works[:1], 1.0), tasks, 9) == (LargeCommits([works[0], works[2]], 1.0), [None])
-    assert joined_commits(LargeCommits(works[:1], 1.0), tasks, 9) == (LargeCommits([works[0], works[3]], 1.0), [])
+    assert joined_commits(LargeCommits(works[:1], 1.0), tasks, 9) == (
+        LargeCommits([works[0], works[2]], 1.0),
+        [None],
+    )
+    assert joined_commits(LargeCommits(works[:1], 1.0), tasks, 9) == (
+        LargeCommits([works[0], works[3]], 1.0),
+        [],
+    )
 
 
 def test_turns_are_brisk_as_long_as_anybody_wants_it() -> None:

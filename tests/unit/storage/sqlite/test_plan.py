@@ -46,12 +46,16 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
         (Compared("@created_at", Compare.LT, 5), "ic_r1_test"),
     ],
 )  # fmt: skip
-def test_the_part_with_the_fewest_entries_leads(connection: sqlite3.Connection, where: Where, leads: str) -> None:
+def test_the_part_with_the_fewest_entries_leads(
+    connection: sqlite3.Connection, where: Where, leads: str
+) -> None:
     way = Planner(connection, LAYOUT, 5).way(where)
     text, values = way.condition
     plan = [
         line[3]
-        for line in connection.execute(f"EXPLAIN QUERY PLAN SELECT r.rid FROM {way.source} WHERE {text}", values)
+        for line in connection.execute(
+            f"EXPLAIN QUERY PLAN SELECT r.rid FROM {way.source} WHERE {text}", values
+        )
     ]
     assert way.narrow
     assert any(leads in line for line in plan), plan
@@ -66,7 +70,9 @@ def test_the_part_with_the_fewest_entries_leads(connection: sqlite3.Connection, 
         Any((Is("email", (h(7),)), Holds("city", "c"))), Any((Is("city", ("c1",)), Is("city", ("c0",)))),
     ],
 )  # fmt: skip
-def test_what_has_many_rows_or_no_index_leads_nowhere(connection: sqlite3.Connection, where: Where) -> None:
+def test_what_has_many_rows_or_no_index_leads_nowhere(
+    connection: sqlite3.Connection, where: Where
+) -> None:
     assert not Planner(connection, LAYOUT, 5).way(where).narrow
 
 
@@ -94,7 +100,9 @@ def test_a_total_without_hidden_rows_is_counted_in_an_index(connection: sqlite3.
     assert plan == [f"SEARCH r USING COVERING INDEX ix_{TABLE}.city (x_city=?)"]
 
 
-def test_rows_of_the_token_index_come_by_age_and_are_counted_there(connection: sqlite3.Connection) -> None:
+def test_rows_of_the_token_index_come_by_age_and_are_counted_there(
+    connection: sqlite3.Connection,
+) -> None:
     planner = Planner(connection, LAYOUT, 5)
     where = All((Indexed((COMMON, RARE)), Compared("@rid", Compare.GT, 3)))
     way = planner.way(where)

@@ -31,7 +31,9 @@ def test_rows_that_have_all_hashes_are_found_by_the_rarest(connection: sqlite3.C
     assert [rid for (rid,) in connection.execute(text, values)] == [16, 18, 20, 22, 24, 26, 28]
 
 
-def test_many_are_not_counted_to_the_end(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_not_counted_to_the_end(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plan, "MOST_COUNTED", 12)
     tokens = TokenIndex(connection, TABLE)
     assert [tokens.few(Indexed((h(n),))) for n in (1, 2, 3, 5, 7)] == [None, None, 10, 6, 0]

@@ -59,7 +59,9 @@ async def test_no_thread_is_started_before_a_question(readers: Readers) -> None:
     assert len(readers._threads) == 1
 
 
-async def test_a_question_is_one_state_and_the_next_one_sees_what_came_since(readers: Readers, path: Path) -> None:
+async def test_a_question_is_one_state_and_the_next_one_sees_what_came_since(
+    readers: Readers, path: Path
+) -> None:
     writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
     def twice(connection: Connection) -> list[int]:
@@ -117,7 +119,9 @@ async def _ended(readers: Readers) -> bool:
     return not any(thread.is_alive() for thread in readers._threads)
 
 
-async def test_a_fault_is_told_and_the_next_question_has_a_connection_again(readers: Readers) -> None:
+async def test_a_fault_is_told_and_the_next_question_has_a_connection_again(
+    readers: Readers,
+) -> None:
     with pytest.raises(VaultError) as caught:
         await readers.ask(lambda connection: connection.execute("SELECT nothing"))
     assert caught.value.code is Code.INTERNAL
@@ -126,7 +130,9 @@ async def test_a_fault_is_told_and_the_next_question_has_a_connection_again(read
 
 async def test_a_connection_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     place = f"file:{tmp_path}/none.db?mode=ro"
-    readers = Readers(lambda: sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False))
+    readers = Readers(
+        lambda: sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False)
+    )
     with pytest.raises(VaultError) as caught:
         await readers.ask(one)
     assert caught.value.code is Code.VAULT_DOWN

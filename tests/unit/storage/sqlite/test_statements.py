@@ -14,7 +14,11 @@ def test_a_list_of_any_length_is_asked_whole(length: int) -> None:
     connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
     connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(2000)])
     listed = Listed("SELECT n FROM t WHERE n IN")
-    found = [n for text, values in listed.runs(range(length)) for (n,) in connection.execute(text, values)]
+    found = [
+        n
+        for text, values in listed.runs(range(length))
+        for (n,) in connection.execute(text, values)
+    ]
     assert sorted(found) == list(range(length))
     connection.close()
 
@@ -74,4 +78,6 @@ def test_a_row_goes_in_and_out() -> None:
 
 
 def test_a_staged_change_is_read() -> None:
-    assert read_staged((1, 2, 2, 3, None, 1, b"")) == Staged(1, 2, StagedKind.DELETE, 3, None, True, b"")
+    assert read_staged((1, 2, 2, 3, None, 1, b"")) == Staged(
+        1, 2, StagedKind.DELETE, 3, None, True, b""
+    )

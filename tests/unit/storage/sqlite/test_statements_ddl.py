@@ -50,7 +50,10 @@ def test_every_column_has_an_index_and_its_type() -> None:
         "visits": "INTEGER",
         "balance": "DECIMAL",
     }
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
+    names = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")
+    }
     assert {f"ix_{TABLE}.{column.name}" for column in COLUMNS} <= names
     connection.close()
 
@@ -58,7 +61,10 @@ def test_every_column_has_an_index_and_its_type() -> None:
 def test_names_of_tables_and_indexes_never_meet() -> None:
     connection = connect()
     for table in ("a", "a_key", "key", "ik_a", "r_a", "sqlite_x", "tables", "notes"):
-        make(connection, TableLayout(table, (Column("rid", ColumnType.TEXT), Column("x_rid", ColumnType.TEXT))))
+        make(
+            connection,
+            TableLayout(table, (Column("rid", ColumnType.TEXT), Column("x_rid", ColumnType.TEXT))),
+        )
     connection.close()
 
 
@@ -92,11 +98,15 @@ def test_a_table_is_emptied_piece_by_piece_and_sound_in_between() -> None:
     future: Future[None] = None  # type: ignore[assignment]  # nobody waits
     assert apply_group(connection, [(future, sql, changes)]) is None
     assert empty(connection, TABLE, 3) == 3
-    counts = {prefix: connection.execute(f"SELECT count(*) FROM {prefix}_{TABLE}").fetchone()[0] for prefix in TABLES}
+    counts = {
+        prefix: connection.execute(f"SELECT count(*) FROM {prefix}_{TABLE}").fetchone()[0]
+        for prefix in TABLES
+    }
     assert counts == {"r": 1, "s": 0, "t": 1, "h": 2, "f": 0, "i": 0, "l": 0}
     assert connection.execute(sql.count).fetchone()[0] == 1
     assert connection.execute("SELECT object FROM doomed").fetchall() == [("object",)]
-    assert [empty(connection, TABLE, 3) for _ in range(3)] == [1, 1, 0]  # the past of a record that had gone comes last
+    # the past of a record that had gone comes last
+    assert [empty(connection, TABLE, 3) for _ in range(3)] == [1, 1, 0]
     assert empty(connection, "none", 3) == 0
     drop_table(connection, TABLE)
     drop_table(connection, TABLE)

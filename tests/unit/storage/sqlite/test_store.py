@@ -81,7 +81,9 @@ async def test_a_lock_of_another_program_passes(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_database_that_is_moved_away_is_not_written_until_it_is_back(tmp_path: Path) -> None:
+async def test_a_database_that_is_moved_away_is_not_written_until_it_is_back(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "vault.db"
     store = await opened(path)
     path.rename(tmp_path / "away.db")
@@ -94,7 +96,9 @@ async def test_a_database_that_is_moved_away_is_not_written_until_it_is_back(tmp
     await store.close()
 
 
-async def test_damage_that_appears_while_reading_is_told_and_reading_goes_on(tmp_path: Path) -> None:
+async def test_damage_that_appears_while_reading_is_told_and_reading_goes_on(
+    tmp_path: Path,
+) -> None:
     store = await opened(tmp_path / "vault.db")
     await store.commit(TABLE, [insert(1)])
     assert store._reader is not None

@@ -57,7 +57,9 @@ async def started(source: Source, hooks: Hooks | None = None, waiting: int = 409
 
 
 async def rows(writer: SqliteWriter) -> int:
-    found: list[Any] = await writer.call(lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall())
+    found: list[Any] = await writer.call(
+        lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall()
+    )
     return int(found[0][0])
 
 
@@ -96,7 +98,9 @@ async def test_who_comes_in_the_next_turns_of_the_loop_shares_the_flush(source: 
     await writer.close()
 
 
-async def test_enough_of_them_do_not_wait_for_more(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_enough_of_them_do_not_wait_for_more(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
     monkeypatch.setattr(sqlite_writer, "GATHERED", 1)
     writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
@@ -162,7 +166,9 @@ async def test_large_groups_and_those_after_a_slow_one_are_left_to_the_thread(
     await writer.close()
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_MISMATCH])
+@pytest.mark.parametrize(
+    "code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_MISMATCH]
+)
 async def test_what_fails_on_the_loop_is_tried_again_by_the_thread(
     source: Source, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
@@ -280,14 +286,20 @@ async def test_who_waits_for_room_learns_that_the_store_closes(source: Source) -
     assert (held.done(), accepted.done()) == (True, True)
 
 
-async def test_the_thread_survives_errors_of_the_store_and_tries_a_new_connection(source: Source) -> None:
+async def test_the_thread_survives_errors_of_the_store_and_tries_a_new_connection(
+    source: Source,
+) -> None:
     writer = await started(source)
     before = source.connections
     fault = sqlite3.OperationalError("disk I/O error")
     fault.sqlite_errorcode = sqlite3.SQLITE_IOERR
     source.broken = fault
-    results = await asyncio.gather(*(writer.submit(SQL, [insert(rid)]) for rid in (1, 2)), return_exceptions=True)
-    assert [result.code for result in results if isinstance(result, VaultError)] == [Code.VAULT_DOWN] * 2
+    results = await asyncio.gather(
+        *(writer.submit(SQL, [insert(rid)]) for rid in (1, 2)), return_exceptions=True
+    )
+    assert [result.code for result in results if isinstance(result, VaultError)] == [
+        Code.VAULT_DOWN
+    ] * 2
     assert results[0] is not results[1]
     with pytest.raises(VaultError):
         await writer.call(lambda _: None)
@@ -326,7 +338,9 @@ async def test_a_failing_job_is_rolled_back_and_told(source: Source) -> None:
 
 async def test_a_conflict_reaches_its_caller_alone(source: Source) -> None:
     writer = await started(source)
-    results = await asyncio.gather(*(writer.submit(SQL, [insert(1)]) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(
+        *(writer.submit(SQL, [insert(1)]) for _ in range(3)), return_exceptions=True
+    )
     assert [type(result) for result in results] == [type(None), Conflict, Conflict]
     await writer.close()
 
@@ -351,10 +365,14 @@ async def test_close_finishes_what_waits_then_refuses(source: Source) -> None:
     with pytest.raises(VaultError) as caught:
         await writer.submit(SQL, [insert(99)])
     assert caught.value.code is Code.VAULT_DOWN
-    assert not any(thread.name == "vault-writer" and thread.is_alive() for thread in threading.enumerate())
+    assert not any(
+        thread.name == "vault-writer" and thread.is_alive() for thread in threading.enumerate()
+    )
 
 
-async def test_the_log_is_moved_when_nobody_waits(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_log_is_moved_when_nobody_waits(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_writer, "WRITER_IDLE", 0.05)
     writer = await started(source)
     log = source.file.path.with_name("vault.db-wal")
@@ -364,7 +382,9 @@ async def test_the_log_is_moved_when_nobody_waits(source: Source, monkeypatch: p
     await writer.close()
 
 
-async def test_a_reader_that_blocks_the_log_only_delays_it(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_blocks_the_log_only_delays_it(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_writer, "WRITER_IDLE", 0.05)
     move, tries = SqliteWriter._move_log, []
 

@@ -24,7 +24,15 @@ from proxy.vault.attachments.service import (
     upload,
 )
 from proxy.vault.records.attachment_metadata import Label
-from tests.support.attached import LIMIT, Files, as_object, everything, in_pieces, make_files, nothing
+from tests.support.attached import (
+    LIMIT,
+    Files,
+    as_object,
+    everything,
+    in_pieces,
+    make_files,
+    nothing,
+)
 from tests.support.contacts import contact
 
 KINDS = list(zip(ENGINES, BACKENDS, strict=True))
@@ -33,8 +41,12 @@ SIZES = [0, 1, 65_536, PIECE, PIECE + 65_537]
 
 @pytest.fixture(params=KINDS, ids="+".join)
 async def files(request, tmp_path: Path) -> AsyncIterator[Files]:
-    store = await open_store({"sqlite": f"sqlite:///{tmp_path}/vault.db", "memory": "memory:"}[request.param[0]])
-    objects = await open_objects({"file": f"file://{tmp_path}/files", "memory": "memory:"}[request.param[1]])
+    store = await open_store(
+        {"sqlite": f"sqlite:///{tmp_path}/vault.db", "memory": "memory:"}[request.param[0]]
+    )
+    objects = await open_objects(
+        {"file": f"file://{tmp_path}/files", "memory": "memory:"}[request.param[1]]
+    )
     made = await make_files(store, objects)
     yield made
     await made.contents.close()
@@ -52,7 +64,11 @@ async def test_a_file_comes_back_as_it_was_uploaded(files, size):
     content = os.urandom(size)
     made = await files.add(content, "résumé 2026.pdf", mime="application/pdf")
     now = files.contacts.clock()
-    assert (made.filename, made.mime_type, made.size) == ("résumé 2026.pdf", "application/pdf", size)
+    assert (made.filename, made.mime_type, made.size) == (
+        "résumé 2026.pdf",
+        "application/pdf",
+        size,
+    )
     assert made.hash == hashlib.sha256(content).hexdigest()
     assert (made.created_at, made.updated_at) == (now, now)
     assert uuid.UUID(made.file_id).version == 4
@@ -64,7 +80,18 @@ async def test_a_file_comes_back_as_it_was_uploaded(files, size):
 async def test_every_range_is_that_of_the_content(files):
     content = os.urandom(PIECE + 70_000)
     made = await files.add(content)
-    edges = [0, 1, 65_535, 65_536, 65_537, PIECE - 1, PIECE, PIECE + 1, len(content) - 1, len(content)]
+    edges = [
+        0,
+        1,
+        65_535,
+        65_536,
+        65_537,
+        PIECE - 1,
+        PIECE,
+        PIECE + 1,
+        len(content) - 1,
+        len(content),
+    ]
     for start in edges:
         for stop in edges:
             if start < stop:
@@ -100,7 +127,9 @@ async def test_an_upload_that_breaks_off_leaves_nothing(files):
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await upload(files.contents, files.owner(), IncomingFile(Label("x", "a/b"), breaking()), nothing)
+        await upload(
+            files.contents, files.owner(), IncomingFile(Label("x", "a/b"), breaking()), nothing
+        )
     assert (await files.names(), await files.of()) == ([], ())
 
 
@@ -109,15 +138,21 @@ async def test_a_record_that_ends_during_an_upload_gets_no_file(files):
 
     async def ending() -> AsyncIterator[bytes]:
         yield b"x"
-        await files.contacts.store.commit(files.contacts.records.collection.table, [Remove(row.rid)])
+        await files.contacts.store.commit(
+            files.contacts.records.collection.table, [Remove(row.rid)]
+        )
 
-    asked = upload(files.contents, files.owner(), IncomingFile(Label("x", "a/b"), ending()), nothing)
+    asked = upload(
+        files.contents, files.owner(), IncomingFile(Label("x", "a/b"), ending()), nothing
+    )
     assert await code_of(asked) is Code.NOT_FOUND
     assert (await files.names(), await files.rows()) == ([], [])
 
 
 async def test_of_many_uploads_under_one_name_one_is_taken(files):
-    results = await asyncio.gather(*(files.add(b"%d" % n) for n in range(16)), return_exceptions=True)
+    results = await asyncio.gather(
+        *(files.add(b"%d" % n) for n in range(16)), return_exceptions=True
+    )
     refused = [error for error in results if isinstance(error, VaultError)]
     assert {error.code for error in refused} == {Code.FILE_EXISTS}
     assert len(refused) == 15
@@ -137,7 +172,9 @@ async def test_replacing_keeps_the_id_and_lets_go_of_the_old_content(files):
     assert await files.read(made.file_id) == b"second"
     await files.contacts.vault.upkeep()
     assert len(await files.names()) == 1
-    assert b"".join([piece async for piece in reading.pieces(0, 5)]) == b"first", "who reads the old one goes on"
+    assert b"".join([piece async for piece in reading.pieces(0, 5)]) == b"first", (
+        "who reads the old one goes on"
+    )
 
 
 async def test_a_file_that_is_deleted_while_it_is_replaced_stays_deleted(files):
@@ -147,7 +184,9 @@ async def test_a_file_that_is_deleted_while_it_is_replaced_stays_deleted(files):
         yield b"second"
         await remove_attachment(files.owner(), made.file_id, nothing)
 
-    asked = replace_attachment_of(files.contents, files.owner(), IncomingFile(Label("cv.pdf", "a/b"), deleting()))
+    asked = replace_attachment_of(
+        files.contents, files.owner(), IncomingFile(Label("cv.pdf", "a/b"), deleting())
+    )
     assert await code_of(asked) is Code.CONFLICT
     assert await files.of() == ()
     await files.contacts.vault.upkeep()
@@ -159,7 +198,11 @@ async def test_name_and_type_can_be_changed_alone_or_together(files):
     await files.add(b"y", "other")
     files.contacts.clock.advance(5)
     changed = await change(files.owner(), made.file_id, ("new", None))
-    assert (changed.filename, changed.mime_type, changed.updated_at) == ("new", "text/plain", made.updated_at + 5)
+    assert (changed.filename, changed.mime_type, changed.updated_at) == (
+        "new",
+        "text/plain",
+        made.updated_at + 5,
+    )
     assert (await change(files.owner(), made.file_id, (None, "a/b"))).mime_type == "a/b"
     assert (await change(files.owner(), made.file_id, ("new", "c/d"))).filename == "new"
     assert await code_of(change(files.owner(), made.file_id, ("other", None))) is Code.FILE_EXISTS
@@ -176,11 +219,17 @@ async def test_files_move_with_their_content_all_or_none(files):
     taken = await files.add(b"three", "2", key="b")
     with pytest.raises(VaultError) as caught:
         await move(files.owner(), "b", [one.file_id, two.file_id], nothing)
-    assert (caught.value.code, [d.source for d in caught.value.details]) == (Code.FILE_EXISTS, ["/attachment_ids/1"])
+    assert (caught.value.code, [d.source for d in caught.value.details]) == (
+        Code.FILE_EXISTS,
+        ["/attachment_ids/1"],
+    )
     with pytest.raises(VaultError) as caught:
         await move(files.owner(), "b", [one.file_id, taken.file_id, "x"], nothing)
     assert caught.value.code is Code.UNKNOWN_FILE
-    assert [detail.source for detail in caught.value.details] == ["/attachment_ids/1", "/attachment_ids/2"]
+    assert [detail.source for detail in caught.value.details] == [
+        "/attachment_ids/1",
+        "/attachment_ids/2",
+    ]
     assert await files.of() == (one, two)
     files.contacts.clock.advance(5)
     await move(files.owner(), "b", [one.file_id], nothing)
@@ -206,12 +255,18 @@ async def test_a_move_needs_both_records_and_to_itself_changes_nothing(files):
 async def test_a_deleted_file_is_gone_and_its_content_with_the_next_upkeep(files):
     made, other = await files.add(b"x"), await files.add(b"y", "other")
     await remove_attachment(files.owner(), made.file_id, nothing)
-    for asked in (remove_attachment(files.owner(), made.file_id, nothing), files.read(made.file_id)):
+    for asked in (
+        remove_attachment(files.owner(), made.file_id, nothing),
+        files.read(made.file_id),
+    ):
         assert await code_of(asked) is Code.UNKNOWN_FILE
     assert await files.of() == (other,)
     await files.contacts.vault.upkeep()
     assert len(await files.names()) == 1
-    assert await code_of(remove_attachment(files.owner(), other.file_id.upper(), nothing)) is Code.UNKNOWN_FILE
+    assert (
+        await code_of(remove_attachment(files.owner(), other.file_id.upper(), nothing))
+        is Code.UNKNOWN_FILE
+    )
 
 
 async def test_files_go_with_their_record_however_it_ends(files):

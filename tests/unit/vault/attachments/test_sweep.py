@@ -9,7 +9,9 @@ from tests.support.contacts import CONTACT
 
 
 def sweep(files: Files) -> ObjectSweep:
-    return ObjectSweep(files.contents, files.contacts.store, lambda: ("test",), files.contacts.clock)
+    return ObjectSweep(
+        files.contents, files.contacts.store, lambda: ("test",), files.contacts.clock
+    )
 
 
 async def put(files: Files, name: str) -> None:
@@ -54,7 +56,9 @@ async def test_rounds_come_to_every_shard_and_begin_late():
         await put(files, name)
     old(files)
     sweeper = sweep(files)
-    assert sum([await sweeper.round() for _ in SHARDS]) == 0, "somebody who took the wrong database has time to notice"
+    assert sum([await sweeper.round() for _ in SHARDS]) == 0, (
+        "somebody who took the wrong database has time to notice"
+    )
     files.contacts.clock.advance(SWEEP_GRACE)
     assert sum([await sweeper.round() for _ in SHARDS]) == 3
     assert await files.names() == []
@@ -76,7 +80,11 @@ async def test_the_pages_of_many_files_are_all_read(monkeypatch):
     monkeypatch.setattr("proxy.vault.attachments.sweep._PAGE", 3)
     files = await make_files()
     ids = [(await files.add(b"x", str(number))).file_id for number in range(40)]
-    found = [name for shard in SHARDS for name in await named_objects(files.contacts.store, "test", shard)]
+    found = [
+        name
+        for shard in SHARDS
+        for name in await named_objects(files.contacts.store, "test", shard)
+    ]
     assert sorted(found) == await files.names()
     assert sorted(name[:32] for name in found) == sorted(text.replace("-", "") for text in ids)
 
@@ -89,6 +97,11 @@ async def test_doomed_objects_go_in_batches(monkeypatch):
     row = await files.contacts.row("a")
     assert row is not None
     await files.contacts.store.commit(files.contacts.records.collection.table, [Remove(row.rid)])
-    assert await ObjectSweep(files.contents, files.contacts.store, lambda: ("test",), ManualClock()).round() == 10
+    assert (
+        await ObjectSweep(
+            files.contents, files.contacts.store, lambda: ("test",), ManualClock()
+        ).round()
+        == 10
+    )
     assert await files.names() == []
     assert await files.contacts.store.doomed(10) == []

@@ -24,7 +24,9 @@ async def test_each_key_is_told_with_everything_that_it_has_sealed(desk):
     await desk.answered(b"over", now)
     note = SealedNote(desk.store, desk.vault.keyset.aead(), "test", "clients/1")
     await note.write(b"[]")
-    await desk.store.put_note("plain:test", b'{"that": "is not sealed, and is longer than a salt"}', None)
+    await desk.store.put_note(
+        "plain:test", b'{"that": "is not sealed, and is longer than a salt"}', None
+    )
     (row, *_) = await desk.store.scan(desk.table, 0, 1)
     sealer = desk.contacts.records.collection.sealer
     staged = Staged(9, row.rid, StagedKind.UPDATE, now, None, False, sealer.row_again(row)[0])
@@ -63,7 +65,9 @@ async def test_a_row_of_which_two_keys_have_sealed_a_part_counts_for_both(desk):
     assert [use.of(key)["records"] for key in desk.vault.keyset.data_keys] == [1, 1]
 
 
-async def test_a_content_that_is_missing_counts_for_every_older_key_and_a_deleted_file_for_none(desk):
+async def test_a_content_that_is_missing_counts_for_every_older_key_and_a_deleted_file_for_none(
+    desk,
+):
     await desk.fill(1)
     await desk.rotate()
     await desk.rotate()

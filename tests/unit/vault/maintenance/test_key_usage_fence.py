@@ -47,7 +47,9 @@ def changes(key: str, sealed: bytes | None = None):
 
 
 @pytest.mark.parametrize("change", changes(OLD), ids=lambda change: type(change).__name__)
-def test_whatever_brings_bytes_of_a_key_is_noticed_while_it_is_watched_and_refused_once_it_is_gone(change):
+def test_whatever_brings_bytes_of_a_key_is_noticed_while_it_is_watched_and_refused_once_it_is_gone(
+    change,
+):
     fence = Fence()
     fence([change])
     assert not fence.seen(OLD)

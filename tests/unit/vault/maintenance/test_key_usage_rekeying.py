@@ -46,7 +46,9 @@ async def test_everything_new_is_sealed_with_a_fresh_key_and_everything_old_open
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_interrupted_at_the_writing_the_keyset_in_use_stays_and_what_is_stored_opens(master, written):
+async def test_interrupted_at_the_writing_the_keyset_in_use_stays_and_what_is_stored_opens(
+    master, written
+):
     store = Interrupted()
     keyset = await make_keyset(store, master, "default")
     before = keyset.data_keys
@@ -125,7 +127,9 @@ async def test_a_data_key_is_dropped_whole_or_not_at_all(master, written):
         await drop_keys(store, master, keyset, [first])
     store.fails = None
     assert set(keyset.data_keys) == {first, second}
-    assert (await load_keyset(store, master, "default")).data_keys == ((second,) if written else (first, second))
+    assert (await load_keyset(store, master, "default")).data_keys == (
+        (second,) if written else (first, second)
+    )
     await drop_keys(store, master, keyset, [first])
     assert keyset.data_keys == (await load_keyset(store, master, "default")).data_keys == (second,)
     await renew_keys(store, master, keyset)

@@ -13,7 +13,15 @@ from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.vault.attachments import service
 from proxy.vault.body import TokenizedBody
 from proxy.vault.maintenance import reencrypt_pages
-from proxy.vault.maintenance.reencrypt_pages import SealedTable, contents, notes, past_anew, records, row_anew, versions
+from proxy.vault.maintenance.reencrypt_pages import (
+    SealedTable,
+    contents,
+    notes,
+    past_anew,
+    records,
+    row_anew,
+    versions,
+)
 from proxy.vault.records.attachment_metadata import kept_of
 from tests.support.attached import nothing
 from tests.support.resealing import CONTENTS, Desk, Slow, opened
@@ -49,7 +57,10 @@ async def test_pages_follow_each_other_to_the_end(desk, monkeypatch):
 async def test_what_the_key_of_now_has_sealed_is_left_as_it_is(desk):
     for turn in (records, versions, contents):
         await turn(place_of(desk), "")
-    rows, pasts = await desk.store.scan(desk.table, 0, 10), await desk.store.past_scan(desk.table, (0, 0), 10)
+    rows, pasts = (
+        await desk.store.scan(desk.table, 0, 10),
+        await desk.store.past_scan(desk.table, (0, 0), 10),
+    )
     sealer, names = desk.contacts.records.collection.sealer, await desk.files.names()
     files = await desk.store.files(desk.table, [row.rid for row in rows])
     assert [row_anew(sealer, row, files.get(row.rid, ()), ()) for row in rows] == [[]] * 3
@@ -180,7 +191,9 @@ async def test_sealed_notes_are_sealed_anew_and_who_knows_them_may_go_on_writing
     note = SealedNote(desk.store, aead, "test", "clients/1")
     await note.write(b"[1]")
     await desk.rotate()
-    await desk.store.put_note("plain:test", b'{"that": "is not sealed, and is longer than a salt"}', None)
+    await desk.store.put_note(
+        "plain:test", b'{"that": "is not sealed, and is longer than a salt"}', None
+    )
     await SealedNote(desk.store, aead, "test", "policies").write(b"[]")
     broken = (await desk.store.note("policies:test") or b"") + b"x"
     await desk.rotate()
@@ -210,8 +223,12 @@ async def test_what_is_staged_and_the_names_that_rules_gave_are_sealed_anew_too(
         sealer.body(TokenizedBody({}), 1),
     )
     row = row._replace(cells=(None,) * len(people.columns))
-    change = Staged(9, rid, StagedKind.UPDATE, 1, None, False, sealer.staged_body(TokenizedBody({}), 9))
-    await bench.store.commit(people.table, [Insert(row), StageRow(change), StageRow(replaced_kind(change))])
+    change = Staged(
+        9, rid, StagedKind.UPDATE, 1, None, False, sealer.staged_body(TokenizedBody({}), 9)
+    )
+    await bench.store.commit(
+        people.table, [Insert(row), StageRow(change), StageRow(replaced_kind(change))]
+    )
     bench.vault.keyset.adopt(bench.vault.keyset.rotated())
     page = await records(SealedTable(bench.vault, people.table, people.sealer), "")
     assert page == reencrypt_pages.PageResult("5", 1, 0)

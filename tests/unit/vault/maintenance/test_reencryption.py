@@ -10,7 +10,12 @@ from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import AddVersion, Conflict
 from proxy.vault.maintenance import reencryption
 from proxy.vault.maintenance.key_usage import scan_key_usage
-from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun, ReencryptionStage, ReencryptionState
+from proxy.vault.maintenance.reencryption import (
+    ReencryptionJob,
+    ReencryptionRun,
+    ReencryptionStage,
+    ReencryptionState,
+)
 from tests.support.patience import PATIENCE
 from tests.support.resealing import CONTENTS, Desk, Slow, opened
 
@@ -38,14 +43,24 @@ def run_of(desk: Desk) -> ReencryptionRun:
 
 async def test_where_there_is_one_key_nothing_is_done(desk):
     await desk.fill(3)
-    assert (desk.work.state, desk.work.run, len(desk.vault.keyset.data_keys)) == (ReencryptionState.NONE, None, 1)
+    assert (desk.work.state, desk.work.run, len(desk.vault.keyset.data_keys)) == (
+        ReencryptionState.NONE,
+        None,
+        1,
+    )
 
 
-async def test_everything_is_sealed_anew_and_keeps_versions_times_and_salts_and_the_older_key_goes(desk):
+async def test_everything_is_sealed_anew_and_keeps_versions_times_and_salts_and_the_older_key_goes(
+    desk,
+):
     await desk.fill(COUNT)
     (first,) = desk.vault.keyset.data_keys
-    rows = [row._replace(body=b"", key_sealed=b"") for row in await desk.store.scan(desk.table, 0, 1000)]
-    pasts = [past._replace(body=b"") for past in await desk.store.past_scan(desk.table, (0, 0), 1000)]
+    rows = [
+        row._replace(body=b"", key_sealed=b"") for row in await desk.store.scan(desk.table, 0, 1000)
+    ]
+    pasts = [
+        past._replace(body=b"") for past in await desk.store.past_scan(desk.table, (0, 0), 1000)
+    ]
     objects = set(await desk.files.names())
     await desk.rotate()
     assert await desk.sealing() == {first}
@@ -54,10 +69,19 @@ async def test_everything_is_sealed_anew_and_keeps_versions_times_and_salts_and_
     assert (run.state, run.done, run.versions, run.contents, run.unreadable, run.used, run.again) == (
         ReencryptionState.DONE, COUNT, COUNT, len(CONTENTS), 0, {}, 0,
     )  # fmt: skip
-    assert (await desk.sealing(), desk.retired, await desk.stored()) == ({second}, [first], (second,))
-    assert [row._replace(body=b"", key_sealed=b"") for row in await desk.store.scan(desk.table, 0, 1000)] == rows
-    assert [past._replace(body=b"") for past in await desk.store.past_scan(desk.table, (0, 0), 1000)] == pasts
-    assert set(await desk.store.doomed(100)) == objects  # contents are other objects now, and those before go
+    assert (await desk.sealing(), desk.retired, await desk.stored()) == (
+        {second},
+        [first],
+        (second,),
+    )
+    assert [
+        row._replace(body=b"", key_sealed=b"") for row in await desk.store.scan(desk.table, 0, 1000)
+    ] == rows
+    assert [
+        past._replace(body=b"") for past in await desk.store.past_scan(desk.table, (0, 0), 1000)
+    ] == pasts
+    # contents are other objects now, and those before go
+    assert set(await desk.store.doomed(100)) == objects
     await desk.judge(COUNT)
     await (again := await next_process(desk)).judge(COUNT)
     assert again.work.state is ReencryptionState.DONE
@@ -79,7 +103,9 @@ async def test_the_next_process_goes_on_with_the_stage_that_was_under_way(desk, 
     died = asyncio.Event()
 
     async def here(run: ReencryptionRun) -> None:
-        if run.stage is stage and (run.after or stage in (ReencryptionStage.NOTES, ReencryptionStage.LOOK)):
+        if run.stage is stage and (
+            run.after or stage in (ReencryptionStage.NOTES, ReencryptionStage.LOOK)
+        ):
             died.set()
             await asyncio.Event().wait()
         await real(desk.work, run)
@@ -131,7 +157,13 @@ async def test_a_rotation_that_nobody_followed_up_is_followed_up_by_the_next_pro
 async def test_what_a_version_without_stages_has_left_is_taken_up(desk):
     await desk.fill(5)
     await desk.rotate()
-    old = {"key": desk.vault.keyset.data_keys[-1], "state": "done", "done": 5, "unreadable": 0, "tables": [desk.table]}
+    old = {
+        "key": desk.vault.keyset.data_keys[-1],
+        "state": "done",
+        "done": 5,
+        "unreadable": 0,
+        "tables": [desk.table],
+    }
     await desk.store.put_note("reseal:test", msgspec.json.encode(old), None)
     again = await next_process(desk)
     await again.done()
@@ -165,9 +197,15 @@ async def test_what_does_not_open_keeps_its_key_and_that_is_told(desk):
     await desk.rotate()
     await desk.whole()
     run, (first, second) = run_of(desk), desk.vault.keyset.data_keys
-    assert (run.state, run.done, run.unreadable, run.used) == (ReencryptionState.DONE, 3, 1, {first: {"records": 1}})
+    assert (run.state, run.done, run.unreadable, run.used) == (
+        ReencryptionState.DONE,
+        3,
+        1,
+        {first: {"records": 1}},
+    )
     assert (desk.retired, await desk.stored()) == ([], (first, second))
-    held[broken] = held[broken]._replace(body=held[broken].body[:-1])  # and it is tried again the next day
+    # and it is tried again the next day
+    held[broken] = held[broken]._replace(body=held[broken].body[:-1])
     await desk.work.follow_up()
     assert run_of(desk).state is ReencryptionState.DONE
     desk.contacts.clock.advance(86_400_000)
@@ -200,7 +238,11 @@ async def test_kept_answers_keep_their_key_until_they_expire(desk):
     await desk.rotate()
     await desk.whole()
     (first, _) = desk.vault.keyset.data_keys
-    assert (run_of(desk).used, run_of(desk).again, desk.retired) == ({first: {"replies": 2}}, now + 91, [])
+    assert (run_of(desk).used, run_of(desk).again, desk.retired) == (
+        {first: {"replies": 2}},
+        now + 91,
+        [],
+    )
     desk.contacts.clock.advance(90)
     await desk.work.follow_up()
     assert desk.retired == []
@@ -249,7 +291,8 @@ async def test_an_upload_that_began_before_is_waited_for_and_sealed_anew(desk, m
 async def test_what_comes_while_everything_is_looked_at_is_noticed_and_sealed_anew(desk):
     await desk.fill(3)
     (row,) = (await desk.store.scan(desk.table, 0, 1))[:1]
-    taken = desk.contacts.records.outlived(row)  # somebody has read it before, and writes it only now
+    # somebody has read it before, and writes it only now
+    taken = desk.contacts.records.outlived(row)
     await desk.rotate()
     looks = 0
 
@@ -274,7 +317,8 @@ async def test_once_a_key_is_gone_nothing_comes_that_it_has_sealed(desk):
     with pytest.raises(Conflict):
         await desk.store.commit(desk.table, [AddVersion(taken)])
     assert (await scan_key_usage(desk.vault)).counted.keys() == set(await desk.stored())
-    assert desk.contacts.records.collection.sealer.open_plain(taken)  # who has read it before may still show it
+    # who has read it before may still show it
+    assert desk.contacts.records.collection.sealer.open_plain(taken)
 
 
 async def test_a_store_that_fails_is_reported_and_tried_again(desk, monkeypatch):
@@ -311,4 +355,8 @@ async def test_who_cancels_it_while_it_writes_down_how_far_it_is_can_go_on(desk)
         await asyncio.sleep(0)
         await desk.work.begin()
     await desk.done()
-    assert (desk.work.state, desk.reported, len(await desk.stored())) == (ReencryptionState.DONE, [], 1)
+    assert (desk.work.state, desk.reported, len(await desk.stored())) == (
+        ReencryptionState.DONE,
+        [],
+        1,
+    )

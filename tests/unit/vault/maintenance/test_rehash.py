@@ -9,7 +9,13 @@ from proxy.storage.changes import AddVersion, Change, Conflict, Insert
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Past
 from proxy.vault.maintenance import rehash as module
-from proxy.vault.maintenance.rehash import MOST_OLD, Rehash, RehashedRecord, rehash_profiles, resolve_rehashed
+from proxy.vault.maintenance.rehash import (
+    MOST_OLD,
+    Rehash,
+    RehashedRecord,
+    rehash_profiles,
+    resolve_rehashed,
+)
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.merge import merge_records
@@ -23,7 +29,10 @@ async def run(held: Contacts, how: Rehash, *keys: str, most: int = 100) -> list[
 
 
 async def told(held: Contacts, *tokens: str) -> list[tuple[str, str | None, str, str]]:
-    return [(one.token, one.record.key, one.name, one.newest) for one in await resolve_rehashed(held.records, tokens)]
+    return [
+        (one.token, one.record.key, one.name, one.newest)
+        for one in await resolve_rehashed(held.records, tokens)
+    ]
 
 
 async def test_the_records_of_the_profile_keys_get_new_tokens_and_nothing_else_changes() -> None:
@@ -45,7 +54,12 @@ async def test_the_records_of_the_profile_keys_get_new_tokens_and_nothing_else_c
     assert isinstance(first.fields["age"], int)
     assert "Ann" not in str(first.fields)
     after = [await held.row(key) for key in "abcd"]
-    assert [row == other for row, other in zip(before, after, strict=True)] == [False, True, True, True]
+    assert [row == other for row, other in zip(before, after, strict=True)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     changed, kept = after[0], before[0]
     assert changed is not None
     assert kept is not None
@@ -73,7 +87,9 @@ async def test_large_tokens_lead_back_and_old_ones_to_the_newest() -> None:
 
 async def test_a_token_of_equal_values_leads_to_all_of_them() -> None:
     held = await make_records()
-    await held.add(record("a", profile_key="p", key1="Ann"), record("b", profile_key="p", key1=" Ann "))
+    await held.add(
+        record("a", profile_key="p", key1="Ann"), record("b", profile_key="p", key1=" Ann ")
+    )
     first, second = await run(held, plan(held, key1="alphaNumericPersistent"), "p")
     assert first.fields == second.fields
     token = first.fields["key1"]
@@ -118,12 +134,16 @@ async def test_a_token_counts_for_its_value_alone() -> None:
     assert await told(held, one) == []
 
 
-async def test_overwriting_and_migrating_a_record_keeps_the_tokens_of_the_values_that_stay() -> None:
+async def test_overwriting_and_migrating_a_record_keeps_the_tokens_of_the_values_that_stay() -> (
+    None
+):
     held = await make_records()
     await held.add(record("a", profile_key="p", key1="Ann"), record("b", key1="Bo"))
     (made,) = await run(held, plan(held, key1="alphaNumeric"), "p")
     token = made.fields["key1"]
-    await store_records(held.records, [record("a", key1="Ann", key2="new")], "writer", nothing, on_existing="update")
+    await store_records(
+        held.records, [record("a", key1="Ann", key2="new")], "writer", nothing, on_existing="update"
+    )
     assert await told(held, token) == [(token, "a", "key1", token)]
     await merge_records(held.records, "a", "b", "mover", nothing)
     assert await told(held, token) == [(token, "b", "key1", token)]
@@ -143,7 +163,10 @@ async def test_tokens_end_with_their_record() -> None:
 
 async def test_values_that_do_not_fit_are_told_by_their_rules_and_nothing_is_written() -> None:
     held = await make_records()
-    await held.add(record("a", profile_key="p", key1="1980-02-28"), record("b", profile_key="p", key1="Zäzilie"))
+    await held.add(
+        record("a", profile_key="p", key1="1980-02-28"),
+        record("b", profile_key="p", key1="Zäzilie"),
+    )
     before = await held.row("a")
     with pytest.raises(VaultError) as caught:
         await run(held, plan(held, key1="date"), "p")
@@ -190,7 +213,9 @@ async def test_what_a_caller_wants_in_the_commit_is_in_it_or_nothing_is() -> Non
     assert await held.row("a") == row
 
 
-async def test_a_record_that_changed_meanwhile_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_that_changed_meanwhile_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     held = await make_records()
     await held.add(record("a", profile_key="p", key1="Ann"))
     tries = 0
@@ -209,9 +234,13 @@ async def test_a_record_that_changed_meanwhile_is_read_again(monkeypatch: pytest
     assert await told(held, made.fields["key1"]) != []
 
 
-async def test_records_that_match_no_more_when_their_turn_comes_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_that_match_no_more_when_their_turn_comes_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     held = await make_records()
-    await held.add(record("a", profile_key="p", key1="Ann"), record("b", profile_key="p", key1="Bo"))
+    await held.add(
+        record("a", profile_key="p", key1="Ann"), record("b", profile_key="p", key1="Bo")
+    )
     matching = module._matching  # between this and the locks others may write
 
     async def then_changed(*given: Any) -> Any:
@@ -220,7 +249,9 @@ async def test_records_that_match_no_more_when_their_turn_comes_are_left_out(mon
         return found
 
     monkeypatch.setattr(module, "_matching", then_changed)
-    assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == ["b"]
+    assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == [
+        "b"
+    ]
 
 
 async def test_records_that_the_proxy_has_collected_are_left_out() -> None:
@@ -228,6 +259,10 @@ async def test_records_that_the_proxy_has_collected_are_left_out() -> None:
     await held.add(record("b", profile_key="p", key1="Bo"))
     collected = record("rules:contact/17", profile_key="p", key1="Ann")
     collection = held.records.collection
-    row = held.records.new_row(str(collected.key), collected.fields, collection.around.sequence(), "", None)
+    row = held.records.new_row(
+        str(collected.key), collected.fields, collection.around.sequence(), "", None
+    )
     await held.store.commit(collection.table, [Insert(row)])
-    assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == ["b"]
+    assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == [
+        "b"
+    ]

@@ -20,7 +20,9 @@ from tests.support.vaults import Bench, make_bench
 class Office:
     """A job with everything around it."""
 
-    def __init__(self, bench: Bench, catalog: Catalog, job: RehashJob, reported: list[VaultError]) -> None:
+    def __init__(
+        self, bench: Bench, catalog: Catalog, job: RehashJob, reported: list[VaultError]
+    ) -> None:
         self.bench, self.catalog, self.job, self.reported = bench, catalog, job, reported
 
     async def add(self, count: int, **fields: Any) -> None:
@@ -46,7 +48,11 @@ class Office:
 
 
 async def opened(before: Bench | None = None) -> Office:
-    bench = await make_bench(before.store, before.people.around.keyset) if before else await make_bench()
+    bench = (
+        await make_bench(before.store, before.people.around.keyset)
+        if before
+        else await make_bench()
+    )
     reported: list[VaultError] = []
     catalog = await open_catalog(bench.vault, reported.append, (records_schema(),))
     return Office(bench, catalog, await open_job(bench.vault, catalog, reported.append), reported)
@@ -80,7 +86,13 @@ async def test_all_records_get_tokens_and_the_run_tells_how_it_went(office: Offi
     await office.job.settled()
     last = office.job.last
     assert last is not None
-    assert (last.id, last.state, last.total, last.done, last.failed) == (began.id, RehashState.DONE, 250, 250, 0)
+    assert (last.id, last.state, last.total, last.done, last.failed) == (
+        began.id,
+        RehashState.DONE,
+        250,
+        250,
+        0,
+    )
     tokens = await office.tokens()
     assert len(tokens) == 250
     assert len({one[0] for one in tokens.values() if one is not None}) == 250
@@ -96,7 +108,9 @@ async def test_only_one_run_at_a_time(office: Office) -> None:
     await office.job.begin(wanted(key1="alphaNumeric"))
 
 
-async def test_a_run_goes_on_in_the_next_process_and_visits_no_record_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_goes_on_in_the_next_process_and_visits_no_record_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     office = await opened()
     await office.add(450, key1="Ann", key2="Lee")
     commits, commit, there = 0, MemoryStore.commit, asyncio.Event()
@@ -153,7 +167,9 @@ async def test_old_tokens_are_found_until_they_are_forgotten(office: Office) -> 
     assert kept[1] == (newest,)
 
 
-async def test_a_value_that_does_not_fit_is_counted_and_its_record_stays_as_it_was(office: Office) -> None:
+async def test_a_value_that_does_not_fit_is_counted_and_its_record_stays_as_it_was(
+    office: Office,
+) -> None:
     await store_records(
         office.catalog.records(RECORDS_SCHEMA),
         [record("a", key1="1980-02-28", key2="x"), record("b", key1="Ann", key2="y")],
@@ -178,7 +194,9 @@ async def test_a_run_can_be_stopped_and_its_key_is_kept_no_longer(office: Office
     assert await office.job.stop() == stopped
 
 
-async def test_a_store_that_fails_is_tried_again(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_is_tried_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await office.add(1, key1="Ann")
     monkeypatch.setattr("proxy.vault.maintenance.rehash_job._RETRY", 0.0)
     scan, failed = MemoryStore.scan, False
@@ -209,9 +227,16 @@ async def test_tokens_outlive_a_change_of_how_keys_are_kept() -> None:
     bench = await make_bench(office.bench.store, office.bench.people.around.keyset)
     catalog = await open_catalog(bench.vault, office.reported.append, (records_schema(keys),))
     await catalog.settled(RECORDS_SCHEMA)
-    after = Office(bench, catalog, await open_job(bench.vault, catalog, office.reported.append), office.reported)
+    after = Office(
+        bench,
+        catalog,
+        await open_job(bench.vault, catalog, office.reported.append),
+        office.reported,
+    )
     assert await after.tokens() == before
     (token, _) = before["r7"] or ("", ())
-    assert [one.record.key for one in await resolve_rehashed(catalog.records(RECORDS_SCHEMA), [token])] == ["r7"]
+    assert [
+        one.record.key for one in await resolve_rehashed(catalog.records(RECORDS_SCHEMA), [token])
+    ] == ["r7"]
     await catalog.close()
     assert office.reported == []

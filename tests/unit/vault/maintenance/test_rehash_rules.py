@@ -25,7 +25,9 @@ PLAIN = {"strategy": "plain"}
 def test_a_key_of_another_form_is_a_fault_that_does_not_repeat_it(raw: Any) -> None:
     faults = ValueFaults(10)
     read_dtk(raw, faults)
-    assert [(fault.source, str(raw) in fault.text) for fault in faults.details] == [("/dtk", raw == "")]
+    assert [(fault.source, str(raw) in fault.text) for fault in faults.details] == [
+        ("/dtk", raw == "")
+    ]
     assert faults.codes == {Code.INVALID_INPUT}
 
 
@@ -86,7 +88,9 @@ def test_a_rule_names_a_field_a_member_of_the_body_or_a_path_into_it() -> None:
     }
 
 
-@pytest.mark.parametrize("body", [None, "text", "{", "[1]", "7", " ", "{" * 5000, '{"a": [' + "[" * 5000])
+@pytest.mark.parametrize(
+    "body", [None, "text", "{", "[1]", "7", " ", "{" * 5000, '{"a": [' + "[" * 5000]
+)
 def test_a_body_that_is_no_object_has_no_members(body: str | None) -> None:
     assert named({"email": PLAIN}, body=body) == {"email": None}
 
@@ -103,7 +107,12 @@ def test_one_rule_may_be_for_all_texts_that_are_not_named() -> None:
         precommit_body="x",
         body='{"name": "Ann", "age": 41, "$x": "y", "key2": "not this", "*": "nor this"}',
     )
-    assert found == {"key1": Value("one"), "profile_key": Value("p"), "key2": Value("two"), "name": Value("Ann")}
+    assert found == {
+        "key1": Value("one"),
+        "profile_key": Value("p"),
+        "key2": Value("two"),
+        "name": Value("Ann"),
+    }
 
 
 def test_the_value_of_one_rule() -> None:

@@ -21,7 +21,9 @@ async def furnished() -> Files:
     entries = Entries(files.contacts.store, "test")
     await entries.load()
     await entries.put(SchemaEntry(CONTACT, Origin.API))
-    await files.contacts.add(contact("c", name="Zorbina", city="Lund", age=4, extra={"a": [1, "x"]}))
+    await files.contacts.add(
+        contact("c", name="Zorbina", city="Lund", age=4, extra={"a": [1, "x"]})
+    )
     await update(files.contacts.records, [contact("c", name="Quuxia")], "x", nothing_more)
     await files.add(os.urandom(200_000))
     await files.add(b"", "empty", key="c")
@@ -43,9 +45,16 @@ async def commit(files: Files, *changes: Change) -> None:
 async def test_a_vault_in_order_has_no_faults_and_everything_was_looked_at():
     files = await furnished()
     told: list[tuple[str, int]] = []
-    findings = await verify_vault([(files.contacts.vault, files.contents)], lambda *progress: told.append(progress))
+    findings = await verify_vault(
+        [(files.contacts.vault, files.contents)], lambda *progress: told.append(progress)
+    )
     assert findings.faults == []
-    assert dict(findings.counts) == {"records": 3, "versions": 1, "attachments": 2, "bytes": 200_000}
+    assert dict(findings.counts) == {
+        "records": 3,
+        "versions": 1,
+        "attachments": 2,
+        "bytes": 200_000,
+    }
     assert (
         sum(count for what, count in told if what == "records")
         == 3
@@ -64,7 +73,11 @@ async def test_a_body_that_was_changed_or_put_back_is_found_by_its_number():
     row = await row_of(files, "c")
     await commit(files, Replace(row._replace(body=row.body[:-1] + b"x"), row.version))
     (fault,) = (await look(files)).faults
-    assert (fault.schema, fault.rid, fault.text) == ("contact", row.rid, "The record does not open.")
+    assert (fault.schema, fault.rid, fault.text) == (
+        "contact",
+        row.rid,
+        "The record does not open.",
+    )
 
 
 async def test_columns_and_index_agree_with_the_body():
@@ -89,7 +102,10 @@ async def file_of(files: Files, size: int) -> File:
     [
         (lambda file: file._replace(sealed=b"x"), "An attachment does not open."),
         (lambda file: file._replace(size=3), "An attachment does not open."),
-        (lambda file: file._replace(name=bytes(16)), "An attachment is found by another name than its own."),
+        (
+            lambda file: file._replace(name=bytes(16)),
+            "An attachment is found by another name than its own.",
+        ),
     ],
 )
 async def test_a_changed_row_of_a_file_is_found(change, text):
@@ -142,4 +158,8 @@ async def test_a_table_without_a_definition_is_looked_at_as_far_as_it_can_be():
     await entries.load()
     await entries.remove("contact", "none")
     findings = await look(files)
-    assert (findings.faults, findings.counts["records"], findings.counts["attachments"]) == ([], 3, 2)
+    assert (findings.faults, findings.counts["records"], findings.counts["attachments"]) == (
+        [],
+        3,
+        2,
+    )

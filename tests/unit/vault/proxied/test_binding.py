@@ -12,7 +12,9 @@ COUNT = 40
 
 
 async def staged(bench: Bench) -> list[tuple[StagedWrite, str]]:
-    drafts = [draft(name=f"Ann {number}", phone=f"+46 70 123 45 {number:02}") for number in range(COUNT)]
+    drafts = [
+        draft(name=f"Ann {number}", phone=f"+46 70 123 45 {number:02}") for number in range(COUNT)
+    ]
     held = await stage_creates(bench.people, drafts, [None] * COUNT)
     return [(one, str(number)) for number, one in enumerate(held)]
 

@@ -28,8 +28,12 @@ ANN = {"key3": "ann@example.com", "range_key1": "41", "body": "notes", "spare": 
 
 
 def recipe(entity: str = "person") -> TableSpec:
-    schema = Schema(f"records/{entity}", tuple(Field(name, kind=kind) for name, kind in FIELDS.items()))
-    return TableSpec(schema, dict.fromkeys(FIELDS, SHAPES["opaque"]({"same": True})), None, addressed=True)
+    schema = Schema(
+        f"records/{entity}", tuple(Field(name, kind=kind) for name, kind in FIELDS.items())
+    )
+    return TableSpec(
+        schema, dict.fromkeys(FIELDS, SHAPES["opaque"]({"same": True})), None, addressed=True
+    )
 
 
 def sent(**values: str) -> Sent:
@@ -66,7 +70,10 @@ async def beside() -> Beside:
 async def test_a_record_is_one_of_the_schema_under_a_key_of_its_own(beside: Beside) -> None:
     await beside.add("17", **ANN)
     await store_records(
-        beside.records, [RecordDraft("17", {"record_key": "17", "key3": "ann@example.com"})], "me", nothing
+        beside.records,
+        [RecordDraft("17", {"record_key": "17", "key3": "ann@example.com"})],
+        "me",
+        nothing,
     )
     assert await beside.found() == {
         "17": {"record_key": "17", "key3": "ann@example.com"},
@@ -90,22 +97,33 @@ async def test_entities_have_keys_and_tokens_of_their_own(beside: Beside) -> Non
     (held,) = await stage_creates(pets, [sent(key3="same@example.com")], ["1"])
     await bind(pets, [(held, "1")])
     assert set(await beside.found()) == {"rules:person/1", "rules:pet/1"}
-    assert beside.people.same_token("key3", Value("x", json=False)) != pets.same_token("key3", Value("x", json=False))
+    assert beside.people.same_token("key3", Value("x", json=False)) != pets.same_token(
+        "key3", Value("x", json=False)
+    )
 
 
 async def test_an_update_moves_what_stands_beside_the_body(beside: Beside) -> None:
     await beside.add("17", **ANN)
-    (held,) = await stage_updates(beside.people, [("17", sent(key3="new@example.com", range_key1="no number"))])
+    (held,) = await stage_updates(
+        beside.people, [("17", sent(key3="new@example.com", range_key1="no number"))]
+    )
     await promote(beside.people, held, {})
     assert (await beside.found())["rules:person/17"] == {
         "record_key": "rules:person/17", "key3": "new@example.com", "body": "notes",
     }  # fmt: skip
     assert await beside.shelf.having("key3", "ann@example.com", RECORDS_SCHEMA) == []
-    assert await beside.shelf.having("key3", "new@example.com", RECORDS_SCHEMA) == ["rules:person/17"]
+    assert await beside.shelf.having("key3", "new@example.com", RECORDS_SCHEMA) == [
+        "rules:person/17"
+    ]
 
 
 async def test_several_values_are_told_as_a_json_array(beside: Beside) -> None:
-    several = Sent({"body": (Value("a", json=False), Value('"b"', json=False)), "key3": (Value("x", json=False),)})
+    several = Sent(
+        {
+            "body": (Value("a", json=False), Value('"b"', json=False)),
+            "key3": (Value("x", json=False),),
+        }
+    )
     await stage_creates(beside.people, [several], [None])
     ((key, fields),) = (await beside.found()).items()
     assert (key, fields["body"], fields["key3"]) == (None, '["a","\\"b\\""]', "x")
@@ -116,11 +134,21 @@ async def test_callers_do_not_write_them(beside: Beside) -> None:
     for key in ("rules:person/17", "rules:", "rules:anything"):
         with pytest.raises(VaultError) as caught:
             await store_records(
-                beside.records, [RecordDraft(key, {"record_key": key})], "me", nothing, on_existing="update"
+                beside.records,
+                [RecordDraft(key, {"record_key": key})],
+                "me",
+                nothing,
+                on_existing="update",
             )
         assert caught.value.code is Code.SCHEMA_OF_RULES
     with pytest.raises(VaultError) as caught:
-        await update(beside.records, [RecordDraft(None, {"key3": "ann@example.com"})], "me", nothing, search_key="key3")
+        await update(
+            beside.records,
+            [RecordDraft(None, {"key3": "ann@example.com"})],
+            "me",
+            nothing,
+            search_key="key3",
+        )
     assert caught.value.code is Code.SCHEMA_OF_RULES
 
 
@@ -129,10 +157,14 @@ async def test_rows_that_were_made_for_another_definition_are_not_stored(beside:
     content = beside.people.sealer.open(await _row(beside))
     rid = people.around.sequence()
     row = people.new_row(content, rid, people.sealer.new_salt())
-    await beside.shelf.catalog.declare_builtin(records_schema(RecordKeys(plain=frozenset(("key3",)))))
+    await beside.shelf.catalog.declare_builtin(
+        records_schema(RecordKeys(plain=frozenset(("key3",))))
+    )
     with pytest.raises(Conflict):
         await people.store.commit(people.table, [Insert(row)])
-    await people.store.commit(people.table, [Insert(people.new_row(content, rid, people.sealer.new_salt()))])
+    await people.store.commit(
+        people.table, [Insert(people.new_row(content, rid, people.sealer.new_salt()))]
+    )
     with pytest.raises(Conflict):  # nobody knows any more what it was made for
         await people.store.commit(people.table, [Insert(row._replace(rid=rid + 1))])
     await beside.shelf.catalog.settled(RECORDS_SCHEMA)
@@ -151,7 +183,9 @@ async def test_a_migration_of_the_schema_takes_them_along(beside: Beside, back: 
     await beside.add("17", **ANN)
     catalog = beside.shelf.catalog
     await catalog.declare_builtin(
-        records_schema(RecordKeys(plain=frozenset(("key3",)), partial_match=frozenset(("profile_key",))))
+        records_schema(
+            RecordKeys(plain=frozenset(("key3",)), partial_match=frozenset(("profile_key",)))
+        )
     )
     await beside.add("18", key3="bo@example.com")
     await catalog.settled(RECORDS_SCHEMA)
@@ -162,8 +196,12 @@ async def test_a_migration_of_the_schema_takes_them_along(beside: Beside, back: 
     rows = await beside.shelf.rows(RECORDS_SCHEMA)
     texts = {cell for row in rows for cell in row.cells if isinstance(cell, str)}
     assert ("ann@example.com" in texts, "bo@example.com" in texts) == (not back, not back)
-    assert await beside.shelf.having("key3", "ann@example.com", RECORDS_SCHEMA) == ["rules:person/17"]
-    assert await beside.shelf.having("key3", "bo@example.com", RECORDS_SCHEMA) == ["rules:person/18"]
+    assert await beside.shelf.having("key3", "ann@example.com", RECORDS_SCHEMA) == [
+        "rules:person/17"
+    ]
+    assert await beside.shelf.having("key3", "bo@example.com", RECORDS_SCHEMA) == [
+        "rules:person/18"
+    ]
     for row in rows:
         assert beside.records.cells(beside.records.open(row).fields) == row.cells
     assert beside.shelf.reported == []
@@ -183,7 +221,10 @@ async def test_of_rows_that_are_never_committed_some_are_remembered(
     people = beside.people
     content = people.sealer.open(await _row(beside))
     monkeypatch.setattr("proxy.vault.proxied.hosted._MOST_MADE", 2)
-    rows = [people.new_row(content, people.around.sequence(), people.sealer.new_salt()) for _ in range(3)]
+    rows = [
+        people.new_row(content, people.around.sequence(), people.sealer.new_salt())
+        for _ in range(3)
+    ]
     with pytest.raises(Conflict):
         await people.store.commit(people.table, [Insert(rows[0])])
     await people.store.commit(people.table, [Insert(rows[2])])
@@ -194,9 +235,13 @@ async def test_files_are_those_of_the_schema(beside: Beside) -> None:
     assert shared_records(beside.shelf.bench.people).name == "person"
 
 
-async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_body_too(beside: Beside) -> None:
+async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_body_too(
+    beside: Beside,
+) -> None:
     shapes = {**recipe().shapes, "key3": SHAPES["fixed"]({"value": "hidden"})}
-    people = Hosted(recipe()._replace(shapes=shapes), "person", beside.shelf.catalog.host(RECORDS_SCHEMA))
+    people = Hosted(
+        recipe()._replace(shapes=shapes), "person", beside.shelf.catalog.host(RECORDS_SCHEMA)
+    )
     alike = Beside(beside.shelf, people)
     await alike.add("17", **ANN)
     (held,) = await stage_updates(people, [("17", sent(key3="new@example.com", body=" notes"))])
@@ -207,10 +252,14 @@ async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_bo
     fields = (await alike.found())["rules:person/17"]
     assert (fields["key3"], fields["body"]) == ("new@example.com", " notes")
     assert await beside.shelf.having("key3", "ann@example.com", RECORDS_SCHEMA) == []
-    assert await beside.shelf.having("key3", "new@example.com", RECORDS_SCHEMA) == ["rules:person/17"]
+    assert await beside.shelf.having("key3", "new@example.com", RECORDS_SCHEMA) == [
+        "rules:person/17"
+    ]
     versions, total = await record_versions(alike.records, "rules:person/17", 10, 0)
     assert (total, versions[0].fields) == (1, fields)
     store = beside.shelf.bench.store
     (row,) = (await people.by_key(["17"])).values()
     assert not (await store.staged(people.table, [row.rid])).get(row.rid)
-    assert [kept.text for kept in people.sealer.open(row).fields["key3"]] == ["new@example.com"], "the other is gone"
+    assert [kept.text for kept in people.sealer.open(row).fields["key3"]] == ["new@example.com"], (
+        "the other is gone"
+    )

@@ -100,7 +100,9 @@ async def test_a_value_of_both_that_no_answer_has_shown_yet_is_in_doubt() -> Non
         value = (await reveal(bench.people, [shown])).values[0][0]
         assert value is not None
         assert value.text == name
-    assert await show(bench, "17", ("name", token(first, "name"))) == ["Ann"], "the application had kept the older"
+    assert await show(bench, "17", ("name", token(first, "name"))) == ["Ann"], (
+        "the application had kept the older"
+    )
     assert await states(bench) == (1, 0, 0)
     assert await show(bench, "17", ("name", token(second, "name"))) == [None]
 
@@ -118,11 +120,19 @@ async def test_later_changes_keep_and_know_its_tokens() -> None:
     first = await lost_create(bench)
     second = await change(bench, "17", name="Anna")
     await show(bench, "17", *all_of(first, second))
-    third = (await stage_updates(bench.people, [("17", draft(email=token(first, "email"), phone=ANN["phone"]))]))[0]
-    assert token(third, "email") == token(first, "email"), "an own token that comes back stands for its value"
+    third = (
+        await stage_updates(
+            bench.people, [("17", draft(email=token(first, "email"), phone=ANN["phone"]))]
+        )
+    )[0]
+    assert token(third, "email") == token(first, "email"), (
+        "an own token that comes back stands for its value"
+    )
     assert token(third, "phone") == token(first, "phone")
     assert third.live is not None
-    assert len({kept.number for values in third.live.fields.values() for kept in values}) == len(ANN)
+    assert len({kept.number for values in third.live.fields.values() for kept in values}) == len(
+        ANN
+    )
 
 
 async def test_a_record_without_a_name_that_is_shown_by_an_id_of_nobody_gets_it() -> None:
@@ -234,7 +244,9 @@ async def test_an_answer_read_before_the_last_change_joins_nothing() -> None:
 
 
 @pytest.mark.parametrize("create_first", [True, False])
-async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_either(create_first: bool) -> None:
+async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_either(
+    create_first: bool,
+) -> None:
     bench = await make_bench()
     first = (await stage_creates(bench.people, [draft(**ANN)], [None]))[0]
     second = (await stage_updates(bench.people, [("17", draft(name="Anna"))]))[0]
@@ -248,9 +260,13 @@ async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_eit
 
 
 @pytest.mark.parametrize("create_first", [True, False])
-async def test_of_values_of_both_that_have_one_token_the_later_one_counts(create_first: bool) -> None:
+async def test_of_values_of_both_that_have_one_token_the_later_one_counts(
+    create_first: bool,
+) -> None:
     usual = person()
-    constant = usual._replace(shapes={**usual.shapes, "born": SHAPES["fixed"]({"value": "1900-01-01"})})
+    constant = usual._replace(
+        shapes={**usual.shapes, "born": SHAPES["fixed"]({"value": "1900-01-01"})}
+    )
     bench = await make_bench(recipe=constant)
     first = await lost_create(bench) if create_first else None
     second = await change(bench, "17", name="Anna", born="1990-05-05")
@@ -313,7 +329,9 @@ async def test_a_list_that_shows_both_binds_each_to_its_own() -> None:
 
 
 @pytest.mark.parametrize("key", ["2", None])
-async def test_of_several_without_a_name_that_fit_equally_none_is_bound_or_shown(key: str | None) -> None:
+async def test_of_several_without_a_name_that_fit_equally_none_is_bound_or_shown(
+    key: str | None,
+) -> None:
     bench = await make_bench(recipe=weak())
     values = [{name: one[name] for name in ("name", "email")} for one in (MOTHER, CHILD)]
     held = [await nameless(bench, **one) for one in values]
@@ -322,7 +340,9 @@ async def test_of_several_without_a_name_that_fit_equally_none_is_bound_or_shown
     await after_a_week(bench)
     assert await states(bench) == (2, 0, 0), "both are kept"
     await bind(bench.people, [(held[0], "1")])
-    assert await show(bench, "2", *all_of(held[1])) == list(values[1].values()), "the one that is left"
+    assert await show(bench, "2", *all_of(held[1])) == list(values[1].values()), (
+        "the one that is left"
+    )
 
 
 async def test_one_without_a_name_that_fits_several_objects_is_none_of_them() -> None:

@@ -44,7 +44,9 @@ async def test_a_refused_change_leaves_what_a_doubtful_one_has_too() -> None:
     await drop_staged(bench.people, [refused])
     assert await entries(bench, old, doubtful) == [True, True]
     shown = AnswerObject(None, (("email", token(doubtful, "email")),))
-    assert [value and value.text for value in (await reveal(bench.people, [shown])).values[0]] == [NEW]
+    assert [value and value.text for value in (await reveal(bench.people, [shown])).values[0]] == [
+        NEW
+    ]
 
 
 async def test_a_refused_change_takes_its_entries_along() -> None:

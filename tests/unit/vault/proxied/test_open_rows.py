@@ -13,7 +13,9 @@ from tests.support.vaults import Bench, draft, make_bench
 
 async def people(bench: Bench, *tags: list[str]) -> list[int]:
     """The ids of records with these tags."""
-    held = await stage_creates(bench.people, [draft(name="Ann", tags=some) for some in tags], [None] * len(tags))
+    held = await stage_creates(
+        bench.people, [draft(name="Ann", tags=some) for some in tags], [None] * len(tags)
+    )
     await bind(bench.people, [(one, str(number)) for number, one in enumerate(held)])
     return [one.rid for one in held]
 

@@ -16,9 +16,13 @@ from tests.support.vaults import Bench, draft, make_bench, person, token
 async def constant() -> Bench:
     """A record ``17`` with a date whose token is the same whatever it is."""
     usual = person()
-    recipe = usual._replace(shapes={**usual.shapes, "born": SHAPES["fixed"]({"value": "1900-01-01"})})
+    recipe = usual._replace(
+        shapes={**usual.shapes, "born": SHAPES["fixed"]({"value": "1900-01-01"})}
+    )
     bench = await make_bench(recipe=recipe)
-    (held,) = await stage_creates(bench.people, [draft(name="Ann", born="1987-04-12", tags=["a", "b"])], [None])
+    (held,) = await stage_creates(
+        bench.people, [draft(name="Ann", born="1987-04-12", tags=["a", "b"])], [None]
+    )
     await bind(bench.people, [(held, "17")])
     return bench
 
@@ -38,7 +42,9 @@ async def texts(bench: Bench, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("shown", [{}, {"born": ("1900-01-01",)}])
-async def test_a_value_that_has_the_token_of_the_one_before_is_taken(shown: dict[str, tuple[str, ...]]) -> None:
+async def test_a_value_that_has_the_token_of_the_one_before_is_taken(
+    shown: dict[str, tuple[str, ...]],
+) -> None:
     bench = await constant()
     held = await stage(bench, born="1990-05-05")
     await promote(bench.people, held, shown)
@@ -58,7 +64,9 @@ async def test_a_value_that_has_the_token_of_the_one_before_is_taken(shown: dict
         (["b"], (1, 0), ["a", "b"]),
     ],
 )
-async def test_what_an_answer_shows_of_a_list_stays(sent: list[str], shown: tuple[int, ...], kept: list[str]) -> None:
+async def test_what_an_answer_shows_of_a_list_stays(
+    sent: list[str], shown: tuple[int, ...], kept: list[str]
+) -> None:
     bench = await constant()
     before = [one.token for one in (await live(bench))[1].fields["tags"]]
     held = await stage(bench, tags=sent)

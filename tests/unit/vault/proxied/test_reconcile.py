@@ -7,12 +7,16 @@ from tests.support.vaults import Bench, draft, make_bench, token
 
 
 async def ann(bench: Bench) -> StagedWrite:
-    held = (await stage_creates(bench.people, [draft(name="Ann", email="ann@example.com")], [None]))[0]
+    held = (
+        await stage_creates(bench.people, [draft(name="Ann", email="ann@example.com")], [None])
+    )[0]
     await bind(bench.people, [(held, "17")])
     return held
 
 
-async def show(bench: Bench, key: str | None, began: int | None = None, **tokens: str) -> list[str | None]:
+async def show(
+    bench: Bench, key: str | None, began: int | None = None, **tokens: str
+) -> list[str | None]:
     """An answer with this object arrives; the values that its caller sees."""
     shown = [AnswerObject(key, tuple(tokens.items()))]
     revealed = await reveal(bench.people, shown)
@@ -67,7 +71,9 @@ async def test_old_tokens_do_not_drop_an_update_that_may_still_be_at_work() -> N
     new = (await stage_updates(bench.people, [("17", draft(name="Anna"))]))[0]
     await doubt(bench.people, [new], answered=False)
     await show(bench, "17", name=token(old, "name"))
-    assert await show(bench, "17", name=token(new, "name")) == ["Anna"], "the application was only slow"
+    assert await show(bench, "17", name=token(new, "name")) == ["Anna"], (
+        "the application was only slow"
+    )
 
 
 async def test_after_the_grace_old_tokens_drop_it() -> None:
@@ -94,14 +100,16 @@ async def test_an_answer_asked_for_before_the_doubt_decides_nothing() -> None:
 async def test_a_field_that_is_not_shown_stays_undecided() -> None:
     bench = await make_bench()
     old = await ann(bench)
-    new = (await stage_updates(bench.people, [("17", draft(name="Anna", email="anna@example.com"))]))[0]
+    new = (
+        await stage_updates(bench.people, [("17", draft(name="Anna", email="anna@example.com"))])
+    )[0]
     await doubt(bench.people, [new], answered=True)
     await show(bench, "17", name=token(new, "name"))
     assert (await states(bench))[2] == 1, "nobody has seen the e-mail address yet"
     for side, value in ((old, "ann@example.com"), (new, "anna@example.com")):
-        assert (await reveal(bench.people, [AnswerObject("17", (("email", token(side, "email")),))])).values[0][
-            0
-        ].text == value  # type: ignore[union-attr]  # both versions resolve
+        assert (
+            await reveal(bench.people, [AnswerObject("17", (("email", token(side, "email")),))])
+        ).values[0][0].text == value  # type: ignore[union-attr]  # both versions resolve
     await show(bench, "17", name=token(new, "name"), email=token(new, "email"))
     assert await states(bench) == (1, 0, 0)
 

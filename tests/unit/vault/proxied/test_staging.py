@@ -41,7 +41,10 @@ async def values(bench: Bench, held: StagedWrite, key: str | None = None) -> dic
     """What each token of a staged version resolves to now."""
     places = tuple((name, kept.token) for name, all_kept in held.given.items() for kept in all_kept)
     revealed = await reveal(bench.people, [AnswerObject(key, places)])
-    return {name: value.text if value else None for (name, _), value in zip(places, revealed.values[0], strict=True)}
+    return {
+        name: value.text if value else None
+        for (name, _), value in zip(places, revealed.values[0], strict=True)
+    }
 
 
 async def test_a_new_record_is_pending_until_it_is_bound_and_resolves_all_the_time() -> None:
@@ -57,9 +60,13 @@ async def test_a_new_record_is_pending_until_it_is_bound_and_resolves_all_the_ti
     assert await values(bench, held, "17") == {**ANN, "tags": "b"}
 
 
-async def test_new_records_of_one_request_get_small_tokens_that_differ_where_there_is_room() -> None:
+async def test_new_records_of_one_request_get_small_tokens_that_differ_where_there_is_room() -> (
+    None
+):
     bench = await make_bench()
-    held = await stage_creates(bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400)
+    held = await stage_creates(
+        bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400
+    )
     assert len({token(item, "born") for item in held}) == len({item.rid for item in held}) == 400
     assert (await bench.store.count(bench.people.table))[0] == 400
 
@@ -68,7 +75,9 @@ async def test_where_there_is_no_room_for_that_they_are_taken_all_the_same() -> 
     usual = person()
     year = SHAPES["date"]({"from": "1980-01-01", "to": "1980-12-31"})
     bench = await make_bench(recipe=usual._replace(shapes={**usual.shapes, "born": year}))
-    held = await stage_creates(bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400)
+    held = await stage_creates(
+        bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400
+    )
     assert (await bench.store.count(bench.people.table))[0] == len(held) == 400
 
 
@@ -87,7 +96,9 @@ async def test_small_tokens_resolve_by_the_record_id_alone() -> None:
     bench = await make_bench()
     held = await ann(bench)
     assert (await values(bench, held, "17"))["born"] == "1987-04-12"
-    assert (await values(bench, held))["born"] == "1987-04-12", "the record is told by the other tokens of the object"
+    assert (await values(bench, held))["born"] == "1987-04-12", (
+        "the record is told by the other tokens of the object"
+    )
     alone = AnswerObject(None, (("born", token(held, "born")),))
     assert (await reveal(bench.people, [alone])).values == [[None]]
 
@@ -113,7 +124,9 @@ async def test_an_unchanged_update_stages_nothing_and_sends_the_same_tokens() ->
 async def test_both_versions_resolve_until_the_update_is_promoted() -> None:
     bench = await make_bench()
     old = await ann(bench)
-    new = (await stage_updates(bench.people, [("17", draft(name="Anna", email="anna@example.com"))]))[0]
+    new = (
+        await stage_updates(bench.people, [("17", draft(name="Anna", email="anna@example.com"))])
+    )[0]
     assert token(new, "name") != token(old, "name")
     assert (await values(bench, old, "17"))["name"] == "Ann"
     assert (await values(bench, new, "17"))["name"] == "Anna"
@@ -139,7 +152,9 @@ async def test_a_field_that_the_answer_shows_unchanged_keeps_its_old_value() -> 
     bench = await make_bench()
     old = await ann(bench)
     new = (await stage_updates(bench.people, [("17", draft(name="Anna", phone="0707654321"))]))[0]
-    await promote(bench.people, new, {"name": (token(old, "name"),), "phone": (token(new, "phone"),)})
+    await promote(
+        bench.people, new, {"name": (token(old, "name"),), "phone": (token(new, "phone"),)}
+    )
     assert (await values(bench, old, "17"))["name"] == "Ann"
     assert (await values(bench, new, "17"))["phone"] == "0707654321"
 
@@ -226,7 +241,9 @@ async def test_an_expired_record_is_never_answered() -> None:
     assert fresh.row is None
 
 
-async def test_a_shape_that_is_full_is_an_error_and_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shape_that_is_full_is_an_error_and_nothing_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = await make_bench()
     attempts = 0
 

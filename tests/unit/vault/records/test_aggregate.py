@@ -26,7 +26,9 @@ ALL = {
 
 async def figures(contacts: Contacts, client: str = "me", **asked: Any) -> Aggregated:
     asked = asked if "next" in asked else {"metrics": ALL, **asked}
-    return await aggregate_groups(contacts.records, read_aggregate(CONTACT, asked, DEFAULTS), client)
+    return await aggregate_groups(
+        contacts.records, read_aggregate(CONTACT, asked, DEFAULTS), client
+    )
 
 
 def by(*keys: str, **more: Any) -> dict[str, Any]:
@@ -49,7 +51,13 @@ async def test_without_keys_all_records_are_one_group() -> None:
     contacts = await people()
     (group,) = (await figures(contacts)).groups
     assert group.keys == {}
-    assert group.metrics == {"n": 5, "total": D("-4.7"), "least": 1, "most": D("0.2"), "mean": D("2.3333333333")}
+    assert group.metrics == {
+        "n": 5,
+        "total": D("-4.7"),
+        "least": 1,
+        "most": D("0.2"),
+        "mean": D("2.3333333333"),
+    }
 
 
 async def test_nothing_has_a_sum_and_a_count_but_no_average() -> None:
@@ -71,7 +79,12 @@ async def test_groups_by_what_is_in_the_clear_are_shown_in_their_normal_form() -
 
 async def test_groups_by_a_hash_are_shown_with_the_value_of_their_oldest_record() -> None:
     found = await figures(await people(), group_by=by("name"))
-    assert {group.keys["name"]: group.metrics["n"] for group in found.groups} == {None: 1, "Ann": 2, "Bo": 1, "ann": 1}
+    assert {group.keys["name"]: group.metrics["n"] for group in found.groups} == {
+        None: 1,
+        "Ann": 2,
+        "Bo": 1,
+        "ann": 1,
+    }
 
 
 @pytest.mark.parametrize("name", ["record_key", "id"])
@@ -82,7 +95,9 @@ async def test_each_record_is_a_group_by_its_key(name):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("keys", [("name",), ("age",), ("sum",), ("city", "age"), ("record_key",), ("sum", "name")])
+@pytest.mark.parametrize(
+    "keys", [("name",), ("age",), ("sum",), ("city", "age"), ("record_key",), ("sum", "name")]
+)
 async def test_pages_together_are_all_groups(keys):
     contacts = await people()
     whole = await figures(contacts, group_by=by(*keys))
@@ -147,7 +162,10 @@ async def test_a_group_whose_oldest_record_does_not_open_is_shown_by_another() -
     contacts = await people()
     await spoil(contacts, "a")
     found = await figures(contacts, filter={"age": {"$gt": 0}}, group_by=by("name", "city"))
-    assert {group.keys["name"]: group.metrics["n"] for group in found.groups} == {" Ann ": 2, "Bo": 1}
+    assert {group.keys["name"]: group.metrics["n"] for group in found.groups} == {
+        " Ann ": 2,
+        "Bo": 1,
+    }
     await spoil(contacts, "b")
     with pytest.raises(VaultError) as caught:
         await figures(contacts, group_by=by("name"))
@@ -167,7 +185,12 @@ async def test_a_group_whose_records_go_away_meanwhile_is_left_out(monkeypatch) 
 
     monkeypatch.setattr(contacts.store, "aggregate", then_removed)
     found = await figures(contacts, group_by=by("name", "sum"))
-    assert sorted(str(group.keys["name"]) for group in found.groups) == [" Ann ", "Ann", "None", "ann"]
+    assert sorted(str(group.keys["name"]) for group in found.groups) == [
+        " Ann ",
+        "Ann",
+        "None",
+        "ann",
+    ]
 
 
 async def test_every_scalar_type_is_shown_as_it_was_sent() -> None:
@@ -177,16 +200,23 @@ async def test_every_scalar_type_is_shown_as_it_was_sent() -> None:
     }  # fmt: skip
     fields = [Field("id", FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED)]
     for kind in values:
-        fields += [Field(f"{kind}_{storage}", kind, storage) for storage in (Storage.INDEXED, Storage.INDEXED_HASHED)]
+        fields += [
+            Field(f"{kind}_{storage}", kind, storage)
+            for storage in (Storage.INDEXED, Storage.INDEXED_HASHED)
+        ]
     schema = Schema("all", tuple(fields))
     contacts = await make_contacts(recipe=TableSpec(schema, {}, None, addressed=False))
     sent = {field.name: values[field.type] for field in fields[1:]}
     await contacts.add(contact("a", **sent))
     for names in (list(sent)[:7], list(sent)[7:]):
-        asked = read_aggregate(schema, {"metrics": {"n": {"func": "count"}}, "group_by": by(*names)}, DEFAULTS)
+        asked = read_aggregate(
+            schema, {"metrics": {"n": {"func": "count"}}, "group_by": by(*names)}, DEFAULTS
+        )
         (group,) = (await aggregate_groups(contacts.records, asked, "me")).groups
         assert group.keys == {name: sent[name] for name in names}
-        assert [type(value) for value in group.keys.values()] == [type(sent[name]) for name in names]
+        assert [type(value) for value in group.keys.values()] == [
+            type(sent[name]) for name in names
+        ]
 
 
 async def test_what_the_proxy_has_collected_is_grouped_too() -> None:
@@ -204,7 +234,9 @@ async def test_a_sum_beyond_64_bits_is_exact() -> None:
     contacts = await make_contacts()
     await contacts.add(*[contact(str(n), age=2**63 - 1) for n in range(3)])
     asked = {"all": {"func": "sum", "key": "age"}, "mean": {"func": "avg", "key": "age"}}
-    found = await aggregate_groups(contacts.records, read_aggregate(CONTACT, {"metrics": asked}, DEFAULTS), "me")
+    found = await aggregate_groups(
+        contacts.records, read_aggregate(CONTACT, {"metrics": asked}, DEFAULTS), "me"
+    )
     assert found.groups[0].metrics == {"all": D(3 * (2**63 - 1)), "mean": D(2**63 - 1)}
     assert isinstance(found.groups[0].metrics["all"], Decimal)
 

@@ -89,9 +89,16 @@ async def test_files_handed_over_are_sealed_anew_and_their_content_stays():
     contacts.clock.advance(7)
     (change,) = handed_over(contacts.records, (row, other), {"x": file}, [])
     assert isinstance(change, UpdateFile)
-    assert (change.holder, change.file.rid, change.file.file_id) == (row.rid, other.rid, file.file_id)
+    assert (change.holder, change.file.rid, change.file.file_id) == (
+        row.rid,
+        other.rid,
+        file.file_id,
+    )
     assert (change.file.object, change.file.created_at) == (file.object, file.created_at)
-    assert open_file(contacts.records, other, change.file).kept == open_file(contacts.records, row, file).kept
+    assert (
+        open_file(contacts.records, other, change.file).kept
+        == open_file(contacts.records, row, file).kept
+    )
     with pytest.raises(VaultError) as caught:
         handed_over(contacts.records, (row, other), {"x": file}, [change.file])
     assert caught.value.code is Code.FILE_EXISTS
@@ -103,7 +110,9 @@ async def test_one_that_does_not_open_is_left_out_and_counted():
     bad = file_of(contacts.records, row, kept(), Label("other", "a/b"))._replace(sealed=b"x")
     await contacts.store.commit(contacts.records.collection.table, [Attach(good), Attach(bad)])
     found = await attachments_of(contacts.records, [row.rid, 99])
-    assert {rid: [item.filename for item in items] for rid, items in found.items()} == {row.rid: ["cv.pdf"]}
+    assert {rid: [item.filename for item in items] for rid, items in found.items()} == {
+        row.rid: ["cv.pdf"]
+    }
     assert contacts.events["unopenable_file"] == 1
     assert await attachments_of(contacts.records, []) == {}
 
@@ -111,7 +120,9 @@ async def test_one_that_does_not_open_is_left_out_and_counted():
 def test_an_id_has_one_spelling():
     made = uuid.uuid4()
     assert id_of(str(made)) == made.bytes
-    assert [id_of(text) for text in ("", "x", str(made).upper(), made.hex, f"{{{made}}}")] == [None] * 5
+    assert [id_of(text) for text in ("", "x", str(made).upper(), made.hex, f"{{{made}}}")] == [
+        None
+    ] * 5
     assert uuid.UUID(bytes=new_id()).version == 4
 
 
@@ -122,9 +133,9 @@ async def test_a_search_shows_what_records_have_attached_in_the_order_of_their_m
     other = await files.add(b"y", "other")
     for tests in ((), (Equals("record_key", ("a",)),)):
         found = await find_page(files.contacts.records, Query(tests))
-        assert {record.key: record.attachments for record in found.records if record.attachments} == {
-            "a": (made, other)
-        }
+        assert {
+            record.key: record.attachments for record in found.records if record.attachments
+        } == {"a": (made, other)}
     assert await with_attachments(files.contacts.records, []) == []
 
 
@@ -147,7 +158,12 @@ async def test_a_record_that_is_migrated_takes_its_files_along():
 
 @pytest.mark.parametrize(
     ("name", "numbered"),
-    [("cv.pdf", "cv (2).pdf"), ("cv", "cv (2)"), (".profile", ".profile (2)"), ("x" * 255, "x" * 251 + " (2)")],
+    [
+        ("cv.pdf", "cv (2).pdf"),
+        ("cv", "cv (2)"),
+        (".profile", ".profile (2)"),
+        ("x" * 255, "x" * 251 + " (2)"),
+    ],
 )
 async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name, numbered):
     bench = await make_bench()
@@ -159,7 +175,12 @@ async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name
     contents = await bench.vault.keep_files(MemoryObjects(), 1000)
     for key in ("old", "new"):
         label = Label(name, "a/b")
-        await upload(contents, Owner(records, key), IncomingFile(label, in_pieces(key.encode())), lambda _: ())
+        await upload(
+            contents,
+            Owner(records, key),
+            IncomingFile(label, in_pieces(key.encode())),
+            lambda _: (),
+        )
         bench.clock.advance(1)
     rows = await bench.people.by_key(["old"])
     await rename(bench.people, rows["old"].rid, "new")
@@ -170,7 +191,10 @@ async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name
     assert [item.filename for item in found] == [numbered, name]
     await bench.vault.upkeep()
     read = [await download(contents, Owner(records, "new"), item.file_id) for item in found]
-    assert [b"".join([piece async for piece in one.pieces(0, 3)]) for one in read] == [b"old", b"new"]
+    assert [b"".join([piece async for piece in one.pieces(0, 3)]) for one in read] == [
+        b"old",
+        b"new",
+    ]
 
 
 async def test_a_file_that_does_not_open_stays_behind_when_records_are_joined():

@@ -25,11 +25,18 @@ async def refused(contacts: Contacts, *keys: str) -> VaultError:
 
 async def test_a_batch_is_stored_and_told_in_its_order() -> None:
     contacts = await make_contacts()
-    made = await contacts.add(contact("b", name="Ann", sum=Decimal("1.50")), contact("a", city=None, expires_at=None))
+    made = await contacts.add(
+        contact("b", name="Ann", sum=Decimal("1.50")), contact("a", city=None, expires_at=None)
+    )
     now = contacts.clock()
     assert [record.key for record in made] == ["b", "a"]
     assert made[0].fields == {"id": "b", "name": "Ann", "sum": Decimal("1.50")}
-    assert (made[0].created_at, made[0].updated_at, made[0].expires_at, made[0].by) == (now, now, None, "someone")
+    assert (made[0].created_at, made[0].updated_at, made[0].expires_at, made[0].by) == (
+        now,
+        now,
+        None,
+        "someone",
+    )
     assert [await contacts.get("b"), await contacts.get("a")] == made
     assert contacts.events["created"] == 2
 
@@ -46,7 +53,10 @@ async def test_a_key_that_is_used_refuses_the_whole_batch_and_each_one_is_named(
 async def test_a_key_comes_once_in_a_batch() -> None:
     contacts = await make_contacts()
     error = await refused(contacts, "a", "b", "a", "a")
-    assert (error.code, [detail.source for detail in error.details]) == (Code.INVALID_RECORD, ["/2/id", "/3/id"])
+    assert (error.code, [detail.source for detail in error.details]) == (
+        Code.INVALID_RECORD,
+        ["/2/id", "/3/id"],
+    )
     assert await contacts.keys("a", "b") == []
 
 
@@ -63,17 +73,27 @@ async def test_the_key_of_an_expired_record_is_free_before_it_is_swept() -> None
 
 async def test_where_the_operator_wants_it_an_existing_record_becomes_what_was_sent() -> None:
     contacts = await make_contacts()
-    (first,) = await contacts.add(contact("a", name="Ann", note="n", expires_at=contacts.clock() + 1000))
+    (first,) = await contacts.add(
+        contact("a", name="Ann", note="n", expires_at=contacts.clock() + 1000)
+    )
     contacts.clock.advance(5)
     made = await store_records(
-        contacts.records, [contact("b"), contact("a", name="Eva")], "other", nothing, on_existing="update"
+        contacts.records,
+        [contact("b"), contact("a", name="Eva")],
+        "other",
+        nothing,
+        on_existing="update",
     )
     assert [(record.key, record.version, record.action) for record in made] == [
         ("b", 1, Action.CREATE),
         ("a", 2, Action.UPDATE),
     ]
     assert made[1].fields == {"id": "a", "name": "Eva"}
-    assert (made[1].created_at, made[1].updated_at, made[1].expires_at) == (first.created_at, contacts.clock(), None)
+    assert (made[1].created_at, made[1].updated_at, made[1].expires_at) == (
+        first.created_at,
+        contacts.clock(),
+        None,
+    )
     assert await contacts.get("a") == made[1]
     past, total = await contacts.store.past(
         contacts.records.collection.table, contacts.records.collection.key_hash("a"), 10, 0
@@ -85,7 +105,13 @@ async def test_parts_of_an_overwritten_text_no_longer_find_the_record() -> None:
     contacts = await make_contacts()
     (made,) = await contacts.add(contact("a", name="Annabel", extra={"flag": True}))
     records = contacts.records
-    await store_records(records, [contact("a", name="Isabel", extra={"flag": 1})], "x", nothing, on_existing="update")
+    await store_records(
+        records,
+        [contact("a", name="Isabel", extra={"flag": 1})],
+        "x",
+        nothing,
+        on_existing="update",
+    )
     table = records.collection.table
     gone, stayed, came = (records.gram_hashes("name", part)[0] for part in ("ann", "bel", "isa"))
     true, one = (records.leaf_hash("extra", ("flag",), value, inside=False) for value in (True, 1))
@@ -145,7 +171,9 @@ async def test_of_many_creates_of_one_key_one_wins(engine: str, tmp_path: object
 
     async def one(number: int) -> str:
         try:
-            (made,) = await store_records(contacts.records, [contact("same", age=number)], f"c{number}", nothing)
+            (made,) = await store_records(
+                contacts.records, [contact("same", age=number)], f"c{number}", nothing
+            )
         except VaultError as error:
             return error.code.value
         return made.by

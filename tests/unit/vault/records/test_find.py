@@ -21,7 +21,9 @@ from tests.support.vaults import make_bench
 
 
 async def ask(contacts: Contacts, where: Any, **options: Any) -> FoundPage[Any]:
-    return await find_page(contacts.records, read_find(CONTACT, {"filter": where, "options": options}, DEFAULTS))
+    return await find_page(
+        contacts.records, read_find(CONTACT, {"filter": where, "options": options}, DEFAULTS)
+    )
 
 
 async def keys(contacts: Contacts, where: Any, **options: Any) -> list[str | None]:
@@ -32,7 +34,9 @@ async def keys(contacts: Contacts, where: Any, **options: Any) -> list[str | Non
 async def people() -> Contacts:
     contacts = await make_contacts()
     await contacts.add(
-        contact("a", name="Ann Ek", city="Umeå", age=3, sum=Decimal("1.5"), extra={"tags": ["x", "y"]}),
+        contact(
+            "a", name="Ann Ek", city="Umeå", age=3, sum=Decimal("1.5"), extra={"tags": ["x", "y"]}
+        ),
         contact("b", name="Bo Ek", city="Lund", age=1, extra={"tags": ["x"], "n": 5}),
         contact("c", name="Cy Alm", city=None, age=2),
         contact("d", city="Umeå", age=None, expires_at=contacts.clock() + 10),
@@ -80,8 +84,18 @@ async def test_a_filter_finds_what_it_says(where, expected):
 async def test_an_order_has_several_keys_and_missing_values_come_first() -> None:
     contacts = await people()
     assert await keys(contacts, {}, sort=[{"age": "asc"}]) == ["d", "b", "c", "a"]
-    assert await keys(contacts, {}, sort=[{"city": "desc"}, {"age": "desc"}]) == ["a", "d", "b", "c"]
-    assert await keys(contacts, {}, sort=[{"expires_at": "desc"}, {"created_at": "asc"}]) == ["d", "a", "b", "c"]
+    assert await keys(contacts, {}, sort=[{"city": "desc"}, {"age": "desc"}]) == [
+        "a",
+        "d",
+        "b",
+        "c",
+    ]
+    assert await keys(contacts, {}, sort=[{"expires_at": "desc"}, {"created_at": "asc"}]) == [
+        "d",
+        "a",
+        "b",
+        "c",
+    ]
 
 
 async def test_what_has_expired_is_not_found() -> None:
@@ -100,9 +114,10 @@ async def test_records_come_with_their_attachments(where):
     file = file_of(contacts.records, row, kept, Label("cv.pdf", "text/plain"))
     await contacts.store.commit(contacts.records.collection.table, [Attach(file)])
     found = (await ask(contacts, where)).records
-    assert [[attachment.filename for attachment in record.attachments] for record in found] == [["cv.pdf"], []][
-        : len(found)
-    ]
+    assert [[attachment.filename for attachment in record.attachments] for record in found] == [
+        ["cv.pdf"],
+        [],
+    ][: len(found)]
 
 
 async def test_one_key_is_looked_up_and_not_searched_for() -> None:
@@ -122,11 +137,17 @@ async def spoil(contacts: Contacts, key: str) -> None:
     await contacts.store.commit(contacts.records.collection.table, [spoiled])
 
 
-async def test_a_row_that_does_not_open_is_left_out_and_counted_but_an_error_when_asked_for_alone() -> None:
+async def test_a_row_that_does_not_open_is_left_out_and_counted_but_an_error_when_asked_for_alone() -> (
+    None
+):
     contacts = await people()
     await spoil(contacts, "b")
     found = await ask(contacts, {})
-    assert ([record.key for record in found.records], found.total, found.unreadable) == (["a", "c", "d"], 4, 1)
+    assert ([record.key for record in found.records], found.total, found.unreadable) == (
+        ["a", "c", "d"],
+        4,
+        1,
+    )
     with pytest.raises(VaultError) as caught:
         await ask(contacts, {"id": "b"})
     assert caught.value.code is Code.CANNOT_OPEN
@@ -142,10 +163,13 @@ async def collected() -> Records:
         kept: dict[str, tuple[Value, ...]] = {
             name: (Value(1, text, False, name, False),) for name, text in fields.items() if text
         }
-        row = people.new_row(TokenizedBody(kept), number + 1, bytes(16))._replace(state=RowState.LIVE)
+        row = people.new_row(TokenizedBody(kept), number + 1, bytes(16))._replace(
+            state=RowState.LIVE
+        )
         sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
         await people.store.commit(
-            people.table, [Insert(row._replace(key=people.key_hash(f"{number}"), key_sealed=sealed))]
+            people.table,
+            [Insert(row._replace(key=people.key_hash(f"{number}"), key_sealed=sealed))],
         )
     return Records(people)
 
@@ -163,10 +187,16 @@ async def collected() -> Records:
         ({"email": None}, "2"),
     ],
 )
-async def test_what_the_proxy_has_collected_is_found_by_the_normal_form_of_its_kind(where, expected):
+async def test_what_the_proxy_has_collected_is_found_by_the_normal_form_of_its_kind(
+    where, expected
+):
     records = await collected()
-    query = read_find(records.schema, {"filter": where, "options": {"sort": [{"created_at": "asc"}]}}, DEFAULTS)
-    assert "".join(str(record.key) for record in (await find_page(records, query)).records) == expected
+    query = read_find(
+        records.schema, {"filter": where, "options": {"sort": [{"created_at": "asc"}]}}, DEFAULTS
+    )
+    assert (
+        "".join(str(record.key) for record in (await find_page(records, query)).records) == expected
+    )
 
 
 async def test_a_record_that_changes_while_it_is_looked_at_is_looked_at_again(monkeypatch) -> None:

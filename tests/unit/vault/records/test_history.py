@@ -87,7 +87,9 @@ async def test_else_there_is_nothing_to_tell() -> None:
     assert await refused(contacts) is Code.NOT_FOUND
 
 
-async def test_a_record_that_has_expired_has_none_before_it_is_swept_and_none_is_left_in_the_store() -> None:
+async def test_a_record_that_has_expired_has_none_before_it_is_swept_and_none_is_left_in_the_store() -> (
+    None
+):
     contacts = await make_contacts(history=KEPT)
     await grown(contacts, 2)
     await update(contacts.records, [contact("a", expires_at=contacts.clock())], "x", nothing)
@@ -95,7 +97,9 @@ async def test_a_record_that_has_expired_has_none_before_it_is_swept_and_none_is
     assert await contacts.row("a") is None
 
 
-async def test_a_past_version_that_does_not_open_is_left_out_and_the_present_one_is_an_error() -> None:
+async def test_a_past_version_that_does_not_open_is_left_out_and_the_present_one_is_an_error() -> (
+    None
+):
     contacts = await make_contacts()
     await grown(contacts, 2)
     row = await contacts.row("a")

@@ -46,7 +46,9 @@ async def test_what_the_source_has_a_value_for_takes_the_place_of_the_destinatio
     assert found == {hashes[0]: (merged.rid,)}
 
 
-@pytest.mark.parametrize(("source", "destination", "ends"), [(5, 9, 5), (9, 5, 5), (None, 9, 9), (None, None, None)])
+@pytest.mark.parametrize(
+    ("source", "destination", "ends"), [(5, 9, 5), (9, 5, 5), (None, 9, 9), (None, None, None)]
+)
 async def test_the_whole_ends_at_the_earlier_time(
     source: int | None, destination: int | None, ends: int | None
 ) -> None:
@@ -72,7 +74,9 @@ async def test_the_history_of_both_is_the_destinations() -> None:
     await update(contacts.records, [contact("b", age=99)], "last", nothing)
     told, total = await record_versions(contacts.records, "b", 10, 0)
     start = contacts.clock() - 25
-    assert [(one.by, one.fields["id"], one.fields["age"], one.updated_at - start) for one in told] == [
+    assert [
+        (one.by, one.fields["id"], one.fields["age"], one.updated_at - start) for one in told
+    ] == [
         ("last", "b", 99, 25),
         ("mover", "b", 22, 20),
         ("u2", "a", 22, 15),
@@ -121,7 +125,9 @@ async def with_files(contacts: Contacts, *files: tuple[str, str]) -> None:
     for key, name in files:
         row = await contacts.row(key)
         assert row is not None
-        await contacts.store.commit(contacts.records.collection.table, [file_for(contacts, row, name)])
+        await contacts.store.commit(
+            contacts.records.collection.table, [file_for(contacts, row, name)]
+        )
 
 
 async def test_the_files_of_the_source_go_over() -> None:
@@ -139,7 +145,10 @@ async def test_two_files_of_one_name_stand_against_it_and_nothing_changes() -> N
     contacts = await make_contacts()
     await with_files(contacts, ("a", "one.pdf"), ("b", "one.pdf"))
     error = await refused(contacts)
-    assert (error.code, [detail.source for detail in error.details]) == (Code.FILE_EXISTS, ["source/0"])
+    assert (error.code, [detail.source for detail in error.details]) == (
+        Code.FILE_EXISTS,
+        ["source/0"],
+    )
     assert await contacts.keys("a", "b") == ["a", "b"]
 
 

@@ -11,19 +11,32 @@ def test_a_text_that_occurs_has_all_its_grams_in_the_other() -> None:
     assert grams("abc") == {"abc"}
 
 
-@pytest.mark.parametrize(("one", "other"), [("Straße", "STRASSE"), ("Ａnn", "ann"), ("e\u0301", "É"), (" x ", "X")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("Straße", "STRASSE"), ("Ａnn", "ann"), ("e\u0301", "É"), (" x ", "X")]
+)
 def test_letter_case_and_composition_do_not_matter(one: str, other: str) -> None:
     assert folded(one) == folded(other)
 
 
 def test_every_scalar_is_told_with_its_place() -> None:
     found = list(leaves({"a": {"b": 1}, "c": ["x", {"d": None}]}))
-    assert found == [(("a", "b"), 1, False), (("c",), "x", True), (("c", 0), "x", False), (("c", 1, "d"), None, False)]
+    assert found == [
+        (("a", "b"), 1, False),
+        (("c",), "x", True),
+        (("c", 0), "x", False),
+        (("c", 1, "d"), None, False),
+    ]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(1, Decimal("1.0")), (100, Decimal("1E+2")), (0, Decimal("-0.0")), ("e\u0301", "é"), (-5, Decimal("-5.000"))],
+    [
+        (1, Decimal("1.0")),
+        (100, Decimal("1E+2")),
+        (0, Decimal("-0.0")),
+        ("e\u0301", "é"),
+        (-5, Decimal("-5.000")),
+    ],
 )
 def test_equal_values_have_equal_leaves(one: object, other: object) -> None:
     assert leaf(("a",), one, False) == leaf(("a",), other, False)

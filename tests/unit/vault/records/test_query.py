@@ -27,10 +27,18 @@ async def test_values_become_cells_of_their_columns_and_keys_become_hashes() -> 
     name = Is(records.column("name"), (records.cell("name", "Ann"), None), negated=True)
     assert await where(contacts, Equals("name", (" Ann ", None), negated=True)) == name
     assert await where(contacts, Equals("age", (4,))) == Is(records.column("age"), (4,))
-    assert await where(contacts, Equals("record_key", ("a",))) == Is("@key", (records.collection.key_hash("a"),))
-    assert await where(contacts, Equals("version", (1, 2), negated=True)) == Is("@version", (1, 2), negated=True)
-    assert await where(contacts, Compares("version", Op.GT, 1)) == Compared("@version", Compare.GT, 1)
-    assert await where(contacts, Compares("sum", Op.LTE, 2)) == Compared(records.column("sum"), Compare.LTE, "2")
+    assert await where(contacts, Equals("record_key", ("a",))) == Is(
+        "@key", (records.collection.key_hash("a"),)
+    )
+    assert await where(contacts, Equals("version", (1, 2), negated=True)) == Is(
+        "@version", (1, 2), negated=True
+    )
+    assert await where(contacts, Compares("version", Op.GT, 1)) == Compared(
+        "@version", Compare.GT, 1
+    )
+    assert await where(contacts, Compares("sum", Op.LTE, 2)) == Compared(
+        records.column("sum"), Compare.LTE, "2"
+    )
 
 
 async def test_places_in_documents_are_hashes_of_leaves() -> None:
@@ -45,28 +53,40 @@ async def test_places_in_documents_are_hashes_of_leaves() -> None:
     assert await where(contacts, InJson("extra", ("a", 0), (5, "x", 5), contains=True)) == several
 
 
-async def test_a_text_is_looked_for_where_it_stands_in_the_clear_and_one_gram_in_the_index() -> None:
+async def test_a_text_is_looked_for_where_it_stands_in_the_clear_and_one_gram_in_the_index() -> (
+    None
+):
     contacts = await make_contacts()
     gram = (contacts.records.gram_hashes("name", "ann")[0],)
     city = contacts.records.column("city")
     assert await where(contacts, Like(("city",), " ÅB ")) == Any((Holds(city, "åb"),))
     assert await where(contacts, Like(("name",), "ANN")) == Any((Indexed(gram),))
-    assert await where(contacts, Like(("name",), "ann", negated=True)) == All((Indexed(gram, negated=True),))
-    assert await where(contacts, Like(("city", "name"), "ann")) == Any((Holds(city, "ann"), Indexed(gram)))
+    assert await where(contacts, Like(("name",), "ann", negated=True)) == All(
+        (Indexed(gram, negated=True),)
+    )
+    assert await where(contacts, Like(("city", "name"), "ann")) == Any(
+        (Holds(city, "ann"), Indexed(gram))
+    )
 
 
 async def test_alternatives_are_alternatives() -> None:
     contacts = await make_contacts()
     age = contacts.records.column("age")
     test = AnyOf(((Equals("age", (1,)), Equals("age", (2,))), (Equals("age", (3,)),)))
-    assert await where(contacts, test) == Any((All((Is(age, (1,)), Is(age, (2,)))), All((Is(age, (3,)),))))
+    assert await where(contacts, test) == Any(
+        (All((Is(age, (1,)), Is(age, (2,)))), All((Is(age, (3,)),)))
+    )
 
 
-async def looked(contacts: Contacts, *tests: Test, limits: RecordLimits | None = None) -> CompiledQuery:
+async def looked(
+    contacts: Contacts, *tests: Test, limits: RecordLimits | None = None
+) -> CompiledQuery:
     return await compile_query(contacts.records, tests, limits or RecordLimits())
 
 
-async def test_rows_with_all_grams_of_a_longer_text_are_opened_and_only_those_that_hold_it_are_asked_for() -> None:
+async def test_rows_with_all_grams_of_a_longer_text_are_opened_and_only_those_that_hold_it_are_asked_for() -> (
+    None
+):
     contacts = await make_contacts()
     made = await contacts.add(
         contact("1", name="Banana"),
@@ -89,7 +109,10 @@ async def test_other_tests_narrow_what_is_opened() -> None:
     made = await contacts.add(*[contact(str(n), name="Banana", age=n) for n in range(5)])
     limits = RecordLimits(candidates=2)
     tests = (Like(("name",), "banana"), Compares("age", Op.LT, 2))
-    assert (await looked(contacts, *tests, limits=limits)).looks[0].rids == {made[0].rid, made[1].rid}
+    assert (await looked(contacts, *tests, limits=limits)).looks[0].rids == {
+        made[0].rid,
+        made[1].rid,
+    }
     with pytest.raises(VaultError) as caught:
         await looked(contacts, tests[0], limits=limits)
     assert caught.value.code is Code.TOO_BROAD
@@ -103,12 +126,16 @@ async def test_a_text_below_an_alternative_is_looked_for_too() -> None:
     assert asked.looks[0].rids == {made[1].rid}
 
 
-async def test_more_candidates_than_a_page_are_all_looked_at_while_others_go_on(monkeypatch) -> None:
+async def test_more_candidates_than_a_page_are_all_looked_at_while_others_go_on(
+    monkeypatch,
+) -> None:
     monkeypatch.setattr(query, "CANDIDATE_PAGE", 4)
     monkeypatch.setattr(query, "OPENED", 3)
     monkeypatch.setattr(offload, "SLICE", 0.0)
     contacts = await make_contacts()
-    made = await contacts.add(*[contact(str(n), name="Banana" if n % 3 else "anan banan") for n in range(12)])
+    made = await contacts.add(
+        *[contact(str(n), name="Banana" if n % 3 else "anan banan") for n in range(12)]
+    )
     turns = 0
 
     async def others() -> None:
@@ -130,7 +157,12 @@ async def test_what_does_not_open_is_no_match_and_is_counted() -> None:
     one, other = [await contacts.row(key) for key in "12"]
     assert one is not None
     assert other is not None
-    found = [record async for record in open_candidates(contacts.records, [one._replace(body=other.body), other])]
+    found = [
+        record
+        async for record in open_candidates(
+            contacts.records, [one._replace(body=other.body), other]
+        )
+    ]
     assert found == [None, made[1]]
     assert contacts.events["unopenable"] == 1
 

@@ -69,7 +69,9 @@ async def test_a_column_is_asked_by_the_same_cell_that_stands_in_it() -> None:
     row = made.new_row("c1", FIELDS, 7, "client", None)
     names = [field.name for field in SCHEMA.kept_outside]
     assert [made.cell(name, FIELDS[name]) for name in names] == list(row.cells)
-    assert made.cell("name", "Ann Ek ") == made.cell("name", "Ann Ek") != made.cell("name", "ann ek")
+    assert (
+        made.cell("name", "Ann Ek ") == made.cell("name", "Ann Ek") != made.cell("name", "ann ek")
+    )
     assert made.cell("sum", Decimal("12.5000")) == "12.5"
     assert len({made.column(name) for name in names}) == len(names)
     with pytest.raises(KeyError):
@@ -90,7 +92,12 @@ async def test_the_next_version_keeps_key_and_creation() -> None:
     row = made.new_row("c1", FIELDS, 7, "client", None)
     following = made.next_row(row, {**FIELDS, "sum": Decimal(3)}, "other", 99)
     record = made.open(following)
-    assert (record.version, record.action, record.by, record.expires_at) == (2, Action.UPDATE, "other", 99)
+    assert (record.version, record.action, record.by, record.expires_at) == (
+        2,
+        Action.UPDATE,
+        "other",
+        99,
+    )
     assert record.fields["sum"] == Decimal(3)
     assert isinstance(record.fields["sum"], Decimal)
     assert (following.key, following.created_at) == (row.key, row.created_at)
@@ -100,16 +107,26 @@ async def test_the_note_of_a_deletion_opens_as_the_last_version() -> None:
     made = await records()
     row = made.new_row("c1", FIELDS, 7, "client", None)
     record = made.open_past(made.last_past(row, "eve"), row.created_at)
-    assert (record.action, record.by, record.version, record.fields) == (Action.DELETE, "eve", 2, FIELDS)
+    assert (record.action, record.by, record.version, record.fields) == (
+        Action.DELETE,
+        "eve",
+        2,
+        FIELDS,
+    )
 
 
 async def test_a_body_in_another_row_does_not_open() -> None:
     made = await records()
-    one, other = (made.new_row(key, {**FIELDS, "id": key}, rid, "c", None) for key, rid in (("c1", 7), ("c2", 8)))
+    one, other = (
+        made.new_row(key, {**FIELDS, "id": key}, rid, "c", None)
+        for key, rid in (("c1", 7), ("c2", 8))
+    )
     with pytest.raises(VaultError) as caught:
         made.open(one._replace(body=other.body))
     assert caught.value.code is Code.CANNOT_OPEN
-    assert [record.key for record in made.open_all([one._replace(body=other.body), other])] == ["c2"]
+    assert [record.key for record in made.open_all([one._replace(body=other.body), other])] == [
+        "c2"
+    ]
 
 
 async def test_what_the_proxy_has_collected_is_read_as_a_record() -> None:
@@ -142,13 +159,22 @@ async def test_new_rows_have_every_field_of_their_own_alone_and_together() -> No
         for rid, (draft, key) in enumerate(zip(drafts, keys, strict=True), 7)
     ]
     now = made.collection.clock()
-    for rows in (alone, made.new_rows(drafts, keys, range(7, 11), "client", made.collection.clock())):
+    for rows in (
+        alone,
+        made.new_rows(drafts, keys, range(7, 11), "client", made.collection.clock()),
+    ):
         for rid, (row, draft, key) in enumerate(zip(rows, drafts, keys, strict=True), 7):
             expires = None if draft.expires_at is UNSET else draft.expires_at
             cells = made.cells(draft.fields)
-            assert row == Row(rid, key, None, RowState.LIVE, 1, now, now, expires, row.salt, row.body, cells)
+            assert row == Row(
+                rid, key, None, RowState.LIVE, 1, now, now, expires, row.salt, row.body, cells
+            )
             assert type(row) is Row
             opened = made.open(row)
-            assert (opened.fields, opened.by, opened.action) == (draft.fields, "client", Action.CREATE)
+            assert (opened.fields, opened.by, opened.action) == (
+                draft.fields,
+                "client",
+                Action.CREATE,
+            )
         assert len({row.salt for row in rows}) == len(rows)
     assert made.new_rows([], [], [], "client", 0) == []

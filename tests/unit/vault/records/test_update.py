@@ -17,11 +17,15 @@ from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import make_bench
 
 
-async def change(contacts: Contacts, *drafts: RecordDraft, search_key: str | None = None) -> list[Record]:
+async def change(
+    contacts: Contacts, *drafts: RecordDraft, search_key: str | None = None
+) -> list[Record]:
     return await update(contacts.records, drafts, "changer", nothing, search_key=search_key)
 
 
-async def refused(contacts: Contacts, *drafts: RecordDraft, search_key: str | None = None) -> VaultError:
+async def refused(
+    contacts: Contacts, *drafts: RecordDraft, search_key: str | None = None
+) -> VaultError:
     with pytest.raises(VaultError) as caught:
         await change(contacts, *drafts, search_key=search_key)
     return caught.value
@@ -30,11 +34,23 @@ async def refused(contacts: Contacts, *drafts: RecordDraft, search_key: str | No
 async def test_what_is_named_is_changed_and_the_rest_stays() -> None:
     contacts = await make_contacts()
     ends = contacts.clock() + 1000
-    (first,) = await contacts.add(contact("a", name="Ann", city="Umeå", sum=Decimal(1), expires_at=ends))
+    (first,) = await contacts.add(
+        contact("a", name="Ann", city="Umeå", sum=Decimal(1), expires_at=ends)
+    )
     contacts.clock.advance(5)
     (second,) = await change(contacts, contact("a", name="Eva", note=None))
-    assert second.fields == {"id": "a", "name": "Eva", "city": "Umeå", "sum": Decimal(1), "note": None}
-    assert (second.created_at, second.updated_at, second.expires_at) == (first.created_at, first.created_at + 5, ends)
+    assert second.fields == {
+        "id": "a",
+        "name": "Eva",
+        "city": "Umeå",
+        "sum": Decimal(1),
+        "note": None,
+    }
+    assert (second.created_at, second.updated_at, second.expires_at) == (
+        first.created_at,
+        first.created_at + 5,
+        ends,
+    )
     assert (second.version, second.action, second.by) == (2, Action.UPDATE, "changer")
     assert await contacts.get("a") == second
     (third,) = await change(contacts, contact("a", expires_at=None))
@@ -60,9 +76,16 @@ async def test_records_that_do_not_exist_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("search_key", "value", "spelled"),
-    [("city", "Umeå", " Umeå"), ("parent", "p", "p "), ("sum", Decimal("1.50"), Decimal("1.5")), ("age", 7, 7)],
+    [
+        ("city", "Umeå", " Umeå"),
+        ("parent", "p", "p "),
+        ("sum", Decimal("1.50"), Decimal("1.5")),
+        ("age", 7, 7),
+    ],
 )
-async def test_all_records_with_the_value_are_changed(search_key: str, value: Any, spelled: Any) -> None:
+async def test_all_records_with_the_value_are_changed(
+    search_key: str, value: Any, spelled: Any
+) -> None:
     contacts = await make_contacts()
     nothing_there: dict[str, Any] = {search_key: None}
     await contacts.add(
@@ -71,7 +94,9 @@ async def test_all_records_with_the_value_are_changed(search_key: str, value: An
         contact("c", **{search_key: value}),
         contact("gone", expires_at=contacts.clock(), **{search_key: value}),
     )
-    made = await change(contacts, contact(None, note="n", **{search_key: spelled}), search_key=search_key)
+    made = await change(
+        contacts, contact(None, note="n", **{search_key: spelled}), search_key=search_key
+    )
     assert [(record.key, record.fields["note"]) for record in made] == [("a", "n"), ("c", "n")]
     stored = await contacts.get("b")
     assert stored is not None
@@ -94,9 +119,18 @@ async def test_records_are_found_only_by_what_can_be_asked_for_equality(search_k
 
 async def test_each_draft_needs_a_value_of_its_own_to_be_found_by() -> None:
     contacts = await make_contacts()
-    error = await refused(contacts, contact("a", at="/0"), contact(None, at="/1"), contact("a", at="/2"))
-    assert (error.code, [detail.source for detail in error.details]) == (Code.INVALID_RECORD, ["/1/id", "/2/id"])
-    drafts = [contact("a", city="x", at="/0"), contact("b", city=" x", at="/1"), contact("c", city=None, at="/2")]
+    error = await refused(
+        contacts, contact("a", at="/0"), contact(None, at="/1"), contact("a", at="/2")
+    )
+    assert (error.code, [detail.source for detail in error.details]) == (
+        Code.INVALID_RECORD,
+        ["/1/id", "/2/id"],
+    )
+    drafts = [
+        contact("a", city="x", at="/0"),
+        contact("b", city=" x", at="/1"),
+        contact("c", city=None, at="/2"),
+    ]
     error = await refused(contacts, *drafts, search_key="city")
     assert [detail.source for detail in error.details] == ["/1/city", "/2/city"]
 
@@ -127,7 +161,9 @@ async def test_a_batch_with_a_row_that_does_not_open_changes_nothing() -> None:
     assert row is not None
     table = contacts.records.collection.table
     await contacts.store.commit(table, [Replace(row._replace(body=bytes(60)), 1)])
-    assert (await refused(contacts, contact("a", age=1), contact("b", age=1))).code is Code.CANNOT_OPEN
+    assert (
+        await refused(contacts, contact("a", age=1), contact("b", age=1))
+    ).code is Code.CANNOT_OPEN
     stored = await contacts.get("a")
     assert stored is not None
     assert stored.version == 1
@@ -137,7 +173,9 @@ async def test_an_update_of_too_many_records_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "MOST_UPDATED", 2)
     contacts = await make_contacts()
     await contacts.add(*[contact(key, city="x") for key in "abc"], contact("d", city="y"))
-    assert (await refused(contacts, contact(None, city="x"), search_key="city")).code is Code.UNPROCESSABLE
+    assert (
+        await refused(contacts, contact(None, city="x"), search_key="city")
+    ).code is Code.UNPROCESSABLE
     assert len(await change(contacts, contact(None, city="y"), search_key="city")) == 1
 
 
@@ -170,7 +208,9 @@ async def test_an_update_that_is_overtaken_is_tried_again_but_not_for_ever() -> 
     store.times = COMMIT_TRIES - 1
     assert (await change(contacts, contact("a", age=1)))[0].version == 2
     store.times = COMMIT_TRIES
-    assert (await refused(contacts, contact(None, city="x"), search_key="city")).code is Code.CONFLICT
+    assert (
+        await refused(contacts, contact(None, city="x"), search_key="city")
+    ).code is Code.CONFLICT
     assert not len(contacts.records.collection.state.locks)
 
 
@@ -183,7 +223,9 @@ class Late(MemoryStore):
         page = await super().select(table, query)
         if self.contacts is not None:
             contacts, self.contacts = self.contacts, None
-            await change(contacts, contact("a", city="y"), contact("b", expires_at=contacts.clock()))
+            await change(
+                contacts, contact("a", city="y"), contact("b", expires_at=contacts.clock())
+            )
         return page
 
 
@@ -204,4 +246,6 @@ async def test_records_of_rules_are_refused() -> None:
 
 def test_a_draft_over_a_record_keeps_what_it_does_not_name() -> None:
     before = Record(1, "a", {"id": "a", "x": 1, "y": 2}, 1, 0, 0, 50)
-    assert merged(before, RecordDraft(None, {"y": None})) == RecordDraft("a", {"id": "a", "x": 1, "y": None}, 50)
+    assert merged(before, RecordDraft(None, {"y": None})) == RecordDraft(
+        "a", {"id": "a", "x": 1, "y": None}, 50
+    )

@@ -18,7 +18,9 @@ def these(records: Sequence[Record]) -> Sources:
     return sources
 
 
-async def refused(contacts: Contacts, found: Sequence[Record], update_with: RecordDraft) -> VaultError:
+async def refused(
+    contacts: Contacts, found: Sequence[Record], update_with: RecordDraft
+) -> VaultError:
     with pytest.raises(VaultError) as caught:
         await clone(contacts.records, these(found), update_with, "x", nothing)
     return caught.value
@@ -29,13 +31,22 @@ async def test_a_copy_is_a_new_record_with_other_values_where_they_are_given() -
     ends = contacts.clock() + 1000
     source = await contacts.add(contact("a", name="Ann", city="Umeå", note="n", expires_at=ends))
     contacts.clock.advance(5)
-    (copy,) = await clone(contacts.records, these(source), contact("b", city=None, note="m"), "cloner", nothing)
+    (copy,) = await clone(
+        contacts.records, these(source), contact("b", city=None, note="m"), "cloner", nothing
+    )
     assert copy.fields == {"id": "b", "name": "Ann", "city": None, "note": "m"}
-    assert (copy.version, copy.action, copy.by, copy.expires_at) == (1, Action.CREATE, "cloner", ends)
+    assert (copy.version, copy.action, copy.by, copy.expires_at) == (
+        1,
+        Action.CREATE,
+        "cloner",
+        ends,
+    )
     assert copy.created_at == copy.updated_at == contacts.clock()
     assert copy.rid != source[0].rid
     assert [await contacts.get("a"), await contacts.get("b")] == [source[0], copy]
-    (lasting,) = await clone(contacts.records, these(source), contact("c", expires_at=None), "x", nothing)
+    (lasting,) = await clone(
+        contacts.records, these(source), contact("c", expires_at=None), "x", nothing
+    )
     assert lasting.expires_at is None
 
 

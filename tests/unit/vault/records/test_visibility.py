@@ -60,7 +60,11 @@ async def test_rows_are_looked_at_as_engines_answer(wanted: Any, keys: str):
     opened = {key: contacts.records.open(row) for key, row in rows.items() if row is not None}
     for look in (
         [key for key, row in rows.items() if row is not None and within.open(row) is not None],
-        [key for key, row in rows.items() if row is not None and within.written(row, opened[key].fields)],
+        [
+            key
+            for key, row in rows.items()
+            if row is not None and within.written(row, opened[key].fields)
+        ],
         [key for key, record in opened.items() if within.holds(record)],
     ):
         assert look == found == list(keys)
@@ -85,7 +89,8 @@ async def test_a_row_that_would_have_to_be_opened_and_does_not_open_is_not_there
 async def test_what_would_not_be_there_is_refused_where_it_stands():
     contacts = await make_contacts()
     records = narrowed(
-        contacts.records, AnyOf((narrowing(contacts, {"city": "Umeå"}), narrowing(contacts, {"age": 5})))
+        contacts.records,
+        AnyOf((narrowing(contacts, {"city": "Umeå"}), narrowing(contacts, {"age": 5}))),
     )
     row = records.new_row("a", {"id": "a", "age": 6}, 1, "x", None)
     with pytest.raises(VaultError) as refused:
@@ -98,4 +103,6 @@ async def test_a_record_of_several_values_counts_by_its_first():
     (made,) = await contacts.add(contact("a", name="Ann"))
     record = type(made)(made.rid, "a", {"id": "a", "name": ["Ann", "Bo"]}, 1, 0, 0)
     assert Within(narrowed(contacts.records, *narrowing(contacts, {"name": "Ann"}))).holds(record)
-    assert not Within(narrowed(contacts.records, *narrowing(contacts, {"name": "Bo"}))).holds(record)
+    assert not Within(narrowed(contacts.records, *narrowing(contacts, {"name": "Bo"}))).holds(
+        record
+    )

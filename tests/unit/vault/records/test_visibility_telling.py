@@ -15,5 +15,9 @@ async def test_use_cases_tell_records_and_fields_whoever_asks(tmp_path):
         visibility.note_shown(records, [])
         visibility.added_up(records, 2, ["name"])
         written, shown = noted.parts
-        assert (written.event, written.fields, written.count) == (AuditEvent.WRITE, {"id", "name"}, 0)
+        assert (written.event, written.fields, written.count) == (
+            AuditEvent.WRITE,
+            {"id", "name"},
+            0,
+        )
         assert (shown.event, shown.fields, shown.count) == (AuditEvent.REVEAL, {"name"}, 2)

@@ -55,7 +55,9 @@ async def test_fields_are_added_and_texts_widened_at_once() -> None:
     shelf = await make_shelf()
     await shelf.apply(email={**PLAIN, "max_length": 20})
     await shelf.add("a", email="ann@example.com")
-    applied = await shelf.catalog.apply(schema(email={**PLAIN, "max_length": 30}, age={"type": "integer"}), Origin.API)
+    applied = await shelf.catalog.apply(
+        schema(email={**PLAIN, "max_length": 30}, age={"type": "integer"}), Origin.API
+    )
     assert {step.effect for step in applied.steps} == {Effect.AT_ONCE}
     await shelf.add("b", email="bo@example.com", age=41)
     assert await shelf.having("age", 41) == ["b"]
@@ -192,7 +194,9 @@ async def test_what_the_proxy_collects_is_found_also_when_the_rules_lose_it() ->
     shelf = await make_shelf()
     await with_rules(shelf)
 
-    (held,) = await stage_creates(shelf.bench.people, [draft(name="Ann", email="ann@example.com")], [None])
+    (held,) = await stage_creates(
+        shelf.bench.people, [draft(name="Ann", email="ann@example.com")], [None]
+    )
     await bind(shelf.bench.people, [(held, "17")])
     assert await shelf.having("email", "ann@example.com", "person") == ["17"]
     assert shelf.catalog.records("person").of_rules
@@ -245,7 +249,9 @@ async def test_files_with_a_change_that_cannot_work_change_nothing_at_all() -> N
     shelf = await make_shelf()
     await shelf.catalog.declare([schema(age={"type": "json"}), schema("other", a=TEXT)], place)
     with pytest.raises(VaultError) as wrong:
-        await shelf.catalog.declare([schema("other", a=TEXT, b=TEXT), schema(age=TEXT), schema("third")], place)
+        await shelf.catalog.declare(
+            [schema("other", a=TEXT, b=TEXT), schema(age=TEXT), schema("third")], place
+        )
     assert wrong.value.code is Code.INVALID_SCHEMA
     assert [detail.source for detail in wrong.value.details] == ["contact/fields/age/type"]
     assert [declared.schema for declared in shelf.catalog.schemas()] == [
@@ -307,7 +313,10 @@ async def test_keys_that_are_kept_otherwise_are_rewritten_in_the_background() ->
     shelf = await make_shelf()
     await shelf.catalog.declare_builtin(OWN)
     await store_records(
-        shelf.catalog.records("records"), [RecordDraft("r-1", {"record_key": "r-1", "key1": "Ann"})], "me", nothing
+        shelf.catalog.records("records"),
+        [RecordDraft("r-1", {"record_key": "r-1", "key1": "Ann"})],
+        "me",
+        nothing,
     )
     await shelf.catalog.declare_builtin(records_schema(RecordKeys(plain=frozenset(("key1",)))))
     await shelf.catalog.declare_builtin(

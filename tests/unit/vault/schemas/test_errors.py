@@ -6,7 +6,14 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.vault.schema_store import Origin
-from proxy.vault.schemas.errors import built_in, built_in_name, busy_schema, occupied, of_file, of_rules
+from proxy.vault.schemas.errors import (
+    built_in,
+    built_in_name,
+    busy_schema,
+    occupied,
+    of_file,
+    of_rules,
+)
 
 
 @pytest.mark.parametrize(

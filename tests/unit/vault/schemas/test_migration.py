@@ -18,7 +18,11 @@ from tests.support.vaults import Bench, make_bench
 
 AGE: dict[str, Any] = {"type": "string", "storage": "indexed"}
 NUMBER: dict[str, Any] = {"type": "integer", "storage": "indexed"}
-OLD = schema(age=AGE, name={"type": "string", "partial_match": True}, note={"type": "string", "storage": "indexed"})
+OLD = schema(
+    age=AGE,
+    name={"type": "string", "partial_match": True},
+    note={"type": "string", "storage": "indexed"},
+)
 NEW = schema(age=NUMBER, name={"type": "string"}, more={"type": "string"})
 VALUES = {"id": "a", "age": "41", "name": "Ann Ek", "note": "secret"}
 
@@ -51,7 +55,9 @@ async def filling(bench: Bench) -> Backfill:
 
 async def cleaning(bench: Bench, phase: Phase = Phase.CLEANING) -> Cleanup:
     before, after = (OLD, target()) if phase is Phase.CLEANING else (target(), OLD)
-    made = await migrated_records(bench.vault, SchemaEntry(after, Origin.API, change=MigrationState(phase, before, 1)))
+    made = await migrated_records(
+        bench.vault, SchemaEntry(after, Origin.API, change=MigrationState(phase, before, 1))
+    )
     assert isinstance(made, Cleanup)
     return made
 
@@ -75,7 +81,9 @@ async def test_what_is_written_while_filling_fits_both_definitions() -> None:
 
 async def test_a_row_from_before_gets_what_it_lacks_and_nothing_else() -> None:
     bench = await make_bench()
-    row = await stored(bench, await migrated_records(bench.vault, SchemaEntry(OLD, Origin.API)), VALUES)
+    row = await stored(
+        bench, await migrated_records(bench.vault, SchemaEntry(OLD, Origin.API)), VALUES
+    )
     records = await filling(bench)
     changes = records.filled(row)
     assert [type(change) for change in changes] == [Replace]
@@ -88,7 +96,9 @@ async def test_a_row_from_before_gets_what_it_lacks_and_nothing_else() -> None:
 async def test_a_value_that_does_not_fit_the_new_definition_is_refused_with_its_place() -> None:
     bench = await make_bench()
     row = await stored(
-        bench, await migrated_records(bench.vault, SchemaEntry(OLD, Origin.API)), {**VALUES, "age": "old"}
+        bench,
+        await migrated_records(bench.vault, SchemaEntry(OLD, Origin.API)),
+        {**VALUES, "age": "old"},
     )
     records = await filling(bench)
     with pytest.raises(Unfit):
@@ -123,7 +133,8 @@ async def test_cleaning_leaves_nothing_of_the_old_definition() -> None:
     assert await bench.store.by_tokens(table, before.gram_hashes("name", "ann")) == {}
     plain = await migrated_records(bench.vault, SchemaEntry(target(), Origin.API))
     assert plain.open(after).fields == {"id": "a", "age": 41, "name": "Ann Ek"}
-    assert [type(change) for change in records.cleaned(after)] == [Reindex]  # what is gone may be removed again
+    # what is gone may be removed again
+    assert [type(change) for change in records.cleaned(after)] == [Reindex]
 
 
 async def test_until_the_last_question_of_before_has_ended_its_columns_are_filled() -> None:
