@@ -219,10 +219,9 @@ def test_a_path_can_be_overridden_at_the_endpoint_it_belongs_to():
 def _two(first: str, second: str, path: str = "/notes", method: str = "GET") -> Router:
     texts = [
         f'version: 1\nendpoint: {{name: {name}, upstream: "http://{name}", {keys}}}\nentities: '
-        f"{{{name}: {{fields: {{t: {{kind: text}}}}}}}}\n"(
-            f"operations: [{{match: {method} {prefix}{path}, "
-            f"{'read' if method == 'GET' else 'update'}: {name}, id: query id}}]\n"
-        )
+        f"{{{name}: {{fields: {{t: {{kind: text}}}}}}}}\n"
+        f"operations: [{{match: {method} {prefix}{path}, "
+        f"{'read' if method == 'GET' else 'update'}: {name}, id: query id}}]\n"
         for name, keys, prefix in (("one", first, _prefix(first)), ("two", second, _prefix(second)))
     ]
     loaded = [load_text(text) for text in texts]

@@ -1,3 +1,4 @@
+import ast
 import hashlib
 import inspect
 import sqlite3
@@ -8,9 +9,9 @@ import pytest
 from proxy.storage.migrations import FORMAT, STEPS, runner
 from proxy.storage.migrations.runner import APPLICATION_ID, run_migrations
 
-#: SHA-256 of each released step's file. A step that stores were made with is never edited: add
+#: SHA-256 of each released step's code. A step that stores were made with is never edited: add
 #: another one.
-RELEASED = ("796829408c5e731b", "caf81540ece232a5", "acb5bee8bab3db9e")
+RELEASED = ("7e62fa19d99504b9", "dc32da4814f9faf4", "bee582527bc5c16b")
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:
@@ -54,13 +55,22 @@ def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(
     connection.close()
 
 
+def _code(source: str) -> str:
+    """The syntax of a step without its docstrings and line ends, which may be edited."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Pass()
+    return ast.dump(tree)
+
+
 def test_released_steps_are_never_edited() -> None:
     sources = [inspect.getsource(sys.modules[step.__module__]) for step in STEPS]
-    digests = [hashlib.sha256(source.encode()).hexdigest() for source in sources]
+    digests = [hashlib.sha256(_code(source).encode()).hexdigest() for source in sources]
     assert len(STEPS) == len(RELEASED)
     for number, (digest, released) in enumerate(zip(digests, RELEASED, strict=True), 1):
         assert digest.startswith(released), (
-            f"step {number} was edited after its release; write a new step instead"
+            f"step {number} was edited after its release ({digest[:16]}); write a new step instead"
         )
 
 
