@@ -59,8 +59,8 @@ class NothingNamed:
 
     async def referred(
         self,
-        host: str,
-        headers: Sequence[tuple[bytes, bytes]],  # noqa: ARG002  # the signature of the port
+        host: str,  # noqa: ARG002  # the signature of the port
+        headers: Sequence[tuple[bytes, bytes]],
     ) -> Sequence[tuple[bytes, bytes]]:
         return headers
 

@@ -294,8 +294,12 @@ class PatientConnection(RequestHandler):
         }
         fixed |= {"max_line_size": _TARGET, "max_field_size": _FIELD, "max_headers": _FIELDS}
         super().__init__(
-            server, loop=asyncio.get_running_loop(), access_log=None, **fixed, **options
-        )  # type: ignore[arg-type]  # none is what aiohttp documents
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # none is what aiohttp documents
+            **fixed,
+            **options,
+        )
         #: ends the connection unless a head is complete by then
         self.waiting: asyncio.TimerHandle | None = None
         self._begun_at = asyncio.get_running_loop().time()

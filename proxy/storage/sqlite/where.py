@@ -126,9 +126,8 @@ def _list(values: Sequence[ColumnValue]) -> SqlCondition:
     if len(values) <= _MARKS:
         return ", ".join("?" * len(values)), list(values)
     if isinstance(values[0], bytes):
-        return "SELECT from_hex(value) FROM json_each(?)", [
-            json.dumps([bytes(v).hex() for v in values])
-        ]  # type: ignore[arg-type]  # a hash column
+        hashes = [bytes(v).hex() for v in values]  # type: ignore[arg-type]  # a hash column
+        return "SELECT from_hex(value) FROM json_each(?)", [json.dumps(hashes)]
     if isinstance(values[0], str):
         spelled = json.dumps([str(value).encode().hex() for value in values])
         return "SELECT CAST(from_hex(value) AS TEXT) FROM json_each(?)", [spelled]
