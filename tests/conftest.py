@@ -1,13 +1,13 @@
 """What every test may use, and the closing lines of a run."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.limits import Clock, time_of_limits
-from tests.support.unavailable import PROPERTY, sentence, sentences
+from tests.support.unavailable import Unavailable, sentences
 
 #: Nothing says by itself whose data an instance keeps; what tests start keeps that of Sweden.
 os.environ["DOMICILE__COUNTRY"] = "se"
@@ -28,15 +28,9 @@ settings.load_profile("shared machine" if os.environ.get("EXPLORE") else "every 
 
 
 @pytest.fixture
-def unavailable(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``unavailable(what, why)`` puts a line under "not run here" in the summary; the test then
-    returns.
-    """
-
-    def record(what: str, why: str) -> None:
-        request.node.user_properties.append((PROPERTY, sentence(what, why)))
-
-    return record
+def unavailable(request: pytest.FixtureRequest) -> Unavailable:
+    """``unavailable(what, why)`` skips the test and puts a line under "not run here"."""
+    return Unavailable(request.node)
 
 
 @pytest.fixture
@@ -48,9 +42,8 @@ def limits_clock() -> Iterator[Clock]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name plainly what this machine could not run."""
-    lines = sentences(terminalreporter.stats)
-    if not lines:
-        return
-    terminalreporter.section("not run here for want of rights or tools")
-    for line in lines:
-        terminalreporter.write_line(line)
+    counts = sentences(terminalreporter.stats)
+    if counts:
+        terminalreporter.section("not run here for want of rights or tools")
+    for line, count in counts.items():
+        terminalreporter.write_line(f"{count} {'test' if count == 1 else 'tests'}: {line}")

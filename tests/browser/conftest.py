@@ -1,6 +1,6 @@
 """A real browser, the contacts application, and a stand-in that swaps one name as the proxy would."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,26 +11,21 @@ from aiohttp import web
 from proxy.demo.contacts import contacts_app
 from tests.support.browser import Browser, NoBrowser
 from tests.support.serving import serving
+from tests.support.unavailable import Unavailable
 
 #: The name that the stand-in keeps from the application, and what it sends in its place.
 NAME, TOKEN = "Ingeborg", "tk7Qm2XvB9"
 
 
 @pytest.fixture
-async def browser(
-    tmp_path: Path, unavailable: Callable[[str, str], None]
-) -> AsyncIterator[Browser | None]:
-    """A Chromium of its own for each test; ``None``, and a line in the summary, where there is none
-    to be had.
-    """
+async def browser(tmp_path: Path, unavailable: Unavailable) -> AsyncIterator[Browser]:
+    """A Chromium of its own for each test."""
     async with AsyncExitStack() as stack:
         try:
             found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
         except NoBrowser as fault:
             unavailable("pages in a real browser", str(fault))
-            yield None
-        else:
-            yield found
+        yield found
 
 
 @pytest.fixture

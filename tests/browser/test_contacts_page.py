@@ -11,11 +11,7 @@ async def fill(page: Page, **values: str) -> None:
         await page.fill(f"#{name}", value)
 
 
-async def test_someone_is_added_found_edited_and_deleted(
-    browser: Browser | None, direct: str
-) -> None:
-    if browser is None:
-        return
+async def test_someone_is_added_found_edited_and_deleted(browser: Browser, direct: str) -> None:
     page = await browser.page()
     await page.goto(f"{direct}/contacts")
     await page.until("document.querySelector('#list').innerText.includes('No contacts yet')")
@@ -69,10 +65,8 @@ async def test_someone_is_added_found_edited_and_deleted(
 
 
 async def test_the_list_finds_by_email_and_deletes_after_asking(
-    browser: Browser | None, direct: str
+    browser: Browser, direct: str
 ) -> None:
-    if browser is None:
-        return
     await plant(direct)
     page = await browser.page()
     await page.goto(f"{direct}/contacts")
@@ -100,10 +94,8 @@ async def test_the_list_finds_by_email_and_deletes_after_asking(
 
 
 async def test_a_refused_form_says_which_field_and_keeps_what_was_typed(
-    browser: Browser | None, direct: str
+    browser: Browser, direct: str
 ) -> None:
-    if browser is None:
-        return
     page = await browser.page()
     await page.goto(f"{direct}/contacts")
     await page.click("#new")
@@ -125,11 +117,7 @@ async def test_a_refused_form_says_which_field_and_keeps_what_was_typed(
     assert [problem for problem in page.problems if "422" not in problem] == []
 
 
-async def test_the_list_follows_changes_that_others_make(
-    browser: Browser | None, direct: str
-) -> None:
-    if browser is None:
-        return
+async def test_the_list_follows_changes_that_others_make(browser: Browser, direct: str) -> None:
     page = await browser.page()
     await page.goto(f"{direct}/contacts")
     await page.until("!!document.querySelector('.empty')")
@@ -139,9 +127,7 @@ async def test_the_list_follows_changes_that_others_make(
     assert PEOPLE[-1]["first_name"] in await page.text(".card:first-child")
 
 
-async def test_the_keyboard_alone_is_enough(browser: Browser | None, direct: str) -> None:
-    if browser is None:
-        return
+async def test_the_keyboard_alone_is_enough(browser: Browser, direct: str) -> None:
     await plant(direct)
     page = await browser.page()
     await page.goto(f"{direct}/contacts")
@@ -171,9 +157,7 @@ async def test_the_keyboard_alone_is_enough(browser: Browser | None, direct: str
     assert await page.evaluate("document.activeElement.id") == "first_name"
 
 
-async def test_nothing_is_wider_than_a_telephone(browser: Browser | None, direct: str) -> None:
-    if browser is None:
-        return
+async def test_nothing_is_wider_than_a_telephone(browser: Browser, direct: str) -> None:
     await plant(direct)
     long = {
         "first_name": "W" * 120,

@@ -36,11 +36,8 @@ PERSONAL = [name for name in EDITH if name != "city"]
 
 
 @pytest.fixture
-async def running(browser: Browser | None, tmp_path: Path) -> AsyncIterator[Demo | None]:
-    """A demo with the sample people; ``None`` without a browser to look at it."""
-    if browser is None:
-        yield None
-        return
+async def running(browser: Browser, tmp_path: Path) -> AsyncIterator[Demo]:
+    """A demo with the sample people, and a browser to look at it."""
     async with demo(tmp_path / "clone") as found:
         yield found
 
@@ -98,10 +95,8 @@ async def version(page: Page) -> str:
 
 
 async def test_people_stand_on_the_left_and_tokens_on_the_right(
-    browser: Browser | None, running: Demo | None
+    browser: Browser, running: Demo
 ) -> None:
-    if browser is None or running is None:
-        return
     page = await opened(browser, running)
     left, right = await page.text("body", running.proxy), await page.text("#stored-list")
     shown = await page.evaluate(f"[...{RIGHT}.querySelectorAll('dd > *')].map((e) => e.innerText)")
@@ -126,10 +121,8 @@ async def test_people_stand_on_the_left_and_tokens_on_the_right(
 
 
 async def test_a_contact_is_edited_and_deleted_by_the_forms_on_the_left(
-    browser: Browser | None, running: Demo | None
+    browser: Browser, running: Demo
 ) -> None:
-    if browser is None or running is None:
-        return
     page = await opened(browser, running)
     await add(page, running)
     before = await newest(page)
@@ -166,10 +159,8 @@ async def test_a_contact_is_edited_and_deleted_by_the_forms_on_the_left(
 
 
 async def test_the_running_proxy_follows_the_rule_file_and_ignores_a_broken_one(
-    browser: Browser | None, running: Demo | None
+    browser: Browser, running: Demo
 ) -> None:
-    if browser is None or running is None:
-        return
     page = await opened(browser, running)
     for _ in range(5):
         await add(page, running)
@@ -218,9 +209,7 @@ def digits(text: str) -> str:
     return re.sub(r"\D", "", text)
 
 
-async def test_both_sides_fit_a_telephone(browser: Browser | None, running: Demo | None) -> None:
-    if browser is None or running is None:
-        return
+async def test_both_sides_fit_a_telephone(browser: Browser, running: Demo) -> None:
     page = await opened(browser, running, 390)
     assert await page.too_wide() == []
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth", running.proxy)

@@ -26,10 +26,8 @@ async def twoviews(application: web.Application, direct: str, swapping: str) -> 
 
 
 async def test_what_is_typed_on_the_left_is_a_token_on_the_right(
-    browser: Browser | None, twoviews: str, swapping: str, tmp_path: Path
+    browser: Browser, twoviews: str, swapping: str, tmp_path: Path
 ) -> None:
-    if browser is None:
-        return
     page = await browser.page()
     await page.goto(twoviews)
     await page.until(f"{RIGHT}.innerText.includes('stores nobody yet')")
@@ -64,10 +62,8 @@ async def test_what_is_typed_on_the_left_is_a_token_on_the_right(
 
 
 async def test_the_right_side_follows_whoever_makes_the_change(
-    browser: Browser | None, twoviews: str, direct: str
+    browser: Browser, twoviews: str, direct: str
 ) -> None:
-    if browser is None:
-        return
     page = await browser.page()
     await page.goto(twoviews)
     await page.until("document.querySelector('#live').innerText === 'live'")
@@ -89,10 +85,8 @@ async def test_the_right_side_follows_whoever_makes_the_change(
 
 
 async def test_a_silent_proxy_is_told_in_words(
-    browser: Browser | None, application: web.Application, direct: str
+    browser: Browser, application: web.Application, direct: str
 ) -> None:
-    if browser is None:
-        return
     await plant(direct)
     links = Links(
         "http://127.0.0.1:1",
@@ -112,10 +106,8 @@ async def test_a_silent_proxy_is_told_in_words(
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 @pytest.mark.parametrize("dark", [False, True])
 async def test_it_fits_desks_and_telephones_in_light_and_dark(
-    browser: Browser | None, twoviews: str, direct: str, size: tuple[int, int], dark: bool
+    browser: Browser, twoviews: str, direct: str, size: tuple[int, int], dark: bool
 ) -> None:
-    if browser is None:
-        return
     await plant(direct)
     long = {"first_name": "W" * 150, "last_name": TOKEN * 15, "tags": ["z" * 150]}
     async with aiohttp.ClientSession() as client, client.post(f"{direct}/api/contacts", json=long):

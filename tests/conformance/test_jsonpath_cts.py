@@ -63,7 +63,6 @@ def test_the_whole_suite_holds(unavailable):
             "the JSONPath Compliance Test Suite",
             "the public test data is not beside the repository",
         )
-        return
     seen = Counter(outcome(case) for case in cases_of(_WHOLE))
     assert seen["invalid"] == sum("invalid_selector" in case for case in cases_of(_WHOLE))
     assert seen["selected"] >= 46

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tests.support.auth import basic
 from tests.support.demo import Demo, demo, sample_rules
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 
 async def contacts(address: str) -> list[dict[str, Any]]:
@@ -78,11 +79,10 @@ async def test_the_addresses_lead_to_people_and_to_tokens(tmp_path: Path) -> Non
 
 
 async def test_the_three_lines_to_try_work_as_printed(
-    tmp_path: Path, unavailable: Callable[[str, str], None]
+    tmp_path: Path, unavailable: Unavailable
 ) -> None:
     if shutil.which("curl") is None:
         unavailable("the lines of curl that the demo prints", "this machine has no curl")
-        return
     async with demo(tmp_path) as running:
         assert len(running.commands) == 3
         assert all(len(line) < 140 for line in running.text.splitlines())

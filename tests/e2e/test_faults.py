@@ -22,6 +22,7 @@ from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.serving import serving
+from tests.support.unavailable import Unavailable
 
 
 @pytest.fixture
@@ -240,11 +241,10 @@ async def test_a_data_folder_that_cannot_be_written_is_refused(crowd: Crowd, pla
 
 
 async def test_a_data_folder_without_the_right_to_write_is_refused(
-    crowd: Crowd, unavailable: Callable[[str, str], None]
+    crowd: Crowd, unavailable: Unavailable
 ) -> None:
     if os.geteuid() == 0:
         unavailable("a data folder whose mode forbids writing", "root may write everywhere")
-        return
     crowd.installation.data.chmod(0o500)
     try:
         await refused(crowd.installation, str(crowd.installation.data), "cannot be written")

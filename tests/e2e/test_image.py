@@ -15,6 +15,7 @@ from proxy.cli.command import parser
 from proxy.config import load_settings
 from proxy.config.document import VARIABLE_PREFIX
 from tests.support.tree import ROOT, tracked
+from tests.support.unavailable import Unavailable
 
 TEXT = (ROOT / "Dockerfile").read_text("utf-8")
 #: One instruction a line; comments gone.
@@ -107,14 +108,13 @@ def test_the_wheel_holds_the_program_and_nothing_else(tmp_path):
     assert "domicile = proxy.cli:main" in entry
 
 
-def test_the_image_builds(unavailable):
+def test_the_image_builds(unavailable: Unavailable):
     engine = shutil.which("docker")
     if (
         engine is None
         or subprocess.run([engine, "info"], capture_output=True, check=False).returncode != 0
     ):
         unavailable("building and running the container image", "no container engine answers")
-        return
     subprocess.run([engine, "build", "-t", "domicile:test", ROOT], check=True, timeout=600)
     run = [
         engine,

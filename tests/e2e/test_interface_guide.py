@@ -5,12 +5,12 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 BLOCKS, RECORDS = (
     re.findall(r"```sh\n(.*?)```", (ROOT / f"docs/{name}.md").read_text("utf-8"), re.DOTALL)
@@ -44,12 +44,9 @@ async def output(*command: str | Path, folder: Path, environment: dict[str, str]
     return told.decode()
 
 
-async def test_the_guide_works_as_it_stands(
-    tmp_path: Path, unavailable: Callable[[str, str], None]
-) -> None:
+async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Unavailable) -> None:
     if shutil.which("curl") is None:
         unavailable("the lines of the guide to the interface", "this machine has no curl")
-        return
     instance = Instance(tmp_path)
     instance.rules.mkdir()
     shutil.copy(ROOT / "rules/contacts.yaml", instance.rules)

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from proxy.cli.remote import CLIENT_ID, CLIENT_SECRET
@@ -15,6 +14,7 @@ from tests.support.office import opened
 from tests.support.patience import PATIENCE
 from tests.support.real.installed import POP_CLIENT, environment
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 GUIDE = (ROOT / "docs/moving.md").read_text("utf-8")
 VAULT = "http://127.0.0.1:8081"
@@ -47,12 +47,9 @@ async def output(*command: str | Path, folder: Path, variables: dict[str, str]) 
     return told.decode()
 
 
-async def test_the_guide_works_as_it_stands(
-    tmp_path: Path, unavailable: Callable[[str, str], None]
-) -> None:
+async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Unavailable) -> None:
     if shutil.which("curl") is None:
         unavailable("the lines of the guide for moving", "this machine has no curl")
-        return
     settings = {"DOMICILE__RECORDS__PLAIN": "[key1]", "DOMICILE__RECORDS__PARTIAL_MATCH": "[key2]"}
     async with opened(tmp_path, settings) as office:
         known = {

@@ -16,6 +16,7 @@ from tests.support.people import ANN, MARKERS, rules
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawhttp import Message, Wire
 from tests.support.rawserver import RawServer
+from tests.support.unavailable import Unavailable as Lacking
 
 #: nginx that caches whatever it is allowed to, failures too.
 NGINX = """\
@@ -99,7 +100,7 @@ def _answer(status: str, body: bytes, *fields: str) -> bytes:
 
 @asynccontextmanager
 async def cached(
-    folder: Path, unavailable: Callable[[str, str], None]
+    folder: Path, unavailable: Lacking
 ) -> AsyncIterator[tuple[Application, Callable[..., Awaitable[Message]]]]:
     application = Application()
     async with RawServer(application) as server, running(folder, rules(server.url)) as instance:
@@ -125,7 +126,7 @@ async def cached(
 
 @pytest.mark.parametrize("status", ["200 OK", "409 Conflict", "301 Moved Permanently"])
 async def test_a_stranger_never_gets_what_was_restored_for_somebody_else(
-    tmp_path: Path, unavailable: Callable[[str, str], None], status: str
+    tmp_path: Path, unavailable: Lacking, status: str
 ) -> None:
     async with cached(tmp_path, unavailable) as (application, asked):
         application.status = status
@@ -138,9 +139,7 @@ async def test_a_stranger_never_gets_what_was_restored_for_somebody_else(
             assert (stranger.all("x-cache"), stranger.body) == ([b"MISS"], b'{"id": 1}'), fields
 
 
-async def test_what_no_rule_names_is_cached_as_ever(
-    tmp_path: Path, unavailable: Callable[[str, str], None]
-) -> None:
+async def test_what_no_rule_names_is_cached_as_ever(tmp_path: Path, unavailable: Lacking) -> None:
     async with cached(tmp_path, unavailable) as (application, asked):
         application.fields = KEEPING[0]
         first, second = [await asked("/static/1") for _ in range(2)]

@@ -8,7 +8,7 @@ import itertools
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -21,6 +21,7 @@ from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.rawclient import RawClient, get, post
 from tests.support.serving import serving
+from tests.support.unavailable import Unavailable
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -151,15 +152,13 @@ async def test_slow_bodies_alone_do_not_keep_the_application_from_others(place: 
     await place.back_to(before)
 
 
-async def test_ten_thousand_idle_connections(
-    place: Place, unavailable: Callable[[str, str], None]
-) -> None:
+async def test_ten_thousand_idle_connections(place: Place, unavailable: Unavailable) -> None:
     before, memory = await settled(place)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     theirs, _ = resource.prlimit(place.process, resource.RLIMIT_NOFILE)
     count = min(10_000, hard - 500, theirs - 500)
     if count < 10_000:
-        unavailable("10 000 idle connections", f"this machine allows {count} to a process")
+        unavailable.partly("10 000 idle connections", f"this machine allows {count} to a process")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
     try:
         # a connection that has asked for something is kept for 75 seconds
@@ -167,7 +166,7 @@ async def test_ten_thousand_idle_connections(
             asked = connected(place.port, count, seconds=40, request=get("/next"))
             callers = await asyncio.to_thread(stack.enter_context, asked)
             if len(callers) < count:
-                unavailable(
+                unavailable.partly(
                     "10 000 idle connections", f"this machine makes {len(callers)} in forty seconds"
                 )
             count = len(callers)

@@ -5,7 +5,7 @@ They live in an environment of their own.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.support.certificates import Authority
 from tests.support.instance import Instance
 from tests.support.people import rules
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 SCANNERS = ROOT / ".venv-scan" / "bin"
 
@@ -80,11 +81,10 @@ async def test_scanners_of_others_report_nothing(
     instance: Instance,
     authority: Authority,
     tmp_path: Path,
-    unavailable: Callable[[str, str], None],
+    unavailable: Unavailable,
 ) -> None:
     if not (SCANNERS / "sslyze").exists():
         unavailable("TLS scanners", "make .venv-scan/.installed puts them there")
-        return
     status, text = await scan(
         "sslyze", "--certinfo_ca_file", str(authority.certificate), place(instance.proxy)
     )

@@ -6,7 +6,6 @@ caller. Every byte that may not differ is compared (``tests.support.differing`` 
 nginx, set to be as transparent as it can be, runs the same list as a control.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tests.support.differing_cases import cases
 from tests.support.instance import running
 from tests.support.people import rules
 from tests.support.rawclient import get
+from tests.support.unavailable import Unavailable as Lacking
 
 #: What we change, and why it stays so. Nothing else may differ.
 KNOWN = {
@@ -93,7 +93,7 @@ async def through(recorder: Recorder, port: int, direct: dict[Case, Seen]) -> di
 
 
 async def test_nothing_differs_that_may_not_and_nginx_changes_more(
-    tmp_path: Path, unavailable: Callable[[str, str], None]
+    tmp_path: Path, unavailable: Lacking
 ) -> None:
     recorder = Recorder()
     async with recorder.server as server, running(tmp_path, rules(server.url)) as instance:
@@ -106,7 +106,7 @@ async def test_nothing_differs_that_may_not_and_nginx_changes_more(
             with peers.nginx(server.port, folder, install=True, template=NGINX) as control:
                 theirs = await through(recorder, control.port, direct)
         except Unavailable as reason:
-            unavailable("the exchanges of the differential test through nginx", str(reason))
+            unavailable.partly("the exchanges of the differential test through nginx", str(reason))
             theirs = None
     told = f"Of {len(direct)} exchanges, {len(ours)} differ through Domicile:\n{listing(ours)}"
     assert set(ours) == set(KNOWN), told

@@ -444,7 +444,6 @@ def test_the_json_parsing_corpus(bench, unavailable):
             "the JSON parsing corpus through an exchange",
             "the public test data is not beside the repository",
         )
-        return
     seen = Counter[str]()
     for name, packed in json.loads(gzip.decompress(file.read_bytes())).items():
         body, kind = base64.b64decode(packed), name.rpartition("/")[2][:2]
@@ -483,7 +482,6 @@ def test_the_naughty_strings(bench, unavailable):
             "the Big List of Naughty Strings through an exchange",
             "the public test data is not beside the repository",
         )
-        return
     texts = json.loads(file.read_text("utf-8"))
     assert len(texts) >= 500
     naughty_hold(bench, texts)
