@@ -357,9 +357,8 @@ def _first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
 
 def _hooks(metrics: Metrics) -> Hooks:
     """What measures the commits of the store."""
-    hooks = Hooks(
-        lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds)
-    )
+    observe = metrics.buckets("domicile_vault_commit_seconds").observe
+    hooks = Hooks(lambda _size, seconds: observe(seconds))
     metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
     return hooks
 

@@ -13,7 +13,7 @@ from proxy.errors import VaultError
 from proxy.model.record import DEFAULT
 from proxy.model.schema import RecordKeys, records_schema
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.janitor import pending
 from proxy.vault.schemas.catalog import Catalog, open_catalog
@@ -116,9 +116,14 @@ TOLD: Final = {
 def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str, int], None]:
     """What counts the events of a vault, and tells those that somebody has to know of."""
     prefix = prefix_of(environment)
+    cells: dict[tuple[str, str], MetricCell] = {}
 
     def observe(event: str, schema: str, count: int) -> None:
-        metrics.cell("domicile_vault_events_total", prefix + schema, event).value += count
+        cell = cells.get((event, schema))
+        if cell is None:
+            cell = metrics.cell("domicile_vault_events_total", prefix + schema, event)
+            cells[event, schema] = cell
+        cell.value += count
         if event == "tampered":
             metrics.cell("domicile_alarms_total", event).value += 1
         if event in TOLD:

@@ -193,7 +193,8 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
         raise _other_kind(plan.request, plan.operation)
     body = read_body(plan.request, media, request.body, plan.operation)
     if media is Media.JSON:
-        understood = any(item.spots for item in body.items)
+        items = body.items
+        understood = bool(items and items[0].spots) or any(item.spots for item in items)
         refuse_patch(plan.operation, request.headers, request.body, understood=understood)
     if body.hiding:
         raise VaultError(

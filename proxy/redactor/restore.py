@@ -14,7 +14,7 @@ from proxy.offload import FEW, free
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.grammar import evened
-from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, header
+from proxy.redactor.message import CODECS, Media, RawHeaders, Request, canonical_uuid, header
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
 
@@ -144,11 +144,7 @@ Edit = tuple[int, int, bytes]
 
 def encode_value(media: Media, value: Value) -> bytes:
     """A value as it is written into a body of that kind."""
-    return (
-        form_codec.write_form_value(value.text)
-        if media is Media.FORM
-        else json_codec.write_json_value(value)
-    )
+    return CODECS[media].write(value)
 
 
 def edits(body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
@@ -156,11 +152,12 @@ def edits(body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> list[Ed
     place alone.
     """
     made: list[Edit] = []
+    write = CODECS[body.media].write
     for item, found in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, found, strict=True):
             if value is None or value == spot.value:
                 continue
-            written = encode_value(body.media, value)
+            written = write(value)
             made.append((spot.start, spot.end, b"=" + written if spot.bare else written))
     return made
 
@@ -183,13 +180,14 @@ def rewritten(
                 counts[spot.field] = counts.get(spot.field, 0) + 1
     made = edits(body, values)
     written = Written(splice(content, made), counts)
-    free(made)
+    if len(made) > FEW:
+        free(made)
     return written
 
 
 def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
     """(field, text) of each place that holds anything."""
-    return tuple((spot.field, spot.value.text) for spot in spots if spot.value is not None)
+    return tuple([(spot.field, spot.value.text) for spot in spots if spot.value is not None])
 
 
 def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:

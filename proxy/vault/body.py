@@ -67,7 +67,7 @@ def unpack_tokenized(plain: bytes) -> TokenizedBody:
 
 def next_generation(contents: Iterable[TokenizedBody]) -> int:
     """The next value number that none of these versions of one record has used."""
-    return max((content.following for content in contents), default=1)
+    return max([content.following for content in contents], default=1)
 
 
 def changed(live: TokenizedFields, other: TokenizedFields) -> set[str]:
@@ -153,7 +153,7 @@ def adopted_values(
 
 def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:
     """The tokens of values, in their order."""
-    return tuple(kept.token for kept in values)
+    return tuple([kept.token for kept in values])
 
 
 def _said(values: Iterable[TokenizedValue]) -> tuple[tuple[str, bool, str], ...]:

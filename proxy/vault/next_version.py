@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, Steps
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import TokenizedBody, TokenizedFields, TokenizedValue
 
 #: Mints the token of (field, value) under a value number.
 Mint = Callable[[str, Value, int], Value]
@@ -120,13 +120,20 @@ def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint)
             chosen[0] = replace(chosen[0], number=number)
             number += 1
         given[name] = tuple(chosen)
-    untouched = all(given[name] is before.get(name, ()) for name in given)
-    if untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):
+    if _says_nothing_new(draft, before, given):
         return Drafted(live, given, frozenset())
     fields = {name: values for name, values in before.items() if not draft.erases(name)}
     fields.update(given)
     content = TokenizedBody({name: values for name, values in fields.items() if values}, number)
     return Drafted(content, given, frozenset(own))
+
+
+def _says_nothing_new(draft: ProxiedDraft, before: TokenizedFields, given: TokenizedFields) -> bool:
+    """Whether the next version is the live one: every field has the very values that it had."""
+    for name, values in given.items():
+        if values is not before.get(name, ()):
+            return False
+    return not any(draft.erases(name) for name in before.keys() - given.keys())
 
 
 def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) -> bool:

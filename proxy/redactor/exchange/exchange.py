@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.offload import SMALL, discard, each, is_long, run_in_thread
+from proxy.offload import SMALL, discard, each, in_thread, is_long, run_in_thread
 from proxy.redactor import redact, restore
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
@@ -41,7 +41,7 @@ from proxy.redactor.redact import (
     read_request,
     request_ids,
 )
-from proxy.redactor.restore import EscapingKinds, Words, splice
+from proxy.redactor.restore import EscapingKinds, Words, rewritten, splice
 from proxy.redactor.rules import Match, Verb
 from proxy.vault.proxied.anywhere import own, reveal_anywhere
 from proxy.vault.proxied.binding import StagedWrite, is_large
@@ -98,8 +98,9 @@ class RuleExchange:
         self._request = request
         if self._teller.sink.fault is not None:
             self._permit()
-        long = is_long(request.body)
-        body = await run_in_thread(long, read_request, self._plan, request)
+        long = len(request.body) > SMALL and is_long(request.body)
+        read = self._plan, request
+        body = await in_thread(read_request, *read) if long else read_request(*read)
         items = body.items if body is not None else []
         self._ids = request_ids(self._operation.id, self._match, request, body)
         try:
@@ -112,12 +113,14 @@ class RuleExchange:
             return replace(request, target=target)
         try:
             values = await self._replacements(items, long)
-            redacted = await run_in_thread(long, restore.rewritten, request.body, body, values)
+            parts = request.body, body, values
+            redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         except BaseException:
             await self.failed(False)
             raise
         count(self._joined.protected, redacted.counts)
-        discard(items, values)
+        if long:
+            discard(items, values)
         return replace(request, target=target, body=redacted.content)
 
     async def _replacements(
@@ -125,7 +128,8 @@ class RuleExchange:
     ) -> list[list[Value | None]]:
         """What takes the place of each value of a request."""
         if self._writing is not None and self._operation.verb is not Verb.DELETE:
-            return await run_in_thread(long, self._writing.all_tokens, items)
+            tokens = self._writing.all_tokens
+            return await in_thread(tokens, items) if long else tokens(items)
         found = iter(await each(self._searched, [spot for item in items for spot in item.spots]))
         return [[next(found) for _ in item.spots] for item in items]
 
@@ -239,7 +243,7 @@ class RuleExchange:
             self._close()
 
     async def _restore(self, answer: Response) -> Response:
-        long = is_long(answer.body)
+        long = len(answer.body) > SMALL and is_long(answer.body)
         body = await self._read_answer(answer, long)
         plainly = numeric_id(self._ids[0]) if body is not None and len(self._ids) == 1 else None
         if (
@@ -263,11 +267,14 @@ class RuleExchange:
         else:
             await self._settle(taken, answer.status, answer.headers, body)
             restored = await self._values(body, long)
-        written = await run_in_thread(long, restore.rewritten, answer.body, body, restored)
+        parts = answer.body, body, restored
+        written = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         count(self._joined.restored, written.counts)
         shown = Reveals(frozenset(written.counts), body.items, restored, self._revealed)
         told = await self._told(taken, answer.status, shown)
-        discard(body.items, restored, *(self._revealed[:4] if self._revealed is not None else ()))
+        if long:
+            revealed = self._revealed
+            discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
         return replace(answer, body=written.content) if told else answer
 
     def _respell(self, body: ParsedBody, plainly: str) -> None:
@@ -287,9 +294,8 @@ class RuleExchange:
             media = classify(answer.headers, answer.body)
             if media is Media.NONE:
                 return None
-            return await run_in_thread(
-                long, read_answer_body, self._plan.response, media, answer.body, self._operation
-            )
+            read = self._plan.response, media, answer.body, self._operation
+            return await in_thread(read_answer_body, *read) if long else read_answer_body(*read)
         except VaultError as error:
             if error.code not in redact.UNREADABLE:
                 raise
@@ -302,7 +308,8 @@ class RuleExchange:
         """
         lone = self._lone() if len(body.items) == 1 else None
         recall = self._recall()
-        own, shown = await run_in_thread(long, recall.looked, body.items, lone)
+        look = recall.looked
+        own, shown = await in_thread(look, body.items, lone) if long else look(body.items, lone)
         if shown is None:
             return own
         try:
@@ -314,7 +321,8 @@ class RuleExchange:
         await self._reconcile(shown, revealed)
         certain = self._writing.certain if self._writing is not None else None
         await run_in_thread(long, add_revealed, (own, certain), body.items, revealed, self._asked)
-        discard(shown)
+        if long:
+            discard(shown)
         return own
 
     def _recall(self) -> Recall:

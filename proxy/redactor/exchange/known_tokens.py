@@ -57,7 +57,10 @@ class Recall:
         ``None``: nothing.
         """
         own = self.rows(items)
-        if not any(None in row and _lacks(item, row) for item, row in zip(items, own, strict=True)):
+        for item, row in zip(items, own, strict=True):
+            if None in row and _lacks(item, row):
+                break
+        else:
             return own, None
         return own, [
             AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items
@@ -134,10 +137,10 @@ def add_revealed(
 
 def _lacks(item: BodyObject, row: Sequence[Value | None]) -> bool:
     """Whether some token of the object is still to be resolved."""
-    return any(
-        value is None and spot.value is not None
-        for spot, value in zip(item.spots, row, strict=True)
-    )
+    for spot, value in zip(item.spots, row, strict=True):
+        if value is None and spot.value is not None:
+            return True
+    return False
 
 
 def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:

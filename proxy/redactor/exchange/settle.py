@@ -67,13 +67,13 @@ async def _accept(
     for held, texts in zip(writing.held, shown, strict=True):
         if held.row is not None and held.sid is not None:
             await writing.promote(held, texts)
-            if busy():
+            if long and busy():
                 await give_way()
     if writing.renamed is not None:
         await writing.rename(writing.held[0], writing.renamed)
     for held, texts in zip(writing.held, shown, strict=True):
         _notice(writing, held, texts)
-        if busy():
+        if long and busy():
             await give_way()
 
 
@@ -88,9 +88,12 @@ def _notice(writing: Writing, held: StagedWrite, shown: Mapping[str, tuple[str, 
         return
     shapes = writing.collection.shapes
     for name, texts in shown.items():
-        sent = tokens_of(held.given.get(name, ()))
-        if not sent or name not in shapes or shapes[name].resolution is Resolution.CLEAR:
+        given = held.given.get(name)
+        if not given or given[0].token in texts:  # as nearly always
             continue
+        if name not in shapes or shapes[name].resolution is Resolution.CLEAR:
+            continue
+        sent = tokens_of(given)
         known = {*sent, *tokens_of(held.live.fields.get(name, ()) if held.live is not None else ())}
         strange = [text for text in texts if text]
         if strange and known.isdisjoint(strange):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
-from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Replace, StageRow
+from proxy.storage.changes import AddVersion, Insert, Reindex, Replace, StageRow
 from proxy.storage.sqlite.apply import Work
 
 #: Changes of a commit from which on it is large: its statements take the thread longer than asking
@@ -37,28 +37,23 @@ Task = Callable[[], None] | LargeCommits | None
 def is_large_commit(work: Work) -> bool:
     """Whether a commit is large: by its changes, and by what each of them brings with it."""
     changes = work[2]
-    return len(changes) >= LARGE_COMMIT or sum(map(_weight, changes)) >= LARGE_COMMIT
-
-
-def _weight(change: Change) -> int:
-    """How much of a statement's work a change is: entries of the token index and long bodies take
-    time of their own.
-    """
-    if isinstance(change, Insert | Replace):
-        weight = 1 + len(change.row.body) // _BODY
-    elif isinstance(change, StageRow):
-        weight = 1 + len(change.staged.body) // _BODY
-    elif isinstance(change, AddVersion):
-        weight = 1 + len(change.past.body) // _BODY
-    elif isinstance(change, Reindex):
-        return 1 + (len(change.add) + len(change.drop)) // _ENTRIES
-    else:
-        return 1
-    return (
-        weight
-        if isinstance(change, Replace | AddVersion)
-        else weight + (len(change.hashes) + len(change.unique)) // _ENTRIES
-    )
+    weight = len(changes)
+    if weight >= LARGE_COMMIT:
+        return True
+    for change in changes:  # most are a Release and a Bind, or one of the first two
+        if isinstance(change, Insert):
+            weight += len(change.row.body) // _BODY
+            weight += (len(change.hashes) + len(change.unique)) // _ENTRIES
+        elif isinstance(change, StageRow):
+            weight += len(change.staged.body) // _BODY
+            weight += (len(change.hashes) + len(change.unique)) // _ENTRIES
+        elif isinstance(change, Replace):
+            weight += len(change.row.body) // _BODY
+        elif isinstance(change, AddVersion):
+            weight += len(change.past.body) // _BODY
+        elif isinstance(change, Reindex):
+            weight += (len(change.add) + len(change.drop)) // _ENTRIES
+    return weight >= LARGE_COMMIT
 
 
 def joined_commits(

@@ -61,6 +61,9 @@ __all__ = [
     "stage_updates",
 ]
 
+#: Characters that take as long to be kept as one more value.
+_VALUE = LARGE // 4 // FEW
+
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
 
@@ -91,7 +94,7 @@ async def stage_updates(
     The caller holds the records' locks.
     """
     for _ in range(_TRIES):
-        rows = await collection.by_key(key for key, _ in targets)
+        rows = await collection.by_key([key for key, _ in targets])
         held: list[StagedWrite] = []
         for key, draft in targets:
             held.append(await _next(collection, rows.get(key), key, draft))
@@ -234,10 +237,11 @@ def _is_long(draft: ProxiedDraft) -> bool:
     """Whether tokens for all the values of a draft take so long that others have to be let go on
     meanwhile.
     """
-    return (
-        sum(map(len, draft.fields.values())) > FEW
-        or sum(len(value.text) for values in draft.fields.values() for value in values) > LARGE // 4
-    )
+    size = 0
+    for values in draft.fields.values():
+        for value in values:
+            size += len(value.text) + _VALUE
+    return size > LARGE // 4
 
 
 async def _tell_apart(
@@ -340,8 +344,11 @@ async def _stage(
         if count % BIND_STRIDE == 0 and busy():
             await give_way()
     flight = collection.state.in_flight
-    flight.update(item.rid if item.row is None else item.sid or 0 for item in held)
-    flight.discard(0)
+    for item in held:
+        if item.row is None:
+            flight.add(item.rid)
+        elif item.sid is not None:
+            flight.add(item.sid)
     try:
         if changes:
             await collection.store.commit(collection.table, changes)
@@ -369,9 +376,8 @@ async def _staging_change(
     if before:
         fresh = {name: _added(values, before.get(name, ())) for name, values in fresh.items()}
     steps = collection.index_entries(fresh)
-    hashes, unique = (
-        await in_slices(steps) if sum(map(len, fresh.values())) > FEW else at_once(steps)
-    )
+    many = sum(map(len, fresh.values())) > FEW
+    hashes, unique = await in_slices(steps) if many else at_once(steps)
     if shared:
         hashes = {
             collection.token_hash(name, kept.token)
