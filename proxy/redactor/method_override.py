@@ -8,6 +8,7 @@ refused: nothing of a body passes that a rule may cover.
 
 import json
 import re
+from binascii import a2b_qp
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
@@ -16,7 +17,7 @@ from proxy.errors import Code, VaultError
 from proxy.offload import LARGE
 from proxy.redactor import content_coding, form
 from proxy.redactor.json.names import fold_name
-from proxy.redactor.path import is_text, without_foreign
+from proxy.redactor.path import without_foreign
 
 #: Names of the member, as loosely as applications compare them.
 _NAMES = frozenset({"_method", "x-http-method-override"})
@@ -28,40 +29,31 @@ _CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([^\"';, \t]*)", re.IGNORECASE
 _LEGIBLE = re.compile(r"utf-?8|(?:us-)?ascii|latin1|iso-8859-\d+|windows-125\d", re.IGNORECASE)
 
 
-def _spelt(word: str) -> str:
-    """A pattern for a word whose characters may be escaped as forms, JSON and the heads of parts
-    do.
-    """
-    codes = (
-        (re.escape(char), f"{ord(char.lower()):02x}", f"{ord(char.upper()):02x}") for char in word
-    )
-    return "".join(
-        rf"(?:\\?{char}|(?:%(?:u00)?|\\u00)(?:{lower}|{upper}))" for char, lower, upper in codes
-    )
-
-
-_SPELT = re.compile(_spelt("method").encode(), re.IGNORECASE)
-#: A name of ours, as one of its own or behind something that is no word; for long bodies, which are
-#: not read.
-_NAMED = re.compile(
-    f"(?<![A-Za-z]{{3}})(?:(?:{_spelt('_')}|{_spelt('.')}|{_spelt(' ')}|{_spelt('[')}|\\+){_spelt('method')}|{_spelt('http-method-override')})".encode(),
-    re.IGNORECASE,
+#: Names of the member in text that was decoded: on its own or behind what is no word, for long
+#: bodies, which are not read.
+_NAMED = re.compile(rb"[_. \[+](?<![a-z]{3}.)method|http-method-override")
+#: On its own, for parts of multipart bodies.
+_PART_NAME = re.compile(
+    rb"[_.](?<![0-9a-z_-].)method(?![0-9a-z_-])"
+    rb"|x-http-method-override(?<![0-9a-z_-].{22})(?![0-9a-z_-])"
 )
-#: A name of ours on its own, a name in several pieces (RFC 2231), or an encoded word (RFC 2047) in
-#: a name.
-_PART = re.compile(
-    f"(?<![0-9A-Za-z_-])(?:(?:{_spelt('_')}|{_spelt('.')}){_spelt('method')}|{_spelt('x-http-method-override')})"
-    r"(?![0-9A-Za-z_-])"
-    r"|(?<![A-Za-z])name[ \t\r\n]{512}|(?<![A-Za-z])name[ \t\r\n]{0,511}(?:\*|=[ \t\r\n]*(?:\"[^\"\r\n]{0,256})?=\?)".encode(),
-    re.IGNORECASE,
+#: A name in several pieces (RFC 2231), or an encoded word (RFC 2047) in a name.
+_PIECED = re.compile(
+    rb"[nN](?<![A-Za-z].)[aA][mM][eE]"
+    rb"(?:[ \t\r\n]{512}|[ \t\r\n]{0,511}(?:\*|=[ \t\r\n]*(?:\"[^\"\r\n]{0,256})?=\?))",
+    re.DOTALL,
 )
+_METHOD = re.compile(b"method")
 
-#: Bytes that are no UTF-8, perhaps: any that is no ASCII, escaped or not.
-_FOREIGN = re.compile(rb"%[89a-f]|[\x80-\xff]", re.IGNORECASE)
-#: How much of a body is looked at in one go, which keeps the interpreter's lock; and what two such
-#: stretches share, more than any name takes.
+#: How much of a body is looked at in one go, which keeps the interpreter's lock; what two such
+#: stretches share, more than any name takes; and how long an escape is.
 _STRETCH = 64 * 1024
 _SHARED = 2048
+_ESCAPE = 6
+#: What ``_decoded`` leaves out: backslashes, and all that is no ASCII.
+_LEFT_OUT = bytes([0x5C, *range(0x80, 0x100)])
+#: Quoted-printable escapes in place of percent ones, and nothing else that means something there.
+_QUOTED = bytes.maketrans(b"%=\r\n", b"=\0\0\0")
 #: How a body begins that may be a JSON object.
 _OBJECT = (b"{", b"\0", b"\xff\xfe", b"\xfe\xff")
 
@@ -116,7 +108,7 @@ def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
     """
     _refuse_charset(declared)
     kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
-    if "multipart" in kinds and _found(_PART, body):
+    if "multipart" in kinds and (_found(_PIECED, body) or _named(_PART_NAME, body)):
         raise _unreadable("is multipart")
     if len(body) > LARGE:
         _refuse_long(
@@ -139,11 +131,7 @@ def _refuse_long(body: bytes, *, as_json: bool, as_form: bool) -> None:
     blank = as_json and not body[:_STRETCH].strip(b" \t\r\n\xef\xbb\xbf")
     if not (as_form or is_object or blank):
         return
-    if (
-        _found(_NAMED, body)
-        or ((is_object or blank) and b"\0" in body)
-        or _named_between_foreign(body)
-    ):
+    if ((is_object or blank) and b"\0" in body) or _named(_NAMED, body):
         raise VaultError(
             Code.TOO_LARGE,
             "The body is long and may name another method, for which there are rules: send less "
@@ -159,21 +147,33 @@ def _found(pattern: re.Pattern[bytes], body: bytes) -> bool:
     )
 
 
-def _named_between_foreign(body: bytes) -> bool:
-    """Whether a name of ours stands there once bytes that are no UTF-8 are dropped, escaped ones
-    too.
+def _named(pattern: re.Pattern[bytes], body: bytes) -> bool:
+    """Whether the pattern is found in a body that is decoded once, or twice."""
+    once = _decoded(body)
+    return _found(pattern, once) or (b"%" in once and _found(pattern, _decoded(once)))
+
+
+def _decoded(body: bytes) -> bytes:
+    """A body in lower case, without escapes of forms, JSON and quoted strings, and without what is
+    no ASCII: some applications drop it.
+
+    Nothing else may be read from it: ``=`` and line ends are gone, too. Done by quoted-printable,
+    of which the standard library has a quick decoder, and in stretches that cut no escape in two.
     """
-    if not _found(_FOREIGN, body):
-        return False
     left = bytearray()
     start = 0
     while start < len(body):
         end = start + _STRETCH
-        while end < len(body) and b"%" in body[end - 2 : end]:  # no escape is cut in two
-            end += 1
-        left += without_foreign(unquote_to_bytes(body[start:end]))
+        if end < len(body):
+            escape = max(body.rfind(mark, end - _ESCAPE, end) for mark in (b"%", b"\\"))
+            end = escape if escape >= 0 else end
+        some = body[start:end].lower().replace(b"%u00", b"%").replace(b"\\u00", b"%")
+        some = some.translate(_QUOTED, _LEFT_OUT)
+        for _ in range(2):  # a sign that begins no escape must not take the next one with it
+            some = some.replace(b"==", b"=\0=")
+        left += a2b_qp(some).translate(None, _LEFT_OUT)
         start = end
-    return _found(_NAMED, bytes(left))
+    return bytes(left)
 
 
 def _refuse_charset(declared: str) -> None:
@@ -246,13 +246,7 @@ class _Members(list[tuple[str, object]]):
 
 def _hinted(body: bytes) -> bool:
     """Whether the word that all names have may stand anywhere; cheap, and wrong only towards yes."""
-    plain = body.lower()
-    if b"method" in plain or (
-        (b"%" in plain or b"\\" in plain) and _SPELT.search(body) is not None
-    ):
-        return True
-    decoded = unquote_to_bytes(plain) if b"%" in plain else plain
-    return not is_text(decoded) and b"method" in without_foreign(decoded).lower()
+    return _named(_METHOD, body)
 
 
 def _text(raw: bytes) -> str:

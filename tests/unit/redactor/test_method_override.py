@@ -1,7 +1,11 @@
 import codecs
 import json
+import time
+from urllib.parse import unquote_to_bytes
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.method_override import override_method, possible
@@ -261,3 +265,50 @@ def test_a_long_body_that_names_none_is_none(body, types):
 
 def test_a_bracket_that_nothing_closes_is_an_underscore_to_php():
     assert read(b"[method=put", FORM) == read(b"%5bmethod=put", FORM) == "PUT"
+
+
+#: What is no UTF-8, as it is and escaped: some applications drop it, older ones read it as Latin-1.
+FOREIGN = [b"\xff", b"\xe9", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f", b"%ff", b"%E9", b"\xff" * 5000]
+
+
+@given(
+    st.sampled_from([b"_method", b".method", b"_METHOD", b"X-HTTP-Method-Override", b"%5fmethod"]),
+    st.integers(0, 22),
+    st.sampled_from(FOREIGN),
+    st.binary(max_size=40).map(lambda filler: filler * 5000),
+)
+def test_a_name_with_bytes_that_are_no_text_is_refused_in_a_multipart_body(
+    name, at, foreign, filler
+):
+    if name.startswith(b"%") and 0 < at < 3:
+        at = 0  # an escape in two pieces is none
+    spelled = name[:at] + foreign + name[at:]
+    file = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n' + filler
+    assert refused(file + b"\r\n" + part(b'"' + spelled + b'"'), PARTS) is Code.UNREADABLE_BODY
+
+
+@pytest.mark.parametrize("name", [b"_m%65thod", b"%5Fmethod", b"_\\u006dethod", b"%u005Fmethod"])
+@pytest.mark.parametrize("before", [b"x", b"%", b"%%41", b"\\", b"\xff%"])
+def test_an_escaped_name_is_found_wherever_a_long_body_is_cut(name, before):
+    for at in range(65_520, 65_545):
+        run = (before * at)[:at]
+        body = b"a=" + run + b"&" + name + b"=PUT" + b"&a=" + b"x" * 1024 * 1024
+        assert refused(body) is Code.TOO_LARGE, at
+
+
+@pytest.mark.parametrize(
+    "run", [b"%6d", b"%6d%65%74%68%6f", b"\xff_", b"_metho", b"abc_method", b"%", b'name="']
+)
+def test_a_long_body_takes_less_time_than_to_decode_its_escapes_once(run):
+    size = 2 * 1024 * 1024
+    body = (run * size)[:size]
+
+    def seconds(action):
+        begin = time.thread_time()
+        action()
+        return time.thread_time() - begin
+
+    unit = seconds(lambda: unquote_to_bytes(b"%6d" * (size // 3)))
+    for types in ((), (FORM,), (PARTS,)):
+        took = min(seconds(lambda types=types: read(body, *types)) for _ in range(2))
+        assert took < unit, types
