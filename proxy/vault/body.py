@@ -136,6 +136,23 @@ def taken(
     return verdicts
 
 
+def values_in_order(
+    fields: TokenizedFields, places: Iterable[tuple[str, str]]
+) -> list[Value | None] | None:
+    """The values of an object's (field, token), where it shows nothing but what the record has, in
+    its order; else ``None``.
+    """
+    found: list[Value | None] = []
+    reached: dict[str, int] = {}  #: by field, how many of its values were shown
+    for name, text in places:
+        values, at = fields.get(name, ()), reached.get(name, 0)
+        if at == len(values) or values[at].token != text:
+            return None
+        found.append(Value(values[at].text, values[at].json))
+        reached[name] = at + 1
+    return found
+
+
 def newest(values: Iterable[TokenizedValue]) -> int:
     """What tells which of two versions wrote a field later: numbers of values only grow."""
     return max((kept.number for kept in values), default=0)

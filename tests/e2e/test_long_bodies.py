@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,14 @@ async def test_a_long_list_is_created_and_restored_in_short_turns(
         {**told, "id": number} for number, told in enumerate(people, 1)
     ]
 
-    assert turns.total("identified") >= 4 * len(people)
+    assert turns.total("opened") == len(people)  # each once, and no token by itself
+    assert turns.total("identified") == 0
+    mixed = [{**told, "name": other["name"]} for told, other in pairwise(stored)]
+    assert [told["name"] for told in await one.shown(mixed, "GET /p")] == [
+        told["name"] for told in people[1:]
+    ]
+
+    assert turns.total("identified") >= 4 * len(mixed)
     assert turns.total("minted") >= 4 * len(people)
     assert turns.most("identified") <= 2 * STRIDE
     assert turns.most("minted") <= 64

@@ -46,8 +46,9 @@ from proxy.redactor.rules import Match, Verb
 from proxy.vault.proxied.anywhere import own, reveal_anywhere
 from proxy.vault.proxied.binding import StagedWrite, is_large
 from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile, reconcile_gone
-from proxy.vault.proxied.reveal import AnswerObject, Revealed, reveal
+from proxy.vault.proxied.reveal import Revealed, reveal
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)

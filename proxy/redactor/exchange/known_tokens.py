@@ -16,7 +16,8 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.binding import StagedWrite
-from proxy.vault.proxied.reveal import AnswerObject, Revealed
+from proxy.vault.proxied.open_rows import AnswerObject
+from proxy.vault.proxied.reveal import Revealed
 
 #: Values by token, by field.
 _Known = dict[str, dict[str, Value]]

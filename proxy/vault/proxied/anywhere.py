@@ -7,8 +7,8 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.open_rows import OpenRow
-from proxy.vault.proxied.reveal import AnswerObject, Revealed, reveal
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
+from proxy.vault.proxied.reveal import Revealed, reveal
 
 
 class Anywhere(NamedTuple):

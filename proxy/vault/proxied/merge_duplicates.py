@@ -27,8 +27,8 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.body import TokenizedBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.hosted import shared_records
-from proxy.vault.proxied.open_rows import OpenRow, open_rows
-from proxy.vault.proxied.reveal import AnswerObject, Revealed
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, open_rows
+from proxy.vault.proxied.reveal import Revealed
 from proxy.vault.records.attachment_metadata import adopted
 
 #: Tokens that tell their record from others.
@@ -185,8 +185,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     except Conflict:
         # somebody else changed the record meanwhile; the next answer that shows it joins them
         return
-    home.row, home.live = after._replace(staged=int(bool(rivals))), content
     home.learn(content)
+    home.row, home.live = after._replace(staged=int(bool(rivals))), content
     collection.observe("reconciled")
 
 

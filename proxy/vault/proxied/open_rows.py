@@ -5,38 +5,68 @@ event loop between them, long rows on another thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import busy, give_way, run_in_thread, strides
 from proxy.storage.rows import Row, Staged
-from proxy.vault.body import TokenizedBody, TokenizedValue, newest, taken, tokens_of
+from proxy.tokenization.base import Resolution
+from proxy.vault.body import (
+    TokenizedBody,
+    TokenizedValue,
+    newest,
+    taken,
+    tokens_of,
+    values_in_order,
+)
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
 
 #: Rows that are opened between two looks whether others have to be let go on.
 _OPENED = 16
 
 
-@dataclass(slots=True)
-class OpenRow:
+class AnswerObject(msgspec.Struct, frozen=True):
+    """One object of an answer: the id the application gives it, and what stands in the protected
+    places.
+    """
+
+    id: str | None
+    places: tuple[tuple[str, str], ...]  #: (field name, text found there)
+
+
+class OpenRow(msgspec.Struct):
     """A row with its versions in the clear, as one answer needs them."""
 
     row: Row
     live: TokenizedBody
-    staged: list[tuple[Staged, TokenizedBody | None]] = field(default_factory=list)
-    repeats: bool = False  #: whether values of one field have one token
-    values: dict[tuple[str, str], Value] = field(default_factory=dict)  #: by (field, token)
+    staged: list[tuple[Staged, TokenizedBody | None]] = []
+    _repeats: bool = False
+    _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None
+
+    @property
+    def values(self) -> dict[tuple[str, str], Value]:
+        """The values of all versions by (field, token)."""
+        if self._values is None:
+            self._values = {}
+            self.learn(self.live)
+        return self._values
+
+    @property
+    def repeats(self) -> bool:
+        """Whether values of one field have one token."""
+        return bool(self.values) and self._repeats
 
     def learn(self, content: TokenizedBody) -> None:
         """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
-        self._texts = None
+        by_place, self._texts = self.values, None
         for name, values in content.fields.items():
             if len(values) > 1 and len(set(tokens_of(values))) < len(values):
-                self.repeats = True
-            for kept in values:
-                self.values.setdefault((name, kept.token), kept.value)
+                self._repeats = True
+            for one in values:
+                by_place.setdefault((name, one.token), one.value)
 
     @property
     def token_texts(self) -> frozenset[str]:
@@ -59,6 +89,71 @@ class OpenRow:
                 if newest(values) > newest(fields.get(name, ())):
                     fields[name] = values
         return fields
+
+
+async def open_current(
+    collection: Collection, shown: Sequence[AnswerObject]
+) -> list[tuple[OpenRow, list[Value | None]] | None]:
+    """For each object that shows a record as that is now: the record, and its values."""
+    marks = [
+        collection.key_hash(item.id)
+        if item.id is not None and item.places
+        else _carried(collection, item)
+        for item in shown
+    ]
+    keys = [mark for mark in marks if isinstance(mark, bytes)]
+    rids = [mark for mark in marks if isinstance(mark, int)]
+    store, table = collection.store, collection.table
+    by_key = await store.by_keys(table, list(dict.fromkeys(keys))) if keys else {}
+    by_rid = await store.rows(table, list(dict.fromkeys(rids))) if rids else {}
+    current: list[tuple[OpenRow, list[Value | None]] | None] = []
+    for number, (item, mark) in enumerate(zip(shown, marks, strict=True), 1):
+        row = by_key.get(mark) if isinstance(mark, bytes) else by_rid.get(mark or 0)
+        current.append(_as_it_is(collection, item, row) if row is not None else None)
+        if number % _OPENED == 0 and busy():
+            await give_way()
+    return current
+
+
+def _as_it_is(
+    collection: Collection, item: AnswerObject, row: Row
+) -> tuple[OpenRow, list[Value | None]] | None:
+    """The record of a row and its values, where the object shows nothing else.
+
+    That the row is the object's own, a token that carries its record tells, or the name that is
+    sealed beside it. What does not open or fit is reported once it was looked at from all sides.
+    """
+    if row.staged or row.key is None or len(row.body) > LONG or not collection.alive(row):
+        return None
+    try:
+        live = collection.sealer.open(row)
+        values = values_in_order(live.fields, item.places)
+        if values is None:
+            return None
+        if _carried(collection, item, row.rid) is None and (
+            collection.sealer.open_key(row) != item.id
+        ):
+            return None
+    except VaultError:
+        return None
+    return OpenRow(row, live), values
+
+
+def _carried(collection: Collection, item: AnswerObject, expected: int | None = None) -> int | None:
+    """The record that the first token of the object carries in the field that it was made for.
+
+    ``expected``: it is known to have that token, so only the token's form is looked at.
+    """
+    for name, text in item.places:
+        tokenizer = collection.tokenizers.get(name)
+        if tokenizer is None or tokenizer.resolution is not Resolution.SEALED:
+            continue
+        if expected is not None:
+            if tokenizer.resembles(text):
+                return expected
+        elif (pair := tokenizer.identify(text)) is not None:
+            return pair[0]
+    return None
 
 
 async def open_rows(
@@ -90,7 +185,6 @@ async def open_rows(
 
 def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> OpenRow:
     opened = OpenRow(row, collection.sealer.open(row))
-    opened.learn(opened.live)
     for change in staged:
         content = collection.sealer.open_staged(change, row.salt) if change.body else None
         opened.staged.append((change, content))

@@ -1,6 +1,7 @@
-"""From tokens back to values: one look-up for a whole answer, however long its list.
+"""From tokens back to values: one look-up for each page of an answer.
 
-A token is resolved by the record id it carries (SEALED), by the application's id beside it, or by
+Nearly every object shows the record of its id as that is now, so its values stand in the record in
+the object's order. Any other token is resolved by the record id it carries (SEALED), by the application's id beside it, or by
 the token index, in this order, and only to a value of this very field whose stored token is exactly
 this text. A look-alike stays what it is, and so does a token in another field than the one that it
 was made for.
@@ -15,19 +16,10 @@ from proxy.storage.rows import TOKEN_RIDS, Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import TokenizedBody, TokenizedValue
 from proxy.vault.collection import LOOKED_UP, Collection
-from proxy.vault.proxied.open_rows import OpenRow, open_rows
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, open_current, open_rows
 
 #: Objects of an answer that are resolved at once.
 REVEAL_SLICE = 100
-
-
-class AnswerObject(NamedTuple):
-    """One object of an answer: the id the application gives it, and what stands in the protected
-    places.
-    """
-
-    id: str | None
-    places: tuple[tuple[str, str], ...]  #: (field name, text found there)
 
 
 class Revealed(NamedTuple):
@@ -55,24 +47,42 @@ async def reveal(
     A row that does not open is logged by its event and leaves its tokens in place; the others are
     restored. A long list is resolved in parts, with turns of the event loop between them.
     """
-    if len(shown) <= REVEAL_SLICE:
-        return await _reveal(collection, shown, began)
     whole = Revealed([], [], [], {})
     for start in range(0, len(shown), REVEAL_SLICE):
-        part = await _reveal(collection, shown[start : start + REVEAL_SLICE], began)
-        whole.values.extend(part.values)
-        whole.rows.extend(part.rows)
-        whole.loose.extend((start + index, stray) for index, stray in part.loose)
-        whole.opened.update(part.opened)
+        some = shown[start : start + REVEAL_SLICE]
+        current = await open_current(collection, some)
+        others = [index for index, one in enumerate(current) if one is None]
+        for record, values in [one or (None, []) for one in current]:
+            whole.rows.append(record)
+            whole.values.append(values)
+            if record is not None:
+                whole.opened[record.row.rid] = record
+        if others:
+            homes = {
+                one[0].row.rid: item.id
+                for item, one in zip(some, current, strict=True)
+                if one is not None
+            }
+            part = await _reveal(collection, [some[index] for index in others], began, homes)
+            for index, values, record in zip(others, part.values, part.rows, strict=True):
+                whole.values[start + index], whole.rows[start + index] = values, record
+            whole.loose.extend((start + others[index], stray) for index, stray in part.loose)
+            whole.opened.update(part.opened)
         if busy():
             await give_way()
     return whole
 
 
 async def _reveal(
-    collection: Collection, shown: Sequence[AnswerObject], began: int | None
+    collection: Collection,
+    shown: Sequence[AnswerObject],
+    began: int | None,
+    homes: Mapping[int, str | None],
 ) -> Revealed:
-    """The same of a part that is looked up at once."""
+    """Resolve objects that are looked up together and may show anything.
+
+    ``homes``: ids of other objects, by their records.
+    """
     places = [place for item in shown for place in item.places]
     carrying = iter(await each(lambda place: collection.identify(*place), places))
     marks = [[next(carrying) for _ in item.places] for item in shown]
@@ -92,7 +102,7 @@ async def _reveal(
         missing += [(index, place, digest) for place, digest in unknown]
     if any(one.row.key is None for one in opened.values()):
         result.loose.extend(_loose(shown, marks, opened))
-    await _look_further(collection, shown, missing, result)
+    await _look_further(collection, shown, missing, (result, homes))
     for item, home, restored in zip(shown, result.rows, result.values, strict=True):
         if len(item.places) > FEW:
             await in_thread(_tell_apart, home, item, restored)
@@ -114,13 +124,14 @@ async def _look_further(
     collection: Collection,
     shown: Sequence[AnswerObject],
     missing: Sequence[tuple[int, int, bytes]],
-    result: Revealed,
+    at: tuple[Revealed, Mapping[int, str | None]],
 ) -> None:
     """Resolve what is missing by nameless records that the objects show, and last of all by the
     index of tokens.
 
     There a same-value token leads to records of others, too, who may spell the value otherwise.
     """
+    result, _ = at
     told = len(result.loose)
     for index, stray in sorted(result.loose, key=_age):
         _complete(collection, shown[index], result, index, stray)
@@ -130,7 +141,7 @@ async def _look_further(
         await _by_index(collection, shown, some, (result, found))
         if busy():
             await give_way()
-    _recognize(collection, shown, found, result)
+    _recognize(collection, shown, found, at)
     for index, stray in sorted(result.loose[told:], key=_age):
         _complete(collection, shown[index], result, index, stray)
 
@@ -374,7 +385,7 @@ def _recognize(
     collection: Collection,
     shown: Sequence[AnswerObject],
     found: Mapping[int, Mapping[int, bool]],
-    result: Revealed,
+    at: tuple[Revealed, Mapping[int, str | None]],
 ) -> None:
     """Tell which records the objects are that the index led to: what several records share tells
     none of them.
@@ -383,9 +394,13 @@ def _recognize(
     do; of two that fit, the one that has every token that the other has, and more. One that fits
     several objects is none of them.
     """
-    homes = {
-        home.row.rid: shown[index].id for index, home in enumerate(result.rows) if home is not None
-    }
+    result, others = at
+    homes = {**others}
+    homes.update(
+        (home.row.rid, shown[index].id)
+        for index, home in enumerate(result.rows)
+        if home is not None
+    )
     told: list[tuple[int, OpenRow]] = []
     for index, records in found.items():
         ident, home = shown[index].id, result.rows[index]

@@ -12,8 +12,9 @@ from proxy.vault.janitor import reap
 from proxy.vault.proxied.anywhere import reveal_anywhere
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import AnswerObject, reveal
+from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import accept, doubt, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, person, token

@@ -2,8 +2,9 @@
 
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import AnswerObject, reveal
+from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import doubt, drop_staged, promote, stage_creates, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, token
 

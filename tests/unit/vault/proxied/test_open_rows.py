@@ -6,9 +6,9 @@ from proxy import offload
 from proxy.vault.collection import LONG
 from proxy.vault.proxied import open_rows as room
 from proxy.vault.proxied.binding import bind
-from proxy.vault.proxied.open_rows import open_rows
+from proxy.vault.proxied.open_rows import AnswerObject, open_current, open_rows
 from proxy.vault.proxied.staging import stage_creates, stage_updates
-from tests.support.vaults import Bench, draft, make_bench
+from tests.support.vaults import Bench, draft, make_bench, token
 
 
 async def people(bench: Bench, *tags: list[str]) -> list[int]:
@@ -71,3 +71,81 @@ async def test_many_rows_are_all_opened(monkeypatch):
     found = await open_rows(bench.people, rids, ())
 
     assert list(found) == rids
+
+
+async def two(bench: Bench) -> list[AnswerObject]:
+    """What an application shows of two records that have one date in common."""
+    drafts = [
+        draft(name=name, email=f"{name}@example.com", born="1987-04-05") for name in ("Ann", "Bo")
+    ]
+    held = await stage_creates(bench.people, drafts, [None, None])
+    await bind(bench.people, [(one, str(number)) for number, one in enumerate(held)])
+    fields = ("name", "email", "born")
+    return [
+        AnswerObject(str(number), tuple((field, token(one, field)) for field in fields))
+        for number, one in enumerate(held)
+    ]
+
+
+async def texts(bench: Bench, shown: list[AnswerObject]) -> list[list[str] | None]:
+    current = await open_current(bench.people, shown)
+    return [one and [value.text for value in one[1] if value] for one in current]
+
+
+async def test_objects_that_show_their_records_are_opened_by_one_look_up():
+    bench = await make_bench()
+    shown = await two(bench)
+    values = [["Ann", "Ann@example.com", "1987-04-05"], ["Bo", "Bo@example.com", "1987-04-05"]]
+    calls: list[str] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            calls.append(name)
+            return getattr(bench.store, name)
+
+    bench.people.store = Counting()  # type: ignore[assignment]  # counts the verbs that are used
+
+    assert await texts(bench, shown) == values
+    assert calls == ["by_keys"]
+    assert await texts(bench, [AnswerObject(None, one.places) for one in shown]) == values
+    assert calls == ["by_keys", "rows"]
+
+
+async def test_an_object_is_current_only_in_the_order_and_the_fields_of_its_record():
+    bench = await make_bench()
+    ann, bo = await two(bench)
+    (_, token_of_ann), email, born = ann.places
+
+    assert (
+        await texts(
+            bench,
+            [
+                AnswerObject("0", (("email", token_of_ann), email, born)),  # in another field
+                AnswerObject("0", (*ann.places, born)),  # more than there is
+                AnswerObject("0", (bo.places[0], email, born)),  # of another record
+                AnswerObject("0", (("name", "Ann"),)),  # no token
+                AnswerObject("7", ann.places),  # no record of this name
+                AnswerObject("0", ()),
+            ],
+        )
+        == [None] * 6
+    )
+    await stage_updates(bench.people, [("1", draft(name="Bea"))])
+    assert await texts(bench, [ann, bo]) == [["Ann", "Ann@example.com", "1987-04-05"], None]
+
+
+async def test_small_tokens_open_only_the_record_whose_sealed_name_the_object_has():
+    bench = await make_bench()
+    shown = await two(bench)
+    dates = [AnswerObject(one.id, one.places[2:]) for one in shown]
+    assert dates[0].places != dates[1].places
+    assert await texts(bench, dates) == [["1987-04-05"], ["1987-04-05"]]
+
+    rows = bench.people.store._tables[bench.people.table].rows  # type: ignore[attr-defined]
+    one, other = sorted(rows)
+    rows[one], rows[other] = (
+        rows[one]._replace(key=rows[other].key),
+        rows[other]._replace(key=rows[one].key),
+    )
+    swapped = [AnswerObject("0", dates[1].places), AnswerObject("1", dates[0].places)]
+    assert await texts(bench, swapped) == [None, None]

@@ -7,8 +7,9 @@ from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
 from proxy.vault.body import TokenizedBody
 from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import AnswerObject, reveal
+from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, person, token
 

@@ -9,7 +9,8 @@ from proxy.storage.changes import Change, Conflict
 from proxy.storage.rows import RowState
 from proxy.tokenization import SHAPES
 from proxy.vault.proxied.binding import StagedWrite, bind
-from proxy.vault.proxied.reveal import AnswerObject, reveal
+from proxy.vault.proxied.open_rows import AnswerObject
+from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import (
     doubt,
     drop_staged,
