@@ -142,15 +142,15 @@ def values_in_order(
     """The values of an object's (field, token), where it shows nothing but what the record has, in
     its order; else ``None``.
     """
-    found: list[Value | None] = []
-    reached: dict[str, int] = {}  #: by field, how many of its values were shown
+    values: list[Value | None] = []
+    reached: dict[str, int] = {}  #: by field, how many of its values came already
     for name, text in places:
-        values, at = fields.get(name, ()), reached.get(name, 0)
-        if at == len(values) or values[at].token != text:
+        stored, at = fields.get(name, ()), reached.get(name, 0)
+        if at == len(stored) or stored[at].token != text:
             return None
-        found.append(Value(values[at].text, values[at].json))
+        values.append(Value(stored[at].text, stored[at].json))
         reached[name] = at + 1
-    return found
+    return values
 
 
 def newest(values: Iterable[TokenizedValue]) -> int:

@@ -92,14 +92,14 @@ class OpenRow(msgspec.Struct):
 
 
 async def open_current(
-    collection: Collection, shown: Sequence[AnswerObject]
+    collection: Collection, objects: Sequence[AnswerObject]
 ) -> list[tuple[OpenRow, list[Value | None]] | None]:
     """For each object that shows a record as that is now: the record, and its values."""
     marks = [
         collection.key_hash(item.id)
         if item.id is not None and item.places
         else _carried(collection, item)
-        for item in shown
+        for item in objects
     ]
     keys = [mark for mark in marks if isinstance(mark, bytes)]
     rids = [mark for mark in marks if isinstance(mark, int)]
@@ -107,7 +107,7 @@ async def open_current(
     by_key = await store.by_keys(table, list(dict.fromkeys(keys))) if keys else {}
     by_rid = await store.rows(table, list(dict.fromkeys(rids))) if rids else {}
     current: list[tuple[OpenRow, list[Value | None]] | None] = []
-    for number, (item, mark) in enumerate(zip(shown, marks, strict=True), 1):
+    for number, (item, mark) in enumerate(zip(objects, marks, strict=True), 1):
         row = by_key.get(mark) if isinstance(mark, bytes) else by_rid.get(mark or 0)
         current.append(_as_it_is(collection, item, row) if row is not None else None)
         if number % _OPENED == 0 and busy():

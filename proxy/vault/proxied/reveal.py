@@ -37,7 +37,7 @@ class Revealed(NamedTuple):
 
 
 async def reveal(
-    collection: Collection, shown: Sequence[AnswerObject], began: int | None = None
+    collection: Collection, objects: Sequence[AnswerObject], began: int | None = None
 ) -> Revealed:
     """Resolve every token of an answer.
 
@@ -48,8 +48,8 @@ async def reveal(
     restored. A long list is resolved in parts, with turns of the event loop between them.
     """
     whole = Revealed([], [], [], {})
-    for start in range(0, len(shown), REVEAL_SLICE):
-        some = shown[start : start + REVEAL_SLICE]
+    for start in range(0, len(objects), REVEAL_SLICE):
+        some = objects[start : start + REVEAL_SLICE]
         current = await open_current(collection, some)
         others = [index for index, one in enumerate(current) if one is None]
         for record, values in [one or (None, []) for one in current]:
@@ -75,7 +75,7 @@ async def reveal(
 
 async def _reveal(
     collection: Collection,
-    shown: Sequence[AnswerObject],
+    objects: Sequence[AnswerObject],
     began: int | None,
     homes: Mapping[int, str | None],
 ) -> Revealed:
@@ -83,33 +83,33 @@ async def _reveal(
 
     ``homes``: ids of other objects, by their records.
     """
-    places = [place for item in shown for place in item.places]
+    places = [place for item in objects for place in item.places]
     carrying = iter(await each(lambda place: collection.identify(*place), places))
-    marks = [[next(carrying) for _ in item.places] for item in shown]
+    marks = [[next(carrying) for _ in item.places] for item in objects]
     carried = {rid for row in marks for rid in row if rid is not None}
-    by_id = await _by_ids(collection, shown, marks)
+    by_id = await _by_ids(collection, objects, marks)
     opened = await open_rows(collection, carried, by_id.values())
     if not carried <= opened.keys():
-        by_id.update(await _by_names(collection, shown, marks, opened))
+        by_id.update(await _by_names(collection, objects, marks, opened))
     at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
     result = Revealed([], [], [], opened)
     missing: list[tuple[int, int, bytes]] = []
-    for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
+    for index, (item, rids) in enumerate(zip(objects, marks, strict=True)):
         home = (at.get(item.id) if item.id is not None else None) or _only(opened, item, rids)
         values, unknown = await _resolved(collection, item, rids, (opened, home))
         result.values.append(values)
         result.rows.append(home)
         missing += [(index, place, digest) for place, digest in unknown]
     if any(one.row.key is None for one in opened.values()):
-        result.loose.extend(_loose(shown, marks, opened))
-    await _look_further(collection, shown, missing, (result, homes))
-    for item, home, restored in zip(shown, result.rows, result.values, strict=True):
+        result.loose.extend(_loose(objects, marks, opened))
+    await _look_further(collection, objects, missing, (result, homes))
+    for item, home, restored in zip(objects, result.rows, result.values, strict=True):
         if len(item.places) > FEW:
             await in_thread(_tell_apart, home, item, restored)
         else:
             _tell_apart(home, item, restored)
     if began is not None and collection.state.retired:
-        for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
+        for index, (item, rids) in enumerate(zip(objects, marks, strict=True)):
             if None in result.values[index]:
                 _look_back(
                     collection,
