@@ -29,8 +29,8 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 EXECUTED: dict[str, tuple[int, int]] = {
     "create": (68, 255),
     "update": (70, 300),
-    "read": (55, 200),
-    "list": (55, 216),
+    "read": (51, 176),
+    "list": (53, 193),
     "pass": (14, 45),
 }
 
