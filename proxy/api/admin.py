@@ -8,12 +8,12 @@ from typing import Any
 from proxy.api import request, wire
 from proxy.api.access import not_admin
 from proxy.api.context import ApiRequest, ApiResponse, KeyAdministration, Space
-from proxy.audit import events
 from proxy.audit.honeytokens import Bait
 from proxy.auth.clients import Client
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold
+from proxy.model.rights import FULL
 from proxy.telemetry import logs
 
 # Administration of environments: ``/api/environments``. Administrators of ``default`` make and
@@ -244,7 +244,7 @@ async def rotate_keys(call: ApiRequest) -> ApiResponse:
         faults.append(Detail("/environment_id", "Only data keys belong to an environment."))
     if faults:
         raise VaultError(Code.INVALID_INPUT, "No key can be rotated as described.", tuple(faults))
-    events.about(kind)
+    call.audit.subject = kind
     await _keys(call).rotate(KeyKind(kind), environment)
     return wire.json_answer(200, keys_json(await _keys(call).listed()))
 
@@ -302,7 +302,7 @@ async def put_honeytoken(call: ApiRequest) -> ApiResponse:
     """Mark a record that is there."""
     witness, schema, key = call.services.audit.witness, call.path["schema"], call.path["record_key"]
     records = call.space.catalog.records(schema)
-    rows = await records.collection.by_key([key])
+    rows = await records.under(FULL, None, call.audit).by_key([key])
     if key not in rows:
         raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
     await witness.baits.add(Bait(_mark(call), call.principal.environment, schema, rows[key].rid))

@@ -105,15 +105,15 @@ def _outermost(services: Services) -> Middleware:
                 raise
             return await send(request, _unreached(request, services, error))
         except asyncio.CancelledError:
-            if (page := request.get(AUDIT_KEY)) is not None:
-                services.audit.broken(page)
+            if (audit := request.get(AUDIT_KEY)) is not None:
+                services.audit.broken(audit)
             raise
         except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
             _log.exception("a request to the vault failed", method=request.method)
             fault = FAILED
         answer = _refusal(request.get(OPERATION_KEY), fault)
-        if (page := request.get(AUDIT_KEY)) is not None:
-            services.audit.refused(page, answer.status, fault.code)
+        if (audit := request.get(AUDIT_KEY)) is not None:
+            services.audit.refused(audit, answer.status, fault.code)
         return await send(request, answer)
 
     return outermost

@@ -16,7 +16,7 @@ from proxy.api.context import ApiRequest, ApiResponse, Shows
 from proxy.api.records import records_of_call
 from proxy.api.upload import FilePart
 from proxy.api.wire import error_answer
-from proxy.audit import events
+from proxy.audit.events import EventKind
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Attachment, fault_of_filename, fault_of_mime_type
@@ -214,7 +214,7 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
 
     answer = show(await service.change(owner, call.path["file_id"], label, _then(call, show)))
     if sees:
-        events.revealed(owner.records.name, (owner.key,), ())
+        owner.records.note(EventKind.REVEAL, (owner.key,))
     return answer
 
 

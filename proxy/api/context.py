@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from aiohttp import web
 
 from proxy.api.audit import Auditing
+from proxy.audit.events import AuditContext
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
 from proxy.auth.policies import Policies, Standing
 from proxy.auth.token_service import TokenService
@@ -184,6 +185,7 @@ class ApiRequest:
     operation: "ApiOperation"
     services: Services
     principal: Principal
+    audit: AuditContext  #: what the request tells the audit log
     request: web.Request  #: for what is streamed, and for header fields
     #: the parameters in the path, percent-decoded
     path: Mapping[str, str] = field(default_factory=dict)
@@ -250,9 +252,8 @@ class ApiRequest:
         if self.kept_out(rights):
             raise firewall_refusal()
         rights.need(*acts)
-        return found.under(
-            rights.doing(acts), None if rights.acl is None else self._gate(found, rights.acl)
-        )
+        gate = None if rights.acl is None else self._gate(found, rights.acl)
+        return found.under(rights.doing(acts), gate, self.audit)
 
     def _gate(self, records: Records, url: str) -> Gate:
         """What asks the filter endpoint.

@@ -15,7 +15,6 @@ from multidict import CIMultiDict
 
 from proxy.api import request as bodies
 from proxy.api.access import not_admin
-from proxy.api.audit import NOBODY, AuditContext
 from proxy.api.connection import peer, unsent
 from proxy.api.context import (
     Access,
@@ -26,7 +25,7 @@ from proxy.api.context import (
     Takes,
     is_repeatable,
 )
-from proxy.audit.events import AuditEvent
+from proxy.audit.events import AuditContext, EventKind
 from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
 from proxy.edge.limits import LimitedError, ObserveRefusal, limit_fields
 from proxy.edge.rate_limit import Rates, Verdict
@@ -243,7 +242,10 @@ _log = logs.logger("web")
 OPERATION_KEY: Final = web.RequestKey("operation", ApiOperation)
 
 #: What the audit log tells of the request; absent where it tells nothing.
-AUDIT_KEY: Final = web.RequestKey("page", AuditContext)
+AUDIT_KEY: Final = web.RequestKey("audit", AuditContext)
+
+#: The caller of an operation that is open to everybody.
+_NOBODY: Final = Principal("", "")
 
 _REPLAYED: Final = "Idempotent-Replayed"
 
@@ -284,7 +286,7 @@ class _Served:
         self._limit = (
             services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
         )
-        self._event = event_of(operation)
+        self._kind = event_kind(operation)
         turns = (
             services.quotas.uploads
             if operation.takes is Takes.STREAM
@@ -298,40 +300,44 @@ class _Served:
         """Answer a request, or raise ``VaultError``."""
         operation, services = self._operation, self._services
         request[OPERATION_KEY] = operation
-        page = None
-        if self._event is not None:
-            page = request[AUDIT_KEY] = AuditContext(
-                operation.name, self._event, request.match_info, operation.schema
-            )
+        audit = AuditContext(operation.name, self._kind, request.match_info, operation.schema)
+        if not operation.quiet:
+            request[AUDIT_KEY] = audit
         screen(request, services)
         by_address(request, services)
-        principal, abroad = NOBODY, False
+        principal, abroad = _NOBODY, False
         if self._guarded:
             principal = await services.access(request)
             crossing(request, services, principal)
-            if page is not None:
-                page.principal = principal
+            audit.by, audit.environment = principal.client, principal.environment
             abroad = outside(request, services, operation, principal)
             by_client(request, services, principal)
-        if page is not None:
+        if not operation.quiet:
             services.audit.ready()
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
         query = _query(request, self._known) if request.query_string else {}
         call = ApiRequest(
-            operation, services, principal, request, request.match_info, query, outside=abroad
+            operation,
+            services,
+            principal,
+            audit,
+            request,
+            request.match_info,
+            query,
+            outside=abroad,
         )
         turns = self._turns
         if turns is None:
-            return await send(request, await self._carried(call, page))
+            return await send(request, await self._carried(call))
         await turns.enter(principal.client, self._weight)
         try:
-            answer = await self._carried(call, page)
+            answer = await self._carried(call)
         finally:
             turns.leave(principal.client, self._weight)
         return await send(request, answer)
 
-    async def _carried(self, call: ApiRequest, page: AuditContext | None) -> ApiResponse:
+    async def _carried(self, call: ApiRequest) -> ApiResponse:
         """The answer of the handler, with its line in the audit log."""
         operation, request = self._operation, call.request
         if operation.takes is not Takes.NOTHING:
@@ -351,10 +357,10 @@ class _Served:
                     repeated = _REPLAYED in answer.headers
                 else:
                     answer = await operation.handler(call)
-        if page is not None:
+        if not operation.quiet:
             try:
                 await self._services.audit.answered(
-                    page, answer.status, call.rights_to, repeated=repeated
+                    call.audit, answer.status, call.rights_to, repeated=repeated
                 )
             except BaseException:
                 await _close(answer)
@@ -362,19 +368,15 @@ class _Served:
         return answer
 
 
-def event_of(operation: ApiOperation) -> AuditEvent | None:
-    """What a line of this operation tells where its use cases have noted nothing; ``None``: it
-    leaves no lines.
-    """
-    if operation.quiet:
-        return None
+def event_kind(operation: ApiOperation) -> EventKind:
+    """The kind of the line of this operation where its use cases have added no event."""
     if operation.access is Access.ADMIN:
-        return AuditEvent.ADMIN
+        return EventKind.ADMIN
     if operation.access is Access.OPEN:
-        return AuditEvent.TOKEN
+        return EventKind.TOKEN
     if operation.reads or operation.method == "GET":
-        return AuditEvent.REVEAL
-    return AuditEvent.DELETE if operation.method == "DELETE" else AuditEvent.WRITE
+        return EventKind.REVEAL
+    return EventKind.DELETE if operation.method == "DELETE" else EventKind.WRITE
 
 
 def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:

@@ -20,7 +20,6 @@ from typing import Final
 from proxy.api.attachments import check_repeated
 from proxy.api.context import Access, ApiHandler, ApiRequest, ApiResponse, Shows, Takes
 from proxy.api.context import IdempotencyRunner as CarryOut
-from proxy.audit import events
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
@@ -85,7 +84,7 @@ async def _keep(
     else:
         await one.keep(
             None
-            if call.operation.access is Access.CLIENT and events.had_records()
+            if call.operation.access is Access.CLIENT and call.audit.events
             else _answered(call, answer)
         )
 

@@ -24,7 +24,9 @@ _KEPT: Final = {"Cache-Control": "public, max-age=300"}
 async def token(call: ApiRequest) -> ApiResponse:
     """An access token by client credentials (RFC 6749, section 4.4)."""
     try:
-        answer = await call.services.auth.token(call.body, _authorization(call), _address(call))
+        answer = await call.services.auth.token(
+            call.body, _authorization(call), _address(call), call.audit
+        )
     except OAuthError as error:
         return _told(error)
     return wire.json_answer(200, answer)._replace(headers=_UNKEPT)
@@ -34,7 +36,7 @@ async def introspect(call: ApiRequest) -> ApiResponse:
     """Whether a token is valid, and what it says (RFC 7662)."""
     try:
         answer = await call.services.auth.introspection(
-            call.body, _authorization(call), _address(call)
+            call.body, _authorization(call), _address(call), call.audit
         )
     except OAuthError as error:
         return _told(error)

@@ -1,18 +1,17 @@
-"""Every member that a line may have, in one table, and the events it tells of.
+"""The one type of audit event, the context of a request that collects them, and their JSON.
 
 None ever holds a value of a record.
 """
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 
-class AuditEvent(enum.StrEnum):
-    """What a line tells of."""
+class EventKind(enum.StrEnum):
+    """The kind of an event: the member ``event`` of its line."""
 
     REVEAL = "reveal"  #: values of records, or figures over them, left the vault in the clear
     WRITE = "write"  #: records or their attachments were made or changed
@@ -52,241 +51,188 @@ MEMBERS: Final[dict[str, str]] = {
     "hash": "the keyed hash of this line",
 }
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+#: Records that one line names; of more there are further lines.
+MOST_RECORDS: Final = 500
 
-
-def body(event: AuditEvent, **given: Any) -> bytes:
-    """The members of a line that say what happened, without its braces; what is ``None`` or empty
-    is left out.
-    """
-    unknown = given.keys() - MEMBERS.keys()
-    if unknown:
-        raise ValueError(
-            f"{', '.join(sorted(unknown))} may not stand in an audit line: add it to MEMBERS"
-        )
-    told = {name: given[name] for name in MEMBERS if given.get(name) not in (None, "", [], ())}
-    return _encode({"event": event.value, **told})[1:-1]
-
-
-# What one request tells of records on its way through the use cases, and the lines that come of it.
-#
-# A use case says what it did, whoever asked for it: ``revealed``, ``written``, ``ended``. Whoever
-# carries the request (the interface) opens the page with ``begin``, and makes lines of it at the
-# end. Where no page is open, as in a command, nothing is noted. So an operation that is new has its
-# lines without knowing of them.
-
-
-#: Why the line of an alarm stands there.
+#: The reason in the line of an alarm about rows.
 TAMPERED: Final = (
     "rows of the store have columns that differ from what is sealed in them: they were left out"
 )
 
-#: Records that one line names; of more there are further lines.
-MOST_RECORDS: Final = 500
+#: Parameters of paths that name records, and those that name what administrators look after; no
+#: line tells the others.
+RECORD_PARAMETERS: Final = ("record_key", "source", "destination")
+SUBJECTS: Final = ("client_id", "policy", "name", "environment_id")
+
+#: The keyed hash by which lines name a record: of (environment, schema, key).
+RecordId = Callable[[str, str, str], str]
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-class RecordEvent:
-    """What happened to records of one schema."""
+def encode_event(kind: EventKind, **members: Any) -> bytes:
+    """The members of a line that say what happened, as JSON without its braces.
 
-    __slots__ = ("covered", "event", "fields", "files", "keys", "loose", "schema")
+    ``None`` and what is empty are left out.
+    """
+    if unknown := members.keys() - MEMBERS.keys():
+        raise ValueError(
+            f"{', '.join(sorted(unknown))} may not stand in an audit line: add it to MEMBERS"
+        )
+    present = {
+        name: members[name] for name in MEMBERS if members.get(name) not in (None, "", [], ())
+    }
+    return _encode({"event": kind.value, **present})[1:-1]
 
-    def __init__(self, event: AuditEvent, schema: str) -> None:
-        self.event = event
+
+class AuditEvent:
+    """What happened to records of one schema in one request."""
+
+    __slots__ = ("covered", "fields", "files", "keys", "kind", "schema", "unnamed")
+
+    def __init__(self, kind: EventKind, schema: str) -> None:
+        self.kind = kind
         self.schema = schema
         self.keys: dict[str, None] = {}
-        self.loose = 0  #: records, or groups of them, whose keys nobody knows
+        self.unnamed = 0  #: records, or groups of them, without a key that the vault knows
         self.fields: set[str] = set()
-        self.covered: set[str] = set()  #: fields that were shown redacted or masked
+        self.covered: set[str] = set()  #: fields that were redacted or masked
         self.files: list[str] = []
 
-    @property
-    def count(self) -> int:
-        """How many records."""
-        return len(self.keys) + self.loose
+    def lines(
+        self, about: Mapping[str, Any], record_id: RecordId, revealed: Collection[str] = ()
+    ) -> list[bytes]:
+        """The lines of this event; the first one has its count."""
+        environment = about["environment"]
+        ids = [record_id(environment, self.schema, key) for key in self.keys]
+        common = {
+            **about,
+            "schema": self.schema,
+            "fields": sorted(self.fields),
+            "revealed": sorted(revealed),
+            "covered": sorted(self.covered),
+        }
+        count = len(ids) + self.unnamed
+        first = {"count": count, "records": ids[:MOST_RECORDS], "files": self.files}
+        lines = [encode_event(self.kind, **common, **first)]
+        return lines + [
+            encode_event(self.kind, **common, records=ids[at : at + MOST_RECORDS])
+            for at in range(MOST_RECORDS, len(ids), MOST_RECORDS)
+        ]
 
 
-class Noted:
-    """The page of one request."""
+class AuditContext:
+    """What one request tells the audit log; each layer hands it on to the next.
 
-    __slots__ = ("parts", "subject", "tampered")
+    A use case adds what it did to records. A request that adds nothing has one coarse line, so a
+    new operation is audited without knowing of the log.
+    """
 
-    def __init__(self) -> None:
-        self.parts: list[RecordEvent] = []
+    __slots__ = (
+        "by", "environment", "events", "kind", "operation", "path", "schema", "subject", "tampered",
+    )  # fmt: skip
+
+    def __init__(
+        self, operation: str, kind: EventKind, path: Mapping[str, str], schema: str | None = None
+    ) -> None:
+        """``kind``: that of the coarse line; ``path``: the parameters in the path."""
+        self.operation = operation
+        self.kind = kind
+        self.path = path
+        self.schema = schema if schema is not None else path.get("schema", "")
+        self.by = ""  #: the client, once it has proved itself
+        self.environment = ""
+        self.events: list[AuditEvent] = []
         #: by schema: rows whose columns differ from what is sealed in them
         self.tampered: dict[str, int] = {}
         self.subject: str | None = None  #: what an administrator looked at or changed
 
-    def part(self, event: AuditEvent, schema: str) -> RecordEvent:
-        """What is noted of this event and schema, to be added to."""
-        for part in self.parts:
-            if part.event is event and part.schema == schema:
-                return part
-        fresh = RecordEvent(event, schema)
-        self.parts.append(fresh)
-        return fresh
+    def add(
+        self,
+        kind: EventKind,
+        schema: str,
+        keys: Iterable[str | None] = (),
+        fields: Iterable[str] = (),
+    ) -> AuditEvent:
+        """Add records and fields to the event of that kind and schema; returns it.
+
+        A key of ``None`` counts a record whose key the vault does not know.
+        """
+        event = self._event(kind, schema)
+        for key in keys:
+            if key is None:
+                event.unnamed += 1
+            else:
+                event.keys[key] = None
+        event.fields.update(fields)
+        return event
+
+    def add_tampered(self, schema: str, count: int) -> None:
+        """Add rows whose columns differ from what is sealed in them."""
+        self.tampered[schema] = self.tampered.get(schema, 0) + count
 
     @property
     def changed(self) -> bool:
-        """Whether something was made, changed or ended, which stands whatever becomes of the
-        answer.
+        """Whether something was made, changed or ended, which stands whatever the answer is."""
+        return any(event.kind is not EventKind.REVEAL for event in self.events)
+
+    def lines(self, status: int | None, reason: str | None, record_id: RecordId) -> list[bytes]:
+        """The lines of the request, those of alarms about rows last.
+
+        A write and a reveal of the same records share a line.
         """
-        return any(part.event is not AuditEvent.REVEAL for part in self.parts)
+        about = self.about(status, reason)
+        if self.subject is None:
+            self.subject = next((self.path[name] for name in SUBJECTS if name in self.path), None)
+        lines = [] if self.events else [self._coarse(about, record_id)]
+        if self.events and self.kind is EventKind.ADMIN:
+            lines.append(encode_event(self.kind, **about, subject=self.subject))
+        reveals = {one.schema: one for one in self.events if one.kind is EventKind.REVEAL}
+        for event in self.events:
+            if event.kind is EventKind.REVEAL:
+                continue
+            revealed: Collection[str] = ()
+            same = reveals.get(event.schema) if event.kind is EventKind.WRITE else None
+            if same is not None and same.keys == event.keys:
+                revealed = reveals.pop(event.schema).fields
+            lines += event.lines(about, record_id, revealed)
+        for event in reveals.values():
+            lines += event.lines(about, record_id)
+        return lines + self.alarms(status, reason)
 
+    def alarms(self, status: int | None, reason: str | None = None) -> list[bytes]:
+        """The lines of rows that were tampered with."""
+        about = {**self.about(status, reason), "reason": TAMPERED}
+        return [
+            encode_event(EventKind.ALARM, **about, schema=schema, count=count)
+            for schema, count in self.tampered.items()
+        ]
 
-_current: ContextVar[Noted | None] = ContextVar("audit", default=None)
+    def about(self, status: int | None, reason: str | None) -> dict[str, Any]:
+        """The members that all lines of the request have."""
+        return {
+            "via": "interface",
+            "by": self.by,
+            "environment": self.environment,
+            "operation": self.operation,
+            "status": status,
+            "reason": reason,
+        }
 
+    def _event(self, kind: EventKind, schema: str) -> AuditEvent:
+        for event in self.events:
+            if event.kind is kind and event.schema == schema:
+                return event
+        event = AuditEvent(kind, schema)
+        self.events.append(event)
+        return event
 
-def begin_page() -> Noted:
-    """A page of its own for this task, and for those that it starts."""
-    noted = Noted()
-    _current.set(noted)
-    return noted
-
-
-def revealed(schema: str, keys: Iterable[str | None], fields: Iterable[str]) -> None:
-    """Records are shown to the caller."""
-    if (noted := _current.get()) is not None:
-        _add(noted.part(AuditEvent.REVEAL, schema), keys, fields)
-
-
-def aggregated_event(schema: str, groups: int, fields: Iterable[str]) -> None:
-    """Figures over records are shown to the caller, by these fields."""
-    if (noted := _current.get()) is not None:
-        part = noted.part(AuditEvent.REVEAL, schema)
-        part.loose += groups
-        part.fields.update(fields)
-
-
-def note_written_event(
-    schema: str, keys: Iterable[str | None], fields: Iterable[str], files: Iterable[str] = ()
-) -> None:
-    """Records were made or changed, in these fields, or got these files."""
-    if (noted := _current.get()) is not None:
-        part = noted.part(AuditEvent.WRITE, schema)
-        _add(part, keys, fields)
-        part.files.extend(files)
-
-
-def ended(
-    schema: str, keys: Iterable[str | None], more: int = 0, files: Iterable[str] = ()
-) -> None:
-    """Records were deleted, and ``more`` that hung on them; or these files of a record that stays."""
-    if (noted := _current.get()) is not None:
-        part = noted.part(AuditEvent.DELETE, schema)
-        _add(part, keys, ())
-        part.loose += more
-        part.files.extend(files)
-
-
-def fetched(schema: str, key: str, file: str) -> None:
-    """The content of a file is shown to the caller."""
-    if (noted := _current.get()) is not None:
-        revealed(schema, (key,), ())
-        noted.part(AuditEvent.REVEAL, schema).files.append(file)
-
-
-def tampered(schema: str, count: int) -> None:
-    """Rows were met whose columns differ from what is sealed in them."""
-    if (noted := _current.get()) is not None:
-        noted.tampered[schema] = noted.tampered.get(schema, 0) + count
-
-
-def narrowed(schema: str, fields: Iterable[str]) -> None:
-    """Of what was noted as revealed so far only these fields are in the answer."""
-    if (noted := _current.get()) is not None:
-        noted.part(AuditEvent.REVEAL, schema).fields &= set(fields)
-
-
-def had_records() -> bool:
-    """Whether the request had to do with any records so far; also where nobody keeps a page of it."""
-    noted = _current.get()
-    return noted is None or bool(noted.parts)
-
-
-def about(subject: str | None) -> None:
-    """Which client, schema, policy, environment or key the request is about: what an administrator
-    changes, who asks for a token.
-    """
-    if (noted := _current.get()) is not None:
-        noted.subject = subject
-
-
-def _add(part: RecordEvent, keys: Iterable[str | None], fields: Iterable[str]) -> None:
-    for key in keys:
-        if key is None:
-            part.loose += 1
-        else:
-            part.keys[key] = None
-    part.fields.update(fields)
-
-
-#: The mark of a record of the request's environment: (schema, key).
-Marked = Callable[[str, str], str]
-
-
-def bodies(
-    noted: Noted, about: Mapping[str, Any], otherwise: AuditEvent, marked: Marked
-) -> list[bytes]:
-    """The lines of a request: what was noted, or one coarse line of the event ``otherwise``.
-
-    ``about``: the members that all of them have.
-    """
-    parts = noted.parts
-    lines: list[bytes] = []
-    if not parts or otherwise is AuditEvent.ADMIN:
-        lines.append(body(otherwise, **about, subject=noted.subject))
-    by_schema = {part.schema: part for part in parts if part.event is AuditEvent.REVEAL}
-    merged: list[RecordEvent] = []
-    for part in parts:
-        shown = by_schema.get(part.schema) if part.event is AuditEvent.WRITE else None
-        if shown is not None and shown.keys == part.keys:
-            merged.append(shown)
-            lines += _of(part, about, marked, revealed=shown.fields)
-        elif part.event is not AuditEvent.REVEAL:
-            lines += _of(part, about, marked)
-    for part in by_schema.values():
-        if part not in merged:
-            lines += _of(part, about, marked)
-    return lines
-
-
-def alarms(noted: Noted, about: Mapping[str, Any]) -> list[bytes]:
-    """The lines of the alarms of a request."""
-    return [
-        body(
-            AuditEvent.ALARM,
-            **{**about, "schema": schema, "records": (), "count": count, "reason": TAMPERED},
+    def _coarse(self, about: Mapping[str, Any], record_id: RecordId) -> bytes:
+        records = [
+            record_id(self.environment, self.schema, self.path[name])
+            for name in RECORD_PARAMETERS
+            if name in self.path
+        ]
+        return encode_event(
+            self.kind, **about, schema=self.schema, records=records, subject=self.subject
         )
-        for schema, count in noted.tampered.items()
-    ]
-
-
-def _of(
-    part: RecordEvent, about: Mapping[str, Any], marked: Marked, revealed: Collection[str] = ()
-) -> list[bytes]:
-    """The lines of one part; its count stands in the first of them."""
-    marks = _portions([marked(part.schema, key) for key in part.keys])
-    more = {
-        "fields": sorted(part.fields),
-        "revealed": sorted(revealed),
-        "covered": sorted(part.covered),
-    }
-    lines = [
-        body(
-            part.event,
-            **about,
-            schema=part.schema,
-            count=part.count,
-            records=marks[0],
-            files=part.files,
-            **more,
-        )
-    ]
-    lines += [
-        body(part.event, **about, schema=part.schema, records=some, **more) for some in marks[1:]
-    ]
-    return lines
-
-
-def _portions(marks: Sequence[str]) -> list[Sequence[str]]:
-    return [marks[at : at + MOST_RECORDS] for at in range(0, len(marks), MOST_RECORDS)] or [()]

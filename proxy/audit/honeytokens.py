@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from proxy.audit.chain import Memory
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.open_log import Mark
 from proxy.audit.sinks import Sink
 from proxy.errors import Code, VaultError
@@ -131,8 +131,8 @@ class Witness:
         self._alarm("bait")
         _log.error("a record that is marked as bait was revealed", count=len(found))
         return [
-            body(
-                AuditEvent.ALARM,
+            encode_event(
+                EventKind.ALARM,
                 **{**about, "records": found, "count": len(found), "reason": REASON},
             )
         ]

@@ -20,7 +20,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.audit.chain import Link, Mac, Memory, parse_line, recall, remember, sealed_one
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import (
     LogSegment,
     first_of,
@@ -258,7 +258,9 @@ class Trail:
                 f"Old files of the audit log cannot be read or removed: {reason}.",
             ) from error
         self.put(
-            body(AuditEvent.LOG, reason="lines older than audit.keep were removed", count=len(gone))
+            encode_event(
+                EventKind.LOG, reason="lines older than audit.keep were removed", count=len(gone)
+            )
         )
 
     async def close(self, memory: Memory) -> None:
@@ -280,7 +282,7 @@ class Trail:
 
     async def _end(self, memory: Memory) -> None:
         with suppress(VaultError):  # as in look: it stays down
-            self.put(body(AuditEvent.LOG, reason="stopped"))
+            self.put(encode_event(EventKind.LOG, reason="stopped"))
         await self.checkpoint(memory)
 
     def _write(self, bodies: tuple[bytes, ...]) -> None:
@@ -366,7 +368,7 @@ class Trail:
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL)
         self._tried = time.monotonic()
         late = [b'%b,"since":"%b"' % (one, at) for at, one in self._waiting]
-        back = body(AuditEvent.LOG, reason="the log is written again", count=self._lost)
+        back = encode_event(EventKind.LOG, reason="the log is written again", count=self._lost)
         fault, self._fault = self._fault, None
         try:
             self._write((back, *late))
@@ -380,7 +382,7 @@ class Trail:
     def _alarm(self, reason: str) -> None:
         self.alarm("log")
         _log.error("somebody had his hands on the audit log", reason=reason)
-        self.put(body(AuditEvent.ALARM, reason=reason))
+        self.put(encode_event(EventKind.ALARM, reason=reason))
 
     async def _flush(self) -> None:
         """Everything written so far is on the disk, or the log has a fault."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.audit.chain import CHAIN_START, Known, Link, Mac, Memory, parse_line, recall
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import LogSegment, log_end, log_segments
 from proxy.audit.log import Options, Trail
 from proxy.clock import Clock
@@ -54,11 +54,11 @@ async def open_trail(
         raise _unusable(options.folder, error) from None
     trail = Trail(options, mac, clock, found.link, found.segment)
     trail.alarm = alarm
-    first = [body(AuditEvent.LOG, reason="started")]
+    first = [encode_event(EventKind.LOG, reason="started")]
     if found.torn:
-        first.append(body(AuditEvent.LOG, reason=CUT))
+        first.append(encode_event(EventKind.LOG, reason=CUT))
     if found.alarm is not None:
-        first.append(body(AuditEvent.ALARM, reason=found.alarm))
+        first.append(encode_event(EventKind.ALARM, reason=found.alarm))
         _log.error(
             "the audit log is not as it was left", reason=found.alarm, file=str(options.folder)
         )

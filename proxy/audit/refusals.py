@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.sinks import Sink
 from proxy.errors import VaultError
 
@@ -72,7 +72,7 @@ class Refusals:
     def _put(self, refusal: Refusal, count: int) -> bool:
         try:
             self._sink.put(
-                body(AuditEvent.REFUSED, **refusal._asdict(), via="interface", count=count)
+                encode_event(EventKind.REFUSED, **refusal._asdict(), via="interface", count=count)
             )
         except VaultError:
             return False

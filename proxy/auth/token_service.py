@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from proxy.audit import events
+from proxy.audit.events import AuditContext
 from proxy.auth.clients import Client
 from proxy.auth.credentials import (
     OAuthError,
@@ -48,22 +48,26 @@ class TokenService:
         """Let the threads that check secrets end."""
         self._passwords.close()
 
-    async def token(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
+    async def token(
+        self, body: bytes, authorization: str | None, address: str, audit: AuditContext
+    ) -> dict[str, Any]:
         """An access token for a client that proves itself (RFC 6749, section 4.4).
 
         Raises ``OAuthError``.
         """
         try:
-            answer = await self._token(body, authorization, address)
+            answer = await self._token(body, authorization, address, audit)
         except OAuthError as error:
             self._observe("slowed" if error.retry_after is not None else error.error)
             raise
         self._observe("issued")
         return answer
 
-    async def _token(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
+    async def _token(
+        self, body: bytes, authorization: str | None, address: str, audit: AuditContext
+    ) -> dict[str, Any]:
         form = read_form(body)
-        client = await self._authenticated(form, authorization, address)
+        client = await self._authenticated(form, authorization, address, audit)
         if "grant_type" not in form:
             raise invalid_request("The parameter grant_type is missing.")
         if form["grant_type"] != GRANT:
@@ -87,7 +91,7 @@ class TokenService:
         }
 
     async def introspection(
-        self, body: bytes, authorization: str | None, address: str
+        self, body: bytes, authorization: str | None, address: str, audit: AuditContext
     ) -> dict[str, Any]:
         """Whether a token is valid, for a client of the same environment (RFC 7662).
 
@@ -96,7 +100,7 @@ class TokenService:
         The client proves itself as at the token endpoint, or with an access token of its own.
         """
         form = read_form(body)
-        environment = await self._asking(form, authorization, address)
+        environment = await self._asking(form, authorization, address, audit)
         if "token" not in form:
             raise invalid_request("The parameter token is missing.")
         claims = self.tokens.claims(form["token"])
@@ -136,12 +140,12 @@ class TokenService:
         return {"keys": self.keys.public()}
 
     async def _asking(
-        self, form: Mapping[str, str], authorization: str | None, address: str
+        self, form: Mapping[str, str], authorization: str | None, address: str, audit: AuditContext
     ) -> str:
         """The environment of the client that introspects."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
-            return (await self._authenticated(form, authorization, address)).environment
+            return (await self._authenticated(form, authorization, address, audit)).environment
         claims = self.tokens.claims(token.strip(" "))
         if claims is None:
             raise invalid_client("The access token is not valid.")
@@ -153,7 +157,7 @@ class TokenService:
             raise slow_down(math.ceil(wait / 1000))
 
     async def _authenticated(
-        self, form: Mapping[str, str], authorization: str | None, address: str
+        self, form: Mapping[str, str], authorization: str | None, address: str, audit: AuditContext
     ) -> Client:
         sent = credentials(authorization, form)
         self._check_pace(sent.client, address)  # before it takes room from others
@@ -163,7 +167,7 @@ class TokenService:
                 # what came before it in the queue may have failed
                 self._check_pace(sent.client, address)
                 client = self.clients.find(sent.client)
-                events.about(client.id if client is not None else None)
+                audit.subject = client.id if client is not None else None
                 fits = await self._passwords.fits(client.secret if client else None, sent.secret)
                 if client is None or not fits or client.disabled:
                     self._throttle.failed(sent.client, address)

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from proxy.audit.chain import Memory
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import Trail
 from proxy.audit.open_log import open_trail
 from proxy.auth.clients import Clients
@@ -95,7 +95,7 @@ class OfflineChanges:
         if environment:
             self._about["environment"] = environment
         try:
-            self._put(AuditEvent.ADMIN, subject=subject)
+            self._put(EventKind.ADMIN, subject=subject)
         except VaultError as error:
             text = (
                 "This was done, but the audit log has no line of it, for it could not be "
@@ -110,7 +110,7 @@ class OfflineChanges:
         """
         if self._open is not None and error.code is not Code.AUDIT_DOWN:
             try:
-                self._put(AuditEvent.REFUSED, code=str(error.code))
+                self._put(EventKind.REFUSED, code=str(error.code))
             except VaultError as down:
                 _report(down)
 
@@ -125,10 +125,10 @@ class OfflineChanges:
         """The vault is open, with the keyset of ``default``."""
         self._at = settings, store, keyset
 
-    def _put(self, event: AuditEvent, **about: Any) -> None:
+    def _put(self, event: EventKind, **about: Any) -> None:
         if self._open is None:
             raise TypeError("the log is not open: say ready first")
-        self._open[0].put(body(event, **self._about, **about))
+        self._open[0].put(encode_event(event, **self._about, **about))
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from proxy.audit import events
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
@@ -197,11 +196,6 @@ class Collection:
         """Count an event of this schema."""
         self.around.observe(event, self.name, count)
 
-    def tampered(self, count: int = 1) -> None:
-        """Report rows whose columns differ from what is sealed in them."""
-        self.observe("tampered", count)
-        events.tampered(self.name, count)
-
     # ------------------------------------------------------------------ names and hashes
 
     def key_hash(self, key: str) -> bytes:
@@ -304,22 +298,32 @@ class Collection:
         """
         return row.expires_at is None or row.expires_at > self.clock()
 
-    async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
-        """The unexpired rows bound to these record keys."""
+    async def by_key(
+        self, keys: Iterable[str], report: Callable[[], object] | None = None
+    ) -> dict[str, Row]:
+        """The unexpired rows bound to these record keys.
+
+        A row under a key that is not its own is left out; ``report`` is called for it.
+        """
         hashes = {self.key_hash(key): key for key in keys}
         found: dict[str, Row] = {}
         for some in strides(list(hashes), LOOKED_UP):
             rows = await self.store.by_keys(self.table, some)
             for number, (digest, row) in enumerate(rows.items(), 1):
-                if self.alive(row) and self._is_key_of(hashes[digest], row):
+                if not self.alive(row):
+                    pass
+                elif self._is_key_of(hashes[digest], row):
                     found[hashes[digest]] = row
+                elif report is not None:
+                    report()
+                else:
+                    self.observe("tampered")
                 if number % _OPENED == 0 and busy():
                     await give_way()
         return found
 
     def _is_key_of(self, key: str, row: Row) -> bool:
-        """Whether the key that is sealed beside a row is the one that the row was found by; else it
-        is reported.
+        """Whether the key that is sealed beside a row is the one that the row was found by.
 
         A row without one is a record of the vault's own interface, whose key is in its body
         (``Records.open``).
@@ -332,7 +336,6 @@ class Collection:
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
-        self.tampered()
         return False
 
     async def beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:

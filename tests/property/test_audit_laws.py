@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.audit.chain import CHAIN_START, Known, sealed
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import segment_path
 from proxy.audit.verify import LogFault, verify_log
 from tests.support.audit import MAC
@@ -25,7 +25,7 @@ NUMBERS = st.integers(0, COUNT - 1)
 def chain() -> tuple[list[bytes], Known]:
     """A dozen lines, and what is remembered of them."""
     bodies = [
-        body(AuditEvent.REVEAL, schema="p", records=[f"r{number}"], fields=["email"])
+        encode_event(EventKind.REVEAL, schema="p", records=[f"r{number}"], fields=["email"])
         for number in range(COUNT)
     ]
     whole, last = sealed(MAC, CHAIN_START, AT, bodies)

@@ -8,6 +8,7 @@ from typing import Any
 
 from proxy.api.audit import Auditing
 from proxy.audit.chain import Forgetful, recall
+from proxy.audit.events import AuditContext, EventKind
 from proxy.audit.files import log_segments
 from proxy.audit.honeytokens import Baits, Witness
 from proxy.audit.log import Options, Trail
@@ -86,6 +87,11 @@ class Kept(Nowhere):
 
     def happened(self, *bodies: bytes) -> None:
         self.put(*bodies)
+
+
+def audit_context(kind: EventKind = EventKind.WRITE) -> AuditContext:
+    """The context of a request whose operation is named ``o``."""
+    return AuditContext("o", kind, {})
 
 
 def auditing(sink: Sink) -> Auditing:

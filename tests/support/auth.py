@@ -17,6 +17,7 @@ from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
+from tests.support.audit import audit_context
 
 #: As in service, but in a fraction of a millisecond.
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -38,7 +39,8 @@ class Office:
         return await self.service.clients.create("shop", "default", admin=admin)
 
     async def token(self, made: NewClient) -> str:
-        answer = await self.service.token(form(), basic(made.client.id, made.secret), "192.0.2.1")
+        proof = basic(made.client.id, made.secret)
+        answer = await self.service.token(form(), proof, "192.0.2.1", audit_context())
         token: str = answer["access_token"]
         return token
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.honeytokens import Witness
 from proxy.audit.sinks import quietly
 from proxy.model.schema import Value
@@ -89,10 +89,10 @@ class Teller:
             "endpoint": operation.endpoint.name,
             "operation": operation.label,
         }
-        written = AuditEvent.DELETE if operation.verb is Verb.DELETE else AuditEvent.WRITE
-        self._head = body(AuditEvent.REVEAL, **self._about)
-        self._written = body(written, **self._about)
-        self._tail = body(AuditEvent.REVEAL, schema=self._schema).partition(b",")[2]
+        written = EventKind.DELETE if operation.verb is Verb.DELETE else EventKind.WRITE
+        self._head = encode_event(EventKind.REVEAL, **self._about)
+        self._written = encode_event(written, **self._about)
+        self._tail = encode_event(EventKind.REVEAL, schema=self._schema).partition(b",")[2]
         self._fields: dict[frozenset[str], bytes] = {}
 
     async def revealed(

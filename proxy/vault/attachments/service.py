@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from proxy.audit import events
+from proxy.audit.events import EventKind
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Attachment
@@ -80,7 +80,7 @@ class Owner(NamedTuple):
 
     async def row(self) -> Row:
         """The record's row. ``VaultError(NOT_FOUND)`` when there is none, or when it has expired."""
-        rows = await self.records.collection.by_key([self.key])
+        rows = await self.records.by_key([self.key])
         if self.key not in rows or Within(self.records).open(rows[self.key]) is None:
             raise _no_record()
         return rows[self.key]
@@ -204,7 +204,7 @@ async def change(
             if await attempt(
                 records, [UpdateFile(changed, row.rid, file.object), *then(((shown, row.rid),))]
             ):
-                events.note_written_event(records.name, (owner.key,), (), (file_id,))
+                records.note_files(EventKind.WRITE, (owner.key,), (file_id,))
                 return shown
     raise overtaken(records)
 
@@ -214,7 +214,7 @@ async def attachment_label(owner: Owner, file_id: str) -> Attachment:
     await owner.readable()
     row = await owner.row()
     found = open_file(owner.records, row, await owner.file(row, file_id)).attachment
-    events.revealed(owner.records.name, (owner.key,), ())
+    owner.records.note(EventKind.REVEAL, (owner.key,))
     return found
 
 
@@ -230,7 +230,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     await records.permit(Act.READ, (owner.key,))  # else it would be read at the destination
     async with locked(records, [owner.digest, other.digest]):
         for _ in range(COMMIT_TRIES):
-            rows = await records.collection.by_key([owner.key, destination])
+            rows = await records.by_key([owner.key, destination])
             rows = {key: row for key, row in rows.items() if within.open(row) is not None}
             missing = [
                 name
@@ -247,7 +247,9 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
             if source.rid != target.rid:
                 moved = handed_over(records, (source, target), files, held.get(target.rid, ()))
             if await attempt(records, [*moved, *then(())]):
-                _note_moved(records, (owner.key, destination), file_ids, bool(moved))
+                records.note_files(EventKind.WRITE, (owner.key, destination), file_ids)
+                if moved:  # readers of the destination see them there
+                    records.note(EventKind.REVEAL, (owner.key,))
                 return
     raise overtaken(records)
 
@@ -265,7 +267,7 @@ async def remove_attachment(owner: Owner, file_id: str, then: Then) -> None:
             owner.check(row, file)
             if await attempt(owner.records, [Detach(row.rid, file.file_id), *then(())]):
                 owner.records.collection.observe("detached")
-                events.ended(owner.records.name, (owner.key,), files=(file_id,))
+                owner.records.note_files(EventKind.DELETE, (owner.key,), (file_id,))
                 return
     raise overtaken(owner.records)
 
@@ -328,7 +330,7 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
             if error.code is Code.CANNOT_OPEN:
                 records.collection.observe("unopenable_file")
             raise
-        events.fetched(records.name, owner.key, file_id)
+        records.note_files(EventKind.REVEAL, (owner.key,), (file_id,))
         return Download(contents, owner, opened, content)
     raise overtaken(records)
 
@@ -375,20 +377,12 @@ async def _commit(owner: Owner, row: Row, main: Attach | UpdateFile, then: Then)
         await owner.row()  # perhaps the record ended a moment ago
         raise overtaken(owner.records)
     owner.records.collection.observe("attached")
-    events.note_written_event(owner.records.name, (owner.key,), (), (shown.file_id,))
+    owner.records.note_files(EventKind.WRITE, (owner.key,), (shown.file_id,))
     return shown
 
 
 def _scope(owner: Owner) -> bytes:
     return owner.records.collection.sealer.scope
-
-
-def _note_moved(
-    records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool
-) -> None:
-    events.note_written_event(records.name, keys, (), file_ids)
-    if moved:  # whoever may read the other record reads them there
-        events.revealed(records.name, keys[:1], ())
 
 
 def _no_record() -> VaultError:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.audit import events
+from proxy.audit.events import EventKind
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.legacy_dialect import ALIASES
@@ -32,7 +32,6 @@ from proxy.storage.rows import Row
 from proxy.tokenization.strategy import Rehasher, Strategy
 from proxy.vault.body import is_document, pack_document, unpack_document
 from proxy.vault.maintenance.rehash_rules import RehashRules, fields_by_rule, selected, value_at
-from proxy.vault.records import visibility
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.query import compile_query
 from proxy.vault.records.repository import Records
@@ -209,9 +208,8 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
         for rid in hits.get(digest, ()):
             if rid in opened:
                 found.extend(_resolved(records, opened[rid], token))
-    events.revealed(
-        records.name, [one.record.key for one in found], (KEY, PROFILE_KEY) if found else ()
-    )
+    fields = (KEY, PROFILE_KEY) if found else ()
+    records.note(EventKind.REVEAL, [one.record.key for one in found], fields)
     return found
 
 
@@ -260,9 +258,16 @@ async def rehash_profiles(
             made, more = _all(plan, rows)
             if await attempt(records, [*more, *closing(made)]):
                 records.collection.observe("rehashed", len(made))
-                visibility.rehashed(records, [one.record for one in made], plan.fields)
+                _note_rehashed(records, [one.record.key for one in made], plan.fields)
                 return made
     raise overtaken(records)
+
+
+def _note_rehashed(records: Records, keys: Sequence[str | None], fields: Sequence[str]) -> None:
+    """New tokens were committed, and are about to be shown: some strategies tell the value."""
+    records.note(EventKind.WRITE, keys, fields)
+    if keys:
+        records.note(EventKind.REVEAL, keys, (KEY, PROFILE_KEY, *fields))
 
 
 def _all(

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from proxy.audit.events import EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.query import KEY, Aggregation, MetricFunction, MetricQuery, Test
 from proxy.model.record import DEFAULTS, Record, RecordLimits
@@ -37,7 +38,7 @@ from proxy.storage.query import (
     Where,
 )
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
-from proxy.vault.records import cursors, visibility
+from proxy.vault.records import cursors
 from proxy.vault.records.query import compile_query, open_candidates, sealed_cells
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
@@ -136,12 +137,9 @@ async def aggregate_groups(
     more = len(groups) > len(page)
     metrics = [metric.field for metric in question.metrics if metric.field is not None]
     named = next((name for name in question.keys if _is_key(records, name)), None)
-    if named is None:
-        visibility.added_up(records, len(shown), (*question.keys, *metrics))
-    else:  # each group is one record, and shows it
-        visibility.listed(
-            records, [figures.keys[named] for figures in shown], (*question.keys, *metrics)
-        )
+    # a group by the key is one record, and shows it
+    keys = [None if named is None else figures.keys[named] for figures in shown]
+    records.note(EventKind.REVEAL, keys, (*question.keys, *metrics))
     return Aggregated(
         shown, _cursor(records, question, page[-1].keys, client) if more else None, untold
     )

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
+from proxy.audit.events import EventKind
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import KEY
@@ -27,7 +28,6 @@ from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Remove, R
 from proxy.storage.rows import Row
 from proxy.vault.body import Extras
 from proxy.vault.body import next_eras as eras_after
-from proxy.vault.records import visibility
 from proxy.vault.records.attachment_metadata import with_attachments
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
@@ -90,7 +90,7 @@ async def store_records(
         and await attempt(records, [*changes, *closing(made)])
     ):
         records.collection.observe("created", len(made))
-        visibility.note_written(records, made, drafts)
+        records.note_written(made, drafts)
         return made
     readable = (
         await _readable(records, drafts) if on_existing == "update" else frozenset[str | None]()
@@ -116,8 +116,9 @@ async def store_records(
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
-                visibility.note_written(records, made, drafts)
-                visibility.attached(records, made)
+                records.note_written(made, drafts)
+                if with_files := [record.key for record in made if record.attachments]:
+                    records.note(EventKind.REVEAL, with_files)
                 return made
     raise overtaken(records)
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from proxy.audit import events
+from proxy.audit.events import EventKind
 from proxy.auth.external_acl import Gate
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
@@ -136,7 +136,8 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: ExtraChanges) -> b
     delete.records.collection.observe("deleted", len(rows))
     digests = {row.key for row in rows}
     named = [key for key in delete.keys if delete.records.collection.key_hash(key) in digests]
-    events.ended(delete.records.name, named, len(rows) - len(named))
+    others = [None] * (len(rows) - len(named))  # that hung on them
+    delete.records.note(EventKind.DELETE, [*named, *others])
     return True
 
 
@@ -166,7 +167,7 @@ async def _doomed(delete: _Delete) -> list[Row]:
     within = Within(records)
     rows: dict[int, Row] = {}
     following: list[str] = []
-    for row in (await records.collection.by_key(delete.keys)).values():
+    for row in (await records.by_key(delete.keys)).values():
         there, key = _there(delete, within, row)
         if there:
             rows[row.rid] = row

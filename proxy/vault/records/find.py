@@ -22,7 +22,7 @@ from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import DEFAULTS, Record, RecordLimits
 from proxy.storage.query import Order, RowPage, Select, Where
 from proxy.storage.rows import ColumnValue, Row
-from proxy.vault.records import cursors, visibility
+from proxy.vault.records import cursors
 from proxy.vault.records.attachment_metadata import with_attachments
 from proxy.vault.records.query import BUILT_IN_COLUMNS, OPENED, compile_query, open_candidates
 from proxy.vault.records.repository import Records
@@ -113,7 +113,7 @@ async def page_of(
         return await _allowed(search, place)
     found = await _looked(search, asked, None if place is None else place.after)
     total = found.total if place is None else place.total
-    visibility.keys_shown(records, [key for key, _ in found.shown])
+    records.note_shown([key for key, _ in found.shown])
     more = _cursor(search, found.last, total) if found.more else None
     return FoundPage([one for _, one in found.shown], total, found.unreadable, more, found.cut)
 
@@ -242,7 +242,7 @@ async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
                 f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} "
                 "records; add conditions, or export.",
             )
-    visibility.keys_shown(records, [key for key, _ in shown])
+    records.note_shown([key for key, _ in shown])
     more = _cursor(search, last, 0) if cut or len(shown) == query.limit else None
     return FoundPage([one for _, one in shown], len(shown), 0, more, cut)
 
@@ -258,13 +258,13 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
 
 
 async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -> FoundPage[_T]:
-    rows = await records.collection.by_key((key,))
+    rows = await records.by_key((key,))
     found = [records.open(row) for row in rows.values()] if query.offset == 0 else []
     total = len(rows)
     if records.gate is not None:
         found = await records.permitted(found)
         total = len(found)
-    visibility.note_shown(records, found)
+    records.note_shown([record.key for record in found])
     return FoundPage(
         [asker.render(record) for record in await with_attachments(records, found)], total, 0
     )

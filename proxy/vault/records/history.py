@@ -17,7 +17,7 @@ from proxy.storage.changes import Remove
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
 from proxy.vault.collection import Sequencer
-from proxy.vault.records import cursors, visibility
+from proxy.vault.records import cursors
 from proxy.vault.records.commit import COMMIT_TRIES, locked
 from proxy.vault.records.find import PageAsker, portion_of
 from proxy.vault.records.query import open_candidates
@@ -54,7 +54,7 @@ async def record_versions(
     present = None if row is None else _present(records, row, needed=not offset)
     before = await _proven(records, key, present, _opened(records, key, past, row))
     found = [*([] if present is None or offset else [present]), *before]
-    visibility.note_shown(records, found)
+    records.note_shown([record.key for record in found])
     return found, total + (row is not None)
 
 
@@ -94,7 +94,7 @@ async def _narrowed(
         past = await _further(records, digest, read, room) if read < total else []
     if not page.seen:
         raise _unknown(records)
-    visibility.note_shown(records, page.shown)
+    records.note_shown([record.key for record in page.shown])
     return page.shown, page.seen
 
 
@@ -328,7 +328,7 @@ async def export(
             [record.key for record in permitted],
             [asker.render(record) for record in permitted],
         )
-    visibility.keys_shown(records, keys)
+    records.note_shown(keys)
     return Exported(shown, unreadable, more, stored.more and size < limit)
 
 

@@ -14,7 +14,7 @@ at which they were made and became past.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from proxy.audit import events
+from proxy.audit.events import EventKind
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Record
@@ -22,7 +22,6 @@ from proxy.storage.changes import AddVersion, Change, Reindex, Remove, UpdateFil
 from proxy.storage.rows import Past, Row
 from proxy.vault.body import Extras, moved, pack_document, unpack_document
 from proxy.vault.body import next_eras as eras_after
-from proxy.vault.records import visibility
 from proxy.vault.records.attachment_metadata import handed_over
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
@@ -60,7 +59,7 @@ async def merge_records(
         await records.permit(act, (key,))
     async with locked(records, [records.collection.key_hash(key) for key in (source, destination)]):
         for _ in range(COMMIT_TRIES):
-            rows = await records.collection.by_key((source, destination))
+            rows = await records.by_key((source, destination))
             rows = {key: row for key, row in rows.items() if within.open(row) is not None}
             _refuse_missing(records, {"source": source in rows, "destination": destination in rows})
             pair = _Pair(rows[source], rows[destination])
@@ -69,9 +68,10 @@ async def merge_records(
             changes += await _files(records, pair)
             if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
                 records.collection.observe("migrated")
-                visibility.note_merged(records, taken)
-                events.note_written_event(records.name, (destination,), merged.fields)
-                events.ended(records.name, (source,))
+                # readers of the destination see what the source had
+                records.note(EventKind.REVEAL, (source,), taken.fields)
+                records.note(EventKind.WRITE, (destination,), merged.fields)
+                records.note(EventKind.DELETE, (source,))
                 return
     raise overtaken(records)
 

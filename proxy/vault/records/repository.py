@@ -6,7 +6,6 @@ sees ``Row``. This file is between them, as ``collection`` is for what the proxy
 reads those rows too: an entity of a rule file is a schema.
 """
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from proxy.audit.events import AuditContext, AuditEvent, EventKind
 from proxy.auth.external_acl import Gate
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
@@ -68,6 +68,8 @@ class Records:
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         #: the filter endpoint that decides about each record, where there is one
         self.gate: Gate | None = None
+        #: what the caller's request tells the audit log; ``None`` for work that no request asked for
+        self.audit: AuditContext | None = None
         #: Raises unless a record may be changed as it is now (``None``: there is none); what a
         #: conditional request asks.
         self.condition: Callable[[Record | None], None] | None = None
@@ -127,21 +129,46 @@ class Records:
         """The schema as the caller knows it, whose rights these are: what requests are read with."""
         return self.rights.view or self.schema
 
-    def under(self, rights: Rights, gate: Gate | None = None) -> "Records":
-        """The same records for a caller with these rights."""
-        if rights is self.rights and gate is self.gate:
-            return self
-        bound = copy.copy(self)
-        bound.rights, bound.gate = rights, gate
+    def under(self, rights: Rights, gate: Gate | None, audit: AuditContext) -> "Records":
+        """The same records for a caller with these rights, whose request tells ``audit``."""
+        bound = self._copy()
+        bound.rights, bound.gate, bound.audit = rights, gate, audit
         return bound
 
     def when(self, condition: "Callable[[Record | None], None] | None") -> "Records":
         """The same records, changed only where this does not raise."""
         if condition is None:
             return self
-        bound = copy.copy(self)
+        bound = self._copy()
         bound.condition = condition
         return bound
+
+    def _copy(self) -> "Records":
+        bound = Records.__new__(Records)  # a third of the time of copy.copy, for each request
+        bound.__dict__.update(self.__dict__)
+        return bound
+
+    def note(
+        self, kind: EventKind, keys: Iterable[str | None], fields: Iterable[str] = ()
+    ) -> AuditEvent | None:
+        """Tell the audit log what is done with records; the event, where a request is audited."""
+        return None if self.audit is None else self.audit.add(kind, self.name, keys, fields)
+
+    def note_shown(self, keys: Sequence[str | None]) -> None:
+        """Tell the audit log that the records of these keys are about to be shown, whole."""
+        self.note(
+            EventKind.REVEAL, keys, [field.name for field in self.known.fields] if keys else ()
+        )
+
+    def note_written(self, records: Iterable[Record], drafts: Iterable[RecordDraft]) -> None:
+        """Tell the audit log of records that were committed, with the fields that drafts name."""
+        fields = (name for draft in drafts for name in draft.fields)
+        self.note(EventKind.WRITE, [record.key for record in records], fields)
+
+    def note_files(self, kind: EventKind, keys: Iterable[str], files: Iterable[str]) -> None:
+        """Tell the audit log of files of the records of these keys."""
+        if (event := self.note(kind, keys)) is not None:
+            event.files.extend(files)
 
     def entity_tag(self, record: Record) -> str:
         """A strong entity tag (RFC 9110, section 8.8.3) of a record as the caller is shown it.
@@ -375,11 +402,15 @@ class Records:
         return record
 
     def tampered(self, count: int = 1) -> Tampered:
-        """Report rows whose columns differ from what is sealed in them; the error for whoever needs
-        one.
-        """
-        self.collection.tampered(count)
+        """Report rows whose columns differ from what is sealed in them; returns the error."""
+        self.collection.observe("tampered", count)
+        if self.audit is not None:
+            self.audit.add_tampered(self.name, count)
         return Tampered()
+
+    async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
+        """The unexpired rows of these keys; reports those that stand under a key not their own."""
+        return await self.collection.by_key(keys, self.tampered)
 
     def _sealed_in(self, row: Row) -> Record:
         plain = self.collection.sealer.open_plain(row)

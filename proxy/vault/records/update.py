@@ -22,7 +22,6 @@ from proxy.model.values import step
 from proxy.storage.changes import Change
 from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
-from proxy.vault.records import visibility
 from proxy.vault.records.attachment_metadata import with_attachments
 from proxy.vault.records.commit import (
     COMMIT_TRIES,
@@ -84,8 +83,8 @@ async def update(
             made = await with_attachments(records, made)
             if await attempt(records, [*changes, *closing(made)]):
                 records.collection.observe("updated", len(made))
-                visibility.note_written(records, made, update.drafts)
-                visibility.note_shown(records, made)
+                records.note_written(made, update.drafts)
+                records.note_shown([record.key for record in made])
                 return made
     raise overtaken(records)
 
@@ -179,7 +178,7 @@ async def _permitted(update: _Update, wanted: list[list[Row]]) -> list[list[Row]
 
 async def _named(update: _Update) -> list[list[Row]]:
     """The rows that the drafts name by their primary keys."""
-    rows = await update.records.collection.by_key(
+    rows = await update.records.by_key(
         draft.key for draft in update.drafts if draft.key is not None
     )
     return [[rows[draft.key]] if draft.key in rows else [] for draft in update.drafts]

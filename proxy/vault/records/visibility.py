@@ -9,13 +9,11 @@ what was stored once, and what was found by its key are checked by the same cond
 
 from collections.abc import Iterable, Sequence
 
-from proxy.audit import events
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
-from proxy.model.query import KEY, Test
-from proxy.model.record import Fields, Record, RecordDraft
+from proxy.model.query import Test
+from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
-from proxy.model.schema import PROFILE_KEY
 from proxy.storage.query import MATCH_ALL, All, Where
 from proxy.storage.rows import ColumnType, ColumnValue, Row, scaled
 from proxy.vault.records.query import CellOf, Check, compiled_query, sealed_cells, where_of
@@ -48,7 +46,7 @@ async def all_there(records: Records, keys: Iterable[str]) -> bool:
     """
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)
-    rows = await records.collection.by_key(wanted)
+    rows = await records.by_key(wanted)
     return allowed == wanted == rows.keys() and all(map(Within(records).holds_row, rows.values()))
 
 
@@ -145,64 +143,3 @@ class Within(Verified):
             return scaled(cell) if column in self._decimals else cell
 
         return cell_of
-
-
-# What the use cases tell the audit log: which records were shown or changed, and in which fields,
-# by name.
-
-
-def note_shown(records: Records, found: Sequence[Record]) -> None:
-    """These records are about to be shown, whole."""
-    keys_shown(records, [record.key for record in found])
-
-
-def keys_shown(records: Records, keys: Sequence[str | None]) -> None:
-    """The records of these keys are about to be shown, whole."""
-    events.revealed(records.name, keys, _names(records) if keys else ())
-
-
-def added_up(records: Records, groups: int, fields: Iterable[str]) -> None:
-    """Figures over so many groups are about to be shown, made of these fields."""
-    events.aggregated_event(records.name, groups, fields)
-
-
-def listed(records: Records, keys: Iterable[str | None], fields: Iterable[str]) -> None:
-    """The records of these keys are about to be shown, in these fields."""
-    events.revealed(records.name, keys, fields)
-
-
-def note_merged(records: Records, source: Record) -> None:
-    """A record goes into another one, where whoever may read that sees what it had: as good as
-    shown.
-    """
-    events.revealed(records.name, (source.key,), source.fields)
-
-
-def rehashed(records: Records, made: Sequence[Record], fields: Sequence[str]) -> None:
-    """New tokens of these fields were committed, and are about to be shown: what they tell of
-    values is up to their strategy.
-    """
-    keys = [record.key for record in made]
-    events.note_written_event(records.name, keys, fields)
-    if keys:
-        events.revealed(records.name, keys, (KEY, PROFILE_KEY, *fields))
-
-
-def attached(records: Records, made: Iterable[Record]) -> None:
-    """Of these records, those that have files are about to be shown with them."""
-    keys = [record.key for record in made if record.attachments]
-    if keys:
-        events.revealed(records.name, keys, ())
-
-
-def note_written(records: Records, made: Sequence[Record], drafts: Sequence[RecordDraft]) -> None:
-    """These records were committed, with what the drafts name."""
-    events.note_written_event(
-        records.name,
-        (record.key for record in made),
-        (name for draft in drafts for name in draft.fields),
-    )
-
-
-def _names(records: Records) -> list[str]:
-    return [field.name for field in records.known.fields]

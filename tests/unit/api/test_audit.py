@@ -4,17 +4,14 @@ from typing import Any
 
 import pytest
 
-from proxy.api.audit import RECORD_PARAMETERS, SUBJECTS, AuditContext
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
-from proxy.api.dispatch import event_of
 from proxy.api.openapi.world import CONTACT
 from proxy.api.operations import OPERATIONS
-from proxy.audit import events
-from proxy.audit.events import AuditEvent
+from proxy.audit.events import RECORD_PARAMETERS, SUBJECTS, AuditContext, EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Redactor, Rights
 from tests.support.api import services, serving
-from tests.support.audit import Kept, auditing
+from tests.support.audit import Kept, audit_context, auditing
 from tests.support.world import World, world
 
 #: Parameters of paths that lines leave out: they are told otherwise, or tell nothing.
@@ -27,7 +24,7 @@ def test_every_parameter_of_a_path_is_known_to_name_a_record_or_not():
 
 
 def test_only_what_is_the_same_for_everybody_is_quiet():
-    quiet = [operation for operation in OPERATIONS if event_of(operation) is None]
+    quiet = [operation for operation in OPERATIONS if operation.quiet]
     assert {operation.name for operation in quiet} == {"openapi", "docs", "jwks", "metadata"}
     assert all(operation.access is Access.OPEN for operation in quiet)
 
@@ -36,8 +33,8 @@ async def nothing(_call: Any) -> ApiResponse:
     return ApiResponse(204)
 
 
-async def failing(_call: Any) -> ApiResponse:
-    events.note_written_event("p", ["1"], ["a"])
+async def failing(call: Any) -> ApiResponse:
+    call.audit.add(EventKind.WRITE, "p", ["1"], ["a"])
     raise RuntimeError
 
 
@@ -86,9 +83,9 @@ async def test_what_was_changed_before_a_failure_has_its_line():
         assert (await client("POST", "/api/fail")).status == 500
     assert [line["event"] for line in kept.lines] == ["write", "refused"]
     kept.lines.clear()
-    page = AuditContext("o", AuditEvent.WRITE, {})
-    events.note_written_event("p", ["1"], ())
-    auditing(kept).broken(page)
+    context = audit_context()
+    context.add(EventKind.WRITE, "p", ["1"])
+    auditing(kept).broken(context)
     assert [line["event"] for line in kept.lines] == ["write"]
 
 
@@ -172,10 +169,10 @@ async def test_a_repeated_answer_says_so(here: World):
     assert "Idempotency-Key" in second["reason"]
 
 
-def page_of(*fields: str) -> AuditContext:
-    page = AuditContext("o", AuditEvent.REVEAL, {})
-    events.revealed("p", ["1"], fields)
-    return page
+def revealing(*fields: str) -> AuditContext:
+    context = audit_context(EventKind.REVEAL)
+    context.add(EventKind.REVEAL, "p", ["1"], fields)
+    return context
 
 
 async def test_fields_that_were_covered_or_hidden_are_not_told_as_seen():
@@ -189,13 +186,13 @@ async def test_fields_that_were_covered_or_hidden_are_not_told_as_seen():
         frozenset({"a", "b"}),
         {"b": Redactor(lambda *_: "x", "x".__eq__)},
     )
-    await made.answered(page_of("a", "b", "c"), 200, lambda _schema: veiled)
-    await made.answered(page_of("a", "b"), 200, lambda _schema: FULL)
+    await made.answered(revealing("a", "b", "c"), 200, lambda _schema: veiled)
+    await made.answered(revealing("a", "b"), 200, lambda _schema: FULL)
 
     def gone(_schema: str) -> Rights:
         raise VaultError(Code.UNKNOWN_SCHEMA, "gone")
 
-    await made.answered(page_of("a", "b"), 200, gone)
+    await made.answered(revealing("a", "b"), 200, gone)
     assert [(line["fields"], line.get("covered")) for line in kept.lines] == [
         (["a"], ["b"]),
         (["a", "b"], None),
@@ -212,5 +209,5 @@ async def test_where_lines_are_flushed_the_answer_waits_for_it():
         async def flushed(self) -> None:
             flushed.set()
 
-    await auditing(Flushing()).answered(page_of(), 200, lambda _schema: FULL)
+    await auditing(Flushing()).answered(revealing(), 200, lambda _schema: FULL)
     assert flushed.is_set()

@@ -16,6 +16,7 @@ from proxy.vault.collection import TableSpec
 from proxy.vault.records.repository import Records
 from proxy.vault.vault import VaultOptions, new_vault
 from tests.support.api import services
+from tests.support.audit import audit_context
 from tests.unit.model.test_policy import SCHEMA
 
 RECORD = Record(1, "k", {"id": "k"}, 1, 0, 0)
@@ -23,7 +24,9 @@ RECORD = Record(1, "k", {"id": "k"}, 1, 0, 0)
 
 def call(keep=None) -> ApiRequest:
     nothing = cast(Any, None)
-    return ApiRequest(nothing, nothing, Principal("c", "default"), nothing, keep=keep)
+    return ApiRequest(
+        nothing, nothing, Principal("c", "default"), audit_context(), nothing, keep=keep
+    )
 
 
 def test_without_an_idempotency_key_a_write_commits_nothing_besides_its_own():
@@ -74,13 +77,20 @@ async def scene(*policies: str, outside: bool = False) -> ApiRequest:
     made = services(catalog=catalog, policies=kept)
     nothing = cast(Any, None)
     return ApiRequest(
-        nothing, made, Principal("c", "default", policies=policies), nothing, outside=outside
+        nothing,
+        made,
+        Principal("c", "default", policies=policies),
+        audit_context(),
+        nothing,
+        outside=outside,
     )
 
 
 async def test_a_client_without_policies_has_every_right_and_the_very_records():
     one = await scene()
-    assert one.records("contact", *Act) is one.space.catalog.records("contact")
+    assert (
+        one.records("contact", *Act).collection is one.space.catalog.records("contact").collection
+    )
     assert one.rights(one.records("contact")) is FULL
     assert one.standing is FREE
 

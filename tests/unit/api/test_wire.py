@@ -3,6 +3,7 @@ from decimal import Decimal
 from proxy.api import wire
 from proxy.model.record import Action, Attachment, Record
 from proxy.model.rights import FULL, Redactor, Rights, VisibleRecord
+from tests.support.audit import audit_context
 from tests.support.contacts import make_contacts
 
 RECORD = Record(
@@ -56,7 +57,9 @@ async def test_a_page_names_them_where_there_are_any():
         frozenset(("name",)),
         {"name": Redactor(lambda *_: "x", "x".__eq__)},
     )
-    assert wire.redacted_fields(records.under(veiled)) == {"redacted_fields": ["name"]}
+    assert wire.redacted_fields(records.under(veiled, None, audit_context())) == {
+        "redacted_fields": ["name"]
+    }
 
 
 def test_a_search_adds_the_attachments():

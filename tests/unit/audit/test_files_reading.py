@@ -1,8 +1,8 @@
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import LogReader, number_of
 from tests.support.audit import trail
 
-LINE = body(AuditEvent.WRITE)
+LINE = encode_event(EventKind.WRITE)
 
 
 async def test_lines_come_once_in_their_order_across_files_while_they_are_written(tmp_path):

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from proxy.audit import log as trails
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import Options
 from proxy.audit.open_log import open_trail
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
 from tests.support.audit import MAC, Remembered, lines, opened, told, trail, verified
 
-LINE = body(AuditEvent.WRITE, schema="p")
+LINE = encode_event(EventKind.WRITE, schema="p")
 
 
 class Disk:
@@ -64,7 +64,7 @@ async def test_nothing_is_said_to_be_written_on_a_full_disk(tmp_path, disk):
         disk.full = False
         made.ready()
         assert [*faults, made.fault] == ["No space left on device", None]
-        made.put(body(AuditEvent.DELETE))
+        made.put(encode_event(EventKind.DELETE))
     late, after = told(tmp_path)
     assert late["event"] == "write"
     assert late["since"].startswith("2023-11-14T22:13:20")

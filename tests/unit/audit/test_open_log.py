@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from proxy.audit import open_log
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import Options
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
@@ -13,7 +13,7 @@ from tests.support.audit import MAC, Remembered, lines, opened, trail, unreporte
 async def put(folder: Path, memory: Remembered, count: int = 3) -> None:
     async with trail(folder, memory) as made:
         for _ in range(count):
-            made.put(body(AuditEvent.WRITE))
+            made.put(encode_event(EventKind.WRITE))
 
 
 async def alarms(folder: Path, memory: Remembered) -> list[str]:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from proxy.audit import sinks
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import number_of
 from proxy.audit.sinks import Shipper, StandardOutput
 from tests.support.audit import trail
 
-LINE = body(AuditEvent.WRITE)
+LINE = encode_event(EventKind.WRITE)
 
 
 class Taking:

@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.chain import CHAIN_START
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import MOST_FAULTS, LogFindings
 from tests.support.audit import Remembered, trail, verified
 
@@ -10,7 +10,7 @@ from tests.support.audit import Remembered, trail, verified
 async def logged(folder: Path, memory: Remembered, count: int = 6, **given: Any) -> None:
     async with trail(folder, memory, **given) as made:
         for number in range(count):
-            made.put(body(AuditEvent.WRITE, count=number))
+            made.put(encode_event(EventKind.WRITE, count=number))
 
 
 async def test_an_untouched_log_has_no_faults_across_files_and_starts(tmp_path):

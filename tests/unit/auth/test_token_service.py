@@ -5,6 +5,7 @@ import pytest
 from proxy.auth.credentials import DESCRIPTION, OAuthError
 from proxy.auth.passwords import BY_CLIENT
 from proxy.errors import Code, VaultError
+from tests.support.audit import audit_context
 from tests.support.auth import HERE, Office, basic, form, office
 
 HOME = "192.0.2.1"
@@ -14,7 +15,7 @@ async def refusal(
     here: Office, body: bytes, authorization: str | None, verb: str = "token"
 ) -> OAuthError:
     with pytest.raises(OAuthError) as caught:
-        await getattr(here.service, verb)(body, authorization, HOME)
+        await getattr(here.service, verb)(body, authorization, HOME, audit_context())
     assert DESCRIPTION.fullmatch(caught.value.description)
     return caught.value
 
@@ -23,7 +24,9 @@ async def test_a_client_gets_a_token_with_the_members_of_the_specification():
     async with office() as here:
         made = await here.client()
         body = form(audience=HERE, scope="default")
-        answer = await here.service.token(body, basic(made.client.id, made.secret), HOME)
+        answer = await here.service.token(
+            body, basic(made.client.id, made.secret), HOME, audit_context()
+        )
         assert here.service.tokens.principal(answer.pop("access_token")).client == made.client.id
         assert answer == {"token_type": "bearer", "expires_in": 300, "scope": "default"}
         assert here.outcomes == {"issued": 1}
@@ -33,7 +36,7 @@ async def test_credentials_in_the_form_do_as_well():
     async with office() as here:
         made = await here.client()
         body = form(client_id=made.client.id, client_secret=made.secret)
-        assert (await here.service.token(body, None, HOME))["scope"] == "default"
+        assert (await here.service.token(body, None, HOME, audit_context()))["scope"] == "default"
 
 
 @pytest.mark.parametrize(
@@ -169,16 +172,18 @@ async def test_introspection_tells_what_a_valid_token_says():
     async with office() as here:
         made = await here.client()
         token, proof = await here.token(made), basic(made.client.id, made.secret)
-        told = await here.service.introspection(form(token=token), proof, HOME)
+        told = await here.service.introspection(form(token=token), proof, HOME, audit_context())
         now = here.clock() // 1000
         assert told.pop("jti")
         assert told == {
             "active": True, "scope": "default", "client_id": made.client.id, "sub": made.client.id, "aud": [HERE],
             "iss": HERE, "iat": now, "exp": now + 300, "token_type": "bearer",
         }  # fmt: skip
-        assert (await here.service.introspection(form(token=token), f"Bearer {token}", HOME))[
-            "active"
-        ]
+        assert (
+            await here.service.introspection(
+                form(token=token), f"Bearer {token}", HOME, audit_context()
+            )
+        )["active"]
 
 
 async def test_introspection_of_anything_else_says_no_more_than_that():
@@ -187,9 +192,9 @@ async def test_introspection_of_anything_else_says_no_more_than_that():
         token, proof = await here.token(ended), basic(made.client.id, made.secret)
         await here.service.clients.remove(ended.client.id)
         for text in (token, "no token", token[:-1]):
-            assert await here.service.introspection(form(token=text), proof, HOME) == {
-                "active": False
-            }
+            assert await here.service.introspection(
+                form(token=text), proof, HOME, audit_context()
+            ) == {"active": False}
 
 
 async def test_introspection_is_not_for_everybody():

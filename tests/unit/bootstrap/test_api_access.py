@@ -13,6 +13,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from tests.support.audit import audit_context
 from tests.support.auth import form
 from tests.support.patience import PATIENCE
 from tests.support.stores import FailingStore
@@ -43,7 +44,7 @@ async def test_settings_make_the_service_and_requests_are_counted(settings, line
     )
     made = await service.clients.create("crm", "default", admin=False)
     body = form(client_id=made.client.id, client_secret=made.secret)
-    assert (await service.token(body, None, "192.0.2.1"))["expires_in"] == 60
+    assert (await service.token(body, None, "192.0.2.1", audit_context()))["expires_in"] == 60
     assert service.audiences.first == "https://a.example"
     assert metrics.cell("domicile_token_requests_total", "issued").value == 1
     assert [line for line in lines() if "domicile init" in line]

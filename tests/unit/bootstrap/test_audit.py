@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import verify_log
 from proxy.bootstrap.audit import OpenAudit, chain_of, open_audit
 from proxy.clock import ManualClock
@@ -32,7 +32,7 @@ async def test_the_log_goes_on_over_starts_and_its_keys_are_those_of_the_keyset(
     store, metrics = MemoryStore(), Metrics()
     for _ in range(2):
         audit = await opened(tmp_path, metrics, store)
-        audit.trail.put(body(AuditEvent.WRITE))
+        audit.trail.put(encode_event(EventKind.WRITE))
         assert await audit.check() is None
         await audit.close()
     assert [line["n"] for line in lines(tmp_path / "audit")] == [1, 2, 3, 4, 5, 6]
@@ -51,7 +51,7 @@ async def test_what_is_wrong_is_told_by_probe_and_metrics(tmp_path, monkeypatch)
     assert audit.trail._segment is not None
     monkeypatch.setattr(audit.trail._segment, "append", full)
     with pytest.raises(VaultError) as raised:
-        audit.trail.put(body(AuditEvent.WRITE))
+        audit.trail.put(encode_event(EventKind.WRITE))
     assert raised.value.code is Code.AUDIT_DOWN
     assert "No space left on device" in (await audit.check() or "")
     assert "domicile_audit_down 1.0" in metrics.render().decode()

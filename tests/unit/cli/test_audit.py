@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.events import AuditEvent, body
+from proxy.audit.events import EventKind, encode_event
 from proxy.bootstrap.audit import open_audit
 from proxy.bootstrap.instance import prepare_instance
 from proxy.bootstrap.storage import open_environments, open_with_key
@@ -38,8 +38,8 @@ async def write() -> None:
     for key in ("1", "2"):
         mark = audit.witness.mark("default", "contact", key)
         audit.trail.put(
-            body(
-                AuditEvent.REVEAL,
+            encode_event(
+                EventKind.REVEAL,
                 by="k1",
                 operation="find",
                 schema="contact",
@@ -47,7 +47,7 @@ async def write() -> None:
                 fields=["a", "b"],
             )
         )
-    audit.trail.put(body(AuditEvent.ALARM, reason="look"))
+    audit.trail.put(encode_event(EventKind.ALARM, reason="look"))
     await audit.close()
     await store.close()
 

@@ -3,6 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Rights
 from proxy.vault.records.cursors import bound, opened, seal_cursor
+from tests.support.audit import audit_context
 from tests.support.contacts import make_contacts
 
 
@@ -12,7 +13,7 @@ async def test_a_cursor_opens_in_its_own_context_alone():
     assert b"place" not in cursor.encode()
     refusal = (Code.INVALID_OPTIONS, "/options/next")
     assert opened(records, cursor, bound(records, "me", b"question"), refusal) == b"place"
-    other = records.under(Rights(FULL.actions, records.schema, mark="other"))
+    other = records.under(Rights(FULL.actions, records.schema, mark="other"), None, audit_context())
     contexts = [
         bound(records, "you", b"question"),
         bound(records, "me", b"another"),

@@ -12,6 +12,7 @@ from proxy.storage.query import MATCH_ALL
 from proxy.vault.records.find import find_page
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Within, inside
+from tests.support.audit import audit_context
 from tests.support.contacts import Contacts, contact, make_contacts
 
 DRAFTS = (
@@ -22,7 +23,7 @@ DRAFTS = (
 
 
 def narrowed(records: Records, *tests: Test) -> Records:
-    return records.under(Rights(FULL.actions, records.schema, rows=tests))
+    return records.under(Rights(FULL.actions, records.schema, rows=tests), None, audit_context())
 
 
 def narrowing(contacts: Contacts, wanted: Any) -> tuple[Test, ...]:
