@@ -247,9 +247,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
             if source.rid != target.rid:
                 moved = handed_over(records, (source, target), files, held.get(target.rid, ()))
             if await attempt(records, [*moved, *then(())]):
-                records.note_files(EventKind.WRITE, (owner.key, destination), file_ids)
-                if moved:  # readers of the destination see them there
-                    records.note(EventKind.REVEAL, (owner.key,))
+                _note_moved(records, (owner.key, destination), file_ids, bool(moved))
                 return
     raise overtaken(records)
 
@@ -383,6 +381,14 @@ async def _commit(owner: Owner, row: Row, main: Attach | UpdateFile, then: Then)
 
 def _scope(owner: Owner) -> bytes:
     return owner.records.collection.sealer.scope
+
+
+def _note_moved(
+    records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool
+) -> None:
+    records.note_files(EventKind.WRITE, keys, file_ids)
+    if moved:  # readers of the destination see them there
+        records.note(EventKind.REVEAL, keys[:1])
 
 
 def _no_record() -> VaultError:

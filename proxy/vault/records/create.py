@@ -16,7 +16,6 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
-from proxy.audit.events import EventKind
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import KEY
@@ -117,8 +116,7 @@ async def store_records(
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
                 records.note_written(made, drafts)
-                if with_files := [record.key for record in made if record.attachments]:
-                    records.note(EventKind.REVEAL, with_files)
+                records.note_attached(made)
                 return made
     raise overtaken(records)
 

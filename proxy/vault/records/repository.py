@@ -165,6 +165,11 @@ class Records:
         fields = (name for draft in drafts for name in draft.fields)
         self.note(EventKind.WRITE, [record.key for record in records], fields)
 
+    def note_attached(self, records: Iterable[Record]) -> None:
+        """Tell the audit log of those of the records that are shown with their files."""
+        if keys := [record.key for record in records if record.attachments]:
+            self.note(EventKind.REVEAL, keys)
+
     def note_files(self, kind: EventKind, keys: Iterable[str], files: Iterable[str]) -> None:
         """Tell the audit log of files of the records of these keys."""
         if (event := self.note(kind, keys)) is not None:
