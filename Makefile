@@ -22,7 +22,7 @@ DEV_STAMP     := $(VENV)/.installed-dev
 PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 
-.PHONY: help install demo test check fuzz bench lock clean
+.PHONY: help install demo test explore check fuzz bench lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -35,6 +35,11 @@ demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, 
 
 test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=2; ARGS="-k name" for a choice)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+explore: $(DEV_STAMP)  ## try new random examples, twenty times as many as make test (nightly; EXPLORE=20)
+	@EXPLORE=$(or $(EXPLORE),20) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/property tests/fuzz $(wildcard tests/e2e/test_kill*.py) \
+	    tests/e2e/test_key_rotation.py $(ARGS)
+	@$(BIN)/python -m tests.support.modelcheck $$RANDOM 100000
 
 check: $(DEV_STAMP)  ## lint, format, types, import directions and the architecture tests
 	@$(BIN)/ruff check $(CODE)

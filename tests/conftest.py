@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.effort import EXPLORE
 from tests.support.limits import Clock, time_of_limits
 from tests.support.unavailable import Unavailable, sentences
 
@@ -13,7 +14,7 @@ from tests.support.unavailable import Unavailable, sentences
 os.environ["DOMICILE__COUNTRY"] = "se"
 
 # The same examples in every run, so that a change is judged by what it changed and not by the draw;
-# ``EXPLORE=1`` looks for new ones. No example is a fault because the machine was slow, neither to
+# ``make explore`` looks for new ones. No example is a fault because the machine was slow, neither to
 # run it nor to draw it.
 settings.register_profile(
     "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -24,7 +25,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
 )
-settings.load_profile("shared machine" if os.environ.get("EXPLORE") else "every run alike")
+settings.load_profile("shared machine" if EXPLORE else "every run alike")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 
 from tests.support.application import Application
+from tests.support.effort import rounds
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -30,7 +31,7 @@ SCHEMA = {
     "fields": {"id": {"type": "primary_key"}, "note": {"type": "string", "storage": "encrypted"}}
 }
 #: Deaths in the middle of a rotation.
-ROUNDS = int(os.environ.get("ROUNDS", "3"))
+ROUNDS = rounds(2)
 BULK = 600
 #: Of them, records that have a past version, and contents of files: one chunk, several, and more
 #: than are sealed in one go.

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from tests.support.application import Application, Misbehaviour, found_in
 from tests.support.crowd import FIELDS, MARKERS, VALUES, Crowd, body, faults, moody
+from tests.support.effort import rounds
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -249,10 +250,10 @@ async def test_killed_at_each_step_of_the_first_start(crowd: Crowd) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-async def test_killed_at_random_50_times(moods: Crowd, part: int) -> None:
+@pytest.mark.parametrize("part", range(2))
+async def test_killed_at_random(moods: Crowd, part: int) -> None:
     installation = moods.installation
-    for number in range(50):
+    for number in range(rounds(25)):
         if random.random() < 0.1:  # while it starts
             await installation.begin()
             await asyncio.sleep(random.uniform(0, 0.25))
@@ -268,7 +269,7 @@ async def test_killed_at_random_50_times(moods: Crowd, part: int) -> None:
     assert {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"} <= set(moods.counts), (
         "nothing was tried"
     )
-    assert moods.counts["POST killed"] > 10, moods.counts
+    assert moods.counts["POST killed"] > 5, moods.counts
 
 
 def test_the_judge_sees_a_wrong_value() -> None:

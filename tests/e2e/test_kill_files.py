@@ -3,7 +3,6 @@ nothing half of anything.
 """
 
 import json
-import os
 from pathlib import Path
 
 import aiohttp
@@ -12,13 +11,14 @@ import pytest
 from proxy.clock import system_clock
 from proxy.config import load_settings
 from tests.support.attached import everything
+from tests.support.effort import rounds
 from tests.support.filecrowd import MARKER, FileCrowd
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 
 #: Deaths in all; a release is tried with 200.
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+ROUNDS = rounds(4)
 
 
 async def swept(data: Path) -> None:

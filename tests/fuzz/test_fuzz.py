@@ -4,11 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.seeds import changed, corpus
 from tests.fuzz.targets import TARGETS
+from tests.support.effort import examples
 from tests.support.tree import ROOT
 
 
@@ -24,7 +25,7 @@ def test_the_corpus_holds(name: str) -> None:
 def test_changed_pieces_of_the_corpus_hold(name: str) -> None:
     texts = corpus(name)
 
-    @settings(max_examples=400, deadline=None, database=None, derandomize=True)
+    @examples(400)
     @given(st.integers(0, 2**32))
     def run(seed: int) -> None:
         TARGETS[name](changed(texts, random.Random(seed)))  # nothing secret
@@ -34,7 +35,7 @@ def test_changed_pieces_of_the_corpus_hold(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_anything_holds(name: str) -> None:
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True)
+    @examples(200)
     @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
     def run(data: bytes) -> None:
         TARGETS[name](data)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.audit.chain import CHAIN_START, Known, sealed
@@ -14,10 +14,11 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import segment_path
 from proxy.audit.verify import LogFault, verify_log
 from tests.support.audit import MAC
+from tests.support.effort import examples
 
 AT = "2026-11-22T03:00:00.000Z"
 COUNT = 12
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = examples(60)
 
 NUMBERS = st.integers(0, COUNT - 1)
 

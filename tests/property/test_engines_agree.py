@@ -53,6 +53,7 @@ from proxy.storage.rows import (
     StoredReply,
     TableLayout,
 )
+from tests.support.effort import examples
 from tests.support.groups import Pair
 from tests.support.rows import LAYOUT as WIDE
 from tests.support.rows import h
@@ -249,7 +250,7 @@ def engines() -> Iterator[Engines]:
         runner.run(other.close())
 
 
-@settings(max_examples=400)
+@examples(120)
 @given(before=st.lists(commits, max_size=4), burst=st.lists(commits, min_size=1, max_size=8))
 def test_a_group_gives_what_its_commits_give_one_after_the_other(
     before: list[list[Change]], burst: list[list[Change]]
@@ -264,7 +265,7 @@ def test_a_group_gives_what_its_commits_give_one_after_the_other(
     pair.connection.close()
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(burst=st.lists(commits, min_size=2, max_size=12))
 def test_commits_called_in_one_breath_are_as_one_after_the_other(
     engines: Engines, burst: list[list[Change]]
@@ -332,4 +333,4 @@ def test_any_walk_gives_the_same(engines: Engines) -> None:
                 assert engines.runner.run(store.note(self.layout.table)) == content
             self.note = content
 
-    run_state_machine_as_test(Walk, settings=settings(max_examples=25, stateful_step_count=20))
+    run_state_machine_as_test(Walk, settings=settings(examples(8), stateful_step_count=20))

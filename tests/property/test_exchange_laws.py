@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
@@ -38,6 +38,7 @@ from proxy.redactor.rules import (
 from proxy.redactor.select import Selection
 from tests.support.audit import witness
 from tests.support.documents import documents, spelled
+from tests.support.effort import examples
 from tests.support.exchanges import FORM, JSON, Desk, desk
 from tests.support.tree import ROOT
 
@@ -285,13 +286,13 @@ def marked(draw: st.DrawFn) -> tuple[Choice, bytes, list[str]]:
     return choice, splice(body, edits), markers
 
 
-@settings(max_examples=400)
+@examples(120)
 @given(ruled())
 def test_nothing_changes_but_what_is_named(bench, example):
     event(f"taken: {lawful(bench, *example)}")
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(marked())
 def test_nothing_that_is_named_reaches_the_application(bench, example):
     choice, body, markers = example
@@ -349,7 +350,7 @@ def joined(found: list[tuple[bytes, str, str, bytes]]) -> bytes:
 FORM_NAMES = {"a": "f0", "b1": "f1", "b*[]": "f1", "b[]": "f1", "é": "f2", "x y": "f3"}
 
 
-@settings(max_examples=150)
+@examples(60)
 @given(members())
 def test_forms_are_swapped_member_by_member(bench, found):
     body = joined(found)
@@ -377,7 +378,7 @@ def test_forms_are_swapped_member_by_member(bench, found):
     assert bench.desk.idle
 
 
-@settings(max_examples=100)
+@examples(40)
 @given(members())
 def test_parameters_of_an_address_are_swapped_for_same_value_tokens(bench, found):
     read = bench.exchange(

@@ -28,6 +28,7 @@ from proxy.vault.records.commit import nothing
 from proxy.vault.records.find import FoundPage, PageAsker, find_page, page_of
 from proxy.vault.records.update import update
 from tests.support.contacts import Contacts, make_contacts
+from tests.support.effort import examples
 from tests.support.oracle import Oracle, Plain
 
 D = Decimal
@@ -284,9 +285,7 @@ def readable(read: Any, schema: Schema, request: dict[str, Any]) -> bool:
     return True
 
 
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+@settings(examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_both_engines_answer_as_the_specification_says(sides, data):
     runner, memory, sqlite = sides

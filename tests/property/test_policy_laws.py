@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.twins import Twins, twins
 
 M = "/api/models/thing"
@@ -262,11 +263,9 @@ async def hold(engine: str, here: Scenario, on_existing: str) -> None:
             await pair.ask("GET", M + "/export", "under:all")
 
 
-@pytest.mark.parametrize(("engine", "examples"), [("memory", 60), ("sqlite", 12)])
-def test_no_answer_tells_a_hidden_or_redacted_value_from_another(
-    engine: str, examples: int
-) -> None:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize(("engine", "count"), [("memory", 25), ("sqlite", 6)])
+def test_no_answer_tells_a_hidden_or_redacted_value_from_another(engine: str, count: int) -> None:
+    @settings(examples(count), suppress_health_check=list(HealthCheck))
     @given(st.composite(Scenario)(), st.sampled_from(("refuse", "update")))
     def holds(here: Scenario, on_existing: str) -> None:
         asyncio.run(hold(engine, here, on_existing))

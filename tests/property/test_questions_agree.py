@@ -9,7 +9,7 @@ from typing import Any as Anything
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.storage import open_store
@@ -35,6 +35,7 @@ from proxy.storage.rows import Column, ColumnType, ColumnValue, Row, RowState, T
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import plan
 from proxy.storage.sqlite import select as sqlite_query
+from tests.support.effort import examples
 from tests.support.rows import h
 
 COLUMNS = (
@@ -209,13 +210,13 @@ def engines() -> Iterator[Engines]:
         runner.run(sqlite.close())
 
 
-@settings(max_examples=100)
+@examples(25)
 @given(data=st.data())
 def test_rows_and_groups_are_the_same_everywhere(engines: Engines, data: st.DataObject) -> None:
     compare(engines, data)
 
 
-@settings(max_examples=200)
+@examples(60)
 @given(data=st.data(), narrow=st.integers(0, 3), hidden=st.integers(0, 2), part=st.integers(1, 3))
 def test_every_way_to_many_rows_gives_the_same(
     engines: Engines, data: st.DataObject, narrow: int, hidden: int, part: int
@@ -281,7 +282,7 @@ def walk(engines: Engines, table: str, query: Grouping) -> list[Anything]:
     return found
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(
     values=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30)
 )

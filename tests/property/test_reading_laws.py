@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
@@ -15,6 +15,7 @@ from proxy.model.filter_reader import read_aggregate, read_find
 from proxy.model.query import Aggregation
 from proxy.model.record import DEFAULTS
 from proxy.model.record_reader import read_draft, read_drafts
+from tests.support.effort import examples
 from tests.unit.model.test_filter_language import SCHEMA
 
 MARK = "Zaphod"
@@ -73,7 +74,7 @@ def answered(read: Callable[[Any], Any], raw: Any) -> Any:
     return None
 
 
-@settings(max_examples=150)
+@examples(60)
 @given(st.one_of(OBJECTS, DOCUMENTS))
 def test_a_record_is_read_or_refused(raw):
     answered(lambda document: read_draft(SCHEMA, document, partial=False, limits=DEFAULTS), raw)
@@ -84,7 +85,7 @@ def test_a_record_is_read_or_refused(raw):
     )
 
 
-@settings(max_examples=250)
+@examples(100)
 @given(OBJECTS, DOCUMENTS)
 def test_a_search_is_read_or_refused(where, options):
     answered(
@@ -97,7 +98,7 @@ def test_a_search_is_read_or_refused(where, options):
     )
 
 
-@settings(max_examples=150)
+@examples(60)
 @given(OBJECTS, DOCUMENTS, st.lists(st.sampled_from(NAMES), max_size=3))
 def test_an_aggregation_is_read_or_refused_and_can_be_written_down(where, metrics, keys):
     number = {"n": {"func": "count"}}
@@ -112,7 +113,7 @@ def test_an_aggregation_is_read_or_refused_and_can_be_written_down(where, metric
         assert msgspec.json.Decoder(Aggregation, float_hook=Decimal).decode(written) == question
 
 
-@settings(max_examples=100)
+@examples(40)
 @given(st.data())
 def test_what_is_read_is_read_the_same_again(data):
     kinds = {

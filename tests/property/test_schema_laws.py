@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
@@ -25,6 +25,7 @@ from proxy.vault.records.find import find_page
 from proxy.vault.records.update import update
 from proxy.vault.schema_store import Origin
 from tests.support.catalogs import Shelf, make_shelf, schema
+from tests.support.effort import examples
 
 STORAGES = st.sampled_from(["indexed", "indexed_hashed", "encrypted"])
 TEXTS = st.one_of(
@@ -250,7 +251,7 @@ async def compare(steps: list[tuple[Any, ...]]) -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(STEPS)
 def test_what_a_schema_has_been_cannot_be_told_from_its_answers(
     steps: list[tuple[Any, ...]],

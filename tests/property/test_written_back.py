@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.world import World, world
 
 M = "/api/models/thing"
@@ -173,11 +174,11 @@ def _of_pop(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("family", ["model", "records"])
-@pytest.mark.parametrize(("engine", "examples"), [("memory", 40), ("sqlite", 8)])
+@pytest.mark.parametrize(("engine", "count"), [("memory", 20), ("sqlite", 4)])
 def test_what_is_read_and_written_back_stays_as_it_is_stored(
-    engine: str, examples: int, family: str
+    engine: str, count: int, family: str
 ) -> None:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(examples(count), suppress_health_check=list(HealthCheck))
     @given(st.composite(Case)(family))
     def holds(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:

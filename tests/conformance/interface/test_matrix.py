@@ -66,8 +66,18 @@ def test_the_table_has_every_operation():
     assert set(TABLE) == {operation.name for operation in TABLED}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("caller", CALLERS)
+#: Who gets what on each engine: those whose answers depend on what the engine finds. Of the others
+#: the examples of the document run on each engine, and so do the cases of policies.
+FOUND_BY_ENGINE = ("rows", "hidden", "acl-some")
+CASES = [
+    (caller, engine)
+    for caller in CALLERS
+    for engine in ENGINES
+    if engine == ENGINES[0] or caller in FOUND_BY_ENGINE
+]
+
+
+@pytest.mark.parametrize(("caller", "engine"), CASES)
 async def test_every_operation_answers_every_kind_of_caller_as_the_table_says(
     caller, engine, tmp_path
 ):

@@ -13,16 +13,6 @@ async def here(tmp_path):
         yield made
 
 
-async def test_a_repeated_create_is_answered_as_the_first(here):
-    first = await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    here.clock.advance(1000)
-    second = await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    assert (first.status, second.status, second.body) == (201, 201, first.body)
-    assert "Idempotent-Replayed" not in first.headers
-    assert second.headers["Idempotent-Replayed"] == "true"
-    assert second.headers["Content-Type"] == "application/json"
-
-
 async def test_a_repeated_delete_is_answered_as_the_first(here):
     await here.client("POST", "/api/models/contact", json={"id": "k"})
     for replayed in (None, "true"):
@@ -32,40 +22,6 @@ async def test_a_repeated_delete_is_answered_as_the_first(here):
             b"",
             replayed,
         )
-
-
-async def test_another_request_under_the_key_is_429(here):
-    await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    answer = await here.client("POST", "/api/models/contact", json={"id": "l"}, headers=KEY)
-    assert (answer.status, answer.json["code"]) == (429, "idempotency_check_failed")
-
-
-@pytest.mark.parametrize("other", [{"as_": "chief"}, {"headers": {"Idempotency-Key": "a-2"}}])
-async def test_a_key_belongs_to_its_client(here, other):
-    await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    answer = await here.client(
-        "POST", "/api/models/contact", **{"json": {"id": "k"}, "headers": KEY, **other}
-    )
-    assert (answer.status, answer.json["code"]) == (409, "record_exists")
-
-
-async def test_a_refusal_is_not_kept(here):
-    await here.client("POST", "/api/models/contact", json={"id": "k"})
-    assert (
-        await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    ).status == 409
-    await here.client("DELETE", "/api/models/contact/k")
-    assert (
-        await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    ).status == 201
-
-
-async def test_after_a_day_the_key_is_free(here):
-    await here.client("POST", "/api/models/contact", json={"id": "k"}, headers=KEY)
-    here.clock.advance(86_400_001)
-    assert (
-        await here.client("POST", "/api/models/contact", json={"id": "l"}, headers=KEY)
-    ).status == 201
 
 
 @pytest.mark.parametrize("keys", [[""], ["a b"], ["å"], ["k" * 256], ["a", "b"]])

@@ -14,24 +14,6 @@ async def here(tmp_path):
         yield made
 
 
-async def test_a_page_says_what_it_is(here):
-    body = {"filter": {}, "options": {"limit": 2, "offset": 1, "sort": [{"created_at": "desc"}]}}
-    answer = await here.client("POST", "/api/models/contact/find", json=body)
-    assert [record["id"] for record in answer.json["data"]] == ["c-2", "c-1"]
-    assert answer.json["meta"] == {"count": 2, "limit": 2, "offset": 1, "total": 3}
-
-
-async def test_an_empty_body_object_finds_everything_and_none_is_400(here):
-    assert (await here.client("POST", "/api/models/contact/find", json={})).json["meta"][
-        "total"
-    ] == 3
-    assert (
-        await here.client(
-            "POST", "/api/models/contact/find", headers={"Content-Type": "application/json"}
-        )
-    ).status == 400
-
-
 @pytest.mark.parametrize("path", ["/api/find", "/webapi/find", "/sf/find", "/sf/find-ids"])
 async def test_direct_searches_name_their_schema(here, path):
     answer = await here.client("POST", path, json={"schema": "contact", "filter": {"city": "Lund"}})

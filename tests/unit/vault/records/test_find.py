@@ -44,67 +44,6 @@ async def people() -> Contacts:
     return contacts
 
 
-async def test_records_come_in_the_order_of_their_age_with_how_many_there_are() -> None:
-    contacts = await people()
-    found = await ask(contacts, {}, limit=2, offset=1)
-    assert [record.key for record in found.records] == ["b", "c"]
-    assert (found.total, found.unreadable) == (4, 0)
-    assert found.records[0] == await contacts.get("b")
-
-
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ({"city": "Umeå"}, "ad"),
-        ({"city": " Umea\u030a"}, "ad"),
-        ({"city": None}, "c"),
-        ({"city": {"$not": "Lund"}}, "acd"),
-        ({"name": ["Ann Ek", "Bo Ek"]}, "ab"),
-        ({"name": {"$not": None}}, "abc"),
-        ({"age": {"$gte": 2}, "city": "Umeå"}, "a"),
-        ({"sum": Decimal("1.50")}, "a"),
-        ({"city": {"$like": "ME"}}, "ad"),
-        ({"name": {"$like": "n e"}}, "a"),
-        ({"name": {"$like": "nn ek"}}, "a"),
-        ({"name": {"$not": {"$like": "nn ek"}}}, "bcd"),
-        ({"search_keys": "alm"}, "c"),
-        ({"search_keys": "lund"}, "b"),
-        ({"$or": [{"city": "Lund"}, {"name": {"$like": "alm"}}]}, "bc"),
-        ({"extra": {"$.tags": "y"}}, "a"),
-        ({"extra": {"$.tags": ["y", "x"]}}, "a"),
-        ({"extra": {"$.n": Decimal("5.0")}}, "b"),
-        ({"record_key": ["d", "a", "z"]}, "ad"),
-        ({"version": {"$gt": 1}}, ""),
-    ],
-)
-async def test_a_filter_finds_what_it_says(where, expected):
-    assert "".join(str(key) for key in await keys(await people(), where)) == expected
-
-
-async def test_an_order_has_several_keys_and_missing_values_come_first() -> None:
-    contacts = await people()
-    assert await keys(contacts, {}, sort=[{"age": "asc"}]) == ["d", "b", "c", "a"]
-    assert await keys(contacts, {}, sort=[{"city": "desc"}, {"age": "desc"}]) == [
-        "a",
-        "d",
-        "b",
-        "c",
-    ]
-    assert await keys(contacts, {}, sort=[{"expires_at": "desc"}, {"created_at": "asc"}]) == [
-        "d",
-        "a",
-        "b",
-        "c",
-    ]
-
-
-async def test_what_has_expired_is_not_found() -> None:
-    contacts = await people()
-    contacts.clock.advance(10)
-    assert await keys(contacts, {"city": "Umeå"}) == ["a"]
-    assert await ask(contacts, {"id": "d"}) == FoundPage([], 0, 0)
-
-
 @pytest.mark.parametrize("where", [{"id": "a"}, {"city": "Umeå"}])
 async def test_records_come_with_their_attachments(where):
     contacts = await people()
