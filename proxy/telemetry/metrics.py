@@ -118,6 +118,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "What happened to records: staged (durable before it was forwarded), settled, dropped "
         "(the application refused), "
         "nameless (taken, and no id was told: kept, and bound by the first answer that shows it), "
+        "displaced (the application gave its id to another record: in the history of that id), "
         "deleted, in_doubt (nobody knows), reconciled (a later answer told), late (settled once "
         "the store could be written "
         "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that "

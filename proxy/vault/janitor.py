@@ -59,14 +59,16 @@ async def prune(collection: Collection) -> int:
 
 async def reap(collection: Collection, keep: int) -> int:
     """Drop what has been pending for longer than ``keep`` milliseconds: no answer ever told what
-    became of it.
+    became of it. What it was under a name that another record has got stays in its history.
     """
     before = collection.clock() - keep
     reaped = 0
     while True:
         rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
         flight = collection.state.in_flight
-        changes: list[Change] = [Remove(row.rid) for row in rows if row.rid not in flight]
+        changes: list[Change] = [
+            Remove(row.rid, keep_past=True) for row in rows if row.rid not in flight
+        ]
         changes.extend(
             Unstage(change.rid, change.sid) for change in staged if change.sid not in flight
         )

@@ -29,6 +29,9 @@ _encode = msgspec.json.Encoder().encode
 #: Combinations of fields whose text is kept; an application has a handful.
 _KEPT: Final = 1_000
 
+_DISPLACES: Final = (
+    b'"reason":"the application gave it the id of a record that the vault had: see its history"'
+)
 _DOUBT: Final = b'"reason":"nobody knows whether the application took it"'
 
 
@@ -142,6 +145,8 @@ class Teller:
         line, marks = await self._written_line(status, held)
         if outcome is not Outcome.TAKEN:
             line = b"%b,%b" % (line, _DOUBT)
+        elif any(one.displaces for one in held):
+            line = b"%b,%b" % (line, _DISPLACES)
         if revealed:
             line = b'%b,"revealed":[%b]' % (line, self._names(revealed))
         if revealed and self._witness.baits:

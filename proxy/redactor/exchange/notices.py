@@ -1,10 +1,10 @@
 """What the answers of an application say about it that its operator has to know: counted, and
 logged with the field's name.
 
-Three things. An update in doubt whose value has the token of the value before it: no answer can
+Four things. An update in doubt whose value has the token of the value before it: no answer can
 tell which of the two the application kept. And a token that comes back changed: whoever
 lower-cases, cuts or trims what it is sent breaks every token. And a create that is answered without
-an id: its values wait for an answer that shows them.
+an id: its values wait for an answer that shows them. And an id that is given a second time.
 """
 
 import re
@@ -40,7 +40,7 @@ _PART: Final = 4
 class Notices:
     """What is noticed of one operation: counted each time, logged once for each field and reason."""
 
-    __slots__ = ("_entity", "_logged", "_metrics", "_nameless", "_operation")
+    __slots__ = ("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation")
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         self._metrics = metrics
@@ -48,6 +48,7 @@ class Notices:
         self._entity = operation.entity.name
         self._logged: set[tuple[str, str]] = set()
         self._nameless = False  #: whether it was logged
+        self._displaced = False  #: likewise
 
     def nameless(self) -> None:
         """A create was taken, and its answer tells no id."""
@@ -57,6 +58,17 @@ class Notices:
                 "the application answers a create without the id of its record: the values are "
                 "kept, and shown once an "
                 "answer shows a token that tells the record; until then it shows tokens",
+                operation=self._operation,
+                entity=self._entity,
+            )
+
+    def displaced(self) -> None:
+        """A new record was given the id of another one that the vault has."""
+        if not self._displaced:
+            self._displaced = True
+            _log.warning(
+                "the application gives a new record an id that the vault has already: the new "
+                "values are shown, those before are in the history of the id",
                 operation=self._operation,
                 entity=self._entity,
             )

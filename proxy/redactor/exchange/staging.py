@@ -83,6 +83,8 @@ class Writing:
     async def bind(self, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
         """The application took new records under these ids."""
         await self._surely(lambda: staging.bind(self.collection, pairs))
+        if any(held.displaces for held, _ in pairs):
+            self.notices.displaced()
 
     async def promote(self, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]) -> None:
         """The application took the update of a record that the vault knew."""

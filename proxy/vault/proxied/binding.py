@@ -1,8 +1,8 @@
 """New records get the names that the application tells, and what is remembered of records while
 they are under way.
 
-``Held`` is one record's part in an exchange. Whether a name can still be given is decided in one
-breath with the commit that gives it: what takes time is done before.
+``StagedWrite`` is one record's part in an exchange. Whether a name can still be given is decided in
+one breath with the commit that gives it: what takes time is done before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from proxy.offload import busy, give_way
-from proxy.storage.changes import Accept, Bind, Change, Release
-from proxy.storage.rows import Row
+from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release
+from proxy.storage.rows import Past, Row
 from proxy.vault.body import TokenizedBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.seal import RecordSealer
 
 #: Records that are worked on between two looks whether others have to be let go on.
 BIND_STRIDE = 8
+#: How often names are given again where other records get them meanwhile.
+_TRIES = 8
 #: Deletes of unknown records that are remembered before those are forgotten that no longer matter
 #: to anybody.
 _MOST_GONE = 1000
@@ -38,6 +40,8 @@ class StagedWrite(msgspec.Struct, eq=False):
     own: frozenset[str] = frozenset()
     salt: bytes = b""
     sealer: RecordSealer | None = None  #: of a new record
+    #: whether the application gave it the id of another record that the vault has
+    displaces: bool = False
 
 
 def is_large(held: StagedWrite) -> bool:
@@ -48,7 +52,8 @@ def is_large(held: StagedWrite) -> bool:
 async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
     """The application took new records and told their ids.
 
-    A record that still held such an id loses it.
+    A record that still held such an id loses it: an application that counts in memory was
+    restarted, or gives ids twice. What that record was is put into the history of the id.
 
     An id that was deleted while the record was being made, and that nobody knew, may well have been
     this very record's: then it stays pending, until an answer shows it or nobody ever does.
@@ -57,39 +62,77 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     answer to the create. The newer one holds the name, and both stay for good, until an answer
     shows what belongs together.
     """
+    now = collection.clock()
+    binds: list[Bind] = []
+    for held, key in pairs:
+        sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
+        binds.append(Bind(held.rid, collection.key_hash(key), sealer.key(key), now))
+        if len(binds) % BIND_STRIDE == 0 and busy():
+            await give_way()
+    displaced: list[Change] = []
+    overtaken = 0
+    for attempt in range(_TRIES):
+        changes, overtaken = _decided(collection, binds, now)
+        try:  # in one breath with what was decided
+            await finish(collection, [held for held, _ in pairs], [*displaced, *changes])
+            break
+        except Conflict:
+            displaced = await displacing(collection, [(one.key, one.rid) for one in binds])
+            if not displaced or attempt == _TRIES - 1:
+                raise
+    taken = {change.key for change in displaced if isinstance(change, Release)}
+    for (held, _), one in zip(pairs, binds, strict=True):
+        held.displaces = one.key in taken
+    for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
+        if count:
+            collection.observe(event, count)
+    if taken:
+        collection.observe("displaced", len(taken))
+
+
+def _decided(collection: Collection, binds: Sequence[Bind], now: int) -> tuple[list[Change], int]:
+    """What gives these names, as things are now; and how many were deleted meanwhile."""
     changes: list[Change] = []
     twice: list[int] = []  #: records without a name that are another's, too
     overtaken = 0
-    now = collection.clock()
-    named_so: list[tuple[int, Release, Bind]] = []
-    for held, key in pairs:
-        sealer, digest = (
-            held.sealer or collection.sealer.record(held.rid, held.salt),
-            collection.key_hash(key),
-        )
-        named_so.append(
-            (held.rid, Release(digest, held.rid, now), Bind(held.rid, digest, sealer.key(key), now))
-        )
-        if len(named_so) % BIND_STRIDE == 0 and busy():
-            await give_way()
     gone, named = collection.state.gone, collection.state.named
-    for own, release, binding in named_so:  # in one breath with the commit
-        if gone.get(release.key, 0) > own:
+    last = {binding.key: binding.rid for binding in binds}
+    for binding in binds:
+        own = binding.rid
+        if last[binding.key] != own:
+            continue  # the answer gives two of them one id: the other waits for what tells more
+        if gone.get(binding.key, 0) > own:
             overtaken += 1
             continue
-        rid, at = named.get(release.key, (own, 0))
+        rid, at = named.get(binding.key, (own, 0))
         if rid != own and at > own:
             twice.append(min(rid, own))
             if rid > own:
                 continue
-        changes += (release, binding)
+            changes.append(Release(binding.key, own, now))
+        changes.append(binding)
     changes.extend([Accept(rid, now) for rid in twice])
-    _remember(collection, [(own, release.key) for own, release, _ in named_so])
-    await finish(collection, [held for held, _ in pairs], changes)
-    if overtaken:
-        collection.observe("in_doubt", overtaken)
-    if overtaken < len(pairs):
-        collection.observe("settled", len(pairs) - overtaken)
+    _remember(collection, [(binding.rid, binding.key) for binding in binds])
+    return changes, overtaken
+
+
+async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]]) -> list[Change]:
+    """What takes these names (key, new holder) from other records, and puts what those were into
+    the history of the name.
+    """
+    now, others = collection.clock(), dict(names)
+    rows = await collection.store.by_keys(collection.table, list(others))
+    changes: list[Change] = []
+    for key, row in rows.items():
+        if row.rid == others[key]:
+            continue
+        if collection.around.history.keep > 0 and collection.alive(row):
+            at = max(now, row.updated_at)
+            past, _ = await collection.store.past(collection.table, key, 1, 0, 0)
+            if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:
+                changes.append(AddVersion(Past(row.rid, row.version, key, at, row.salt, row.body)))
+        changes.append(Release(key, others[key], now))
+    return changes
 
 
 def overtake(collection: Collection, keys: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ from proxy.vault.body import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
+from proxy.vault.proxied.binding import displacing
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
 from proxy.vault.proxied.promotion import rebase
@@ -82,6 +83,10 @@ async def _commit(collection: Collection, row: Row, told: _Told) -> None:
     try:
         if locked:  # else somebody changes the record: the entries stay, and lead to nothing
             changes.extend(await unneeded(collection, row, settled, left))
+        names = [(change.key, change.rid) for change in changes if isinstance(change, Bind)]
+        if names and (displaced := await displacing(collection, names)):
+            changes[:0] = displaced
+            collection.observe("displaced", sum(type(one) is Release for one in displaced))
         await collection.store.commit(collection.table, changes)
     except Conflict:
         return  # somebody else settled the record meanwhile; the next answer shows what is left
@@ -225,7 +230,5 @@ def _shows_record(opened: OpenRow, seen: Mapping[str, list[str]]) -> bool:
 
 
 def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
-    now = collection.clock()
-    digest = collection.key_hash(key)
     sealed = collection.sealer.record(opened.row.rid, opened.row.salt).key(key)
-    return [Release(digest, opened.row.rid, now), Bind(opened.row.rid, digest, sealed, now)]
+    return [Bind(opened.row.rid, collection.key_hash(key), sealed, collection.clock())]

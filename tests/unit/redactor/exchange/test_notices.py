@@ -11,6 +11,8 @@ import pytest
 
 from proxy.redactor.exchange import notices
 from proxy.telemetry import logs
+from proxy.vault.janitor import reap
+from proxy.vault.records.history import record_versions
 from tests.support.exchanges import FORM, USUAL, Desk, desk, member_form
 
 FIELDS = (
@@ -178,3 +180,79 @@ async def test_a_create_without_an_id_is_told_once(lines: Lines):
     (line,) = lines()
     assert "without the id of its record" in line["event"]
     assert (line["operation"], line["entity"], "Ann" in json.dumps(line)) == ("POST /p", "p", False)
+
+
+OPERATIONS = ("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}')
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+async def test_an_id_that_is_given_again_leaves_the_record_before_in_its_history(
+    hosted: bool, lines: Lines
+):
+    kept = (FIELDS[0], FIELDS[1].replace("find: [exact]", "keep_as: key3"), FIELDS[3])
+    one = await desk(*OPERATIONS, fields=kept if hosted else FIELDS[:4], hosted=hosted)
+    await one.create({"name": "Ann", "born": "1987-04-12"}, 7)
+    assert "displaced" not in one.events
+    assert "reason" not in one.audit.lines[-1]
+
+    stored = await one.create({"name": "Bo", "born": "1990-01-01"}, 7)
+
+    assert one.events["displaced"] == 1
+    assert [line["event"] for line in lines()] == [
+        (
+            "the application gives a new record an id that the vault has already: the new values "
+            "are shown, those before are in the history of the id"
+        )
+    ]
+    assert one.audit.lines[-1]["reason"].endswith(
+        "the id of a record that the vault had: see its history"
+    )
+    assert await one.shown(stored, "GET /p/7") == {"name": "Bo", "born": "1990-01-01", "id": 7}
+    people = one.people
+    one.clock.advance(8 * 86_400_000)
+    await reap(people, 7 * 86_400_000)
+    past, total = await people.store.past(people.table, people.key_hash("7"), 9, 0)
+    assert total == 1
+    (row,) = (await people.by_key(["7"])).values()
+    (before,) = past
+    body = people.sealer.open(row._replace(rid=before.rid, salt=before.salt, body=before.body))
+    assert {name: values[0].text for name, values in body.fields.items()} == {
+        "name": "Ann",
+        "born": "1987-04-12",
+    }
+    if hosted:
+        records = one.records("records")
+        versions, _ = await record_versions(records, records.open(row).key or "", 9, 0)
+        assert [version.rid for version in versions] == [row.rid, before.rid]
+    await one.create({"name": "Cy"}, 7)
+    assert one.events["displaced"] == 2
+    assert len(lines()) == 1
+    assert (await people.store.past(people.table, people.key_hash("7"), 9, 0))[1] == 2
+
+
+async def test_an_answer_that_shows_a_nameless_record_under_the_id_of_another_keeps_both():
+    one = await desk(fields=FIELDS[:2])
+    await one.create({"name": "Ann"}, 7)
+    call = await one.send("POST /p", {"name": "Bo"})
+    await call.answer(201)
+    one.clock.advance(1)
+
+    assert await one.shown({**call.json, "id": 7}, "GET /p/7") == {"name": "Bo", "id": 7}
+
+    assert one.events["displaced"] == 1
+    assert (await one.people.store.past(one.people.table, one.people.key_hash("7"), 9, 0))[1] == 1
+
+
+async def test_one_id_for_two_records_of_an_answer_is_the_last_ones():
+    one = await desk(
+        "{match: POST /bulk, create: p, request: {each: '$[*]'}, response: {each: '$[*]', id: $.id}}",
+        fields=("name: {kind: name}",),
+    )
+    call = await one.send("POST /bulk", [{"name": "Ann"}, {"name": "Bo"}])
+    assert await call.seen(201, [{**each, "id": 7} for each in call.json]) == [
+        {"name": "Ann", "id": 7},
+        {"name": "Bo", "id": 7},
+    ]
+    row = (await one.people.by_key(["7"]))["7"]
+    assert one.people.sealer.open(row).fields["name"][0].text == "Bo"
+    assert await one.counts() == (2, 1, 0)
