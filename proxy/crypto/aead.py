@@ -130,12 +130,26 @@ class RecordAead(Secret):
 
         ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, moved, other key.
         """
-        head = sealed[:_HEAD_BYTES]
-        derive = self._known.get(head)
-        if derive is None:
-            raise cannot_open()
-        key = derive(_LABEL + salt + _EXPAND)
-        return gcm_open(key, sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)
+        return self.open_together(salt, ((sealed, context),))[0]
+
+    def open_together(self, salt: bytes, parts: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+        """``open`` for several (sealed, context) of one record: each data key derives once."""
+        opened: list[bytes] = []
+        last, decrypt = b"", None
+        for sealed, context in parts:
+            head = sealed[:_HEAD_BYTES]
+            if decrypt is None or head != last:
+                derive = self._known.get(head)
+                if derive is None:
+                    raise cannot_open()
+                last, decrypt = head, AESGCM(derive(_LABEL + salt + _EXPAND)).decrypt
+            try:
+                opened.append(
+                    decrypt(sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)
+                )
+            except (InvalidTag, ValueError):
+                raise cannot_open() from None
+        return opened
 
 
 def gcm_seal(key: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:

@@ -5,7 +5,6 @@ Pure functions on bytes.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -80,23 +79,21 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
     bare: bool = False
 
 
-@dataclass(slots=True)
-class BodyObject:
+class BodyObject(msgspec.Struct):
     """One object of a body with its protected places and, where the body tells it, its id."""
 
-    spots: list[Spot] = field(default_factory=list)
+    spots: list[Spot] = []
     id: str | None = None
     #: fields without a place that hold nothing now
-    emptied: Mapping[str, Value | None] = field(default_factory=dict)
+    emptied: dict[str, Value | None] = {}
 
 
-@dataclass(slots=True)
-class ParsedBody:
+class ParsedBody(msgspec.Struct):
     """What a body says: its objects, and ids that stand outside of them."""
 
     media: Media
-    items: list[BodyObject] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
+    items: list[BodyObject] = []
+    ids: list[str] = []
     #: an object or array stands where an id belongs, and what it holds was not looked at
     hiding: bool = False
 
@@ -311,7 +308,7 @@ def _named(names: Mapping[str, str], name: str) -> str | None:
 def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> ParsedBody:
     result = ParsedBody(Media.JSON)
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
-    read = json_codec.reader(body)
+    escaped = b"\\" in body
     found.objects.reverse()
     # each is freed when it was read: all of them at once would take as long as to find them
     while found.objects:
@@ -323,8 +320,11 @@ def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -
             if name == id_leaf:
                 item.id = _id(leaf, body)
                 result.hiding |= item.id is None and _is_container(leaf, body)
-            else:
-                add(Spot(fields[name], start, end, read(body[start:end])))
+            elif escaped or body[start] != 0x22:
+                value = json_codec.read_json_value(body[start:end])
+                add(Spot(fields[name], start, end, value))
+            else:  # a text without escapes, as nearly always
+                add(Spot(fields[name], start, end, Value(body[start + 1 : end - 1].decode())))
         if emptied is not None:
             item.emptied = emptied.among(
                 {spot.field for spot in item.spots}, body[located.start : located.end], depth
@@ -342,7 +342,6 @@ def _add_anchored(
     of their own.
     """
     item = BodyObject()
-    read = json_codec.reader(body)
     for leaf in found.anchored:
         if leaf.name == plan.id_anchored:
             ident = _id(leaf, body)
@@ -350,7 +349,7 @@ def _add_anchored(
                 result.ids.append(ident)
             result.hiding |= ident is None and _is_container(leaf, body)
         else:
-            value = read(body[leaf.start : leaf.end])
+            value = json_codec.read_json_value(body[leaf.start : leaf.end])
             item.spots.append(Spot(plan.anchored[leaf.name], leaf.start, leaf.end, value))
     if plan.emptied_anchored is not None:
         item.emptied = plan.emptied_anchored.among({spot.field for spot in item.spots}, body, depth)

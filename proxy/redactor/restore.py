@@ -2,6 +2,7 @@
 
 import enum
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from operator import itemgetter
@@ -10,45 +11,45 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.offload import FEW, free
+from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.grammar import evened
-from proxy.redactor.message import CODECS, Media, RawHeaders, Request, canonical_uuid, header
+from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, header
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
 
 # Replace stretches of a body and leave every other byte as it is.
 
 
+#: Bytes ``start`` to ``end`` become ``content``.
+Edit = tuple[int, int, bytes]
+
 _by_start = itemgetter(0)
 
 
-def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
+def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
     """The body with each ``body[start:end]`` replaced by its bytes.
 
     Edits may come in any order; an empty stretch is an insertion, and insertions at one place keep
     their order. ``ValueError`` when two overlap or one lies outside of the body.
     """
     joined: list[bytes] = []
-    pieces: list[bytes] = []
     reached, size = 0, len(body)
     # To sort many keeps the interpreter's lock all the while, and nearly always they are in order.
     in_order = len(edits) > FEW and all(first[0] <= second[0] for first, second in pairwise(edits))
-    ordered = edits if in_order else sorted(edits, key=_by_start)
-    for start, end, content in ordered:
-        if not reached <= start <= end <= size:
-            raise ValueError(
-                f"the edit of bytes {start} to {end} overlaps another one or lies outside of the "
-                "body"
-            )
-        pieces += (body[reached:start], content)
-        reached = end
-        if len(pieces) > FEW:  # no call joins, or frees, more than so many
-            joined.append(b"".join(pieces))
-            pieces.clear()
-    pieces.append(body[reached:])
-    return b"".join([*joined, *pieces])
+    for some in strides(edits if in_order else sorted(edits, key=_by_start), FEW):
+        pieces: list[bytes] = []  # no call joins, or frees, more than so many
+        for start, end, content in some:
+            if not reached <= start <= end <= size:
+                raise ValueError(
+                    f"the edit of bytes {start} to {end} overlaps another one or lies outside of "
+                    "the body"
+                )
+            pieces += (body[reached:start], content)
+            reached = end
+        joined.append(b"".join(pieces))
+    return b"".join([*joined, body[reached:]])
 
 
 # Pages: where a value may stand in one, and how it is written there so that it can never become
@@ -138,50 +139,40 @@ _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
 _SEARCHED = 64 * 1024
 _LONGEST = 4096
 
-#: Bytes ``start`` to ``end`` become ``content``.
-Edit = tuple[int, int, bytes]
 
-
-def encode_value(media: Media, value: Value) -> bytes:
-    """A value as it is written into a body of that kind."""
-    return CODECS[media].write(value)
-
-
-def edits(body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
-    """The edits that put these values into the places of the body's objects; ``None`` leaves a
-    place alone.
-    """
-    made: list[Edit] = []
-    write = CODECS[body.media].write
-    for item, found in zip(body.items, values, strict=True):
-        for spot, value in zip(item.spots, found, strict=True):
-            if value is None or value == spot.value:
-                continue
-            written = write(value)
-            made.append((spot.start, spot.end, b"=" + written if spot.bare else written))
-    return made
+def encode_values(media: Media, values: Sequence[Value]) -> list[bytes]:
+    """Values as they are written into a body of that kind."""
+    if media is Media.FORM:
+        return [form_codec.write_form_value(value.text) for value in values]
+    return json_codec.write_json_values(values)
 
 
 class Written(NamedTuple):
     """A body with other values in it, and how many there are of each field."""
 
     content: bytes
-    counts: dict[str, int]
+    counts: Mapping[str, int]
 
 
 def rewritten(
     content: bytes, body: ParsedBody, values: Sequence[Sequence[Value | None]]
 ) -> Written:
-    """The bytes of a body with these values in their places."""
-    counts: dict[str, int] = {}
+    """The body with these values in the places of its objects; ``None`` leaves a place alone."""
+    fields: list[str] = []
+    pairs: list[tuple[Spot, Value]] = []
     for item, row in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, row, strict=True):
             if value is not None:
-                counts[spot.field] = counts.get(spot.field, 0) + 1
-    made = edits(body, values)
-    written = Written(splice(content, made), counts)
-    if len(made) > FEW:
-        free(made)
+                fields.append(spot.field)
+                if value != spot.value:
+                    pairs.append((spot, value))
+    texts = encode_values(body.media, [value for _, value in pairs])
+    edits = [
+        (spot.start, spot.end, b"=" + text if spot.bare else text)
+        for (spot, _), text in zip(pairs, texts, strict=True)
+    ]
+    written = Written(splice(content, edits), Counter(fields))
+    free(edits, pairs, texts)
     return written
 
 

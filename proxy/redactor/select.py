@@ -5,7 +5,7 @@ selections share what was compiled.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -119,7 +119,7 @@ class Emptied:
     def __bool__(self) -> bool:
         return bool(self._ways)
 
-    def among(self, given: Collection[str], body: bytes, depth: int) -> Mapping[str, Value | None]:
+    def among(self, given: Collection[str], body: bytes, depth: int) -> dict[str, Value | None]:
         """The fields that are not ``given`` and hold nothing: ``None`` by a null, an empty value by
         an empty array or text.
 

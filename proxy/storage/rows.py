@@ -202,7 +202,7 @@ class Cells:
 
     def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """As the caller gets them."""
-        return self._changed(cells, spelled)
+        return self._changed(cells, spelled) if self._decimals else cells
 
     def _changed(
         self, cells: tuple[ColumnValue, ...], change: Callable[[ColumnValue], ColumnValue]

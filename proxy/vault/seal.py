@@ -108,6 +108,17 @@ class Sealer:
         """
         return unpack_tokenized(self.open_plain(row))
 
+    def open_with_key(self, row: Row) -> tuple[TokenizedBody, str | None]:
+        """``open`` and ``open_key``, with one key derivation where both were sealed together."""
+        if row.key_sealed is None:
+            return self.open(row), None
+        parts = (
+            (row.body, self._context(b"b", row.rid, row.version)),
+            (row.key_sealed, self._context(b"k", row.rid, 0)),
+        )
+        body, key = self._aead.open_together(row.salt, parts)
+        return unpack_tokenized(body), key.decode()
+
     def open_plain(self, row: Row | Past) -> bytes:
         """The packed content of a row or of one of its past versions; raises as ``open``."""
         return self._aead.open(row.body, row.salt, self._context(b"b", row.rid, row.version))

@@ -420,7 +420,6 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.json.tree:read_json_value bare": lambda text: json_codec.read_json_value(
         _bytes(text)
     ),
-    "redactor.json.tree:reader": lambda text: json_codec.reader(_bytes(text))(_bytes(text)),
     "redactor.message:classify": _kind(""),
     "redactor.message:classify parameters": _kind("application/json;"),
     "redactor.content_coding:acceptable": lambda text: content_coding.acceptable(

@@ -52,14 +52,19 @@ class Reveals(NamedTuple):
         """The keys of the records of which values are shown; ``lone``: that of the only one, where
         the request names it.
         """
-        shown = [index for index, row in enumerate(self.restored) if any(row)]
-        return await each(
-            lambda index: self.items[index].id or lone or self._sealed_key(index, collection), shown
-        )
+        keys = [
+            item.id or lone or index
+            for index, (item, row) in enumerate(zip(self.items, self.restored, strict=True))
+            if any(row)
+        ]
+        return await each(lambda key: self._sealed(key, collection), keys)
 
-    def _sealed_key(self, index: int, collection: VaultCollection) -> str | None:
-        home = self.revealed.rows[index] if self.revealed is not None else None
-        return collection.sealer.open_key(home.row) if home is not None else None
+    def _sealed(self, key: str | int, collection: VaultCollection) -> str | None:
+        """The name that is sealed beside the record which an object is, in place of its number."""
+        if isinstance(key, str):
+            return key
+        record = self.revealed.rows[key] if self.revealed is not None else None
+        return record.key(collection.sealer) if record is not None else None
 
 
 #: An answer without values.

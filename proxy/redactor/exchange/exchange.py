@@ -22,6 +22,7 @@ from proxy.redactor.exchange.known_tokens import Recall, add_revealed
 from proxy.redactor.exchange.misfits import explained
 from proxy.redactor.exchange.settle import settle
 from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.form import write_form_value
 from proxy.redactor.message import (
     Media,
     RawHeaders,
@@ -165,7 +166,7 @@ class RuleExchange:
         for spot in queried:
             token = self._searched(spot)
             if token is not None:
-                edits.append((spot.start, spot.end, restore.encode_value(Media.FORM, token)))
+                edits.append((spot.start, spot.end, write_form_value(token.text)))
         return splice(target, edits) if edits else target
 
     # ------------------------------------------------------------------ the way back
@@ -342,7 +343,7 @@ class RuleExchange:
         return self._writing.held if self._writing is not None else ()
 
     async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
-        if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
+        if revealed.loose or [row for row in revealed.rows if row is not None and row.staged]:
             await self._decided(
                 self._undecided(reconcile(self._collection, shown, revealed, self._began))
             )

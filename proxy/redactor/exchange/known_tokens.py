@@ -126,6 +126,9 @@ def add_revealed(
     """
     own, certain = known
     for item, row, values in zip(items, own, revealed.values, strict=True):
+        if not asked and len(values) == len(row) and not any(row):
+            row[:] = values
+            continue
         found = iter(values)
         for index, spot in enumerate(item.spots):
             if spot.value is None:

@@ -11,7 +11,8 @@ from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.message import Media, RawHeaders, Spellings
+from proxy.redactor.form import write_form_value
+from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.redact import query_spots
 from proxy.redactor.restore import splice
@@ -61,7 +62,7 @@ async def swapped(joined: BoundOperation, target: bytes) -> bytes:
             (
                 spot.start,
                 spot.end,
-                restore.encode_value(Media.FORM, collection.same_token(spot.field, spot.value)),
+                write_form_value(collection.same_token(spot.field, spot.value).text),
             )
             for spot in spots
             if spot.value is not None

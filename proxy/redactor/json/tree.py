@@ -4,7 +4,7 @@ Only names, element numbers and ``[*]``, and only places that cannot lie inside 
 that leaves out is ``Unsuitable`` and goes to the walker.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -284,29 +284,18 @@ def read_json_value(raw: bytes | memoryview) -> Value | None:
     return Value(bytes(raw).decode(), json=True)
 
 
-def reader(body: bytes) -> Callable[[bytes], Value | None]:
-    """What reads the values of one body: as ``read``, without looking for escapes where the whole
-    body has none.
-    """
-    return read_json_value if b"\\" in body else _plain
-
-
-def _plain(raw: bytes) -> Value | None:
-    """``read`` for a value without escapes: a string's text is what stands between its quotes."""
-    if raw[0] == 0x22:
-        return Value(raw[1:-1].decode())
-    return None if raw[0] == 0x6E else Value(raw.decode(), True)
-
-
 def write_json_value(value: Value) -> bytes:
     """The value as raw JSON: text in quotes, in UTF-8, with only the escapes that JSON demands.
 
     ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a surrogate pair).
     """
-    if value.json:
-        return value.text.encode()
+    return write_json_values((value,))[0]
+
+
+def write_json_values(values: Iterable[Value]) -> list[bytes]:
+    """``write_json_value`` of each."""
     try:
-        return _encode(value.text)
+        return [value.text.encode() if value.json else _encode(value.text) for value in values]
     except UnicodeEncodeError:
         pass  # The error holds the text; it must not become the context of ours.
     raise VaultError(

@@ -22,6 +22,7 @@ from proxy.vault.body import (
     values_in_order,
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
+from proxy.vault.seal import Sealer
 
 #: Rows that are opened between two looks whether others have to be let go on.
 _OPENED = 16
@@ -42,9 +43,14 @@ class OpenRow(msgspec.Struct):
     row: Row
     live: TokenizedBody
     staged: list[tuple[Staged, TokenizedBody | None]] = []
+    _key: str | None = None
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None
+
+    def key(self, sealer: Sealer) -> str | None:
+        """The record's key, which may be open already."""
+        return self._key or sealer.open_key(self.row)
 
     @property
     def values(self) -> dict[tuple[str, str], Value]:
@@ -126,17 +132,16 @@ def _as_it_is(
     if row.staged or row.key is None or len(row.body) > LONG or not collection.alive(row):
         return None
     try:
-        live = collection.sealer.open(row)
-        values = values_in_order(live.fields, item.places)
-        if values is None:
-            return None
-        if _carried(collection, item, row.rid) is None and (
-            collection.sealer.open_key(row) != item.id
-        ):
-            return None
+        if item.id is None or _carried(collection, item, row.rid) is None:
+            live, key = collection.sealer.open_with_key(row)
+        else:
+            live, key = collection.sealer.open(row), item.id
     except VaultError:
         return None
-    return OpenRow(row, live), values
+    if item.id not in (None, key):
+        return None
+    values = values_in_order(live.fields, item.places)
+    return (OpenRow(row, live, _key=key), values) if values is not None else None
 
 
 def _carried(collection: Collection, item: AnswerObject, expected: int | None = None) -> int | None:

@@ -6,7 +6,7 @@ from proxy.model.schema import Value
 from proxy.redactor import restore
 from proxy.redactor.message import Media
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
-from proxy.redactor.restore import EscapingKinds, splice
+from proxy.redactor.restore import EscapingKinds, rewritten, splice
 from proxy.redactor.rules import IdPlace, IdSource
 
 #: A shape as ``opaque`` has one.
@@ -178,14 +178,11 @@ def test_edits_put_values_into_places_and_leave_what_is_right_already():
         Spot("a", 8, 9, None),
         Spot("a", 10, 12, Value("1", json=True)),
     ]
-    body = ParsedBody(Media.JSON, [BodyObject(spots)])
-    assert restore.edits(body, [[Value("z"), Value("y"), None, Value("1")]]) == [
-        (0, 3, b'"z"'),
-        (10, 12, b'"1"'),
-    ]
-    assert restore.edits(body, [[None, None, Value("w"), Value("1", json=True)]]) == [
-        (8, 9, b'"w"')
-    ]
+    body, content = ParsedBody(Media.JSON, [BodyObject(spots)]), b'"x","y",N, 1,'
+    written = rewritten(content, body, [[Value("z"), Value("y"), None, Value("1")]])
+    assert written == (b'"z","y",N,"1",', {"a": 3})
+    written = rewritten(content, body, [[None, None, Value("w"), Value("1", json=True)]])
+    assert written == (b'"x","y","w", 1,', {"a": 2})
     assert restore.text_places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
 
 
@@ -194,14 +191,14 @@ def test_a_member_without_a_sign_gets_one():
         Media.FORM,
         [BodyObject([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])],
     )
-    assert splice(b"n&m=", restore.edits(body, [[Value("a b"), Value("c")]])) == b"n=a+b&m=c"
+    written = rewritten(b"n&m=", body, [[Value("a b"), Value("c")]])
+    assert written == (b"n=a+b&m=c", {"a": 2})
 
 
 def test_values_are_encoded_as_the_body_has_them():
-    assert restore.encode_value(Media.FORM, Value("a b&é")) == b"a+b%26%C3%A9"
-    assert restore.encode_value(Media.JSON, Value("a\n")) == b'"a\\n"'
-    assert restore.encode_value(Media.JSON, Value("1.0", json=True)) == b"1.0"
-    assert restore.encode_value(Media.FORM, Value("1.0", json=True)) == b"1.0"
+    values = [Value("a b&é"), Value("a\n"), Value("1.0", json=True)]
+    assert restore.encode_values(Media.FORM, values) == [b"a+b%26%C3%A9", b"a%0A", b"1.0"]
+    assert restore.encode_values(Media.JSON, values) == ['"a b&é"'.encode(), b'"a\\n"', b"1.0"]
 
 
 def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):
