@@ -343,7 +343,8 @@ class RuleExchange:
         return self._writing.held if self._writing is not None else ()
 
     async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
-        if revealed.loose or [row for row in revealed.rows if row is not None and row.staged]:
+        staged = [row for row in revealed.rows if row is not None and row.staged]
+        if revealed.loose or staged:
             await self._decided(
                 self._undecided(reconcile(self._collection, shown, revealed, self._began))
             )
