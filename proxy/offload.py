@@ -5,9 +5,9 @@ size that is known beforehand, so that ordinary requests take none of them:
 
 - Pure functions of bytes run on a worker thread (``in_thread``). Meanwhile threads change turns
   briskly, or the event loop would wait five milliseconds for the interpreter's lock at every step.
-- What uses keys, locks or the store stays on the loop and yields (``busy``, ``give_way``,
-  ``in_slices``). All long work of one turn of the loop shares one time slice, and those who gave
-  way go on one by one, a turn each: so ten at once take no more of a turn than one.
+- What uses keys, locks or the store stays on the loop and yields (``busy``, ``give_way``). All long
+  work of one turn of the loop shares one time slice, and those who gave way go on one by one, a
+  turn each: so ten at once take no more of a turn than one.
 - What is left over of long work is freed in slices, too (``discard``): to free a million objects
   takes as long as to make them.
 """
@@ -16,7 +16,7 @@ import asyncio
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
@@ -25,9 +25,6 @@ from weakref import WeakKeyDictionary
 _P = ParamSpec("_P")
 _S = TypeVar("_S")
 _T = TypeVar("_T")
-
-#: Work that is done between two ``next``; its answer is the generator's.
-Steps = Generator[None, None, _T]
 
 #: Seconds of one turn of the loop that long work may take, all of it together.
 SLICE: Final = 0.004
@@ -197,21 +194,6 @@ def working() -> bool:
     return turns.hastened or _mine().waited_for
 
 
-async def in_slices(steps: Steps[_T]) -> _T:
-    """What the steps answer, with turns of the loop between them."""
-    slices = _mine()
-    try:
-        while True:
-            next(steps)
-            if slices.busy():
-                await slices.give_way()
-    except StopIteration as end:
-        answer: _T = end.value
-        return answer
-    finally:
-        steps.close()
-
-
 async def each(work: Callable[[_S], _T], items: Sequence[_S]) -> list[_T]:
     """What ``work`` answers for each of these, with turns of the loop between them where they are
     many.
@@ -224,16 +206,6 @@ async def each(work: Callable[[_S], _T], items: Sequence[_S]) -> list[_T]:
         if slices.busy():
             await slices.give_way()
     return answers
-
-
-def at_once(steps: Steps[_T]) -> _T:
-    """What the steps answer, all of them now."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        answer: _T = end.value
-        return answer
 
 
 def strides(items: Sequence[_T], size: int = STRIDE) -> Iterator[Sequence[_T]]:

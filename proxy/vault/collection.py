@@ -10,7 +10,7 @@ from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage, Value
-from proxy.offload import STRIDE, Steps, busy, give_way, in_thread, strides
+from proxy.offload import STRIDE, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
 from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
@@ -214,9 +214,9 @@ class Collection:
         """The same-value token of a field; for parameters that search by it."""
         return self.tokenizers[name].mint(value, 0, 0)
 
-    def index_entries(
+    async def index_entries(
         self, contents: Mapping[str, Sequence[TokenizedValue]]
-    ) -> Steps[tuple[set[bytes], set[bytes]]]:
+    ) -> tuple[set[bytes], set[bytes]]:
         """(all token hashes to be indexed, those of them that must be unique)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
@@ -225,8 +225,8 @@ class Collection:
                 if is_indexed(kept.stands_for):
                     digest = hash_of(kept.token.encode())
                     (hashes if same else unique).add(digest)
-                if number % STRIDE == 0:
-                    yield
+                if number % STRIDE == 0 and busy():
+                    await give_way()
         hashes |= unique
         return hashes, unique
 

@@ -1,6 +1,6 @@
 """From what a request carries to the next version of a record: which values stay, which are new.
 
-Pure functions, in steps where a field has many values (``offload``). A value that did not change
+They give way to others where a field has many values (``offload``). A value that did not change
 keeps its token, and so does the record's own token when it comes back in a value's place; anything
 else gets a new token.
 """
@@ -8,12 +8,12 @@ else gets a new token.
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from proxy.model.schema import Value
-from proxy.offload import STRIDE, Steps
+from proxy.offload import STRIDE, busy, give_way
 from proxy.vault.body import TokenizedBody, TokenizedFields, TokenizedValue
 
 #: Mints the token of (field, value) under a value number.
@@ -25,7 +25,7 @@ FieldMint = Callable[[Value, int, int], Value]
 _TRIES = 4
 
 
-class ProxiedDraft(NamedTuple):
+class ProxiedDraft(msgspec.Struct, frozen=True):
     """What a request says of one record: the values of each field it carries.
 
     An empty tuple erases the field. ``keep`` names fields that were sent without a value but stay
@@ -49,15 +49,15 @@ class ProxiedDraft(NamedTuple):
         )
 
 
-class Drafted(NamedTuple):
+class Drafted(msgspec.Struct, frozen=True):
     """The next version, and for every field of the draft the values in the draft's order."""
 
     content: TokenizedBody
     given: Mapping[str, tuple[TokenizedValue, ...]]
-    own: frozenset[str]  #: fields in which an own token came back in a value's place
+    own: frozenset[str] = frozenset()  #: fields in which an own token came back in a value's place
 
 
-def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> Steps[Drafted]:
+async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> Drafted:
     """The first version of a new record: there is nothing to keep, so every value gets a token;
     numbers begin at 1.
     """
@@ -78,16 +78,16 @@ def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> 
             known.add(token.text)
             chosen.append(TokenizedValue(number, value.text, value.json, token.text, token.json))
             number += 1
-            if number % STRIDE == 0:
-                yield
+            if number % STRIDE == 0 and busy():
+                await give_way()
         given[name] = tuple(chosen)
     fields = (
         given if all(given.values()) else {name: values for name, values in given.items() if values}
     )
-    return Drafted(TokenizedBody(fields, number), given, frozenset())
+    return Drafted(TokenizedBody(fields, number), given)
 
 
-def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint) -> Steps[Drafted]:
+async def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint) -> Drafted:
     """The version that the draft makes of ``live``; numbers begin at ``start``."""
     before = live.fields
     number = start
@@ -99,7 +99,7 @@ def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint)
             given[name] = stored
             continue
         pool = _Pool() if stored else _EMPTY
-        yield from pool.learn(stored)
+        await pool.learn(stored)
         known = set(pool.tokens)
         chosen: list[TokenizedValue] = []
         for place, value in enumerate(values, 1):
@@ -112,8 +112,8 @@ def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint)
             elif kept.text != value.text or kept.json != value.json:
                 own.add(name)
             chosen.append(kept)
-            if place % STRIDE == 0:
-                yield
+            if place % STRIDE == 0 and busy():
+                await give_way()
         if chosen and all(
             kept.number < start for kept in chosen
         ):  # moved: who wrote a field last has its highest number
@@ -121,19 +121,19 @@ def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint)
             number += 1
         given[name] = tuple(chosen)
     if _says_nothing_new(draft, before, given):
-        return Drafted(live, given, frozenset())
+        return Drafted(live, given)
     fields = {name: values for name, values in before.items() if not draft.erases(name)}
     fields.update(given)
     content = TokenizedBody({name: values for name, values in fields.items() if values}, number)
     return Drafted(content, given, frozenset(own))
 
 
-def _says_nothing_new(draft: ProxiedDraft, before: TokenizedFields, given: TokenizedFields) -> bool:
+def _says_nothing_new(draft: ProxiedDraft, before: TokenizedFields, after: TokenizedFields) -> bool:
     """Whether the next version is the live one: every field has the very values that it had."""
-    for name, values in given.items():
+    for name, values in after.items():
         if values is not before.get(name, ()):
             return False
-    return not any(draft.erases(name) for name in before.keys() - given.keys())
+    return not any(draft.erases(name) for name in before.keys() - after.keys())
 
 
 def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) -> bool:
@@ -156,13 +156,13 @@ class _Pool:
         self._values: dict[Value, list[TokenizedValue]] = {}
         self._taken: set[int] = set()
 
-    def learn(self, values: tuple[TokenizedValue, ...]) -> Steps[None]:
+    async def learn(self, values: tuple[TokenizedValue, ...]) -> None:
         """These are stored."""
         for number, kept in enumerate(reversed(values), 1):
             self.tokens.setdefault(kept.token, []).append(kept)
             self._values.setdefault(kept.value, []).append(kept)
-            if number % STRIDE == 0:
-                yield
+            if number % STRIDE == 0 and busy():
+                await give_way()
 
     def take(self, value: Value) -> TokenizedValue | None:
         """The stored value that equals this one, or that it stands for."""

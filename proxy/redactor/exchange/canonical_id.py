@@ -8,7 +8,7 @@ from proxy.redactor.redact import ParsedBody, read_answer_body
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 
 
-def is_told(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
+def shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
     """Whether the answer shows its one record under the plain spelling, where the rule says that
     ids are, or else at ``$.id``.
     """

@@ -16,9 +16,9 @@ from proxy.offload import SMALL, discard, each, in_thread, is_long, run_in_threa
 from proxy.redactor import redact, restore
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
-from proxy.redactor.exchange.canonical_id import is_told
+from proxy.redactor.exchange.canonical_id import shows_id
 from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
-from proxy.redactor.exchange.known_tokens import Recall, add_revealed
+from proxy.redactor.exchange.known_tokens import Recall, add_revealed, lacking
 from proxy.redactor.exchange.misfits import explained
 from proxy.redactor.exchange.settle import settle
 from proxy.redactor.exchange.staging import Writing
@@ -50,9 +50,12 @@ from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile, reconcile_gone
 from proxy.vault.proxied.reveal import Revealed, reveal
+from proxy.vault.proxied.staging import drop_staged
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)
+#: whose bodies are searched by, and not stored
+_SEARCHING = (Verb.READ, Verb.DELETE)
 #: answers to reads pass with tokens then, where the rule says so
 _DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
@@ -100,21 +103,29 @@ class RuleExchange:
         self._request = request
         if self._teller.sink.fault is not None:
             self._permit()
+        operation, writing = self._operation, self._writing
         long = len(request.body) > SMALL and is_long(request.body)
         read = self._plan, request
         body = await in_thread(read_request, *read) if long else read_request(*read)
         items = body.items if body is not None else []
-        self._ids = request_ids(self._operation.id, self._match, request, body)
+        if operation.id is not None:
+            self._ids = request_ids(operation.id, self._match, request, body)
+        target = request.target
         try:
-            target = await self._search(request.target, items)
-            if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
-                await self._writing.stage(items, self._ids)
+            if operation.request.query or (items and operation.verb in _SEARCHING):
+                target = await self._search(target, items)
+            if writing is not None and (items or operation.verb is Verb.DELETE):
+                await writing.stage(items, self._ids)
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
         if body is None or not items:
             return replace(request, target=target)
         try:
-            values = await self._replacements(items, long)
+            if writing is not None and operation.verb is not Verb.DELETE:
+                tokens = writing.all_tokens
+                values = await in_thread(tokens, items) if long else tokens(items)
+            else:
+                values = await self._all_searched(items)
             parts = request.body, body, values
             redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         except BaseException:
@@ -123,15 +134,10 @@ class RuleExchange:
         count(self._joined.protected, redacted.counts)
         if long:
             discard(items, values)
-        return replace(request, target=target, body=redacted.content)
+        return Request(request.method, target, request.headers, redacted.content)
 
-    async def _replacements(
-        self, items: Sequence[BodyObject], long: bool
-    ) -> list[list[Value | None]]:
-        """What takes the place of each value of a request."""
-        if self._writing is not None and self._operation.verb is not Verb.DELETE:
-            tokens = self._writing.all_tokens
-            return await in_thread(tokens, items) if long else tokens(items)
+    async def _all_searched(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
+        """What takes the place of each value of a request that searches by them."""
         found = iter(await each(self._searched, [spot for item in items for spot in item.spots]))
         return [[next(found) for _ in item.spots] for item in items]
 
@@ -157,7 +163,7 @@ class RuleExchange:
         """
         names = self._operation.request.query
         queried = query_spots(target, names) if names else []
-        sought = items if self._operation.verb in (Verb.READ, Verb.DELETE) else ()
+        sought = items if self._operation.verb in _SEARCHING else ()
         if not queried and not sought:
             return target
         spots = (*queried, *(spot for item in sought for spot in item.spots))
@@ -223,7 +229,7 @@ class RuleExchange:
                     await writing.doubt(writing.held, answered=False)
                     await self._teller.doubted(writing.held)
                 else:
-                    await writing.drop()
+                    await writing.settle(drop_staged, writing.held)
         finally:
             self._close()
 
@@ -231,7 +237,9 @@ class RuleExchange:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
             outcome = self._outcome(answer.status, answer.headers, answer.body)
-            if outcome is Outcome.TAKEN and not self._is_page(answer):
+            if outcome is Outcome.TAKEN and not (
+                self._operation.response.anywhere and self._is_page(answer)
+            ):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._told(outcome, answer.status)
@@ -247,13 +255,6 @@ class RuleExchange:
     async def _restore(self, answer: Response) -> Response:
         long = len(answer.body) > SMALL and is_long(answer.body)
         body = await self._read_answer(answer, long)
-        plainly = numeric_id(self._ids[0]) if body is not None and len(self._ids) == 1 else None
-        if (
-            body is not None
-            and plainly is not None
-            and is_told(self._operation, answer, body, plainly)
-        ):
-            self._respell(body, plainly)
         taken = Outcome.TAKEN
         if body is None:
             await self._settle(taken, answer.status, answer.headers, None)
@@ -261,6 +262,10 @@ class RuleExchange:
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
+        if len(self._ids) == 1:
+            plainly = numeric_id(self._ids[0])
+            if plainly is not None and shows_id(self._operation, answer, body, plainly):
+                self._respell(body, plainly)
         if self._operation.verb is Verb.DELETE:
             try:
                 restored = await self._values(body, long)
@@ -277,7 +282,7 @@ class RuleExchange:
         if long:
             revealed = self._revealed
             discard(body.items, restored, *(revealed[:4] if revealed is not None else ()))
-        return replace(answer, body=written.content) if told else answer
+        return Response(answer.status, answer.headers, written.content) if told else answer
 
     def _respell(self, body: ParsedBody, plainly: str) -> None:
         """The application names the record so: that is its name for the vault, too."""
@@ -308,12 +313,17 @@ class RuleExchange:
         """The values of all tokens in the answer: those of this exchange from memory, others from
         the vault.
         """
-        lone = self._lone() if len(body.items) == 1 else None
-        recall = self._recall()
-        look = recall.looked
-        own, shown = await in_thread(look, body.items, lone) if long else look(body.items, lone)
-        if shown is None:
+        items, writing = body.items, self._writing
+        own: list[list[Value | None]]
+        if writing is None or not writing.held:
+            own = [[None] * len(item.spots) for item in items]
+        else:
+            recall = Recall(self._collection, writing.held).rows
+            own = await in_thread(recall, items) if long else recall(items)
+        if not lacking(items, own):
             return own
+        lone = self._lone() if len(items) == 1 else None
+        shown = [AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items]
         try:
             revealed = await reveal(self._collection, shown, self._began)
         except VaultError as error:
@@ -321,14 +331,11 @@ class RuleExchange:
             return own
         self._revealed = revealed
         await self._reconcile(shown, revealed)
-        certain = self._writing.certain if self._writing is not None else None
-        await run_in_thread(long, add_revealed, (own, certain), body.items, revealed, self._asked)
+        certain = writing.certain if writing is not None else None
+        await run_in_thread(long, add_revealed, (own, certain), items, revealed, self._asked)
         if long:
             discard(shown)
         return own
-
-    def _recall(self) -> Recall:
-        return Recall(self._collection, self._held)
 
     def _lone(self) -> str | None:
         """The id of the one record that the request is about."""
@@ -374,7 +381,7 @@ class RuleExchange:
         """
         named = (EscapingKinds.JSON, EscapingKinds.FORM) if self._plan.response is not None else ()
         kind = restore.surroundings(answer.headers)
-        return self._operation.response.anywhere and kind is not None and kind not in named
+        return kind is not None and kind not in named
 
     async def _scan(self, answer: Response, *, page: bool) -> Response:
         """Restore tokens wherever they stand: in a page those of anybody, else those of this

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from proxy.model.schema import Value
-from proxy.redactor import restore
 from proxy.redactor.redact import BodyObject
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.binding import StagedWrite
-from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import Revealed
 
 #: Values by token, by field.
@@ -43,29 +41,11 @@ class Recall:
         here.
         """
         held = self._held
-        if not held:
-            return [[None] * len(item.spots) for item in items]
         if len(held) == len(items) == 1 and (row := _own(held[0], items[0])) is not None:
             return [row]
         self._index()
         keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
         return [self._row(item, self._owner(item, keys, len(items))) for item in items]
-
-    def looked(
-        self, items: Sequence[BodyObject], lone: str | None
-    ) -> tuple[list[list[Value | None]], list[AnswerObject] | None]:
-        """The values that the exchange knows by itself, and what the vault has to be asked about;
-        ``None``: nothing.
-        """
-        own = self.rows(items)
-        for item, row in zip(items, own, strict=True):
-            if None in row and _lacks(item, row):
-                break
-        else:
-            return own, None
-        return own, [
-            AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items
-        ]
 
     def _index(self) -> None:
         """Make the tables by which any token of any record is found."""
@@ -139,11 +119,14 @@ def add_revealed(
             row[index] = first or second or asked.get((spot.field, spot.value.text))
 
 
-def _lacks(item: BodyObject, row: Sequence[Value | None]) -> bool:
-    """Whether some token of the object is still to be resolved."""
-    for spot, value in zip(item.spots, row, strict=True):
-        if value is None and spot.value is not None:
-            return True
+def lacking(items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]) -> bool:
+    """Whether some token of these objects is still to be resolved."""
+    for item, row in zip(items, rows, strict=True):
+        if None not in row:
+            continue
+        for spot, value in zip(item.spots, row, strict=True):
+            if value is None and spot.value is not None:
+                return True
     return False
 
 

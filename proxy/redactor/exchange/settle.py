@@ -11,7 +11,8 @@ from proxy.redactor.redact import BodyObject, ParsedBody
 from proxy.redactor.rules import IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 
 async def settle(
@@ -22,51 +23,59 @@ async def settle(
     body: ParsedBody | None,
 ) -> None:
     """Bring what the exchange holds to its end; ``body`` is ``None`` where the answer was not read."""
-    took = outcome is Outcome.TAKEN
-    if operation.verb is Verb.DELETE and operation.id is None and took and body is not None:
-        await writing.remove_named(
-            [item.id for item in body.items if item.id is not None] or body.ids
-        )
-    if operation.verb is Verb.DELETE and took:
+    if outcome is not Outcome.TAKEN:
+        if writing.held and outcome is Outcome.REFUSED:
+            await writing.settle(drop_staged, writing.held)
+        elif writing.held:
+            await writing.doubt(writing.held, answered=True)
+        return
+    if operation.verb is Verb.DELETE:
+        if operation.id is None and body is not None:
+            await writing.remove_named(
+                [item.id for item in body.items if item.id is not None] or body.ids
+            )
         await writing.remove()
-        return
-    if not writing.held:
-        return
-    if outcome is Outcome.REFUSED:
-        await writing.drop()
-    elif not took:
-        await writing.doubt(writing.held, answered=True)
-    else:
-        await _accept(writing, operation, headers, body)
+    elif writing.held:
+        await _bind(writing, operation, headers, body)
+        if body is not None or operation.verb is Verb.UPDATE:
+            await _promote(writing, body)
 
 
-async def _accept(
+async def _bind(
     writing: Writing, operation: Operation, headers: RawHeaders, body: ParsedBody | None
 ) -> None:
+    """New records get the names that the answer tells; those without one are kept all the same."""
     fresh = [held for held in writing.held if held.row is None]
-    if fresh:
-        long = len(fresh) > STRIDE
-        if writing.renamed is not None:
-            pairs = []
-        else:
-            look = (fresh, operation, headers, body)
-            pairs = await in_thread(_name, *look) if long else _name(*look)
-        if pairs:
-            await writing.bind(pairs)
-        for held, key in pairs:
-            held.key = key
+    if not fresh:
+        return
+    pairs: list[tuple[StagedWrite, str]] = []
+    if writing.renamed is None:
+        look = (fresh, operation, headers, body)
+        pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
+    if pairs:
+        await writing.settle(bind, pairs)
+    displaced = False
+    for held, key in pairs:
+        held.key = key
+        displaced |= held.displaces
+    if displaced:
+        writing.notices.displaced()
+    if len(pairs) < len(fresh):
         named = {held.rid for held, _ in pairs}
         nameless = [held for held in fresh if held.rid not in named]
-        if nameless:
-            await writing.accept(nameless)
-            writing.notices.nameless()
+        await writing.settle(accept, nameless)
+        writing.notices.nameless()
+
+
+async def _promote(writing: Writing, body: ParsedBody | None) -> None:
+    """Updates become what the records are; what the answer shows of them is compared."""
     long = len(writing.held) > STRIDE
     shown = (
         await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
     )
     for held, texts in zip(writing.held, shown, strict=True):
         if held.row is not None and held.sid is not None:
-            await writing.promote(held, texts)
+            await writing.settle(promote, held, texts)
             if long and busy():
                 await give_way()
     if writing.renamed is not None:
@@ -104,22 +113,26 @@ def _name(
     fresh: Sequence[StagedWrite], operation: Operation, headers: RawHeaders, body: ParsedBody | None
 ) -> list[tuple[StagedWrite, str]]:
     """Which new record got which id: by its own id, by the tokens beside the id, or by their order."""
-    known = [(held, held.key) for held in fresh if held.key is not None]
-    fresh = [held for held in fresh if held.key is None]
     place = operation.response.id
-    if not fresh or place is None:
+    known = [(held, held.key) for held in fresh if held.key is not None]
+    if len(known) == len(fresh) or place is None:
         return known
+    if known:
+        fresh = [held for held in fresh if held.key is None]
     if place.source is IdSource.HEADER:
         ids = restore.header_ids(place, headers)
         return known + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else known
-    return known + (_pair(fresh, body) if body is not None else [])
+    return known + _pair(fresh, body) if body is not None else known
 
 
 def _pair(fresh: Sequence[StagedWrite], body: ParsedBody) -> list[tuple[StagedWrite, str]]:
     """New records and the ids of an answer's objects: by tokens, and by order where no token says
     otherwise.
     """
-    ids = [item.id for item in body.items if item.id is not None] or body.ids
+    items = body.items
+    if len(fresh) == len(items) == 1 and items[0].id is not None:
+        return [(fresh[0], items[0].id)]
+    ids = [item.id for item in items if item.id is not None] or body.ids
     if len(fresh) == 1 and len(ids) == 1:
         return [(fresh[0], ids[0])]
     owners: dict[tuple[str, str], dict[int, None]] = {}
@@ -148,18 +161,26 @@ def _shown_by(
     """For each record the tokens by field that the answer shows of it."""
     if body is None:
         return [{}] * len(held)
-    items: dict[str | None, list[BodyObject]] = {}
+    if len(body.items) == len(held) == 1 and body.items[0].id in (None, held[0].key):
+        return [_texts(body.items[0])]
+    items: dict[str, list[BodyObject]] = {}
     for item in body.items:
-        items.setdefault(item.id, []).append(item)
-    lone = items.get(None, []) if len(body.items) == len(held) == 1 else []
+        if item.id is not None:
+            items.setdefault(item.id, []).append(item)
     shown: list[Mapping[str, tuple[str, ...]]] = []
     for one in held:
-        own = (items.get(one.key, []) if one.key is not None else []) or lone
-        texts: dict[str, list[str]] = {}
-        for name, text in restore.text_places(own[0].spots) if len(own) == 1 else ():
-            texts.setdefault(name, []).append(text)
-        shown.append({name: tuple(several) for name, several in texts.items()})
+        own = items.get(one.key, ()) if one.key is not None else ()
+        shown.append(_texts(own[0]) if len(own) == 1 else {})
     return shown
+
+
+def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
+    """What stands in the places of an object, by field."""
+    texts: dict[str, tuple[str, ...]] = {}
+    for spot in item.spots:
+        if spot.value is not None:
+            texts[spot.field] = (*texts.get(spot.field, ()), spot.value.text)
+    return texts
 
 
 def _common(holders: Sequence[Mapping[int, None]]) -> int | None:

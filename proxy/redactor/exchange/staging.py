@@ -3,6 +3,8 @@ becomes of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Concatenate, ParamSpec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
@@ -11,10 +13,13 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
 from proxy.vault.body import TokenizedValue
+from proxy.vault.collection import Collection
 from proxy.vault.next_version import ProxiedDraft
 from proxy.vault.proxied import merge_duplicates, staging
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.vault import Vault
+
+_P = ParamSpec("_P")
 
 
 class Writing:
@@ -37,14 +42,47 @@ class Writing:
     async def stage(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
         """Make what the request changes durable. Raises ``VaultError``; nothing is stored then."""
         try:
-            await self._stage(items, ids)
+            if self._operation.verb is Verb.CREATE:
+                drafts = await self._drafts(items)
+                keys = [None] * len(drafts)
+                self.held = await staging.stage_creates(self.collection, drafts, keys)
+            elif self._operation.verb is Verb.UPDATE:
+                await self._stage_updates(items, ids)
+            else:
+                ids = ids or [item.id for item in items if item.id is not None]
+                await self._lock(ids)
+                if self._vault.behind:
+                    await self._vault.catch_up()
+                self._named = ids
+                self.held = await staging.stage_deletes(self.collection, ids)
         except BaseException:
             try:
                 if self.held:
-                    await self.drop()
+                    await self.settle(staging.drop_staged, self.held)
             finally:
                 self.close()
             raise
+
+    async def _stage_updates(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
+        collection = self.collection
+        drafts = await self._drafts(items)
+        keys = self._keys(items, ids)
+        await self._lock(keys)
+        if self._vault.behind:
+            await self._vault.catch_up()
+        self._shared = len(drafts) == 1 and len(keys) > 1
+        if self._shared:
+            self.held = await staging.stage_shared(collection, keys, drafts[0])
+        else:
+            targets = list(zip(keys, drafts, strict=True))
+            self.held = await staging.stage_updates(collection, targets)
+        for one in self.held:
+            if one.own:
+                self._refuse_own_tokens()
+                break
+
+    async def _drafts(self, items: Sequence[BodyObject]) -> Sequence[ProxiedDraft]:
+        return [self._draft(items[0])] if len(items) == 1 else await each(self._draft, items)
 
     def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
         """What goes to the application in each place of the ``index``-th object; ``None`` leaves
@@ -69,6 +107,8 @@ class Writing:
 
     def all_tokens(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
         """The same of all objects."""
+        if len(items) == 1:
+            return [self.tokens(0, items[0])]
         return [self.tokens(index, item) for index, item in enumerate(items)]
 
     @property
@@ -80,40 +120,40 @@ class Writing:
             return None
         return {name for held in self.held for name in held.given}
 
-    async def bind(self, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
-        """The application took new records under these ids."""
-        await self._surely(lambda: staging.bind(self.collection, pairs))
-        if any(held.displaces for held, _ in pairs):
-            self.notices.displaced()
-
-    async def promote(self, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]) -> None:
-        """The application took the update of a record that the vault knew."""
-        await self._surely(lambda: staging.promote(self.collection, held, shown))
+    async def settle(
+        self,
+        change: Callable[Concatenate[Collection, _P], Awaitable[None]],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> None:
+        """End what was staged by ``change``, now, or, when the store cannot be written, again at
+        every upkeep: the application has acted already.
+        """
+        try:
+            await change(self.collection, *arguments, **named)
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                staging.forget_staged(self.collection, self.held)
+                raise
+            self.collection.observe("late")
+            self._vault.later(partial(change, self.collection, *arguments, **named))
 
     async def remove(self) -> None:
         """The application deleted the records."""
         self._overtake(self._named, self.held)
         if self.held:
-            await self._surely(lambda: staging.remove_records(self.collection, self.held))
+            await self.settle(staging.remove_records, self.held)
 
     async def remove_named(self, ids: Sequence[str]) -> None:
         """The application deleted records that only its answer names."""
 
-        async def settle() -> None:
-            held = await staging.stage_deletes(self.collection, ids)
-            await staging.remove_records(self.collection, held)
+        async def remove(collection: Collection) -> None:
+            held = await staging.stage_deletes(collection, ids)
+            await staging.remove_records(collection, held)
             self._overtake(ids, held)
 
         await self._lock(ids)
-        await self._surely(settle)
-
-    async def drop(self) -> None:
-        """The application refused the request."""
-        await self._surely(lambda: staging.drop_staged(self.collection, self.held))
-
-    async def accept(self, held: Sequence[StagedWrite]) -> None:
-        """The application took new records without telling their ids."""
-        await self._surely(lambda: staging.accept(self.collection, held))
+        await self.settle(remove)
 
     async def rename(self, held: StagedWrite, key: str) -> None:
         """The application names the record otherwise than the request did.
@@ -135,7 +175,7 @@ class Writing:
     async def doubt(self, held: Sequence[StagedWrite], *, answered: bool) -> None:
         """Nobody knows what the application did with these records."""
         self.notices.undecided(staging.undecided(self.collection, held))
-        await self._surely(lambda: staging.doubt(self.collection, held, answered=answered))
+        await self.settle(staging.doubt, held, answered=answered)
 
     def close(self) -> None:
         """Let the next writer of these records go on."""
@@ -143,39 +183,13 @@ class Writing:
         if locks:
             self.collection.state.locks.release(locks)
 
-    async def _stage(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
-        collection = self.collection
-        if self._operation.verb is Verb.DELETE:
-            ids = ids or [item.id for item in items if item.id is not None]
-            await self._lock(ids)
-            if self._vault.behind:
-                await self._vault.catch_up()
-            self._named = ids
-            self.held = await staging.stage_deletes(collection, ids)
-            return
-        drafts = await each(self._draft, items)
-        if self._operation.verb is Verb.CREATE:
-            self.held = await staging.stage_creates(collection, drafts, [None] * len(drafts))
-            return
-        keys = self._keys(items, ids)
-        await self._lock(keys)
-        if self._vault.behind:
-            await self._vault.catch_up()
-        self._shared = len(drafts) == 1 and len(keys) > 1
-        if self._shared:
-            self.held = await staging.stage_shared(collection, keys, drafts[0])
-        else:
-            self.held = await staging.stage_updates(
-                collection, list(zip(keys, drafts, strict=True))
-            )
-        self._refuse_own_tokens()
-
     def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
         known = {one.key for one in held}
         staging.overtake(self.collection, [ident for ident in ids if ident not in known])
 
     async def _lock(self, keys: Sequence[str]) -> None:
-        names = await each(self.collection.key_hash, keys)
+        hash_of = self.collection.key_hash
+        names = [hash_of(keys[0])] if len(keys) == 1 else await each(hash_of, keys)
         locks = self.collection.state.locks
         if len(names) == 1 and locks.take(names[0]):
             self._locks = (names[0],)
@@ -224,7 +238,8 @@ class Writing:
         given = {
             name: tuple(values) for name, values in fields.items() if values or name not in keep
         }
-        self._refuse_several(given)
+        if self.collection.single:
+            self._refuse_several(given)
         return ProxiedDraft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
 
     def _refuse_several(self, given: Mapping[str, Sequence[Value]]) -> None:
@@ -286,19 +301,6 @@ class Writing:
             return None  # where other values of the field were sent, they are the whole of it
         live: tuple[TokenizedValue, ...] = held.live.fields.get(spot.field, ())
         return live[at].stands_for if at < len(live) else None
-
-    async def _surely(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """Settle now, or, when the store cannot be written, again at every upkeep: the application
-        has acted already.
-        """
-        try:
-            await settle()
-        except VaultError as error:
-            if error.code is not Code.VAULT_DOWN:
-                staging.forget_staged(self.collection, self.held)
-                raise
-            self.collection.observe("late")
-            self._vault.later(settle)
 
 
 #: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.

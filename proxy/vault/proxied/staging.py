@@ -9,7 +9,7 @@ application can still be reached.
 from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
-from proxy.offload import FEW, LARGE, at_once, busy, give_way, in_slices
+from proxy.offload import busy, give_way
 from proxy.storage.changes import (
     Accept,
     Change,
@@ -60,9 +60,6 @@ __all__ = [
     "stage_shared",
     "stage_updates",
 ]
-
-#: Characters that take as long to be kept as one more value.
-_VALUE = LARGE // 4 // FEW
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
@@ -228,20 +225,8 @@ async def doubt(collection: Collection, held: Sequence[StagedWrite], *, answered
 
 async def _new(collection: Collection, draft: ProxiedDraft, key: str | None) -> StagedWrite:
     rid = collection.around.sequence()
-    steps = draft_new(draft, collection.mints, rid)
-    drafted = await in_slices(steps) if _is_long(draft) else at_once(steps)
+    drafted = await draft_new(draft, collection.mints, rid)
     return _held_new(collection, rid, drafted, key)
-
-
-def _is_long(draft: ProxiedDraft) -> bool:
-    """Whether tokens for all the values of a draft take so long that others have to be let go on
-    meanwhile.
-    """
-    size = 0
-    for values in draft.fields.values():
-        for value in values:
-            size += len(value.text) + _VALUE
-    return size > LARGE // 4
 
 
 async def _tell_apart(
@@ -283,8 +268,7 @@ async def _next(
     mint = collection.mint(row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
-    steps = draft_next(draft, versions[0], next_generation(versions), mint)
-    drafted = await in_slices(steps) if _is_long(draft) else at_once(steps)
+    drafted = await draft_next(draft, versions[0], next_generation(versions), mint)
     return _held(collection, row, key, versions[0], drafted)
 
 
@@ -375,9 +359,7 @@ async def _staging_change(
     fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
     if before:
         fresh = {name: _added(values, before.get(name, ())) for name, values in fresh.items()}
-    steps = collection.index_entries(fresh)
-    many = sum(map(len, fresh.values())) > FEW
-    hashes, unique = await in_slices(steps) if many else at_once(steps)
+    hashes, unique = await collection.index_entries(fresh)
     if shared:
         hashes = {
             collection.token_hash(name, kept.token)

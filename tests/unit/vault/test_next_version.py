@@ -1,5 +1,8 @@
+import asyncio
+
+from msgspec.structs import replace
+
 from proxy.model.schema import Value
-from proxy.offload import at_once
 from proxy.vault.body import TokenizedBody, TokenizedValue
 from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, draft_new, draft_next
 
@@ -12,7 +15,7 @@ def new(fields: dict[str, tuple[Value, ...]]) -> Drafted:
     mints = {
         name: lambda value, rid, number, name=name: mint(name, value, number) for name in fields
     }
-    return at_once(draft_new(ProxiedDraft(fields), mints, 1))
+    return asyncio.run(draft_new(ProxiedDraft(fields), mints, 1))
 
 
 def live() -> TokenizedBody:
@@ -37,7 +40,7 @@ def test_a_field_of_a_new_record_without_a_value_is_given_but_not_kept() -> None
 
 
 def test_an_unchanged_value_keeps_its_token_and_a_changed_one_gets_another() -> None:
-    drafted = at_once(
+    drafted = asyncio.run(
         draft_next(
             ProxiedDraft({"name": (Value("Ann"),), "tags": (Value("b"), Value("c"))}),
             live(),
@@ -51,48 +54,50 @@ def test_an_unchanged_value_keeps_its_token_and_a_changed_one_gets_another() -> 
 
 
 def test_the_same_value_twice_continues_only_one_stored_value() -> None:
-    drafted = at_once(draft_next(ProxiedDraft({"tags": (Value("a"), Value("a"))}), live(), 4, mint))
+    drafted = asyncio.run(
+        draft_next(ProxiedDraft({"tags": (Value("a"), Value("a"))}), live(), 4, mint)
+    )
     assert tokens(drafted.given["tags"]) == ["tags-2", "tags-4"]
 
 
 def test_an_own_token_that_comes_back_keeps_the_value_it_stands_for() -> None:
-    drafted = at_once(draft_next(ProxiedDraft({"name": (Value("name-1"),)}), live(), 4, mint))
+    drafted = asyncio.run(draft_next(ProxiedDraft({"name": (Value("name-1"),)}), live(), 4, mint))
     assert drafted.content.fields["name"][0].text == "Ann"
     assert drafted.own == {"name"}
 
 
 def test_a_token_of_another_field_is_a_value_like_any_other() -> None:
-    drafted = at_once(draft_next(ProxiedDraft({"name": (Value("tags-2"),)}), live(), 4, mint))
+    drafted = asyncio.run(draft_next(ProxiedDraft({"name": (Value("tags-2"),)}), live(), 4, mint))
     assert drafted.content.fields["name"][0] == TokenizedValue(4, "tags-2", False, "name-4", False)
 
 
 def test_a_number_is_not_the_text_of_it() -> None:
     before = new({"n": (Value("1", json=True),)}).content
     assert tokens(
-        at_once(draft_next(ProxiedDraft({"n": (Value("1"),)}), before, 2, mint)).given["n"]
+        asyncio.run(draft_next(ProxiedDraft({"n": (Value("1"),)}), before, 2, mint)).given["n"]
     ) == ["n-2"]
 
 
 def test_absent_fields_stay_unless_the_draft_replaces_the_whole_record() -> None:
     patch = ProxiedDraft({"name": (Value("Bo"),)})
-    assert set(at_once(draft_next(patch, live(), 4, mint)).content.fields) == {"name", "tags"}
+    assert set(asyncio.run(draft_next(patch, live(), 4, mint)).content.fields) == {"name", "tags"}
     assert set(
-        at_once(draft_next(patch._replace(absent_erased=True), live(), 4, mint)).content.fields
+        asyncio.run(draft_next(replace(patch, absent_erased=True), live(), 4, mint)).content.fields
     ) == {"name"}
-    kept = patch._replace(absent_erased=True, keep=frozenset({"tags"}))
-    assert set(at_once(draft_next(kept, live(), 4, mint)).content.fields) == {"name", "tags"}
+    kept = replace(patch, absent_erased=True, keep=frozenset({"tags"}))
+    assert set(asyncio.run(draft_next(kept, live(), 4, mint)).content.fields) == {"name", "tags"}
 
 
 def test_no_values_erase_the_field() -> None:
     assert (
         "name"
-        not in at_once(draft_next(ProxiedDraft({"name": ()}), live(), 4, mint)).content.fields
+        not in asyncio.run(draft_next(ProxiedDraft({"name": ()}), live(), 4, mint)).content.fields
     )
 
 
 def test_a_small_shape_is_asked_again_when_it_repeats_a_present_token() -> None:
     answers = iter(["name-1", "name-1", "other"])
-    drafted = at_once(
+    drafted = asyncio.run(
         draft_next(
             ProxiedDraft({"name": (Value("Bo"),)}), live(), 4, lambda *_: Value(next(answers))
         )
@@ -118,14 +123,16 @@ def test_adopt_takes_only_the_named_fields_and_drops_empty_ones() -> None:
 
 def test_a_stored_field_that_is_declared_no_more_outlives_a_whole_replacement() -> None:
     draft = ProxiedDraft({"name": (Value("Bo"),)}, absent_erased=True, declared=frozenset({"name"}))
-    assert tokens(at_once(draft_next(draft, live(), 4, mint)).content.fields["tags"]) == [
+    assert tokens(asyncio.run(draft_next(draft, live(), 4, mint)).content.fields["tags"]) == [
         "tags-2",
         "tags-3",
     ]
     same = ProxiedDraft({"name": (Value("Ann"),)}, absent_erased=True, declared=frozenset({"name"}))
     before = live()
-    assert at_once(draft_next(same, before, 4, mint)).content is before
+    assert asyncio.run(draft_next(same, before, 4, mint)).content is before
     assert (
         "tags"
-        not in at_once(draft_next(draft._replace(declared=None), live(), 4, mint)).content.fields
+        not in asyncio.run(
+            draft_next(replace(draft, declared=None), live(), 4, mint)
+        ).content.fields
     )
