@@ -3,15 +3,18 @@ the same files.
 """
 
 import asyncio
+import atexit
 import json
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +22,36 @@ from tests.support.crashing import ROUNDS, Life
 from tests.support.instance import parsed
 from tests.support.patience import PATIENCE
 from tests.support.scraping import SCRAPED
+from tests.support.tree import ROOT
 
 
 class Nursery:
-    """The process of ``tests.support.crashing``: forks on demand and tells who ended how."""
+    """The process of ``tests.support.crashing`` as one test uses it: it forks on demand and tells
+    who ended how.
+    """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
         self._process = process
+        self._output = process.stdout
+        self._pending = b""
         self._born: asyncio.Queue[int] = asyncio.Queue()
+        self._alive: set[int] = set()
         self._ends: dict[int, asyncio.Future[int]] = {}
-        self._reader = asyncio.create_task(self._read())
+        asyncio.get_running_loop().add_reader(self._output, self._read)
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+    def _read(self) -> None:
+        piece = os.read(self._output.fileno(), 65536)
+        if not piece:
+            asyncio.get_running_loop().remove_reader(self._output)
+        *lines, self._pending = (self._pending + piece).split(b"\n")
+        for line in lines:
             told = json.loads(line)
             if "born" in told:
+                self._alive.add(told["born"])
                 self._born.put_nowait(told["born"])
             else:
+                self._alive.discard(told["ended"])
                 self.end_of(told["ended"]).set_result(told["status"])
 
     def end_of(self, child: int) -> "asyncio.Future[int]":
@@ -59,24 +74,33 @@ class Nursery:
         self._process.stdin.write(json.dumps(what).encode() + b"\n")
 
     async def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
-        await self._reader
+        """End every process that this test began."""
+        for child in self._alive:
+            self.signal(child, signal.SIGKILL)
+        await asyncio.wait_for(asyncio.gather(*map(self.end_of, self._alive)), PATIENCE)
+        asyncio.get_running_loop().remove_reader(self._output)
+
+
+@cache
+def _forker() -> "subprocess.Popen[bytes]":
+    """One for all tests of this process: it takes more than a second to import the program."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.crashing"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    atexit.register(process.wait)
+    assert process.stdin is not None
+    atexit.register(process.stdin.close)  # before the wait: the last one first
+    return process
 
 
 @asynccontextmanager
 async def nursery() -> AsyncIterator[Nursery]:
     """A nursery for the length of a block; it takes its children with it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.crashing",
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    made = Nursery(process)
+    made = Nursery(_forker())
     try:
         yield made
     finally:
