@@ -22,7 +22,7 @@ DEV_STAMP     := $(VENV)/.installed-dev
 PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 
-.PHONY: help install demo test explore check fuzz bench lock clean
+.PHONY: help install demo test explore check fuzz bench sbom lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -53,6 +53,11 @@ fuzz: $(DEV_STAMP)  ## fuzz one target for so many seconds (ARGS="json 600"; hea
 
 bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and print the ratios (ARGS="1 4" for a choice)
 	@$(BIN)/python -m bench $(ARGS)
+
+sbom: $(SCAN_STAMP)  ## write build/sbom.cdx.json, the bill of materials of the locked versions (CycloneDX 1.6)
+	@mkdir -p build
+	@$(SCAN)/bin/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type application \
+	    --output-reproducible -o build/sbom.cdx.json
 
 lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRADE=-U for the newest versions)
 	@$(BIN)/$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
@@ -95,7 +100,7 @@ $(PEERS_STAMP): requirements/bench.txt | $(BIN)/python
 	@touch $@
 
 $(SCAN_STAMP): requirements/scan.txt | $(BIN)/python
-	@echo "Installing the TLS scanners of the tests into $(SCAN) ..."
+	@echo "Installing the TLS scanners and the writer of bills of materials into $(SCAN) ..."
 	@$(BIN)/python -m venv $(SCAN)
 	@$(SCAN)/bin/python $(LOCKED) requirements/scan.txt
 	@touch $@

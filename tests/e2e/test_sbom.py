@@ -1,0 +1,35 @@
+"""The bill of materials names each locked package of the runtime, by version and hashes."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
+
+WRITER = ROOT / ".venv-scan" / "bin" / "cyclonedx-py"
+LOCK = ROOT / "requirements" / "runtime.txt"
+
+
+def test_bill_of_materials_names_every_locked_package(
+    tmp_path: Path, unavailable: Unavailable
+) -> None:
+    if not WRITER.exists():
+        unavailable("bill of materials", "make .venv-scan/.installed puts its writer there")
+    recipe = (ROOT / "Makefile").read_text("utf-8").partition("\nsbom:")[2].partition("\n\n")[0]
+    options = recipe.partition("cyclonedx-py ")[2].replace("\\\n", " ").split()
+    target = tmp_path / "sbom.cdx.json"
+    options[options.index("build/sbom.cdx.json")] = str(target)
+    subprocess.run([WRITER, *options], cwd=ROOT, check=True, timeout=60)
+    bill = json.loads(target.read_text("utf-8"))
+    listed = {part["name"]: part for part in bill["components"]}
+    locked = re.findall(r"^([\w.-]+)==(\S+)", LOCK.read_text("utf-8"), re.MULTILINE)
+    assert locked
+    for name, version in locked:
+        assert listed[name]["version"] == version
+        hashes = listed[name]["externalReferences"][0]["hashes"]
+        assert {entry["alg"] for entry in hashes} == {"SHA-256"}
+    assert len(listed) == len(locked)
+    assert bill["metadata"]["component"]["name"] == "domicile"
+    assert str(ROOT) not in target.read_text("utf-8")
