@@ -26,8 +26,10 @@ class Exchange(Protocol):
         May be called before ``outgoing``, of which it promises nothing.
         """
 
-    async def outgoing(self, request: Request) -> Request:
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it, durable in the vault. Raises ``VaultError``.
+
+        ``marks``: the record that it changes must have one of these (``mark``).
 
         The body given is free of content codings, and so must be the one returned;
         ``Content-Encoding``, ``Content-Length`` and ``Transfer-Encoding`` among the fields returned
@@ -46,6 +48,11 @@ class Exchange(Protocol):
         Called when ``wants`` said yes; the body is whole and free of content codings.
 
         Raises ``VaultError``: the caller gets the error in place of the answer.
+        """
+
+    def mark(self) -> bytes:
+        """A mark of those values of the one record of the answer which the application cannot tell
+        apart; empty where there are none.
         """
 
     async def settled(self, status: int, headers: RawHeaders) -> None:

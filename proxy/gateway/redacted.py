@@ -3,6 +3,7 @@ of tokens.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,7 +112,8 @@ class RedactedHandler:
         if plain is not body and incoming.held is not None:
             incoming.held.add(len(plain))
         redacted = await exchange.outgoing(
-            Request(incoming.head.method, incoming.target, headers, plain)
+            Request(incoming.head.method, incoming.target, headers, plain),
+            _expected(incoming) if entity_tags.MARK in incoming.head.block else (),
         )
         call = self._call(incoming, redacted, job)
         try:
@@ -187,7 +189,7 @@ class RedactedHandler:
                     or answer.headers != headers
                     or incoming.head.method == "HEAD"
                 ):
-                    await self._restored(incoming, head, answer, codings)
+                    await self._restored(incoming, head, answer, codings, exchange.mark)
                 elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
                     response.whole_response(incoming, reply, raw)
             if incoming.unsent > response.WRITE_BUFFER:
@@ -238,7 +240,12 @@ class RedactedHandler:
             return None
 
     async def _restored(
-        self, incoming: RequestContext, head: Head, answer: Response, codings: tuple[str, ...]
+        self,
+        incoming: RequestContext,
+        head: Head,
+        answer: Response,
+        codings: tuple[str, ...],
+        mark: Callable[[], bytes],
     ) -> None:
         """Write a rewritten answer, in a coding that the application chose; or that the caller has
         it already.
@@ -255,7 +262,9 @@ class RedactedHandler:
         tag = (
             None
             if given is None
-            else entity_tags.shown(given, None if bodiless else answer.body, coded, self._keyed)
+            else entity_tags.shown(
+                given, None if bodiless else answer.body, coded, self._keyed, mark()
+            )
         )
         if _unmodified(incoming, head.status, answer.headers, tag):
             return
@@ -267,6 +276,11 @@ class RedactedHandler:
         )
         lines = rewriting.answer_lines(answer.headers, None if bodiless else len(body), coded, tag)
         response.restored(incoming, (head.status, head.reason), lines, body)
+
+
+def _expected(incoming: RequestContext) -> tuple[bytes, ...]:
+    """The marks of which the record that is changed must have one."""
+    return entity_tags.marks(content_coding.field(incoming.raw, b"if-match") or b"")
 
 
 async def _inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes, tuple[str, ...]]:
@@ -448,8 +462,8 @@ class _Masked:
     def check_head(self, head: Request) -> None:
         self._exchange.check_head(head)
 
-    async def outgoing(self, request: Request) -> Request:
-        redacted = await self._exchange.outgoing(request)
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        redacted = await self._exchange.outgoing(request, marks)
         if redacted.target != request.target or redacted.body != request.body:
             await self._exchange.failed(False)
             raise VaultError(Code.OUTSIDE_COUNTRY, _SEARCHES)
@@ -457,6 +471,10 @@ class _Masked:
 
     def wants(self, status: int, headers: RawHeaders) -> bool:  # noqa: ARG002  # the names of the port
         return False
+
+    def mark(self) -> bytes:
+        """No value is shown, so none is told apart."""
+        return b""
 
     async def incoming(self, answer: Response) -> Response:
         """Nothing is wanted, so nothing comes here but what holds nothing."""

@@ -6,8 +6,11 @@ body in its coding: what differs for two callers, or over time behind one token,
 hash is keyed because a tag travels: nobody who reads one may try out values against it.
 
 ``"v1"`` of the application becomes ``"v1-domicile.s0123456789abcdef0123456789abcdef"``; the letter
-says how the application wrote its own: ``s`` strong, ``w`` weak, ``u`` without quotes. So the tag
-gives back what it was made of, by itself: after a restart, on another replica, and where a server
+says how the application wrote its own: ``s`` strong, ``w`` weak, ``u`` without quotes. Where the
+record has values that the application cannot tell apart, because they share a token, a mark of them
+follows, as ``.0123456789abcdef``: an update that expects this tag is refused once they have changed.
+
+So the tag gives back what it was made of, by itself: after a restart, on another replica, and where a server
 in between made it weak. In ``If-Match`` the application gets exactly its own, which protects an
 update from overwriting another. A GET goes without ``If-None-Match``: the application would answer
 304 for its tokens, and cannot know whether the values behind them are still the same. The proxy
@@ -29,13 +32,22 @@ MARK: Final = b"-domicile."
 #: A tag of ours, also with what servers add that compress an answer on its way (``-gzip``,
 #: ``;br``).
 _MARKED: Final = re.compile(
-    rb'(?:W/)?"(%b)%b([swu])(?:[0-9a-f]{32})?(?:[-;:][A-Za-z]+)?"' % (_OPAQUE, re.escape(MARK))
+    rb'(?:W/)?"(%b)%b([swu])(?:[0-9a-f]{32}(?:\.([0-9a-f]{16}))?)?(?:[-;:][A-Za-z]+)?"'
+    % (_OPAQUE, re.escape(MARK))
 )
 
 
-def shown(value: bytes, body: bytes | None, coding: bytes | None, keyed: KeyedTags) -> bytes | None:
+def shown(
+    value: bytes,
+    body: bytes | None,
+    coding: bytes | None,
+    keyed: KeyedTags,
+    mark: bytes = b"",
+) -> bytes | None:
     """The ETag of an answer restored to ``body`` in ``coding``; ``None`` where the application's is
     no tag at all.
+
+    ``mark``: of the record's values that the application cannot tell apart.
 
     Without a body, as to HEAD, nobody knows what a GET would show: the tag then equals none of
     those.
@@ -51,7 +63,16 @@ def shown(value: bytes, body: bytes | None, coding: bytes | None, keyed: KeyedTa
     if body is None:
         return b'W/"%b%b%b"' % (opaque, MARK, kind)
     digest = keyed(b"%b\0%b" % (coding or b"", body)).hex().encode()
+    if mark:
+        digest += b"." + mark
     return b'%b"%b%b%b%b"' % (weak or b"", opaque, MARK, kind, digest)
+
+
+def marks(value: bytes) -> tuple[bytes, ...]:
+    """The marks of the tags that a condition lists, all of which have one; else nothing."""
+    tags = [_MARKED.fullmatch(tag[0]) for tag in _TAG.finditer(value)]
+    listed = [tag[3] for tag in tags if tag is not None and tag[3]]
+    return tuple(listed) if len(listed) == len(tags) else ()
 
 
 def own_tag(value: bytes) -> bytes:

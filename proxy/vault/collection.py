@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
@@ -170,6 +172,11 @@ class Collection:
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.BY_RECORD and not tokenizer.same
         }
+        #: Fields of which different values may have one token, which nobody can tell apart by it.
+        self._alike = sorted(
+            self.single | {name for name, made in self.tokenizers.items() if made.same}
+        )
+        self._mark_key = keyset.hasher("mark", self.name)
         self._columns = [
             None if of is None else (of, keyset.hasher("field", self.name, of.name))
             for of in self.slots
@@ -249,6 +256,15 @@ class Collection:
             if found is not None:
                 return found[0]
         return None
+
+    def mark(self, content: TokenizedBody) -> bytes:
+        """A keyed hash of the values that tokens do not tell apart; empty where there are none."""
+        values = [
+            (name, [kept.text for kept in content.fields[name]])
+            for name in self._alike
+            if content.fields.get(name)
+        ]
+        return self._mark_key(msgspec.json.encode(values))[:8].hex().encode() if values else b""
 
     # ------------------------------------------------------------------ rows
 

@@ -61,7 +61,10 @@ class Exchange:
         if self.refusal is not None:
             raise self.refusal
 
-    async def outgoing(self, request: Request) -> Request:
+    def mark(self) -> bytes:
+        return b""
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         self.calls.append(("outgoing", request))
         if self.out is not None:
             return self.out(request)

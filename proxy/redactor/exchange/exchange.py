@@ -95,8 +95,10 @@ class RuleExchange:
             self._permit()
         redact.check_head(self._plan, self._match, head)
 
-    async def outgoing(self, request: Request) -> Request:
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it.
+
+        ``marks``: the record that it changes must have one of these (``mark``).
 
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
         """
@@ -115,7 +117,7 @@ class RuleExchange:
             if operation.request.query or (items and operation.verb in _SEARCHING):
                 target = await self._search(target, items)
             if writing is not None and (items or operation.verb is Verb.DELETE):
-                await writing.stage(items, self._ids)
+                await writing.stage(items, self._ids, marks)
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
         if body is None or not items:
@@ -176,6 +178,17 @@ class RuleExchange:
         return splice(target, edits) if edits else target
 
     # ------------------------------------------------------------------ the way back
+
+    def mark(self) -> bytes:
+        """A mark of those values of the one record of the answer that share tokens, so that the
+        application cannot tell them apart; empty where there are none.
+        """
+        rows = self._revealed.rows if self._revealed is not None else ()
+        if len(self._held) == 1:
+            content = self._held[0].content
+        else:
+            content = rows[0].live if len(rows) == 1 and rows[0] is not None else None
+        return self._collection.mark(content) if content is not None else b""
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole, because tokens or ids may stand in its body."""

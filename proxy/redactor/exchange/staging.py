@@ -39,8 +39,13 @@ class Writing:
         self._shared = False
         self._named: Sequence[str] = ()  #: the ids of a delete
 
-    async def stage(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
-        """Make what the request changes durable. Raises ``VaultError``; nothing is stored then."""
+    async def stage(
+        self, items: Sequence[BodyObject], ids: Sequence[str], marks: Sequence[bytes] = ()
+    ) -> None:
+        """Make what the request changes durable. Raises ``VaultError``; nothing is stored then.
+
+        ``marks``: the one record that it changes must have one of these.
+        """
         try:
             if self._operation.verb is Verb.CREATE:
                 drafts = await self._drafts(items)
@@ -55,6 +60,8 @@ class Writing:
                     await self._vault.catch_up()
                 self._named = ids
                 self.held = await staging.stage_deletes(self.collection, ids)
+            if marks and self._operation.verb is not Verb.CREATE:
+                self._refuse_changed(marks)
         except BaseException:
             try:
                 if self.held:
@@ -182,6 +189,20 @@ class Writing:
         locks, self._locks = self._locks, ()
         if locks:
             self.collection.state.locks.release(locks)
+
+    def _refuse_changed(self, marks: Sequence[bytes]) -> None:
+        """Raise ``VaultError`` (PRECONDITION_FAILED) where values have changed since that share
+        their token with those before: the application could not tell.
+        """
+        for held in self.held:
+            live = held.live
+            if live is None and held.row is not None:
+                live = self.collection.sealer.open(held.row)
+            if live is None or self.collection.mark(live) not in marks:
+                raise VaultError(
+                    Code.PRECONDITION_FAILED,
+                    "Nothing was done. The record has changed since it was read: read it again.",
+                )
 
     def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
         known = {one.key for one in held}

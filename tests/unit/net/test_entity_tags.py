@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from proxy.net.entity_tags import lists, own_tag, shown
+from proxy.net.entity_tags import lists, marks, own_tag, shown
 
 
 def keyed(message: bytes) -> bytes:
@@ -85,3 +85,22 @@ def test_a_tag_is_looked_for_weakly(listed, yes):
     assert lists(listed, b'"a"') is yes
     assert lists(listed, b'W/"a"') is yes
     assert lists(listed, b"a") is False
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(given):
+    one, other = b"0123456789abcdef", b"fedcba9876543210"
+    tag, changed = (shown(given, b"Ann", None, keyed, mark) or b"" for mark in (one, other))
+    bare = shown(given, b"Ann", None, keyed) or b""
+    assert (
+        marks(tag)
+        == marks(b"W/" + tag.removeprefix(b"W/"))
+        == marks(tag[:-1] + b'-gzip"')
+        == (one,)
+    )
+    assert marks(tag + b", " + changed) == (one, other)
+    assert own_tag(tag) == own_tag(changed) == own_tag(bare) == given
+    for unmarked in (bare, given, b"*", b'"x"', b""):
+        assert marks(unmarked) == ()
+    assert marks(tag + b', "x"') == marks(bare + b", " + tag) == ()
+    assert shown(given, None, None, keyed, one) == shown(given, None, None, keyed)
