@@ -18,7 +18,7 @@ from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.fallback import FallbackTokenizer
 from proxy.tokenization.normalize import normalize
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.locks import RecordLocks
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.schema_store import Placed
@@ -147,6 +147,8 @@ class Collection:
         keyset = around.keyset
         self.sealer = Sealer(keyset.aead(), around.environment, self.name)
         self._hash_key = keyset.hasher("key", self.name)
+        #: What a file name is found by within its record.
+        self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
         self.tokenizers: dict[str, Tokenizer] = {}
@@ -269,7 +271,7 @@ class Collection:
     # ------------------------------------------------------------------ rows
 
     def new_row(
-        self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None
+        self, content: RecordBody, rid: int, salt: bytes, sealer: RecordSealer | None = None
     ) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
@@ -289,7 +291,7 @@ class Collection:
             0,
         )
 
-    def next_row(self, row: Row, content: TokenizedBody) -> Row:
+    def next_row(self, row: Row, content: RecordBody) -> Row:
         """The row with its next version."""
         now = self.clock()
         self.state.retired.keep(row, now)
@@ -303,7 +305,7 @@ class Collection:
             cells=self._cells(content),
         )
 
-    def past(self, rid: int, began: int) -> Iterator[TokenizedBody]:
+    def past(self, rid: int, began: int) -> Iterator[RecordBody]:
         """The versions of a record that were replaced since an instant, the newest first."""
         for row in self.state.retired.since(rid, began):
             yield self.sealer.open(row)
@@ -378,7 +380,7 @@ class Collection:
             waiting = [rid for rid in moved if rows[rid].staged]
         return found
 
-    async def versions(self, row: Row) -> list[TokenizedBody]:
+    async def versions(self, row: Row) -> list[RecordBody]:
         """The live version and every staged one."""
         rows = {row.rid: row}
         staged = (await self.beside(rows)).get(row.rid, ())
@@ -387,15 +389,15 @@ class Collection:
             return self._opened(live, staged)
         return await in_thread(self._opened, live, staged)
 
-    def _opened(self, row: Row, staged: Sequence[Staged]) -> list[TokenizedBody]:
+    def _opened(self, row: Row, staged: Sequence[Staged]) -> list[RecordBody]:
         opened = [self.sealer.open_staged(change, row.salt) for change in staged if change.body]
         return [self.sealer.open(row), *opened]
 
     def _expiry(self, now: int) -> int | None:
         return None if self.expires is None else now + self.expires
 
-    def _cells(self, content: TokenizedBody) -> tuple[ColumnValue, ...]:
-        fields = content.fields
+    def _cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
+        fields = content.values
         return tuple(
             [
                 None if of is None else self._cell(*of, fields.get(of[0].name))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, busy, give_way
-from proxy.vault.body import TokenizedBody, TokenizedFields, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
 
 #: Mints the token of (field, value) under a value number.
 Mint = Callable[[str, Value, int], Value]
@@ -52,7 +52,7 @@ class ProxiedDraft(msgspec.Struct, frozen=True):
 class Drafted(msgspec.Struct, frozen=True):
     """The next version, and for every field of the draft the values in the draft's order."""
 
-    content: TokenizedBody
+    content: RecordBody
     given: Mapping[str, tuple[TokenizedValue, ...]]
     own: frozenset[str] = frozenset()  #: fields in which an own token came back in a value's place
 
@@ -84,12 +84,12 @@ async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: in
     fields = (
         given if all(given.values()) else {name: values for name, values in given.items() if values}
     )
-    return Drafted(TokenizedBody(fields, number), given)
+    return Drafted(RecordBody(fields, number), given)
 
 
-async def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint) -> Drafted:
+async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mint) -> Drafted:
     """The version that the draft makes of ``live``; numbers begin at ``start``."""
-    before = live.fields
+    before = live.values
     number = start
     given: dict[str, tuple[TokenizedValue, ...]] = {}
     own: set[str] = set()
@@ -124,7 +124,7 @@ async def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint:
         return Drafted(live, given)
     fields = {name: values for name, values in before.items() if not draft.erases(name)}
     fields.update(given)
-    content = TokenizedBody({name: values for name, values in fields.items() if values}, number)
+    content = RecordBody({name: values for name, values in fields.items() if values}, number)
     return Drafted(content, given, frozenset(own))
 
 
@@ -190,14 +190,14 @@ def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:
     return token
 
 
-def apart_from(beside: Sequence[TokenizedBody], mint: Mint) -> Mint:
+def apart_from(beside: Sequence[RecordBody], mint: Mint) -> Mint:
     """Mints no token that a version in doubt has in that field, where the shape has room: the
     application may hold either.
     """
     taken = {
         (name, kept.token)
         for content in beside
-        for name, values in content.fields.items()
+        for name, values in content.values.items()
         for kept in values
     }
 
@@ -213,10 +213,10 @@ def apart_from(beside: Sequence[TokenizedBody], mint: Mint) -> Mint:
 
 
 def adopt(
-    live: TokenizedBody, fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
-) -> TokenizedBody:
+    live: RecordBody, fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
+) -> RecordBody:
     """The live version with some fields taken from another version of the same record."""
-    merged = {**live.fields, **fields}
-    return TokenizedBody(
+    merged = {**live.values, **fields}
+    return RecordBody(
         {name: values for name, values in merged.items() if values}, max(live.following, start)
     )

@@ -5,13 +5,13 @@ body moved to another row, or an older body put back, does not open (``VaultErro
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply
-from proxy.vault.body import TokenizedBody, pack_tokenized, unpack_tokenized
+from proxy.vault.body import RecordBody, pack, unpack
 
 _numbers = struct.Struct(">QQ").pack
 
@@ -41,19 +41,13 @@ class RecordSealer:
         self._scope = scope
         self._rid = rid
 
-    def body(self, content: TokenizedBody, version: int) -> bytes:
+    def body(self, body: RecordBody, version: int) -> bytes:
         """The sealed body of a version of the record."""
-        return self.plain_body(pack_tokenized(content), version)
+        return self._seal(pack(body), b"b" + self._scope + _numbers(self._rid, version))
 
-    def plain_body(self, plain: bytes, version: int) -> bytes:
-        """The same of a content that is packed already."""
-        return self._seal(plain, b"b%b%b" % (self._scope, _numbers(self._rid, version)))
-
-    def staged_body(self, content: TokenizedBody, sid: int) -> bytes:
+    def staged_body(self, body: RecordBody, sid: int) -> bytes:
         """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
-        return self._seal(
-            pack_tokenized(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid))
-        )
+        return self._seal(pack(body), b"s" + self._scope + _numbers(self._rid, sid))
 
     def file(self, plain: bytes, file_id: bytes, name: str) -> bytes:
         """What is known of a file of the record; it opens for this record, this file and this
@@ -75,6 +69,7 @@ class Sealer:
         self._aead = aead
         #: Environment and schema, as everything that is sealed is bound to them.
         self.scope = b"\x00".join((environment.encode(), schema.encode())) + b"\x00"
+        self._live, self._staged = b"b" + self.scope, b"s" + self.scope
 
     def new_salt(self) -> bytes:
         """A salt for a new record."""
@@ -88,46 +83,41 @@ class Sealer:
         """What seals the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
-    def plain_body(self, row: tuple[int, bytes], plain: bytes, version: int) -> bytes:
-        """The sealed body of a version of the record with that id and salt, of packed content;
-        nothing else of it is sealed.
-        """
+    def body(self, row: tuple[int, bytes], body: RecordBody, version: int) -> bytes:
+        """The sealed body of a version of the record with that id and salt."""
         rid, salt = row
-        return self._aead.seal(plain, salt, b"b%b%b" % (self.scope, _numbers(rid, version)))
+        return self._aead.seal(pack(body), salt, self._live + _numbers(rid, version))
 
-    def new_bodies(self, rids: Iterable[int], plains: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """Salt and sealed body of new records with these ids, of packed contents: their first
-        versions.
+    def new_bodies(
+        self, rids: Iterable[int], bodies: Iterable[RecordBody]
+    ) -> list[tuple[bytes, bytes]]:
+        """Salt and sealed body of new records with these ids: their first versions."""
+        contexts = [self._live + _numbers(rid, 1) for rid in rids]
+        return self._aead.seal_new(list(map(pack, bodies)), contexts)
+
+    def open(self, row: Row | Past) -> RecordBody:
+        """The body of a row, or of one of its past versions.
+
+        Raises ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key.
         """
-        head = b"b%b" % self.scope
-        return self._aead.seal_new(plains, [head + _numbers(rid, 1) for rid in rids])
+        context = self._live + _numbers(row.rid, row.version)
+        return unpack(self._aead.open(row.body, row.salt, context))
 
-    def open(self, row: Row) -> TokenizedBody:
-        """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under
-        another key.
-        """
-        return unpack_tokenized(self.open_plain(row))
-
-    def open_with_key(self, row: Row) -> tuple[TokenizedBody, str | None]:
+    def open_with_key(self, row: Row) -> tuple[RecordBody, str | None]:
         """``open`` and ``open_key``, with one key derivation where both were sealed together."""
         if row.key_sealed is None:
             return self.open(row), None
         parts = (
-            (row.body, self._context(b"b", row.rid, row.version)),
+            (row.body, self._live + _numbers(row.rid, row.version)),
             (row.key_sealed, self._context(b"k", row.rid, 0)),
         )
         body, key = self._aead.open_together(row.salt, parts)
-        return unpack_tokenized(body), key.decode()
+        return unpack(body), key.decode()
 
-    def open_plain(self, row: Row | Past) -> bytes:
-        """The packed content of a row or of one of its past versions; raises as ``open``."""
-        return self._aead.open(row.body, row.salt, self._context(b"b", row.rid, row.version))
-
-    def open_staged(self, staged: Staged, salt: bytes) -> TokenizedBody:
-        """The values of a staged update of the row with that salt."""
-        return unpack_tokenized(
-            self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid))
-        )
+    def open_staged(self, staged: Staged, salt: bytes) -> RecordBody:
+        """The body of a staged update of the row with that salt; raises as ``open``."""
+        context = self._staged + _numbers(staged.rid, staged.sid)
+        return unpack(self._aead.open(staged.body, salt, context))
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""

@@ -5,9 +5,11 @@
 import base64
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import pytest
 
 from proxy.audit.chain import Link
@@ -18,10 +20,12 @@ from proxy.crypto.key_sources import open_source
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.crypto.stream import SEALED_CHUNK
+from proxy.model.record import RehashTokens
 from proxy.model.schema import Value
 from proxy.tokenization import PERSISTENT, SHAPES, make_shape
 from proxy.tokenization.normalize import FIELD_KINDS, normalize
 from proxy.tokenization.strategy import strategy
+from proxy.vault.body import RecordBody, TokenizedValue, pack, unpack
 from tests.support.tree import ROOT
 
 Answer = dict[str, Any]
@@ -127,6 +131,29 @@ def audit_mark(answer: Answer) -> None:
     assert mark(answer["environment"], answer["schema"], answer["key"]) == answer["mark"]
 
 
+def body(answer: Answer) -> None:
+    plain = bytes.fromhex(answer["plain"])
+    read = unpack(plain)
+    if "values" in answer:
+        values = {
+            name: tuple(TokenizedValue(*one) for one in several)
+            for name, several in answer["values"].items()
+        }
+        assert read == RecordBody(values, answer["following"])
+        assert pack(read) == plain
+    else:
+        written = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode(plain)
+        assert read.fields == written["f"]
+        assert (read.action.value, read.by, read.at) == (
+            answer["action"],
+            answer["by"],
+            answer["at"],
+        )
+        tokens = msgspec.convert(written.get("k"), RehashTokens | None)
+        assert (read.tokens, read.eras, read.key) == (tokens, written.get("e"), written.get("y"))
+        assert unpack(pack(read)) == read
+
+
 CHECKS: dict[str, Callable[[Answer], None]] = {
     "keyset": keyset,
     "sealed": sealed,
@@ -141,6 +168,7 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "normal": normal,
     "audit line": audit_line,
     "audit mark": audit_mark,
+    "body": body,
 }
 
 

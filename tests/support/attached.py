@@ -81,7 +81,7 @@ class Files:
         """What a search shows of a record."""
         row = await self.contacts.row(key)
         assert row is not None
-        return (await attachments_of(self.contacts.records, [row.rid])).get(row.rid, ())
+        return (await attachments_of(self.contacts.records.collection, [row.rid])).get(row.rid, ())
 
     async def names(self) -> list[str]:
         """The objects that are there."""

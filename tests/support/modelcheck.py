@@ -544,7 +544,7 @@ class Model:
             content = self.desk.people.sealer.open(row)
             held = {
                 _KEPT.get(name, name): [kept.text for kept in several]
-                for name, several in content.fields.items()
+                for name, several in content.values.items()
             }
             for name in ("tags", "days", "serial"):  # which the application moves
                 if name in held:

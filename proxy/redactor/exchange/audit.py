@@ -128,7 +128,7 @@ class Teller:
     ) -> None:
         """Values stand anywhere in a page. Raises as ``revealed``."""
         keys = [collection.sealer.open_key(one.row) for one in opened.values()]
-        fields = frozenset(name for one in opened.values() for name in one.live.fields)
+        fields = frozenset(name for one in opened.values() for name in one.live.values)
         await self.revealed(status, keys, fields, opened.keys())
 
     async def quoted(self, status: int, tokens: Collection[StoredToken]) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import open_rows
@@ -123,12 +123,12 @@ class ErrorTokens:
             *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else []),
         ]
 
-    def _stored(self, versions: Iterable[tuple[str, int, TokenizedBody]]) -> dict[str, StoredToken]:
+    def _stored(self, versions: Iterable[tuple[str, int, RecordBody]]) -> dict[str, StoredToken]:
         entries = (
             (kept.token, StoredToken(key, rid, name, kept.value))
             for key, rid, content in versions
             for name, kept in self._distinct(
-                (name, kept) for name, values in content.fields.items() for kept in values
+                (name, kept) for name, values in content.values.items() for kept in values
             )
         )
         return _unambiguous(entries)
@@ -150,7 +150,7 @@ def _returned(held: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
     """The stored tokens of fields in which one of them came back in a value's place."""
     for one in held:
         for name in one.own:
-            for kept in one.live.fields.get(name, ()) if one.live is not None else ():
+            for kept in one.live.values.get(name, ()) if one.live is not None else ():
                 yield name, kept.token
 
 

@@ -138,7 +138,7 @@ def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:
         item.id is not None and held.key is not None and item.id != held.key
     ):
         return None
-    fields = held.content.fields
+    fields = held.content.values
     row: list[Value | None] = []
     reached: dict[str, int] = {}  #: by field, how many of its values were shown
     for spot in item.spots:
@@ -156,7 +156,7 @@ def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:
 def _known(held: StagedWrite) -> _Known:
     known: _Known = {}
     for content in (held.live, held.content) if held.content is not held.live else (held.live,):
-        for name, values in content.fields.items() if content is not None else ():
+        for name, values in content.values.items() if content is not None else ():
             tokens = known.setdefault(name, {})
             for kept in values:
                 tokens[kept.token] = Value(kept.text, kept.json)
@@ -166,7 +166,7 @@ def _known(held: StagedWrite) -> _Known:
 def _repeated(held: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
     """The values of the record that share a token of their field, in their order."""
     found: dict[tuple[str, str], Iterator[Value]] = {}
-    for name, values in held.content.fields.items() if held.content is not None else ():
+    for name, values in held.content.values.items() if held.content is not None else ():
         if len(values) > 1 and len(set(tokens_of(values))) < len(values):
             several: dict[str, list[Value]] = {}
             for kept in values:

@@ -328,7 +328,9 @@ async def bind_rules(
     }
     runtime = Runtime(rules, vault, Router(rules.rules, rules.endpoints), joined)
     if catalog is not None:
-        await catalog.take_rules(collections.values())
+        await catalog.take_rules(
+            collections[entity.schema.name] for entity in rules.entities if entity.kept_as is None
+        )
     return runtime
 
 

@@ -103,7 +103,7 @@ def _notice(writing: Writing, held: StagedWrite, shown: Mapping[str, tuple[str, 
         if name not in shapes or shapes[name].resolution is Resolution.CLEAR:
             continue
         sent = tokens_of(given)
-        known = {*sent, *tokens_of(held.live.fields.get(name, ()) if held.live is not None else ())}
+        known = {*sent, *tokens_of(held.live.values.get(name, ()) if held.live is not None else ())}
         strange = [text for text in texts if text]
         if strange and known.isdisjoint(strange):
             writing.notices.altered(name, strange, sent)

@@ -320,7 +320,7 @@ class Writing:
             or not _keeps(request.nulls, request.empty, spot.value)
         ):
             return None  # where other values of the field were sent, they are the whole of it
-        live: tuple[TokenizedValue, ...] = held.live.fields.get(spot.field, ())
+        live: tuple[TokenizedValue, ...] = held.live.values.get(spot.field, ())
         return live[at].stands_for if at < len(live) else None
 
 

@@ -120,7 +120,7 @@ class Owner(NamedTuple):
         there being none.
         """
         if self.condition is not None:
-            opened = None if file is None else open_file(self.records, row, file)
+            opened = None if file is None else open_file(self.records.collection, row, file)
             self.condition(None if opened is None else f'"{opened.attachment.hash}"')
 
     async def file(self, row: Row, file_id: str) -> File:
@@ -149,7 +149,7 @@ async def upload(
     ):
         row, before = await _place(owner, incoming.label)
         _refuse_taken(before)
-        file = file_of(owner.records, row, kept, incoming.label)
+        file = file_of(owner.records.collection, row, kept, incoming.label)
         return await _commit(owner, row, Attach(file), then)
 
 
@@ -174,7 +174,7 @@ async def replace_attachment_of(
         if (before and before.file_id) != (first and first.file_id):
             raise overtaken(owner.records)
         owner.check(row, before)
-        file = file_of(owner.records, row, kept, incoming.label, before)
+        file = file_of(owner.records.collection, row, kept, incoming.label, before)
         main = Attach(file) if before is None else UpdateFile(file, row.rid)
         return await _commit(owner, row, main, then)
 
@@ -193,14 +193,14 @@ async def change(
             row = await owner.row()
             file = await owner.file(row, file_id)
             owner.check(row, file)
-            opened = open_file(records, row, file)
+            opened = open_file(records.collection, row, file)
             wanted = Label(
                 label[0] or opened.attachment.filename, label[1] or opened.attachment.mime_type
             )
-            changed = file_of(records, row, opened.kept, wanted, file)
+            changed = file_of(records.collection, row, opened.kept, wanted, file)
             if changed.name != file.name:
                 _refuse_taken((await _place(owner, wanted))[1])
-            shown = open_file(records, row, changed).attachment
+            shown = open_file(records.collection, row, changed).attachment
             if await attempt(
                 records, [UpdateFile(changed, row.rid, file.object), *then(((shown, row.rid),))]
             ):
@@ -213,7 +213,7 @@ async def attachment_label(owner: Owner, file_id: str) -> Attachment:
     """What is known of a file. Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN."""
     await owner.readable()
     row = await owner.row()
-    found = open_file(owner.records, row, await owner.file(row, file_id)).attachment
+    found = open_file(owner.records.collection, row, await owner.file(row, file_id)).attachment
     owner.records.note(EventKind.REVEAL, (owner.key,))
     return found
 
@@ -245,7 +245,9 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
             files = _chosen(by_id(held, source.rid), file_ids)
             moved: Sequence[Change] = ()
             if source.rid != target.rid:
-                moved = handed_over(records, (source, target), files, held.get(target.rid, ()))
+                moved = handed_over(
+                    records.collection, (source, target), files, held.get(target.rid, ())
+                )
             if await attempt(records, [*moved, *then(())]):
                 _note_moved(records, (owner.key, destination), file_ids, bool(moved))
                 return
@@ -314,7 +316,7 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
         row = await owner.row()
         file = await owner.file(row, file_id)
         try:
-            opened = open_file(records, row, file)
+            opened = open_file(records.collection, row, file)
             content = await contents.open(opened.kept, _scope(owner))
         except NoObject:
             if (await owner.file(await owner.row(), file_id)).object != file.object:
@@ -344,7 +346,7 @@ _CERTAIN = (
 
 async def _place(owner: Owner, label: Label) -> tuple[Row, File | None]:
     """The record's row, and the file of that name which it has."""
-    row, name = await owner.row(), name_hash(owner.records, label.filename)
+    row, name = await owner.row(), name_hash(owner.records.collection, label.filename)
     files = await owner.files(row)
     return row, next((file for file in files.get(row.rid, ()) if file.name == name), None)
 
@@ -370,7 +372,7 @@ async def _settled(contents: Contents, owner: Owner, kept: StoredContent) -> Asy
 
 
 async def _commit(owner: Owner, row: Row, main: Attach | UpdateFile, then: Then) -> Attachment:
-    shown = open_file(owner.records, row, main.file).attachment
+    shown = open_file(owner.records.collection, row, main.file).attachment
     if not await attempt(owner.records, [main, *then(((shown, row.rid),))]):
         await owner.row()  # perhaps the record ended a moment ago
         raise overtaken(owner.records)

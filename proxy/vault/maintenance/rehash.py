@@ -24,13 +24,12 @@ from proxy.model.legacy_dialect import ALIASES
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals
 from proxy.model.record import Record, Rehashed, RehashTokens
-from proxy.model.schema import BODY, PROFILE_KEY, Value, is_collected
+from proxy.model.schema import BODY, PROFILE_KEY, Value
 from proxy.model.values import step
 from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.query import All, Is, Order, Select
 from proxy.storage.rows import Row
 from proxy.tokenization.strategy import Rehasher, Strategy
-from proxy.vault.body import is_document, pack_document, unpack_document
 from proxy.vault.maintenance.rehash_rules import RehashRules, fields_by_rule, selected, value_at
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.query import compile_query
@@ -111,12 +110,24 @@ class Rehash:
             )
         return tokens, fields
 
-    def changes(self, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
-        """What gives a row these tokens.
+    def takes(self, record: Record) -> bool:
+        """Whether the record gets tokens; those of what the proxy collects are the proxy's."""
+        return not self._records.collects(record.key)
 
-        Nothing for a record that the proxy has collected: its tokens are the proxy's.
-        """
-        return changes(self._records, row, before, tokens)
+    def changes(self, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
+        """What gives a row these tokens, its version and everything else as it is."""
+        if tokens == (before.tokens or {}):
+            return []
+        records = self._records
+        sealer = records.collection.sealer
+        content = msgspec.structs.replace(sealer.open(row), tokens=tokens or None)
+        body = sealer.body((row.rid, row.salt), content, row.version)
+        old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
+        made: list[Change] = [Replace(row._replace(body=body), row.version)]
+        if old != new:
+            drop = old - new - records.hashes(before.fields)
+            made.append(Reindex(row.rid, tuple(new - old), tuple(drop)))
+        return made
 
     def _made(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
         digest = self._digest(name, value)
@@ -164,26 +175,6 @@ def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
             "holds any more first.",
         )
     return tuple(old)
-
-
-def changes(records: Records, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
-    """What gives a row these tokens, its version and everything else as it is."""
-    if tokens == (before.tokens or {}):
-        return []
-    plain = records.collection.sealer.open_plain(row)
-    if not is_document(plain):
-        return []
-    document = msgspec.structs.replace(unpack_document(plain), tokens=tokens or msgspec.UNSET)
-    body = records.collection.sealer.plain_body(
-        (row.rid, row.salt), pack_document(document), row.version
-    )
-    old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
-    made: list[Change] = [Replace(row._replace(body=body), row.version)]
-    if old != new:
-        made.append(
-            Reindex(row.rid, tuple(new - old), tuple(old - new - records.hashes(before.fields)))
-        )
-    return made
 
 
 async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Resolved]:
@@ -276,8 +267,8 @@ def _all(
     made: list[RehashedRecord] = []
     more: list[Change] = []
     for row, record in rows:
-        if is_collected(record.key):
-            continue  # its tokens are the proxy's
+        if not plan.takes(record):
+            continue
         tokens, fields = plan.tokens(record)
         made.append(RehashedRecord(record, fields))
         more.extend(plan.changes(row, record, tokens))

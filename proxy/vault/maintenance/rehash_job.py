@@ -17,12 +17,12 @@ from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
 from proxy.model.record import RehashTokens
-from proxy.model.schema import RECORDS_SCHEMA, is_collected
+from proxy.model.schema import RECORDS_SCHEMA
 from proxy.model.values import Unfit, ValueFaults
 from proxy.storage.changes import Change
 from proxy.storage.rows import Row
 from proxy.vault.job import JobProgress, Pass
-from proxy.vault.maintenance.rehash import Rehash, changes
+from proxy.vault.maintenance.rehash import Rehash
 from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
 from proxy.vault.records.repository import Records
 from proxy.vault.schemas.catalog import Catalog
@@ -192,8 +192,8 @@ def _visit(records: Records, run: RehashRun) -> RehashVisitor:
         if not records.collection.alive(row):
             return ()
         record = records.open(row)
-        if is_collected(record.key):
-            return ()  # its tokens are the proxy's
+        if not plan.takes(record):
+            return ()
         before = record.tokens or {}
         try:
             tokens = plan.tokens(
@@ -205,7 +205,7 @@ def _visit(records: Records, run: RehashRun) -> RehashVisitor:
             if error.code not in (Code.VALUE_UNFIT, Code.UNPROCESSABLE):
                 raise
             raise Unfit(error.message) from None
-        return changes(records, row, record, tokens)
+        return plan.changes(row, record, tokens)
 
     return visit
 

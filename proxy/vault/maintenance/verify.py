@@ -23,7 +23,7 @@ from proxy.vault.attachments.sweep import named_objects
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.attachment_metadata import name_hash, open_file
 from proxy.vault.records.repository import Records
-from proxy.vault.schema_store import Entries, placed_schemas
+from proxy.vault.schema_store import Entries, Origin, placed_schemas
 from proxy.vault.schemas.migration import migrated_records
 from proxy.vault.vault import Vault
 
@@ -56,7 +56,8 @@ class VaultFindings:
 class Subject(NamedTuple):
     """One table that is looked at.
 
-    ``settled``: no migration is rewriting it, so that columns have to agree with bodies.
+    ``settled``: no migration is rewriting it, and no rules decide which columns there are, so that
+    columns have to agree with bodies.
     """
 
     records: Records
@@ -98,10 +99,11 @@ async def _subjects(vault: Vault) -> list[Subject]:
     for name in await placed_schemas(vault.store, vault.environment):
         entry = entries.schemas.get(name)
         if entry is not None:
-            found.append(Subject(await migrated_records(vault, entry), entry.change is None))
+            settled = entry.change is None and entry.origin is not Origin.RULES
+            found.append(Subject(await migrated_records(vault, entry), settled))
         else:
             bare = await vault.collection(TableSpec(Schema(name, ()), {}, None, addressed=False))
-            found.append(Subject(Records(bare, of_rules=True), settled=False))
+            found.append(Subject(Records(bare), settled=False))
     return found
 
 
@@ -154,7 +156,7 @@ async def _fault_of(subject: Subject, row: Row) -> str | None:
         and records.collection.key_hash(record.key) != row.key
     ):
         return "The record is found by another key than its own."
-    if not subject.settled or records.of_rules:
+    if not subject.settled:
         return None
     if records.cells(record.fields) != row.cells:
         return "A column holds something else than the record."
@@ -178,7 +180,7 @@ async def _past(records: Records, row: Row, findings: VaultFindings) -> None:
         page, total = await collection.store.past(collection.table, row.key, _PAGE, offset)
         findings.counts["versions"] += len(page)
         for past in page:
-            if not _opens(partial(collection.sealer.open_plain, past)):
+            if not _opens(partial(collection.sealer.open, past)):
                 findings.faults.append(_fault(records, past.rid, "A past version does not open."))
         offset += len(page)
         if not page or offset >= total:
@@ -222,8 +224,8 @@ async def _fault_of_file(
     if row is None:
         return "An attachment belongs to a record that is gone."
     try:
-        opened = open_file(records, row, file)
-        if name_hash(records, opened.attachment.filename) != file.name:
+        opened = open_file(records.collection, row, file)
+        if name_hash(records.collection, opened.attachment.filename) != file.name:
             return "An attachment is found by another name than its own."
         content = await contents.open(opened.kept, records.collection.sealer.scope)
     except NoObject:

@@ -12,7 +12,7 @@ import msgspec
 from proxy.offload import busy, give_way
 from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release
 from proxy.storage.rows import Past, Row
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.seal import RecordSealer
 
@@ -29,11 +29,11 @@ class StagedWrite(msgspec.Struct, eq=False):
     """One record's part in an exchange, from staging to settling."""
 
     rid: int
-    content: TokenizedBody | None  #: what the record becomes; ``None`` for a delete
+    content: RecordBody | None  #: what the record becomes; ``None`` for a delete
     #: the draft's values with their tokens, in the draft's order
     given: Mapping[str, tuple[TokenizedValue, ...]]
     row: Row | None  #: the live row as it was; ``None`` for a new record
-    live: TokenizedBody | None = None
+    live: RecordBody | None = None
     #: the staged change; ``None`` for a new record, and where nothing changes
     sid: int | None = None
     key: str | None = None

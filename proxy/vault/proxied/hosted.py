@@ -18,7 +18,7 @@ from proxy.model.schema import collected_keys
 from proxy.storage.base import Store
 from proxy.storage.changes import Change, Conflict, Insert, Replace
 from proxy.storage.rows import ColumnValue, Row, TableLayout
-from proxy.vault.body import TokenizedBody
+from proxy.vault.body import RecordBody
 from proxy.vault.collection import Collection, TableSpec, VaultContext
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import Placed
@@ -49,6 +49,7 @@ class Hosted(Collection):
         self._prefix = collected_keys(entity)
         self.sealer = _Sealer(base.around, base.name, self._prefix)
         self._hash_of_host = base.key_hash
+        self.hash_name = base.hash_name
         self.store = cast(Store, _Guarded(base.store, self))
 
     @property
@@ -61,17 +62,17 @@ class Hosted(Collection):
         return self._hash_of_host(self._prefix + key)
 
     def new_row(
-        self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None
+        self, content: RecordBody, rid: int, salt: bytes, sealer: RecordSealer | None = None
     ) -> Row:
         self._note(rid)
         return super().new_row(content, rid, salt, sealer)
 
-    def next_row(self, row: Row, content: TokenizedBody) -> Row:
+    def next_row(self, row: Row, content: RecordBody) -> Row:
         self._note(row.rid)
         return super().next_row(row, content)
 
-    def _cells(self, content: TokenizedBody) -> tuple[ColumnValue, ...]:
-        return self.records.cells(self.records.fields_of(content))
+    def _cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
+        return self.records.cells(self.records.contents(content)[0])
 
     def _note(self, rid: int) -> None:
         if len(self._made) >= _MOST_MADE:
@@ -91,13 +92,6 @@ class Hosted(Collection):
                 ):
                     raise Conflict(change)
             await store.commit(table, changes)
-
-
-def shared_records(collection: Collection) -> Records:
-    """What knows the files of the collection's records: those of the schema that it stands among,
-    if it does.
-    """
-    return collection.records if isinstance(collection, Hosted) else Records(collection)
 
 
 class _Guarded:
@@ -127,6 +121,10 @@ class _Sealer(Sealer):
     def open_key(self, row: Row) -> str | None:
         key = super().open_key(row)
         return None if key is None else key.removeprefix(self._prefix)
+
+    def open_with_key(self, row: Row) -> tuple[RecordBody, str | None]:
+        body, key = super().open_with_key(row)
+        return body, None if key is None else key.removeprefix(self._prefix)
 
 
 class _RecordSealer(RecordSealer):

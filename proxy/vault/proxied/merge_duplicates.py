@@ -24,9 +24,8 @@ from proxy.storage.changes import (
 )
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import TokenizedBody, TokenizedValue, alike, changed, next_generation
+from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.hosted import shared_records
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, open_rows
 from proxy.vault.proxied.reveal import Revealed
 from proxy.vault.records.attachment_metadata import adopted
@@ -111,7 +110,7 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     ):
         return
     if home is not None:
-        await _merge(collection, home, stray, AnswerObject(key, tuple(stray.live.tokens())))
+        await _merge(collection, home, stray, AnswerObject(key, tuple(stray.live.value_tokens())))
         return
     now, digest, row = collection.clock(), collection.key_hash(key), stray.row
     changes: list[Change] = [Release(row.key, 0, now)] if row.key is not None else []
@@ -143,7 +142,7 @@ def _settled(collection: Collection, one: OpenRow) -> bool:
 
 
 async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> None:
-    mine, other = home.live.fields, stray.live.fields
+    mine, other = home.live.values, stray.live.values
     theirs = {
         name: other[name]
         for name in changed(mine, other) & other.keys()
@@ -160,7 +159,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if mine.get(name) and not _shows(item, name, moved[name], mine[name])
     }
     taken = {name: values for name, values in moved.items() if name not in rivals}
-    content = TokenizedBody({**mine, **taken}, number)
+    content = RecordBody({**mine, **taken}, number)
     after = collection.next_row(home.row, content)
     rid = home.row.rid
     hashes = [
@@ -177,7 +176,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     # an older value that the application may have kept: in doubt until an answer shows the field
     if rivals:
         now, sid = collection.clock(), collection.around.sequence()
-        older = TokenizedBody({**content.fields, **{name: moved[name] for name in rivals}}, number)
+        older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
         body = collection.sealer.record(rid, home.row.salt).staged_body(older, sid)
         changes.append(StageRow(Staged(sid, rid, StagedKind.UPDATE, now, now, True, body)))
     try:
@@ -199,9 +198,7 @@ async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFi
     files = await collection.store.files(collection.table, [stray.rid, home.rid])
     if stray.rid not in files:
         return []
-    return adopted(
-        shared_records(collection), (stray, home), files[stray.rid], files.get(home.rid, ())
-    )
+    return adopted(collection, (stray, home), files[stray.rid], files.get(home.rid, ()))
 
 
 def _renumbered(
@@ -238,7 +235,7 @@ def _shows(
 
 
 async def unneeded(
-    collection: Collection, row: Row, settled: Some[int], left: Iterable[TokenizedBody] = ()
+    collection: Collection, row: Row, settled: Some[int], left: Iterable[RecordBody] = ()
 ) -> list[Reindex]:
     """What goes when these staged changes of a row do, and the versions ``left`` take the place of
     its live one (none: it stays).
@@ -261,13 +258,13 @@ async def unneeded(
 
 
 async def outdated(
-    collection: Collection, rid: int, gone: Iterable[TokenizedBody], left: Iterable[TokenizedBody]
+    collection: Collection, rid: int, gone: Iterable[RecordBody], left: Iterable[RecordBody]
 ) -> list[Reindex]:
     """The entries of tokens that versions had which are gone, and that no version has which is
     left.
     """
     gone, left = list(gone), list(left)
-    many = any(len(values) > FEW for content in gone for values in content.fields.values())
+    many = any(len(values) > FEW for content in gone for values in content.values.values())
     tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
     if not tokens:
         return []
@@ -283,16 +280,16 @@ async def outdated(
     return [Reindex(rid, drop=tuple(drop))] if drop else []
 
 
-def _open(collection: Collection, change: Staged, row: Row) -> TokenizedBody | None:
+def _open(collection: Collection, change: Staged, row: Row) -> RecordBody | None:
     return collection.sealer.open_staged(change, row.salt) if change.body else None
 
 
-def _without(gone: Iterable[TokenizedBody], left: Iterable[TokenizedBody]) -> set[tuple[str, str]]:
+def _without(gone: Iterable[RecordBody], left: Iterable[RecordBody]) -> set[tuple[str, str]]:
     return _tokens(gone) - _tokens(left)
 
 
-def _tokens(contents: Iterable[TokenizedBody]) -> set[tuple[str, str]]:
-    return {token for content in contents for token in content.tokens()}
+def _tokens(contents: Iterable[RecordBody]) -> set[tuple[str, str]]:
+    return {token for content in contents for token in content.value_tokens()}
 
 
 def _has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:

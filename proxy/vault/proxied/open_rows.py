@@ -14,7 +14,7 @@ from proxy.offload import busy, give_way, run_in_thread, strides
 from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import (
-    TokenizedBody,
+    RecordBody,
     TokenizedValue,
     newest,
     taken,
@@ -41,8 +41,8 @@ class OpenRow(msgspec.Struct):
     """A row with its versions in the clear, as one answer needs them."""
 
     row: Row
-    live: TokenizedBody
-    staged: list[tuple[Staged, TokenizedBody | None]] = []
+    live: RecordBody
+    staged: list[tuple[Staged, RecordBody | None]] = []
     _key: str | None = None
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
@@ -65,10 +65,10 @@ class OpenRow(msgspec.Struct):
         """Whether values of one field have one token."""
         return bool(self.values) and self._repeats
 
-    def learn(self, content: TokenizedBody) -> None:
+    def learn(self, content: RecordBody) -> None:
         """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
         by_place, self._texts = self.values, None
-        for name, values in content.fields.items():
+        for name, values in content.values.items():
             if len(values) > 1 and len(set(tokens_of(values))) < len(values):
                 self._repeats = True
             for one in values:
@@ -88,10 +88,10 @@ class OpenRow(msgspec.Struct):
         """The values of an object with these (field, token): the live ones, and what it shows to be
         taken of versions in doubt.
         """
-        fields = dict(self.live.fields)
+        fields = dict(self.live.values)
         versions = [content for _, content in self.staged if content is not None]
         for version, verdict in zip(versions, taken(places, self.live, versions), strict=True):
-            for name, values in version.fields.items() if verdict else ():
+            for name, values in version.values.items() if verdict else ():
                 if newest(values) > newest(fields.get(name, ())):
                     fields[name] = values
         return fields
@@ -140,7 +140,7 @@ def _as_it_is(
         return None
     if item.id not in (None, key):
         return None
-    values = values_in_order(live.fields, item.places)
+    values = values_in_order(live.values, item.places)
     return (OpenRow(row, live, _key=key), values) if values is not None else None
 
 

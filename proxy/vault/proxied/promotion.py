@@ -9,7 +9,7 @@ from typing import NamedTuple
 from proxy.offload import FEW, run_in_thread
 from proxy.storage.changes import Change, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
-from proxy.vault.body import TokenizedBody, TokenizedValue, adopted_values, alike, changed, tells
+from proxy.vault.body import RecordBody, TokenizedValue, adopted_values, alike, changed, tells
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.merge_duplicates import outdated, unneeded
@@ -20,8 +20,8 @@ class Update(NamedTuple):
 
     rid: int
     sid: int
-    before: TokenizedBody  #: the live version that it was made of
-    after: TokenizedBody
+    before: RecordBody  #: the live version that it was made of
+    after: RecordBody
     named: AbstractSet[str]  #: the fields that the request carried
 
 
@@ -38,7 +38,7 @@ async def promotion(
     row = rows.get(update.rid)
     if row is None:
         return []
-    long = len(row.body) > LONG or any(len(values) > FEW for values in update.after.fields.values())
+    long = len(row.body) > LONG or any(len(values) > FEW for values in update.after.values.values())
     current, content = await run_in_thread(long, _merged, collection, row, update, shown)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
@@ -62,16 +62,16 @@ async def promotion(
 
 def _merged(
     collection: Collection, row: Row, update: Update, shown: Mapping[str, tuple[str, ...]]
-) -> tuple[TokenizedBody, TokenizedBody]:
+) -> tuple[RecordBody, RecordBody]:
     """What is live by now, and what it becomes."""
-    current, before, after = collection.sealer.open(row), update.before.fields, update.after.fields
+    current, before, after = collection.sealer.open(row), update.before.values, update.after.values
     moved = changed(before, after)
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for name in moved:
         texts, old, new = shown.get(name, ()), before.get(name, ()), after.get(name, ())
         if tells(texts, old, new) is not False:
             taken[name] = adopted_values(texts, old, new)
-    for name in (changed(current.fields, after) & update.named) - moved:
+    for name in (changed(current.values, after) & update.named) - moved:
         taken[name] = after.get(name, ())
     return current, adopt(current, taken, update.after.following)
 
@@ -81,14 +81,14 @@ class Rebased(NamedTuple):
 
     changes: list[Change]
     gone: set[int]
-    left: list[TokenizedBody]
+    left: list[RecordBody]
 
 
 def rebase(
     collection: Collection,
     row: Row,
-    opened: Sequence[tuple[Staged, TokenizedBody]],
-    live: tuple[TokenizedBody, TokenizedBody],
+    opened: Sequence[tuple[Staged, RecordBody]],
+    live: tuple[RecordBody, RecordBody],
     named: AbstractSet[str] = frozenset(),
 ) -> Rebased:
     """Versions in doubt follow the live version, ``live`` before and after, where they have a field
@@ -99,18 +99,18 @@ def rebase(
     """
     before, after = live
     rebased = Rebased([], set(), [])
-    moved = changed(before.fields, after.fields)
+    moved = changed(before.values, after.values)
     for staged, version in opened:
         names = {
-            name for name in moved if version.fields.get(name, ()) == before.fields.get(name, ())
+            name for name in moved if version.values.get(name, ()) == before.values.get(name, ())
         }
-        names |= alike(after.fields, version.fields) & named
+        names |= alike(after.values, version.values) & named
         if not names:
             continue
         rebased.gone.add(staged.sid)
         rebased.changes.append(Unstage(row.rid, staged.sid))
-        left = adopt(version, {name: after.fields.get(name, ()) for name in names}, after.following)
-        if changed(after.fields, left.fields):
+        left = adopt(version, {name: after.values.get(name, ()) for name in names}, after.following)
+        if changed(after.values, left.values):
             sid = collection.around.sequence()
             if staged.sid in collection.state.reported:
                 collection.state.report(sid)

@@ -13,7 +13,7 @@ from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import (
-    TokenizedBody,
+    RecordBody,
     TokenizedValue,
     adopted_values,
     alike,
@@ -68,7 +68,7 @@ class _Told(NamedTuple):
     """
 
     changes: list[Change]
-    left: list[TokenizedBody]
+    left: list[RecordBody]
     undecided: set[str]
 
 
@@ -123,7 +123,7 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
         told.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
     verdicts = _verdicts(opened, item)
-    waiting: list[tuple[Staged, TokenizedBody]] = []
+    waiting: list[tuple[Staged, RecordBody]] = []
     for staged, version in opened.staged if row.updated_at <= began else ():
         if not _doubtful(collection, staged, began) or not _shows_record(opened, seen):
             continue
@@ -142,10 +142,10 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
         told.changes.extend(rebased.changes)
         told.left.extend((content, *rebased.left))
     for staged, version in waiting:
-        names = alike(content.fields, version.fields)
+        names = alike(content.values, version.values)
         if (
             names
-            and names == changed(content.fields, version.fields)
+            and names == changed(content.values, version.values)
             and collection.state.report(staged.sid)
         ):
             told.undecided.update(names)
@@ -161,13 +161,13 @@ def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
 
 
 def _decide(
-    live: TokenizedBody,
-    version: TokenizedBody,
+    live: RecordBody,
+    version: RecordBody,
     seen: Mapping[str, list[str]],
     taken: bool | None,
     *,
     over: bool,
-) -> tuple[TokenizedBody, bool]:
+) -> tuple[RecordBody, bool]:
     """Field by field: what the application shows of a doubtful version is adopted, what it shows of
     the live one rejects it.
 
@@ -176,10 +176,10 @@ def _decide(
     """
     fields: dict[str, tuple[TokenizedValue, ...]] = {}
     settled = True
-    for name in sorted(changed(live.fields, version.fields)):
+    for name in sorted(changed(live.values, version.values)):
         old, new, texts = (
-            live.fields.get(name, ()),
-            version.fields.get(name, ()),
+            live.values.get(name, ()),
+            version.values.get(name, ()),
             seen.get(name, ()),
         )
         if tokens_of(old) != tokens_of(new):

@@ -14,7 +14,7 @@ from proxy.model.schema import Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
 from proxy.storage.rows import TOKEN_RIDS, Row
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LOOKED_UP, Collection
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, open_current, open_rows
 
@@ -209,16 +209,18 @@ def _look_back(
     """
     result, index, began = at
     values, home = result.values[index], result.rows[index]
-    past: dict[int, list[tuple[TokenizedBody, set[tuple[str, str]]]]] = {}
+    past: dict[int, list[tuple[RecordBody, set[tuple[str, str]]]]] = {}
     for place, at_place in enumerate(item.places):
         rid = rids[place] or (home.row.rid if home is not None else None)
         if values[place] is not None or rid is None:
             continue
         if rid not in past:
-            past[rid] = [(content, content.tokens()) for content in collection.past(rid, began)]
+            past[rid] = [
+                (content, content.value_tokens()) for content in collection.past(rid, began)
+            ]
         for content, tokens_of in past[rid]:
             if at_place in tokens_of:
-                _restate(content.fields, item.places, values)
+                _restate(content.values, item.places, values)
                 break
 
 
@@ -325,7 +327,7 @@ def _has_own(collection: Collection, record: OpenRow) -> bool:
         (made := collection.tokenizers.get(field)) is not None
         and not made.same
         and made.resolution in (Resolution.SEALED, Resolution.INDEXED)
-        for field in record.live.fields
+        for field in record.live.values
     )
 
 
@@ -471,7 +473,7 @@ def _is_contradicted(
             continue
         made = collection.tokenizers.get(name)
         if value is not None or (
-            name in record.live.fields and made is not None and made.resembles(text)
+            name in record.live.values and made is not None and made.resembles(text)
         ):
             return True
     return False

@@ -23,7 +23,7 @@ from proxy.storage.changes import (
 )
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import (
-    TokenizedBody,
+    RecordBody,
     TokenizedValue,
     alike,
     changed,
@@ -201,8 +201,8 @@ def undecided(collection: Collection, held: Sequence[StagedWrite]) -> set[str]:
     found: set[str] = set()
     for item in held:
         if item.sid is not None and item.content is not None and item.live is not None:
-            names = alike(item.live.fields, item.content.fields)
-            if names and names == changed(item.live.fields, item.content.fields):
+            names = alike(item.live.values, item.content.values)
+            if names and names == changed(item.live.values, item.content.values):
                 collection.state.report(item.sid)
                 found |= names
     return found
@@ -278,7 +278,7 @@ async def _follow(
     """A record that takes the tokens of the first one in place of its own."""
     versions = await collection.versions(row) if row is not None else []
     start = next_generation(versions)
-    mine = versions[0].fields if versions else {}
+    mine = versions[0].values if versions else {}
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for name, values in first.given.items():
         if name in first.own and tokens_of(mine.get(name, ())) == tokens_of(values):
@@ -290,10 +290,10 @@ async def _follow(
             for number, kept in enumerate(values, start)
         )
         start += len(values)
-    base = versions[0] if versions else TokenizedBody({})
+    base = versions[0] if versions else RecordBody({})
     if draft.absent_erased:
-        base = TokenizedBody(
-            {name: kept for name, kept in base.fields.items() if not draft.erases(name)},
+        base = RecordBody(
+            {name: kept for name, kept in base.values.items() if not draft.erases(name)},
             base.following,
         )
     drafted = Drafted(adopt(base, taken, start), taken, first.own)
@@ -303,7 +303,7 @@ async def _follow(
 
 
 def _held(
-    collection: Collection, row: Row, key: str, live: TokenizedBody, drafted: Drafted
+    collection: Collection, row: Row, key: str, live: RecordBody, drafted: Drafted
 ) -> StagedWrite:
     # Beside a version in doubt even what equals the live one has to be settled: an answer may
     # promote that version meanwhile.
@@ -355,7 +355,7 @@ async def _staging_change(
         )
     if item.row is not None and item.sid is None:
         return None
-    before = item.live.fields if item.live is not None else {}
+    before = item.live.values if item.live is not None else {}
     fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
     if before:
         fresh = {name: _added(values, before.get(name, ())) for name, values in fresh.items()}
@@ -403,7 +403,7 @@ async def _forgotten(
 
 
 async def _overruled(
-    collection: Collection, held: StagedWrite, row: Row, content: TokenizedBody
+    collection: Collection, held: StagedWrite, row: Row, content: RecordBody
 ) -> list[Change]:
     """What was acknowledged decides versions in doubt where no token can: they lose their values of
     the fields that it carries.
@@ -413,12 +413,12 @@ async def _overruled(
         if other.sid in collection.state.in_flight or not other.body:
             continue
         version = collection.sealer.open_staged(other, row.salt)
-        names = alike(content.fields, version.fields) & held.given.keys()
+        names = alike(content.values, version.values) & held.given.keys()
         if not names:
             continue
         changes.append(Unstage(row.rid, other.sid))
-        left = adopt(version, {name: content.fields[name] for name in names}, content.following)
-        if changed(content.fields, left.fields):
+        left = adopt(version, {name: content.values[name] for name in names}, content.following)
+        if changed(content.values, left.values):
             sid = collection.around.sequence()
             body = collection.sealer.record(row.rid, row.salt).staged_body(left, sid)
             if other.sid in collection.state.reported:

@@ -19,6 +19,7 @@ from proxy.model.record import LONGEST_FILE_NAME, Attachment, Record, same_name
 from proxy.storage.changes import UpdateFile
 from proxy.storage.rows import File, Row
 from proxy.vault.attachment_content import StoredContent
+from proxy.vault.collection import Collection
 from proxy.vault.records.repository import Records
 from proxy.vault.seal import Sealer
 
@@ -73,19 +74,19 @@ def id_of(text: str) -> bytes | None:
 
 
 def file_of(
-    records: Records, row: Row, kept: StoredContent, label: Label, before: File | None = None
+    collection: Collection, row: Row, kept: StoredContent, label: Label, before: File | None = None
 ) -> File:
     """The file of a row with that content; in place of ``before``, it keeps its id and its
     creation.
     """
-    now = records.collection.clock()
+    now = collection.clock()
     file_id = bytes.fromhex(kept.object[:32])
     known = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
-    sealer = records.collection.sealer.record(row.rid, row.salt)
+    sealer = collection.sealer.record(row.rid, row.salt)
     return File(
         file_id,
         row.rid,
-        name_hash(records, label.filename),
+        name_hash(collection, label.filename),
         kept.object,
         kept.size,
         now if before is None else before.created_at,
@@ -94,9 +95,9 @@ def file_of(
     )
 
 
-def name_hash(records: Records, filename: str) -> bytes:
+def name_hash(collection: Collection, filename: str) -> bytes:
     """The keyed hash under which a record has a file of that name."""
-    return records.hash_name(same_name(filename))
+    return collection.hash_name(same_name(filename))
 
 
 def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
@@ -115,11 +116,11 @@ def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
     return file._replace(object=kept.object, sealed=sealed)
 
 
-def open_file(records: Records, row: Row, file: File) -> OpenFile:
+def open_file(collection: Collection, row: Row, file: File) -> OpenFile:
     """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row
     or object.
     """
-    plain = records.collection.sealer.open_file(file, row.salt)
+    plain = collection.sealer.open_file(file, row.salt)
     known = _decode(plain)
     if known.size != file.size:
         raise cannot_open()
@@ -136,19 +137,18 @@ def open_file(records: Records, row: Row, file: File) -> OpenFile:
 
 
 async def attachments_of(
-    records: Records, rids: Sequence[int]
+    collection: Collection, rids: Sequence[int]
 ) -> dict[int, tuple[Attachment, ...]]:
     """The attachments of these rows, oldest first; rows without any are left out.
 
     One that does not open is counted, logged by its event, and left out.
     """
-    collection = records.collection
     files = await collection.store.files(collection.table, rids)
     if not files:
         return {}
     rows = await collection.store.rows(collection.table, list(files))
     return {
-        rid: tuple(_openable(records, rows[rid], found))
+        rid: tuple(_openable(collection, rows[rid], found))
         for rid, found in files.items()
         if rid in rows
     }
@@ -159,14 +159,14 @@ async def with_attachments(
 ) -> list[Record]:
     """The records with what they have attached; ``readable``: those of these keys alone."""
     rids = [record.rid for record in found if readable is None or record.key in readable]
-    attached = await attachments_of(records, rids) if rids else {}
+    attached = await attachments_of(records.collection, rids) if rids else {}
     if not attached:
         return list(found)
     return [replace(record, attachments=attached.get(record.rid, ())) for record in found]
 
 
 def handed_over(
-    records: Records, rows: tuple[Row, Row], files: Mapping[str, File], others: Iterable[File]
+    collection: Collection, rows: tuple[Row, Row], files: Mapping[str, File], others: Iterable[File]
 ) -> list[UpdateFile]:
     """The changes that give files of the first row to the second one, which has ``others`` already.
 
@@ -185,18 +185,18 @@ def handed_over(
         )
     changes = []
     for file in files.values():
-        opened = open_file(records, source, file)
+        opened = open_file(collection, source, file)
         label = Label(opened.attachment.filename, opened.attachment.mime_type)
         changes.append(
             UpdateFile(
-                file_of(records, destination, opened.kept, label, file), source.rid, file.object
+                file_of(collection, destination, opened.kept, label, file), source.rid, file.object
             )
         )
     return changes
 
 
 def adopted(
-    records: Records, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]
+    collection: Collection, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]
 ) -> list[UpdateFile]:
     """The same where nobody can be asked: a file whose name is taken gets a number, and one that
     does not open stays behind.
@@ -205,21 +205,21 @@ def adopted(
     taken, changes = {file.name for file in others}, []
     for file in files:
         try:
-            opened = open_file(records, source, file)
+            opened = open_file(collection, source, file)
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
-            records.collection.observe("unopenable_file")
+            collection.observe("unopenable_file")
             continue
         name, number = opened.attachment.filename, 1
-        while name_hash(records, name) in taken:
+        while name_hash(collection, name) in taken:
             number += 1
             name = _numbered(opened.attachment.filename, number)
-        taken.add(name_hash(records, name))
+        taken.add(name_hash(collection, name))
         label = Label(name, opened.attachment.mime_type)
         changes.append(
             UpdateFile(
-                file_of(records, destination, opened.kept, label, file), source.rid, file.object
+                file_of(collection, destination, opened.kept, label, file), source.rid, file.object
             )
         )
     return changes
@@ -234,15 +234,15 @@ def _numbered(name: str, number: int) -> str:
     return stem[: max(1, LONGEST_FILE_NAME - len(rest))] + rest[-(LONGEST_FILE_NAME - 1) :]
 
 
-def _openable(records: Records, row: Row, files: Iterable[File]) -> list[Attachment]:
+def _openable(collection: Collection, row: Row, files: Iterable[File]) -> list[Attachment]:
     found: list[Attachment] = []
     for file in files:
         try:
-            found.append(open_file(records, row, file).attachment)
+            found.append(open_file(collection, row, file).attachment)
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
-            records.collection.observe("unopenable_file")
+            collection.observe("unopenable_file")
     return found
 
 

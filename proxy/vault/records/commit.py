@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import Record
-from proxy.model.schema import is_collected
 from proxy.storage.changes import Change, Conflict, Remember
 from proxy.vault.records.repository import Records
 
@@ -34,14 +33,14 @@ def refuse_of_rules(records: Records, keys: Iterable[str | None] = ()) -> None:
     These are all records of a schema that the proxy collects, and among those of the program's own
     schema the ones that tell by their keys that it has collected them.
     """
-    if records.of_rules:
+    if records.primary is None:
         raise VaultError(
             Code.SCHEMA_OF_RULES,
             f"Records of {records.name!r} are written by the application behind the proxy alone; "
             "here they can be found, "
             "deleted, and given attachments.",
         )
-    if records.hosts and any(map(is_collected, keys)):
+    if any(map(records.collects, keys)):
         raise VaultError(
             Code.SCHEMA_OF_RULES,
             "Records whose keys begin with rules: are written by the application behind the "

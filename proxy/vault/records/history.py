@@ -7,12 +7,12 @@ key one after the other stand in one history.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import DEFAULTS, Action, Record, RecordLimits
-from proxy.model.schema import is_collected
 from proxy.storage.changes import Remove
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
@@ -202,12 +202,12 @@ async def _proven(
     number, or another version with it tells the key: what a migration took over tells another one,
     and what the proxy has collected tells none.
     """
-    proven = {version.rid for version in found if _tells(records, version, key)}
+    legible = not records.collects(key)
+    proven = _naming(found, key, legible=legible)
     if present is not None:
         proven.add(present.rid)
     if missing := {version.rid for version in found} - proven:
-        proven |= await _proofs(records, key, missing)
-    legible = records.primary is not None and not is_collected(key)
+        proven |= await _proofs(records, key, missing, legible=legible)
     kept = [
         version
         for version in found
@@ -218,24 +218,23 @@ async def _proven(
     return kept
 
 
-def _tells(records: Records, version: Record, key: str) -> bool:
-    """Whether a past version tells by itself that it is of the key: each one, or of what was
+def _naming(versions: Iterable[Record], key: str, *, legible: bool) -> set[int]:
+    """The numbers of those past versions that have the key in them: each one, or of what was
     collected the note of its end.
     """
-    legible = records.primary is not None and not is_collected(key)
-    return version.key == key and (legible or version.action is Action.DELETE)
+    return {
+        version.rid
+        for version in versions
+        if version.key == key and (legible or version.action is Action.DELETE)
+    }
 
 
-async def _proofs(records: Records, key: str, rids: set[int]) -> set[int]:
-    """Those of the numbers of which any past version under the key tells the key."""
+async def _proofs(records: Records, key: str, rids: set[int], *, legible: bool) -> set[int]:
+    """Those of the numbers of which any past version under the key has the key."""
     digest, proven, offset = records.collection.key_hash(key), set[int](), 0
     while some := await _further(records, digest, offset, DEFAULTS.page_bytes):
         wanted = [past for past in some if past.rid in rids]
-        proven |= {
-            version.rid
-            for version in _opened(records, key, wanted, None)
-            if _tells(records, version, key)
-        }
+        proven |= _naming(_opened(records, key, wanted, None), key, legible=legible)
         offset += len(some)
     return proven
 

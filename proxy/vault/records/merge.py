@@ -20,7 +20,7 @@ from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.storage.changes import AddVersion, Change, Reindex, Remove, UpdateFile
 from proxy.storage.rows import Past, Row
-from proxy.vault.body import Extras, moved, pack_document, unpack_document
+from proxy.vault.body import Extras, moved
 from proxy.vault.body import next_eras as eras_after
 from proxy.vault.records.attachment_metadata import handed_over
 from proxy.vault.records.commit import (
@@ -121,7 +121,7 @@ async def _files(records: Records, pair: _Pair) -> list[UpdateFile]:
         records.collection.table, [row.rid for row in pair]
     )
     taken = {f"source/{number}": file for number, file in enumerate(files.get(pair.source.rid, ()))}
-    return handed_over(records, pair, taken, files.get(pair.destination.rid, ()))
+    return handed_over(records.collection, pair, taken, files.get(pair.destination.rid, ()))
 
 
 def _merged(
@@ -165,9 +165,9 @@ def _taken(records: Records, pair: _Pair, past: Sequence[Past]) -> list[Change]:
     own = sealer.record(destination.rid, destination.salt)
     changes: list[Change] = []
     first, versions = destination.version + 1, [*past, records.outlived(source)]
-    documents = moved([unpack_document(sealer.open_plain(one)) for one in versions], first)
+    documents = moved(map(sealer.open, versions), first)
     for version, (one, document) in enumerate(zip(versions, documents, strict=True), first):
-        body = own.plain_body(pack_document(document), version)
+        body = own.body(document, version)
         taken = Past(
             destination.rid, version, destination.key or b"", one.at, destination.salt, body
         )

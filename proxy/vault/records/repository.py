@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from proxy.audit.events import AuditContext, AuditEvent, EventKind
 from proxy.auth.external_acl import Gate
@@ -28,23 +27,20 @@ from proxy.model.schema import (
     FieldType,
     Schema,
     Storage,
+    is_collected,
 )
 from proxy.model.schema_change import conformed
 from proxy.storage.rows import ColumnValue, Past, Row, RowState, spelled_exactly
 from proxy.tokenization.normalize import normalize, plain_text
 from proxy.vault.body import (
     NO_EXTRAS,
+    NO_VALUES,
     Extras,
     RecordBody,
-    TokenizedBody,
     array_of,
     era_of,
-    is_document,
-    pack_document,
     texts_of,
-    unpack_document,
 )
-from proxy.vault.body import unpack_tokenized as unpack_content
 from proxy.vault.collection import Collection
 from proxy.vault.records.ngrams import NgramSteps, folded, folded_before, grams, leaf, leaves
 from proxy.vault.seal import Tampered
@@ -59,11 +55,8 @@ ToCell = Callable[[Any], ColumnValue]
 class Records:
     """The records of one schema; ``collection`` has their keys and their table."""
 
-    def __init__(self, collection: Collection, *, of_rules: bool = False) -> None:
+    def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        #: Whether the proxy collects them, or did, so that only the application behind it writes
-        #: them.
-        self.of_rules = of_rules or bool(collection.shapes)
         self.schema: Schema = collection.schema
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         #: the filter endpoint that decides about each record, where there is one
@@ -75,10 +68,10 @@ class Records:
         self.condition: Callable[[Record | None], None] | None = None
         self._entity_tag = collection.around.keyset.hasher("etag", self.schema.name)
         self._form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
+        #: ``None`` in a schema that rules declare: the ids of the application are the keys.
         self.primary = self.schema.primary
-        #: Whether records that the proxy collects stand among those that callers write
-        #: (``hosted``).
-        self.hosts = self.schema.name == RECORDS_SCHEMA
+        #: Whether records that the proxy collects stand among those that callers write.
+        self._shared = self.schema.name == RECORDS_SCHEMA
         keyset = collection.around.keyset
         self._hashers = {
             field.name: keyset.hasher("field", self.schema.name, field.name)
@@ -113,8 +106,6 @@ class Records:
         self._cells = [
             None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots
         ]
-        #: what a file name is found by within its record
-        self.hash_name = keyset.hasher("file", self.schema.name)
         self._decimals = [
             field.name for field in self.schema.fields if field.type is FieldType.DECIMAL
         ]
@@ -252,8 +243,9 @@ class Records:
         if len(drafts) == 1:
             return [self._row_of(drafts[0], keys[0], rids[0], by, now)]
         cells, new = self.cells, tuple.__new__
-        plains = [pack_document(RecordBody(draft.fields, _CREATE, by, now)) for draft in drafts]
-        bodies = self.collection.sealer.new_bodies(rids, plains)
+        bodies = self.collection.sealer.new_bodies(
+            rids, [RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now) for draft in drafts]
+        )
         rows: list[Row] = []
         for draft, key, rid, (salt, body) in zip(drafts, keys, rids, bodies, strict=True):
             at = None if draft.expires_at is UNSET else draft.expires_at
@@ -270,9 +262,7 @@ class Records:
         fields, expires = draft.fields, draft.expires_at
         sealer = self.collection.sealer
         salt = sealer.new_salt()
-        body = sealer.plain_body(
-            (rid, salt), pack_document(RecordBody(fields, _CREATE, by, now)), 1
-        )
+        body = sealer.body((rid, salt), RecordBody(NO_VALUES, 1, fields, _CREATE, by, now), 1)
         cells, expires_at = self.cells(fields), None if expires is UNSET else expires
         return tuple.__new__(
             Row, (rid, key, None, _LIVE, 1, now, now, expires_at, salt, body, cells, 0)
@@ -285,10 +275,9 @@ class Records:
         collection, version = self.collection, row.version + 1
         # a clock that was set back must not disorder the history
         now = max(collection.clock(), row.updated_at)
-        plain = pack_document(
-            RecordBody(fields, Action.UPDATE, by, now, beside.tokens or UNSET, beside.eras or UNSET)
-        )
-        body = collection.sealer.plain_body((row.rid, row.salt), plain, version)
+        tokens, eras = beside.tokens or None, beside.eras or None
+        content = RecordBody(NO_VALUES, 1, fields, Action.UPDATE, by, now, tokens, eras)
+        body = collection.sealer.body((row.rid, row.salt), content, version)
         return row._replace(
             version=version,
             updated_at=now,
@@ -306,11 +295,15 @@ class Records:
         """The note that a record was deleted: its last values once more, as a version of their own."""
         record, version = self.open(row), row.version + 1
         at = max(self.collection.clock(), row.updated_at)
-        key = record.key if self.primary is None and record.key is not None else UNSET
-        plain = pack_document(
-            RecordBody(record.fields, Action.DELETE, by, at, eras=record.eras or UNSET, key=key)
+        content = RecordBody(
+            fields=record.fields,
+            action=Action.DELETE,
+            by=by,
+            at=at,
+            eras=record.eras,
+            key=record.key if self.primary is None else None,
         )
-        body = self.collection.sealer.plain_body((row.rid, row.salt), plain, version)
+        body = self.collection.sealer.body((row.rid, row.salt), content, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
     def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
@@ -397,14 +390,29 @@ class Records:
 
         ``Tampered`` when it opens, and stands under a key that is not its own.
         """
-        record = self._sealed_in(row)
-        if (
-            row.key is not None
-            and record.key is not None
-            and self.collection.key_hash(record.key) != row.key
+        body, key = self.collection.sealer.open_with_key(row)
+        fields, eras = self.contents(body, key)
+        if key is None and self.primary is not None:
+            key = fields.get(self.primary.name)
+        # Fields of a schema whose definition is lost do not say which of them is the key.
+        missing = key is None and not body.fields
+        if row.key is not None and (
+            missing or (key is not None and self.collection.key_hash(key) != row.key)
         ):
             raise self.tampered()
-        return record
+        return Record(
+            row.rid,
+            key,
+            fields,
+            row.version,
+            row.created_at,
+            row.updated_at,
+            row.expires_at,
+            body.action,
+            body.by,
+            eras=eras,
+            tokens=body.tokens,
+        )
 
     def tampered(self, count: int = 1) -> Tampered:
         """Report rows whose columns differ from what is sealed in them; returns the error."""
@@ -417,49 +425,29 @@ class Records:
         """The unexpired rows of these keys; reports those that stand under a key not their own."""
         return await self.collection.by_key(keys, self.tampered)
 
-    def _sealed_in(self, row: Row) -> Record:
-        plain = self.collection.sealer.open_plain(row)
-        if not is_document(plain):
-            return self._collected(row, plain)
-        document = unpack_document(plain)
-        return Record(
-            row.rid,
-            self._key_of(document.fields),
-            self._typed(document.fields),
-            row.version,
-            row.created_at,
-            row.updated_at,
-            row.expires_at,
-            document.action,
-            document.by,
-            eras=document.eras or None,
-            tokens=document.tokens or None,
-        )
-
     def open_past(self, past: Past, created_at: int, key: str | None = None) -> Record:
         """The record that a past version was; raises as ``open``.
 
-        ``key``: that of a record that the proxy has collected.
+        ``key``: what the versions of a record that the proxy has collected stand under.
         """
-        plain = self.collection.sealer.open_plain(past)
-        if not is_document(plain):
-            fields, eras = self._shown_of(unpack_content(plain), key)
-            return Record(past.rid, key, fields, past.version, created_at, past.at, eras=eras)
-        document = unpack_document(plain)
-        fields = document.fields if self.of_rules else conformed(self.schema, document.fields)
-        key = self._key_of(fields) if self.primary is not None else document.key or None
-        record = Record(
+        body = self.collection.sealer.open(past)
+        fields, eras = self.contents(body, key, past=True)
+        if self.primary is not None:
+            key = fields.get(self.primary.name)
+        elif body.action is Action.DELETE:
+            key = body.key
+        return Record(
             past.rid,
             key,
             fields,
             past.version,
             created_at,
-            document.at,
+            body.at or past.at,
             None,
-            document.action,
-            document.by,
+            body.action,
+            body.by,
+            eras=eras,
         )
-        return replace(record, eras=document.eras) if document.eras else record
 
     def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
         """The records of rows in order; one that does not open is counted, logged by its event, and
@@ -476,8 +464,8 @@ class Records:
 
     # ------------------------------------------------------------------ parts
 
-    def _key_of(self, fields: Fields) -> str | None:
-        return fields[self.primary.name] if self.primary is not None else None
+    def _past(self, fields: Fields) -> Fields:
+        return fields if self.primary is None else conformed(self.schema, fields)
 
     def _typed(self, fields: Fields) -> Fields:
         for name in self._decimals:
@@ -485,48 +473,37 @@ class Records:
                 fields[name] = Decimal(fields[name])
         return fields
 
-    def _collected(self, row: Row, plain: bytes) -> Record:
-        """A record that the proxy has collected."""
-        key = self.collection.sealer.open_key(row)
-        if key is None and row.key is not None:
-            raise self.tampered()
-        fields, eras = self._shown_of(unpack_content(plain), key)
-        return Record(
-            row.rid,
-            key,
-            fields,
-            row.version,
-            row.created_at,
-            row.updated_at,
-            row.expires_at,
-            eras=eras,
-        )
+    def contents(
+        self, body: RecordBody, key: str | None = None, *, past: bool = False
+    ) -> tuple[Fields, Eras | None]:
+        """The fields of a body as the schema shows them, and the eras of their texts.
 
-    def fields_of(self, content: TokenizedBody) -> Fields:
-        """The values of a record that the proxy has collected, as they are shown and as columns are
-        made of them.
+        ``key``: that of the record, where its fields do not have it. ``past``: the body may be of
+        an earlier definition. In a schema of its own what the proxy has collected is shown whole:
+        a text, or a list of texts where a field has several. Among the records of another schema
+        it is what that one has fields for and what fits them; several texts are the text of a JSON
+        array.
         """
-        return self._shown_of(content, None)[0]
-
-    def _shown_of(self, content: TokenizedBody, key: str | None) -> tuple[Fields, Eras]:
-        """The fields of a record that the proxy has collected, and their eras.
-
-        In a schema of its own that is all of it: a text, or a list of texts where a field has
-        several. Among the records of another one it is what that one has fields for and what fits
-        them; several texts are told as the text of a JSON array.
-        """
-        if not self.hosts:
-            return texts_of(content)
-        kept = {
-            name: values for name, values in content.fields.items() if values and name in KEPT_AS
+        if body.fields:
+            return (self._past if past else self._typed)(body.fields), body.eras
+        if not self._shared:
+            return texts_of(body)
+        values = {
+            name: values for name, values in body.values.items() if values and name in KEPT_AS
         }
-        told = {
-            name: values[0].text if len(values) == 1 else array_of(values)
-            for name, values in kept.items()
+        texts = {
+            name: several[0].text if len(several) == 1 else array_of(several)
+            for name, several in values.items()
         }
         fields: Fields = {} if key is None else {RECORD_KEY: key}
-        eras: Eras = {name: era_of(values) for name, values in kept.items()}
-        return fields | conformed(self.schema, told), eras
+        eras: Eras = {name: era_of(several) for name, several in values.items()}
+        return fields | conformed(self.schema, texts), eras
+
+    def collects(self, key: str | None) -> bool:
+        """Whether the proxy makes and changes the record of that key, and no caller; ``None`` is
+        the key of a record whose id the application has not told yet.
+        """
+        return self.primary is None or (self._shared and is_collected(key))
 
     def _column(self, field: Field) -> ToCell:
         if field.type is FieldType.PRIMARY_KEY:

@@ -22,7 +22,7 @@ from proxy.model.schema_change import ChangeStep, SchemaChangePlan, planned
 from proxy.vault.collection import Collection
 from proxy.vault.job import JobProgress, Pass
 from proxy.vault.locks import InFlight
-from proxy.vault.proxied.hosted import Hosted, SharedTable
+from proxy.vault.proxied.hosted import SharedTable
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import (
     Entries,
@@ -236,11 +236,11 @@ class Catalog:
         return SharedTable(lambda: self._records[name], self.using)
 
     async def take_rules(self, collections: Iterable[Collection]) -> None:
-        """Let what the proxy collects be found: the collections of the rules that come into force.
-        Others keep what they were.
+        """Let what the proxy collects be found: the collections with a schema of their own of the
+        rules that come into force. Others keep what they were.
         """
         async with self._changing:
-            found = {made.name: made for made in collections if not isinstance(made, Hosted)}
+            found = {made.name: made for made in collections}
             fresh = [
                 msgspec.structs.replace(known, schema=collection.schema)
                 if known

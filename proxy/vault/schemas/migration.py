@@ -16,11 +16,10 @@ from proxy.model.schema_change import Conversion
 from proxy.model.values import Unfit
 from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.rows import ColumnValue, Row
-from proxy.vault.body import TokenizedBody, is_document, pack_document, unpack_document
-from proxy.vault.body import unpack_tokenized as unpack_content
+from proxy.vault.body import RecordBody
 from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.records.repository import Records
-from proxy.vault.schema_store import Origin, Phase, SchemaEntry
+from proxy.vault.schema_store import Phase, SchemaEntry
 from proxy.vault.vault import Vault
 
 
@@ -107,36 +106,28 @@ class Cleanup(Records):
 
     def cleaned(self, row: Row) -> list[Change]:
         """What removes the remains from a row; raises ``VaultError(CANNOT_OPEN)``."""
-        plain = self.collection.sealer.open_plain(row)
-        if not is_document(plain):
-            return self._cleaned_of_rules(row, unpack_content(plain)) if self.hosts else []
-        document = unpack_document(plain)
-        fields, body = self._typed(dict(document.fields)), row.body
-        if fields != document.fields:
-            sealer = self.collection.sealer.record(row.rid, row.salt)
-            body = sealer.plain_body(
-                pack_document(msgspec.structs.replace(document, fields=fields)), row.version
-            )
+        sealer = self.collection.sealer
+        content, body = sealer.open(row), row.body
+        if (typed := self._typed(dict(content.fields))) != content.fields:
+            changed = msgspec.structs.replace(content, fields=typed)
+            body = sealer.body((row.rid, row.salt), changed, row.version)
+        fields = self.contents(content)[0]
         changes: list[Change] = []
         cells = self.cells(fields)
         if body is not row.body or cells != row.cells:
             changes.append(Replace(row._replace(body=body, cells=cells), row.version))
-        stale = self._other.hashes(_indexable(self._seen.fitting(document.fields)[0]))
-        if drop := stale - self.hashes(fields):
+        if drop := self._other.hashes(self._seen_in(content)) - self.hashes(fields):
             changes.append(Reindex(row.rid, drop=tuple(drop)))
         return changes
 
-    def _cleaned_of_rules(self, row: Row, content: TokenizedBody) -> list[Change]:
-        """The same for a record that the proxy has collected: its body stays, for it is not of this
-        definition.
+    def _seen_in(self, body: RecordBody) -> Fields:
+        """What the other definition has put into the index of parts.
+
+        Only texts and documents have parts there: values that had another type are left out.
         """
-        fields = self.fields_of(content)
-        changes: list[Change] = []
-        if (cells := self.cells(fields)) != row.cells:
-            changes.append(Replace(row._replace(cells=cells), row.version))
-        if drop := self._other.hashes(self._other.fields_of(content)) - self.hashes(fields):
-            changes.append(Reindex(row.rid, drop=tuple(drop)))
-        return changes
+        fields = self._seen.fitting(body.fields)[0]
+        parts = {name: value for name, value in fields.items() if isinstance(value, str | dict)}
+        return parts | self._other.contents(msgspec.structs.replace(body, fields={}))[0]
 
     def _typed(self, fields: Fields) -> Fields:
         return super()._typed(dict(self._convert.fitting(fields)[0]))
@@ -145,9 +136,7 @@ class Cleanup(Records):
 async def migrated_records(vault: Vault, entry: SchemaEntry) -> Records:
     """The records of a schema as its entry has it, with their table and its columns."""
     if entry.change is None:
-        return Records(
-            await _collection(vault, entry.schema), of_rules=entry.origin is Origin.RULES
-        )
+        return Records(await _collection(vault, entry.schema))
     first, second = entry.schema, entry.change.other
     # both sets of columns are in the layout before anybody gets cells of it
     await _collection(vault, first)
@@ -168,10 +157,3 @@ def _merged(
     return tuple(
         [other if cell is None else cell for cell, other in zip(first, second, strict=True)]
     )
-
-
-def _indexable(fields: Fields) -> Fields:
-    """Without values that have another type than they had: only texts and documents have parts in
-    the index.
-    """
-    return {name: value for name, value in fields.items() if isinstance(value, str | dict)}

@@ -1,7 +1,7 @@
 from proxy.clock import ManualClock
 from proxy.model.schema import Value
 from proxy.storage.rows import RowState
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Sequencer
 from tests.support.vaults import make_bench, person
 
@@ -14,7 +14,7 @@ async def test_cells_hold_a_hash_of_the_normal_form_or_the_plain_value() -> None
     bench = await make_bench()
     rows = [
         bench.people.new_row(
-            TokenizedBody({"email": (kept(mail, "t"),), "born": (kept("12.04.1987", "d"),)}),
+            RecordBody({"email": (kept(mail, "t"),), "born": (kept("12.04.1987", "d"),)}),
             rid,
             b"s" * 16,
         )
@@ -29,7 +29,7 @@ async def test_cells_hold_a_hash_of_the_normal_form_or_the_plain_value() -> None
 
 async def test_a_new_row_is_pending_without_a_key_and_the_next_one_counts_on() -> None:
     bench = await make_bench(recipe=person(expires=1000))
-    row = bench.people.new_row(TokenizedBody({}), 5, b"s" * 16)
+    row = bench.people.new_row(RecordBody({}), 5, b"s" * 16)
     assert (row.state, row.key, row.version, row.expires_at) == (
         RowState.PENDING,
         None,
@@ -37,7 +37,7 @@ async def test_a_new_row_is_pending_without_a_key_and_the_next_one_counts_on() -
         bench.clock() + 1000,
     )
     bench.clock.advance(10)
-    following = bench.people.next_row(row, TokenizedBody({}))
+    following = bench.people.next_row(row, RecordBody({}))
     assert (following.version, following.updated_at, following.expires_at) == (
         2,
         bench.clock(),

@@ -3,7 +3,7 @@ import asyncio
 from msgspec.structs import replace
 
 from proxy.model.schema import Value
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, draft_new, draft_next
 
 
@@ -18,7 +18,7 @@ def new(fields: dict[str, tuple[Value, ...]]) -> Drafted:
     return asyncio.run(draft_new(ProxiedDraft(fields), mints, 1))
 
 
-def live() -> TokenizedBody:
+def live() -> RecordBody:
     return new({"name": (Value("Ann"),), "tags": (Value("a"), Value("b"))}).content
 
 
@@ -28,14 +28,14 @@ def tokens(values: tuple[TokenizedValue, ...]) -> list[str]:
 
 def test_a_new_record_gets_a_token_for_each_value() -> None:
     content = live()
-    assert tokens(content.fields["tags"]) == ["tags-2", "tags-3"]
+    assert tokens(content.values["tags"]) == ["tags-2", "tags-3"]
     assert content.following == 4
 
 
 def test_a_field_of_a_new_record_without_a_value_is_given_but_not_kept() -> None:
     drafted = new({"name": (), "tags": (Value("a"),)})
     assert drafted.given["name"] == ()
-    assert set(drafted.content.fields) == {"tags"}
+    assert set(drafted.content.values) == {"tags"}
     assert drafted.content.following == 2
 
 
@@ -62,13 +62,13 @@ def test_the_same_value_twice_continues_only_one_stored_value() -> None:
 
 def test_an_own_token_that_comes_back_keeps_the_value_it_stands_for() -> None:
     drafted = asyncio.run(draft_next(ProxiedDraft({"name": (Value("name-1"),)}), live(), 4, mint))
-    assert drafted.content.fields["name"][0].text == "Ann"
+    assert drafted.content.values["name"][0].text == "Ann"
     assert drafted.own == {"name"}
 
 
 def test_a_token_of_another_field_is_a_value_like_any_other() -> None:
     drafted = asyncio.run(draft_next(ProxiedDraft({"name": (Value("tags-2"),)}), live(), 4, mint))
-    assert drafted.content.fields["name"][0] == TokenizedValue(4, "tags-2", False, "name-4", False)
+    assert drafted.content.values["name"][0] == TokenizedValue(4, "tags-2", False, "name-4", False)
 
 
 def test_a_number_is_not_the_text_of_it() -> None:
@@ -80,18 +80,18 @@ def test_a_number_is_not_the_text_of_it() -> None:
 
 def test_absent_fields_stay_unless_the_draft_replaces_the_whole_record() -> None:
     patch = ProxiedDraft({"name": (Value("Bo"),)})
-    assert set(asyncio.run(draft_next(patch, live(), 4, mint)).content.fields) == {"name", "tags"}
+    assert set(asyncio.run(draft_next(patch, live(), 4, mint)).content.values) == {"name", "tags"}
     assert set(
-        asyncio.run(draft_next(replace(patch, absent_erased=True), live(), 4, mint)).content.fields
+        asyncio.run(draft_next(replace(patch, absent_erased=True), live(), 4, mint)).content.values
     ) == {"name"}
     kept = replace(patch, absent_erased=True, keep=frozenset({"tags"}))
-    assert set(asyncio.run(draft_next(kept, live(), 4, mint)).content.fields) == {"name", "tags"}
+    assert set(asyncio.run(draft_next(kept, live(), 4, mint)).content.values) == {"name", "tags"}
 
 
 def test_no_values_erase_the_field() -> None:
     assert (
         "name"
-        not in asyncio.run(draft_next(ProxiedDraft({"name": ()}), live(), 4, mint)).content.fields
+        not in asyncio.run(draft_next(ProxiedDraft({"name": ()}), live(), 4, mint)).content.values
     )
 
 
@@ -116,14 +116,14 @@ def test_adopt_takes_only_the_named_fields_and_drops_empty_ones() -> None:
     content = adopt(
         live(), {"name": (TokenizedValue(9, "Bo", False, "t9", False),), "tags": ()}, 10
     )
-    assert set(content.fields) == {"name"}
-    assert content.fields["name"][0].text == "Bo"
+    assert set(content.values) == {"name"}
+    assert content.values["name"][0].text == "Bo"
     assert content.following == 10
 
 
 def test_a_stored_field_that_is_declared_no_more_outlives_a_whole_replacement() -> None:
     draft = ProxiedDraft({"name": (Value("Bo"),)}, absent_erased=True, declared=frozenset({"name"}))
-    assert tokens(asyncio.run(draft_next(draft, live(), 4, mint)).content.fields["tags"]) == [
+    assert tokens(asyncio.run(draft_next(draft, live(), 4, mint)).content.values["tags"]) == [
         "tags-2",
         "tags-3",
     ]
@@ -134,5 +134,5 @@ def test_a_stored_field_that_is_declared_no_more_outlives_a_whole_replacement() 
         "tags"
         not in asyncio.run(
             draft_next(replace(draft, declared=None), live(), 4, mint)
-        ).content.fields
+        ).content.values
     )

@@ -3,10 +3,11 @@ import pytest
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.seal import Sealer
 
-CONTENT = TokenizedBody({"name": (TokenizedValue(1, "Zorbina", False, "t1", False),)}, 2)
+CONTENT = RecordBody({"name": (TokenizedValue(1, "Zorbina", False, "t1", False),)}, 2)
+ONE, TWO = RecordBody(fields={"name": "one"}, at=1), RecordBody(fields={"name": "two"}, at=2)
 
 
 def sealer(keyset: Keyset, schema: str = "person") -> Sealer:
@@ -82,16 +83,16 @@ def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_recor
     made = sealer(Keyset.create("test"))
     rows = [
         Row(rid, b"k" * 16, None, RowState.LIVE, 1, 0, 0, None, salt, body)
-        for rid, (salt, body) in zip((7, 8), made.new_bodies((7, 8), [b"one", b"two"]), strict=True)
+        for rid, (salt, body) in zip((7, 8), made.new_bodies((7, 8), (ONE, TWO)), strict=True)
     ]
-    assert [made.open_plain(row) for row in rows] == [b"one", b"two"]
+    assert [made.open(row) for row in rows] == [ONE, TWO]
     for other in (
         rows[0]._replace(rid=8),
         rows[0]._replace(version=2),
         rows[0]._replace(salt=rows[1].salt),
     ):
         with pytest.raises(VaultError):
-            made.open_plain(other)
+            made.open(other)
 
 
 def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current_stays():
@@ -109,22 +110,20 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
         0,
         None,
         salt,
-        record.plain_body(b"plain", 3),
+        record.body(ONE, 3),
     )
-    past = Past(7, 2, b"k", 0, salt, record.plain_body(b"before", 2))
-    staged = Staged(
-        9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(TokenizedBody({}), 9)
-    )
+    past = Past(7, 2, b"k", 0, salt, record.body(TWO, 2))
+    staged = Staged(9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(RecordBody({}), 9))
     file = File(b"f" * 16, 7, b"n", "object", 1, 0, 0, record.file(b"known", b"f" * 16, "object"))
     assert made.row_again(held) == (held.body, held.key_sealed)
     keyset.adopt(keyset.rotated())
     body, key = made.row_again(held)
     again = held._replace(body=body, key_sealed=key)
-    assert (made.open_plain(again), made.open_key(again)) == (b"plain", "name")
-    assert made.open_plain(past._replace(body=made.past_again(past))) == b"before"
+    assert (made.open(again), made.open_key(again)) == (ONE, "name")
+    assert made.open(past._replace(body=made.past_again(past))) == TWO
     assert made.open_staged(
         staged._replace(body=made.staged_again(staged, salt)), salt
-    ) == TokenizedBody({})
+    ) == RecordBody({})
     assert made.open_file(file._replace(sealed=made.file_again(file, salt)), salt) == b"known"
     for sealed in (
         body,

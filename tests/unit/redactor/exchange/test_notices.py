@@ -216,7 +216,7 @@ async def test_an_id_that_is_given_again_leaves_the_record_before_in_its_history
     (row,) = (await people.by_key(["7"])).values()
     (before,) = past
     body = people.sealer.open(row._replace(rid=before.rid, salt=before.salt, body=before.body))
-    assert {name: values[0].text for name, values in body.fields.items()} == {
+    assert {name: values[0].text for name, values in body.values.items()} == {
         "name": "Ann",
         "born": "1987-04-12",
     }
@@ -254,5 +254,5 @@ async def test_one_id_for_two_records_of_an_answer_is_the_last_ones():
         {"name": "Bo", "id": 7},
     ]
     row = (await one.people.by_key(["7"]))["7"]
-    assert one.people.sealer.open(row).fields["name"][0].text == "Bo"
+    assert one.people.sealer.open(row).values["name"][0].text == "Bo"
     assert await one.counts() == (2, 1, 0)

@@ -169,7 +169,7 @@ async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
     catalog = await open_catalog(one.vault, lambda error: None)
     await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     (declared,) = catalog.schemas()
-    assert (declared.schema.name, declared.origin, declared.records.of_rules) == (
+    assert (declared.schema.name, declared.origin, declared.records.collects("1")) == (
         "p",
         Origin.RULES,
         True,

@@ -404,7 +404,7 @@ async def test_an_update_that_is_given_the_token_of_the_value_before_is_kept(fie
     assert await one.shown(stored) == wanted
     assert await one.shown([stored], "GET /p") == [wanted]
     (row,) = (await one.people.by_key(["1"])).values()
-    assert str(AFTER[field]) == one.people.sealer.open(row).fields[field][0].text
+    assert str(AFTER[field]) == one.people.sealer.open(row).values[field][0].text
 
 
 async def test_a_form_that_is_given_the_token_of_the_value_before_is_kept():

@@ -11,7 +11,7 @@ from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import Insert, ReplaceCiphertext, StageRow
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.vault.attachments import service
-from proxy.vault.body import TokenizedBody
+from proxy.vault.body import RecordBody
 from proxy.vault.maintenance import reencrypt_pages
 from proxy.vault.maintenance.reencrypt_pages import (
     SealedTable,
@@ -90,7 +90,7 @@ async def test_what_was_sealed_anew_opens_in_its_own_place_alone(desk):
         past._replace(rid=other.rid), past._replace(version=2), one._replace(body=past.body),
     ):  # fmt: skip
         with pytest.raises(VaultError) as caught:
-            sealer.open_plain(wrong)
+            sealer.open(wrong)
         assert caught.value.code is Code.CANNOT_OPEN
     file, *_ = await desk.files.rows()
     with pytest.raises(VaultError):
@@ -220,11 +220,11 @@ async def test_what_is_staged_and_the_names_that_rules_gave_are_sealed_anew_too(
         1,
         None,
         salt,
-        sealer.body(TokenizedBody({}), 1),
+        sealer.body(RecordBody({}), 1),
     )
     row = row._replace(cells=(None,) * len(people.columns))
     change = Staged(
-        9, rid, StagedKind.UPDATE, 1, None, False, sealer.staged_body(TokenizedBody({}), 9)
+        9, rid, StagedKind.UPDATE, 1, None, False, sealer.staged_body(RecordBody({}), 9)
     )
     await bench.store.commit(
         people.table, [Insert(row), StageRow(change), StageRow(replaced_kind(change))]
@@ -235,8 +235,8 @@ async def test_what_is_staged_and_the_names_that_rules_gave_are_sealed_anew_too(
     (after,) = (await bench.store.rows(people.table, [rid])).values()
     staged = (await bench.store.staged(people.table, [rid]))[rid]
     assert all(map(people.sealer.current, (after.body, after.key_sealed or b"", staged[0].body)))
-    assert (people.sealer.open_key(after), people.sealer.open(after)) == ("7", TokenizedBody({}))
-    assert (people.sealer.open_staged(staged[0], salt), staged[1].body) == (TokenizedBody({}), b"")
+    assert (people.sealer.open_key(after), people.sealer.open(after)) == ("7", RecordBody({}))
+    assert (people.sealer.open_staged(staged[0], salt), staged[1].body) == (RecordBody({}), b"")
 
 
 def replaced_kind(change: Staged) -> Staged:

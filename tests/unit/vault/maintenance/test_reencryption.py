@@ -318,7 +318,7 @@ async def test_once_a_key_is_gone_nothing_comes_that_it_has_sealed(desk):
         await desk.store.commit(desk.table, [AddVersion(taken)])
     assert (await scan_key_usage(desk.vault)).counted.keys() == set(await desk.stored())
     # who has read it before may still show it
-    assert desk.contacts.records.collection.sealer.open_plain(taken)
+    assert desk.contacts.records.collection.sealer.open(taken).fields
 
 
 async def test_a_store_that_fails_is_reported_and_tried_again(desk, monkeypatch):

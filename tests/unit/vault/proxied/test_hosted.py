@@ -14,7 +14,7 @@ from proxy.vault.collection import TableSpec
 from proxy.vault.janitor import reap
 from proxy.vault.next_version import ProxiedDraft as Sent
 from proxy.vault.proxied.binding import bind
-from proxy.vault.proxied.hosted import Hosted, shared_records
+from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
@@ -88,6 +88,7 @@ async def test_a_record_is_one_of_the_schema_under_a_key_of_its_own(beside: Besi
     assert await beside.shelf.having("range_key1", 41, RECORDS_SCHEMA) == ["rules:person/17"]
     (row,) = (await beside.people.by_key(["17"])).values()
     assert beside.people.sealer.open_key(row) == "17"
+    assert beside.people.sealer.open_with_key(row)[1] == "17"
     assert beside.records.cells(beside.records.open(row).fields) == row.cells
 
 
@@ -231,8 +232,9 @@ async def test_of_rows_that_are_never_committed_some_are_remembered(
 
 
 async def test_files_are_those_of_the_schema(beside: Beside) -> None:
-    assert shared_records(beside.people) is beside.records
-    assert shared_records(beside.shelf.bench.people).name == "person"
+    hashed = beside.people.hash_name(b"cv.pdf")
+    assert hashed == beside.records.collection.hash_name(b"cv.pdf")
+    assert hashed != beside.shelf.bench.people.hash_name(b"cv.pdf")
 
 
 async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_body_too(
@@ -247,7 +249,7 @@ async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_bo
     (held,) = await stage_updates(people, [("17", sent(key3="new@example.com", body=" notes"))])
     assert held.live is not None
     sent_on = {name: kept[0].token for name, kept in held.given.items()}
-    assert sent_on == {name: held.live.fields[name][0].token for name in held.given}
+    assert sent_on == {name: held.live.values[name][0].token for name in held.given}
     await promote(people, held, {name: (token,) for name, token in sent_on.items()})
     fields = (await alike.found())["rules:person/17"]
     assert (fields["key3"], fields["body"]) == ("new@example.com", " notes")
@@ -260,6 +262,6 @@ async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_bo
     store = beside.shelf.bench.store
     (row,) = (await people.by_key(["17"])).values()
     assert not (await store.staged(people.table, [row.rid])).get(row.rid)
-    assert [kept.text for kept in people.sealer.open(row).fields["key3"]] == ["new@example.com"], (
+    assert [kept.text for kept in people.sealer.open(row).values["key3"]] == ["new@example.com"], (
         "the other is gone"
     )

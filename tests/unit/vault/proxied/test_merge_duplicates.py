@@ -131,7 +131,7 @@ async def test_later_changes_keep_and_know_its_tokens() -> None:
     )
     assert token(third, "phone") == token(first, "phone")
     assert third.live is not None
-    assert len({kept.number for values in third.live.fields.values() for kept in values}) == len(
+    assert len({kept.number for values in third.live.values.values() for kept in values}) == len(
         ANN
     )
 

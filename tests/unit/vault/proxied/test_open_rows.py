@@ -59,7 +59,7 @@ async def test_a_long_row_is_opened_on_another_thread(monkeypatch, tags, elsewhe
     monkeypatch.setattr(room, "_open_row", opened)
     found = await open_rows(bench.people, [rid], ())
 
-    assert [kept.text for kept in found[rid].live.fields["tags"]] == tags
+    assert [kept.text for kept in found[rid].live.values["tags"]] == tags
     assert [thread != threading.get_ident() for thread in threads] == [elsewhere]
 
 

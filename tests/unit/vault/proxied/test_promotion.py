@@ -5,7 +5,7 @@ import pytest
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
-from proxy.vault.body import TokenizedBody
+from proxy.vault.body import RecordBody
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile
@@ -33,13 +33,13 @@ async def stage(bench: Bench, **values: str | list[str]) -> StagedWrite:
     return (await stage_updates(bench.people, [("17", draft(**values))]))[0]
 
 
-async def live(bench: Bench) -> tuple[Row, TokenizedBody]:
+async def live(bench: Bench) -> tuple[Row, RecordBody]:
     (row,) = (await bench.people.by_key(["17"])).values()
     return row, bench.people.sealer.open(row)
 
 
 async def texts(bench: Bench, name: str) -> list[str]:
-    return [kept.text for kept in (await live(bench))[1].fields[name]]
+    return [kept.text for kept in (await live(bench))[1].values[name]]
 
 
 @pytest.mark.parametrize("shown", [{}, {"born": ("1900-01-01",)}])
@@ -69,7 +69,7 @@ async def test_what_an_answer_shows_of_a_list_stays(
     sent: list[str], shown: tuple[int, ...], kept: list[str]
 ) -> None:
     bench = await constant()
-    before = [one.token for one in (await live(bench))[1].fields["tags"]]
+    before = [one.token for one in (await live(bench))[1].values["tags"]]
     held = await stage(bench, tags=sent)
     tokens = [*before, *[one.token for one in held.given["tags"] if one.token not in before]]
     await promote(bench.people, held, {"tags": tuple(tokens[index] for index in shown)})

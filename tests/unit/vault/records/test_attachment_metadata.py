@@ -50,8 +50,8 @@ LABEL = Label("cv.pdf", "text/plain")
 
 async def test_what_is_sealed_of_a_file_opens_with_its_row():
     contacts, row, _ = await rows()
-    file = file_of(contacts.records, row, kept(), LABEL)
-    opened = open_file(contacts.records, row, file)
+    file = file_of(contacts.records.collection, row, kept(), LABEL)
+    opened = open_file(contacts.records.collection, row, file)
     assert (opened.attachment.filename, opened.attachment.mime_type, opened.attachment.size) == (
         "cv.pdf",
         "text/plain",
@@ -76,18 +76,18 @@ async def test_what_is_sealed_of_a_file_opens_with_its_row():
 )
 async def test_what_was_moved_or_changed_does_not_open(moved):
     contacts, row, other = await rows()
-    file = moved(file_of(contacts.records, row, kept(), LABEL), other)
+    file = moved(file_of(contacts.records.collection, row, kept(), LABEL), other)
     for opener in (row, other):
         with pytest.raises(VaultError) as caught:
-            open_file(contacts.records, opener, file)
+            open_file(contacts.records.collection, opener, file)
         assert caught.value.code is Code.CANNOT_OPEN
 
 
 async def test_files_handed_over_are_sealed_anew_and_their_content_stays():
     contacts, row, other = await rows()
-    file = file_of(contacts.records, row, kept(), LABEL)
+    file = file_of(contacts.records.collection, row, kept(), LABEL)
     contacts.clock.advance(7)
-    (change,) = handed_over(contacts.records, (row, other), {"x": file}, [])
+    (change,) = handed_over(contacts.records.collection, (row, other), {"x": file}, [])
     assert isinstance(change, UpdateFile)
     assert (change.holder, change.file.rid, change.file.file_id) == (
         row.rid,
@@ -96,25 +96,27 @@ async def test_files_handed_over_are_sealed_anew_and_their_content_stays():
     )
     assert (change.file.object, change.file.created_at) == (file.object, file.created_at)
     assert (
-        open_file(contacts.records, other, change.file).kept
-        == open_file(contacts.records, row, file).kept
+        open_file(contacts.records.collection, other, change.file).kept
+        == open_file(contacts.records.collection, row, file).kept
     )
     with pytest.raises(VaultError) as caught:
-        handed_over(contacts.records, (row, other), {"x": file}, [change.file])
+        handed_over(contacts.records.collection, (row, other), {"x": file}, [change.file])
     assert caught.value.code is Code.FILE_EXISTS
 
 
 async def test_one_that_does_not_open_is_left_out_and_counted():
     contacts, row, _ = await rows()
-    good = file_of(contacts.records, row, kept(), LABEL)
-    bad = file_of(contacts.records, row, kept(), Label("other", "a/b"))._replace(sealed=b"x")
+    good = file_of(contacts.records.collection, row, kept(), LABEL)
+    bad = file_of(contacts.records.collection, row, kept(), Label("other", "a/b"))._replace(
+        sealed=b"x"
+    )
     await contacts.store.commit(contacts.records.collection.table, [Attach(good), Attach(bad)])
-    found = await attachments_of(contacts.records, [row.rid, 99])
+    found = await attachments_of(contacts.records.collection, [row.rid, 99])
     assert {rid: [item.filename for item in items] for rid, items in found.items()} == {
         row.rid: ["cv.pdf"]
     }
     assert contacts.events["unopenable_file"] == 1
-    assert await attachments_of(contacts.records, []) == {}
+    assert await attachments_of(contacts.records.collection, []) == {}
 
 
 def test_an_id_has_one_spelling():
@@ -187,7 +189,7 @@ async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name
     rows = await bench.people.by_key(["old", "new"])
     assert list(rows) == ["new"]
     rid = rows["new"].rid
-    found = (await attachments_of(records, [rid]))[rid]
+    found = (await attachments_of(records.collection, [rid]))[rid]
     assert [item.filename for item in found] == [numbered, name]
     await bench.vault.upkeep()
     read = [await download(contents, Owner(records, "new"), item.file_id) for item in found]
@@ -199,6 +201,8 @@ async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name
 
 async def test_a_file_that_does_not_open_stays_behind_when_records_are_joined():
     contacts, row, other = await rows()
-    file = file_of(contacts.records, row, kept(), LABEL)
-    assert adopted(contacts.records, (row, other), [file._replace(sealed=b"x")], []) == []
+    file = file_of(contacts.records.collection, row, kept(), LABEL)
+    assert (
+        adopted(contacts.records.collection, (row, other), [file._replace(sealed=b"x")], []) == []
+    )
     assert contacts.events["unopenable_file"] == 1

@@ -9,7 +9,7 @@ from proxy.model.record import DEFAULTS
 from proxy.storage.changes import Attach, Insert, Replace
 from proxy.storage.rows import RowState
 from proxy.vault.attachment_content import StoredContent
-from proxy.vault.body import TokenizedBody
+from proxy.vault.body import RecordBody
 from proxy.vault.body import TokenizedValue as Value
 from proxy.vault.records.attachment_metadata import Label, file_of, new_id
 from proxy.vault.records.find import PAGE_TRIES, FoundPage, find_page
@@ -50,7 +50,7 @@ async def test_records_come_with_their_attachments(where):
     row = await contacts.row("a")
     assert row is not None
     kept = StoredContent(new_id().hex() + "0" * 16, b"s" * 16, 5, "ab" * 32)
-    file = file_of(contacts.records, row, kept, Label("cv.pdf", "text/plain"))
+    file = file_of(contacts.records.collection, row, kept, Label("cv.pdf", "text/plain"))
     await contacts.store.commit(contacts.records.collection.table, [Attach(file)])
     found = (await ask(contacts, where)).records
     assert [[attachment.filename for attachment in record.attachments] for record in found] == [
@@ -102,9 +102,7 @@ async def collected() -> Records:
         kept: dict[str, tuple[Value, ...]] = {
             name: (Value(1, text, False, name, False),) for name, text in fields.items() if text
         }
-        row = people.new_row(TokenizedBody(kept), number + 1, bytes(16))._replace(
-            state=RowState.LIVE
-        )
+        row = people.new_row(RecordBody(kept), number + 1, bytes(16))._replace(state=RowState.LIVE)
         sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
         await people.store.commit(
             people.table,

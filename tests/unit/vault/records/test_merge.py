@@ -116,7 +116,7 @@ async def test_without_a_history_only_the_record_goes_over() -> None:
 def file_for(contacts: Contacts, row: Row, name: str) -> Attach:
     file_id = new_id()
     kept = StoredContent(file_id.hex() + "0" * 16, b"s" * 16, 5, "ab" * 32)
-    return Attach(file_of(contacts.records, row, kept, Label(name, "text/plain")))
+    return Attach(file_of(contacts.records.collection, row, kept, Label(name, "text/plain")))
 
 
 async def with_files(contacts: Contacts, *files: tuple[str, str]) -> None:
@@ -136,7 +136,7 @@ async def test_the_files_of_the_source_go_over() -> None:
     await merge_records(contacts.records, "a", "b", "x", nothing)
     row = await contacts.row("b")
     assert row is not None
-    shown = await attachments_of(contacts.records, [row.rid])
+    shown = await attachments_of(contacts.records.collection, [row.rid])
     assert sorted(one.filename for one in shown[row.rid]) == ["one.pdf", "three.pdf", "two.pdf"]
     assert await contacts.store.doomed(10) == []
 

@@ -7,7 +7,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Fields, RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.rows import Row, RowState
-from proxy.vault.body import TokenizedBody, TokenizedValue
+from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import TableSpec
 from proxy.vault.records.repository import Records
 from tests.support.vaults import make_bench
@@ -132,7 +132,7 @@ async def test_a_body_in_another_row_does_not_open() -> None:
 async def test_what_the_proxy_has_collected_is_read_as_a_record() -> None:
     bench = await make_bench()
     collection = bench.people
-    content = TokenizedBody(
+    content = RecordBody(
         {
             "name": (TokenizedValue(1, "Ann", False, "t", False),),
             "tags": tuple(TokenizedValue(n, f"{n}", False, f"t{n}", False) for n in (2, 3)),
@@ -144,7 +144,7 @@ async def test_what_the_proxy_has_collected_is_read_as_a_record() -> None:
         row._replace(state=RowState.LIVE, key=collection.key_hash("17"), key_sealed=sealed)
     )
     assert (record.key, record.fields) == ("17", {"name": "Ann", "tags": ["2", "3"]})
-    assert Records(collection).of_rules
+    assert Records(collection).collects("17")
 
 
 async def test_new_rows_have_every_field_of_their_own_alone_and_together() -> None:

@@ -199,10 +199,10 @@ async def test_what_the_proxy_collects_is_found_also_when_the_rules_lose_it() ->
     )
     await bind(shelf.bench.people, [(held, "17")])
     assert await shelf.having("email", "ann@example.com", "person") == ["17"]
-    assert shelf.catalog.records("person").of_rules
+    assert shelf.catalog.records("person").collects("17")
     again = await make_shelf(shelf)
     assert await again.having("email", "ann@example.com", "person") == ["17"]
-    assert again.catalog.records("person").of_rules
+    assert again.catalog.records("person").collects("17")
     await with_rules(again)
     assert again.catalog.declared("person").origin is Origin.RULES
 
@@ -229,7 +229,7 @@ async def test_what_rules_have_lost_can_be_dropped_and_its_name_given_again() ->
     await refused(shelf, Code.SCHEMA_OF_RULES, "person", age=TEXT)
     await shelf.catalog.drop("person")
     assert (await shelf.apply("person", age=TEXT)).created
-    assert not shelf.catalog.records("person").of_rules
+    assert not shelf.catalog.records("person").collects("17")
 
 
 async def test_files_declare_what_only_they_change() -> None:

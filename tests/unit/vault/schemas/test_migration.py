@@ -9,7 +9,7 @@ from proxy.model.values import Unfit
 from proxy.storage.changes import Change as Write
 from proxy.storage.changes import Insert, Reindex, Replace
 from proxy.storage.rows import Row
-from proxy.vault.body import TokenizedBody
+from proxy.vault.body import RecordBody
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import MigrationState, Origin, Phase, SchemaEntry
 from proxy.vault.schemas.migration import Backfill, Cleanup, migrated_records
@@ -64,9 +64,10 @@ async def cleaning(bench: Bench, phase: Phase = Phase.CLEANING) -> Cleanup:
 
 async def test_a_schema_at_rest_has_plain_records() -> None:
     bench = await make_bench()
-    made = await migrated_records(bench.vault, SchemaEntry(OLD, Origin.RULES))
+    person = bench.people.schema
+    made = await migrated_records(bench.vault, SchemaEntry(person, Origin.RULES))
     assert type(made) is Records
-    assert (made.of_rules, made.schema) == (True, OLD)
+    assert (made.collects("k"), made.schema) == (True, person)
 
 
 async def test_what_is_written_while_filling_fits_both_definitions() -> None:
@@ -168,9 +169,10 @@ async def test_reverting_leaves_nothing_of_the_new_definition() -> None:
 async def test_what_the_proxy_collected_is_left_alone() -> None:
     bench = await make_bench()
     records = await cleaning(bench)
-    row = bench.people.new_row(TokenizedBody({}), 5, b"s" * 16)
-    sealed = records.collection.sealer.record(5, b"s" * 16).body(TokenizedBody({}), 1)
-    assert records.cleaned(row._replace(body=sealed)) == []
+    row = bench.people.new_row(RecordBody({}), 5, b"s" * 16)
+    sealed = records.collection.sealer.record(5, b"s" * 16).body(RecordBody({}), 1)
+    cells = records.cells({})
+    assert records.cleaned(row._replace(body=sealed, cells=cells)) == []
 
 
 def test_the_two_definitions_are_as_different_as_these_tests_need() -> None:
