@@ -259,12 +259,12 @@ class Collection:
                 return found[0]
         return None
 
-    def mark(self, content: TokenizedBody) -> bytes:
+    def mark(self, content: RecordBody) -> bytes:
         """A keyed hash of the values that tokens do not tell apart; empty where there are none."""
         values = [
-            (name, [kept.text for kept in content.fields[name]])
+            (name, [kept.text for kept in content.values[name]])
             for name in self._alike
-            if content.fields.get(name)
+            if content.values.get(name)
         ]
         return self._mark_key(msgspec.json.encode(values))[:8].hex().encode() if values else b""
 
