@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NamedTuple
+
+import msgspec
 
 from proxy.api.connection import Entrance
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
@@ -24,7 +25,7 @@ from proxy.net.http1 import Heads, RequestHead
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
 from proxy.net.server import CallerServer
-from proxy.redactor.rules import Endpoint, PassRule, Unmatched
+from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 _UNNAMED = (
@@ -71,14 +72,17 @@ class GatewayOptions:
     limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
 
 
-class _Known(NamedTuple):
-    """A head without a body that no rule names: where such a request belongs, and what is sent."""
+class _Route(msgspec.Struct, frozen=True):
+    """What the rules say of a head, which many requests have."""
 
     edition: object  #: of the rules
     endpoint: Endpoint
-    call: Call
+    match: Match | None
     passed: PassRule | None
     unruled: Unruled | None
+    #: without a body and named by no rule: what is sent on at once
+    call: Call | None
+    overridable: bool  #: a method in its body may lead to another rule
 
 
 class Gateway:
@@ -94,32 +98,23 @@ class Gateway:
         options: GatewayOptions,
         coverage: Coverage | None = None,
     ) -> None:
-        upstream = options.upstream
         self._rules = rules
         self._journal = journal
-        self._passing = Passing(upstream, options.patience.write)
+        self._options = options
+        self._upstream = options.upstream
+        self._passing = Passing(options.upstream, options.patience.write)
         self._rooms = Rooms.of(options.held, options.patience)
-        self._matched = RedactedHandler(upstream, options.patience, self._rooms, options.keyed)
-        self._met = options.met
-        self._special = options.special
+        self._matched = RedactedHandler(
+            options.upstream, options.patience, self._rooms, options.keyed
+        )
         self._telling = options.telling
-        self._entrance = options.entrance
         self._firewall = options.firewall
-        self._screened = options.screened
         self._quotas = options.quotas
-        self._limited = options.limited
         self._coverage = coverage
         self._guarded = options.firewall is not None or options.quotas is not None
-        self._upstream = upstream
-        self._patience = options.patience
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
-        self.server = CallerServer(
-            self.handle,
-            options.heads,
-            self._unreadable,
-            self.begin,
-        )
+        self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
         entrance = options.entrance
         if entrance is not None:
             self.server.entrance = lambda: entrance(self.server())
@@ -132,45 +127,60 @@ class Gateway:
         """
         if self._guarded and self._held_back(incoming):
             return None
-        head = incoming.head
-        known: _Known | None = head.known
-        if known is None or known.edition is not self._rules.edition:
-            known = head.known = self._learn(incoming)
-        if known is None or self._draining:
+        route = self._routed(incoming)
+        if route is None or route.call is None or self._draining:
             return None
-        incoming.endpoint = known.endpoint
-        incoming.passed = known.passed
-        incoming.unruled = known.unruled
         quick = Quick(incoming, self._tell)
-        if not self._upstream.begin(known.call, quick):
+        if not self._upstream.begin(route.call, quick):
             return None
         if self._quotas is not None:
             self._counted(incoming, self._quotas)
         return quick
 
-    def _learn(self, incoming: RequestContext) -> "_Known | None":
-        """Whether a request with that head can be sent on at once.
+    def _routed(self, incoming: RequestContext) -> "_Route | None":
+        """What was found out about the head before, or is now."""
+        head = incoming.head
+        route: _Route | None = head.known
+        if route is None or route.edition is not self._rules.edition:
+            route = head.known = self._learn(incoming)
+        if route is not None:
+            incoming.endpoint = route.endpoint
+            incoming.match = route.match
+            incoming.passed = route.passed
+            incoming.unruled = route.unruled
+        return route
+
+    def _learn(self, incoming: RequestContext) -> "_Route | None":
+        """Where every request with that head belongs, if it is matched or can be sent on at once.
 
         What was found out on the way is in ``incoming``.
         """
-        head = incoming.head
-        if head.method not in IDEMPOTENT or head.upgrade or head.close or self._telling is not None:
-            return None
-        edition = self._rules.edition
+        head, edition = incoming.head, self._rules.edition
         try:
             endpoint = self._route(incoming)
-            if incoming.match is not None or endpoint.searched:
-                return None
-            if incoming.passed is None and endpoint.unmatched is _DENY:
+            match, passed = incoming.match, incoming.passed
+            if match is not None:
+                posted = head.method.upper() == "POST"
+                overridable = posted and method_override.concerned(self._rules, incoming)
+                return _Route(edition, endpoint, match, None, None, None, overridable)
+            if (
+                head.method not in IDEMPOTENT
+                or head.length
+                or head.chunked
+                or head.upgrade
+                or head.close
+                or self._telling is not None
+                or endpoint.searched
+                or (passed is None and endpoint.unmatched is _DENY)
+            ):
                 return None
             unruled = self._unruled(incoming, endpoint)
             if unruled is not None and not unruled.settled:
                 return None
             address = self._address(endpoint)
-            call = Call(
-                address, head.method, forwarded_head(incoming, request_fields(head), address)
-            )
-            return _Known(edition, endpoint, call, incoming.passed, unruled)
+            wire = forwarded_head(incoming, request_fields(head), address)
+            call = Call(address, head.method, wire)
+            return _Route(edition, endpoint, None, passed, unruled, call, False)
         except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
             return None
 
@@ -185,14 +195,18 @@ class Gateway:
             else:
                 abroad = self._guarded and self._admits(incoming)
                 fields = request_fields(incoming.head)
+                route = self._routed(incoming) if incoming.endpoint is None else incoming.head.known
                 endpoint = incoming.endpoint or self._route(incoming)
                 body = None
-                if incoming.head.method.upper() == "POST" and method_override.concerned(
-                    self._rules, incoming
+                if (
+                    route.overridable
+                    if route is not None
+                    else incoming.head.method.upper() == "POST"
+                    and method_override.concerned(self._rules, incoming)
                 ):
-                    room = self._rooms.requests
+                    room, seconds = self._rooms.requests, self._options.patience.body
                     endpoint, body = await method_override.match_overridden(
-                        self._rules, incoming, endpoint, self._patience.body, room
+                        self._rules, incoming, endpoint, seconds, room
                     )
                 match = incoming.match
                 address = self._admitted(incoming, endpoint)
@@ -233,7 +247,9 @@ class Gateway:
         )
 
     def _counted(self, incoming: RequestContext, quotas: Quotas) -> None:
-        quotas.caller(quotas.host(incoming.connection.client.host, incoming.raw), self._limited)
+        quotas.caller(
+            quotas.host(incoming.connection.client.host, incoming.raw), self._options.limited
+        )
 
     def _admits(self, incoming: RequestContext) -> bool:
         """Whether the caller is outside and sees nothing in clear.
@@ -249,9 +265,9 @@ class Gateway:
         if not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
             return False
         if firewall.mode is Mode.BLOCK:
-            self._screened("blocked")
+            self._options.screened("blocked")
             raise firewall_refusal()
-        self._screened("masked")
+        self._options.screened("masked")
         return True
 
     async def _retold(
@@ -330,11 +346,11 @@ class Gateway:
         if address is None:
             if len(self._addresses) > 1000:  # rule files come and go
                 self._addresses.clear()
-            special = endpoint.name if endpoint.name in self._special else ""
+            special = endpoint.name if endpoint.name in self._options.special else ""
             address = self._addresses[key] = UpstreamAddress.parse(endpoint.upstream)._replace(
                 special=special
             )
-            self._met(endpoint.name, address)
+            self._options.met(endpoint.name, address)
         return address
 
     # ------------------------------------------------ ends
@@ -415,8 +431,8 @@ class Gateway:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
-        if self._entrance is not None:
-            self._entrance.close()
+        if self._options.entrance is not None:
+            self._options.entrance.close()
 
 
 def _carries_unseen(head: RequestHead) -> bool:
