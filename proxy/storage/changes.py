@@ -157,6 +157,14 @@ class Remember(NamedTuple):
     files: bool = False
 
 
+class ForgetReplies(NamedTuple):
+    """Take the sealed bytes from the answers that show a row: it lost a value. That there was an
+    answer is still known.
+    """
+
+    rid: int
+
+
 #: In ``Remember.rids``: the answer may show data of any row of the table.
 ANY_ROW = -1
 
@@ -187,7 +195,7 @@ class ReplaceCiphertext(NamedTuple):
 
 Change = (
     Insert | Release | Accept | Bind | Replace | StageRow | Unstage | MarkInDoubt | Reindex | Remove
-    | AddVersion | Attach | UpdateFile | Detach | Remember | ReplaceCiphertext
+    | AddVersion | Attach | UpdateFile | Detach | ForgetReplies | Remember | ReplaceCiphertext
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from proxy.storage.changes import (
     Change,
     Conflict,
     Detach,
+    ForgetReplies,
     Insert,
     MarkInDoubt,
     Reindex,
@@ -259,6 +260,11 @@ class Table:
             raise Conflict(change)
         self.doomed.append(self.files.pop(change.file_id).object)
         self._blank(change.rid, of_files=True)
+
+    @apply.register
+    def _(self, change: ForgetReplies) -> None:
+        if change.rid in self.rows:
+            self._blank(change.rid)
 
     @apply.register
     def _(self, change: Remember) -> None:

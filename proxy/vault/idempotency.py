@@ -8,8 +8,8 @@ What does not write at all keeps its answer in a commit of its own.
 
 A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed
 hashes only. It is kept for a day, and goes in the very commit in which a record that it shows is
-deleted or expires, or a file of such a record. What is left then is that the request was carried
-out: a repetition is refused, and never carried out again.
+deleted, expires or loses a value, or a file of such a record goes. What is left then is that the
+request was carried out: a repetition is refused, and never carried out again.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

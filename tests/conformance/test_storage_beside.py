@@ -19,6 +19,7 @@ from proxy.storage.changes import (
     Change,
     Conflict,
     Detach,
+    ForgetReplies,
     Insert,
     Release,
     Remember,
@@ -250,6 +251,20 @@ async def test_a_reply_goes_with_the_first_row_that_it_shows(store: Store) -> No
     await store.commit(TABLE, [Remember(reply("f"), 0, (3, 1))])
     assert await shown(store, "f") == [False]
     await refused(store, Remember(reply("f"), 0))
+
+
+async def test_a_reply_goes_with_a_value_that_its_row_loses(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Remember(reply("a"), 0)])
+    await store.commit(TABLE, [Remember(reply("one"), 0, (1,)), Remember(reply("two"), 0, (2,))])
+    await store.commit(TABLE, [Remember(reply("any"), 0, (ANY_ROW,))])
+    await store.commit(TABLE, [ForgetReplies(1), Remember(reply("now"), 0, (1,))])
+    assert await shown(store, "a", "one", "two", "any", "now") == [True, False, True, False, True]
+    await store.commit(TABLE, [Remember(reply("then"), 0, (2,)), ForgetReplies(2)])
+    await store.commit(TABLE, [ForgetReplies(99)])
+    assert await shown(store, "two", "then", "now") == [False, False, True]
+    await refused(store, Remember(reply("one"), 0))
+    await store.commit(TABLE, [Remove(1)])
+    assert await shown(store, "now") == [False]
 
 
 async def test_a_reply_that_shows_a_file_goes_with_it(store: Store) -> None:

@@ -26,6 +26,7 @@ from proxy.storage.changes import (
     Change,
     Conflict,
     Detach,
+    ForgetReplies,
     Insert,
     MarkInDoubt,
     Reindex,
@@ -161,6 +162,7 @@ changes: st.SearchStrategy[Change] = st.one_of(
         st.tuples(bodies),
         st.tuples(bodies),
     ),
+    st.builds(ForgetReplies, rids),
     st.builds(
         Remember,
         replies,

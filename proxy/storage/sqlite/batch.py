@@ -21,6 +21,7 @@ from proxy.storage.changes import (
     Bind,
     Change,
     Detach,
+    ForgetReplies,
     Insert,
     MarkInDoubt,
     Reindex,
@@ -74,7 +75,7 @@ class ChangeBatch:
     """
 
     __slots__ = (
-        "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_files", "_forgets", "_indexed",
+        "_accepts", "_adds", "_alone", "_binds", "_claims", "_cleared", "_doubts", "_drops", "_files", "_forgets", "_indexed",
         "_inscribes", "_inserts", "_recasts", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
         "_stages", "_unstages",
     )  # fmt: skip
@@ -98,6 +99,7 @@ class ChangeBatch:
         self._drops: list[tuple[bytes, int]] = []
         self._adds: list[tuple[bytes, int]] = []
         self._files: list[Attach | UpdateFile | Detach] = []
+        self._cleared: list[tuple[int]] = []
         self._replies: list[Remember] = []
         self._recasts: list[ReplaceCiphertext] = []
         self._removes: list[tuple[int]] = []
@@ -136,6 +138,8 @@ class ChangeBatch:
         ):
             if moves:
                 many(text, moves)
+        if self._cleared and sql.used.links:
+            many(sql.beside.blank, self._cleared)
         if self._files or self._replies:
             self._write_beside(connection)
         if self._recasts:
@@ -332,6 +336,14 @@ class ChangeBatch:
         self._files.append(change)
         return True
 
+    def _clear(self, change: ForgetReplies) -> bool:
+        (rid,) = change
+        if any(self._seen.get(place, _INSERT) >= _FILE for place in (rid, ANY_ROW)):
+            return False
+        self._seen[rid] = _FILE
+        self._cleared.append((rid,))
+        return True
+
     def _remember(self, change: Remember) -> bool:
         rids = change.rids
         if any(self._seen.get(rid, _INSERT) > _REPLY for rid in rids) or (
@@ -375,6 +387,7 @@ class ChangeBatch:
         Attach: _file,
         UpdateFile: _file,
         Detach: _file,
+        ForgetReplies: _clear,
         Remember: _remember,
         ReplaceCiphertext: _recast_part,
     }

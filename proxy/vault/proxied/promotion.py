@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from proxy.offload import FEW, run_in_thread
-from proxy.storage.changes import Change, Replace, StageRow, Unstage
+from proxy.storage.changes import Change, ForgetReplies, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import RecordBody, TokenizedValue, adopted_values, alike, changed, tells
 from proxy.vault.collection import LONG, Collection
@@ -44,6 +44,8 @@ async def promotion(
         Replace(collection.next_row(row, content), row.version),
         Unstage(update.rid, update.sid),
     ]
+    if any(of and not content.fields.get(name) for name, of in current.fields.items()):
+        changes.append(ForgetReplies(update.rid))  # answers of the interface show it
     if row.staged > 1:
         beside = (await collection.beside({row.rid: row})).get(row.rid, ())
         others = [

@@ -23,7 +23,15 @@ from proxy.model.record import Action, Eras, Fields, Record, RecordDraft
 from proxy.model.rights import denied
 from proxy.model.values import step
 from proxy.offload import busy, each, give_way
-from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Remove, Replace
+from proxy.storage.changes import (
+    AddVersion,
+    Change,
+    ForgetReplies,
+    Insert,
+    Reindex,
+    Remove,
+    Replace,
+)
 from proxy.storage.rows import Row
 from proxy.vault.body import Extras
 from proxy.vault.body import next_eras as eras_after
@@ -175,10 +183,13 @@ def replacing(
     fields: tuple[Mapping[str, object], Mapping[str, object]],
 ) -> list[Change]:
     """The changes that put another version in a row's place; ``fields`` are those of before and
-    after.
+    after. A value that is cleared goes from the answers that are kept, too.
     """
     changes: list[Change] = [AddVersion(records.outlived(row))] if records.keeps_history else []
     changes.append(Replace(following, row.version))
+    before, after = fields
+    if any(after.get(name) is None for name in before if before[name] is not None):
+        changes.append(ForgetReplies(row.rid))
     drop, add = _moved(records, *fields)
     if drop or add:
         changes.append(Reindex(row.rid, tuple(add), tuple(drop)))

@@ -306,3 +306,20 @@ async def test_a_kept_answer_about_a_file_goes_with_the_file_and_with_the_record
     assert (await upload("n", "umea.txt")).headers["Idempotent-Replayed"] == "true"
     await ask(here, "DELETE", M + "/n")
     assert await sealed(here) == [False] * 2
+
+
+@pytest.mark.parametrize("scene", ENGINES, indirect=True)
+async def test_a_kept_answer_goes_with_a_value_that_is_cleared(scene: Here) -> None:
+    here, _ = scene
+    record = {"id": "n", "region": "north", "city": "Lund"}
+    assert (await twice(here, M, record, "writer")).status == 201
+    changed = await ask(here, "PATCH", M + "/n", {"region": "south"})
+    assert changed.status == 200
+    assert replayed(await twice(here, M, record, "writer"))
+
+    update = await ask(here, "PATCH", M + "/n", {"city": None}, **{"Idempotency-Key": "clear"})
+
+    assert update.status == 200
+    assert not replayed(await twice(here, M, record, "writer"))
+    again = await ask(here, "PATCH", M + "/n", {"city": None}, **{"Idempotency-Key": "clear"})
+    assert (again.status, again.headers.get("Idempotent-Replayed")) == (200, "true")

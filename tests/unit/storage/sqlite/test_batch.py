@@ -10,6 +10,7 @@ from proxy.storage.changes import (
     Bind,
     Change,
     Detach,
+    ForgetReplies,
     Insert,
     MarkInDoubt,
     Reindex,
@@ -96,6 +97,9 @@ ALPHABET: list[Change] = [
     Remember(StoredReply(h("r"), 90, b"", b"later"), 50),
     Remember(StoredReply(h("r"), 99, b"", b"early"), 40),
     Remember(StoredReply(h("k"), 99, b"", b"other"), 0),
+    Remember(StoredReply(h("s"), 99, b"", b"shows"), 0, (1,)),
+    ForgetReplies(1),
+    ForgetReplies(2),
 ]
 
 
