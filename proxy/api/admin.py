@@ -8,7 +8,7 @@ from typing import Any
 from proxy.api import request, wire
 from proxy.api.access import not_admin
 from proxy.api.context import ApiRequest, ApiResponse, KeyAdministration, Space
-from proxy.audit.honeytokens import Bait
+from proxy.audit.services import Honeytoken, Honeytokens
 from proxy.auth.clients import Client
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
@@ -300,29 +300,34 @@ _DONE = ApiResponse(204)
 
 async def put_honeytoken(call: ApiRequest) -> ApiResponse:
     """Mark a record that is there."""
-    witness, schema, key = call.services.audit.witness, call.path["schema"], call.path["record_key"]
+    schema, key = call.path["schema"], call.path["record_key"]
     records = call.space.catalog.records(schema)
     rows = await records.under(FULL, None, call.audit).by_key([key])
     if key not in rows:
         raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
-    await witness.baits.add(Bait(_mark(call), call.principal.environment, schema, rows[key].rid))
+    environment, rid = call.principal.environment, rows[key].rid
+    await _honeytokens(call).add(Honeytoken(_record_id(call), environment, schema, rid))
     return _DONE
 
 
 async def get_honeytoken(call: ApiRequest) -> ApiResponse:
     """Whether a record is marked."""
     call.space.catalog.records(call.path["schema"])
-    return wire.json_answer(200, {"bait": _mark(call) in call.services.audit.witness.baits})
+    return wire.json_answer(200, {"bait": _record_id(call) in _honeytokens(call)})
 
 
 async def delete_honeytoken(call: ApiRequest) -> ApiResponse:
     """Make it an ordinary record again; one that has gone meanwhile, too."""
     call.space.catalog.records(call.path["schema"])
-    await call.services.audit.witness.baits.remove(_mark(call))
+    await _honeytokens(call).remove(_record_id(call))
     return _DONE
 
 
-def _mark(call: ApiRequest) -> str:
-    return call.services.audit.witness.mark(
+def _honeytokens(call: ApiRequest) -> Honeytokens:
+    return call.services.audit.services.honeytokens
+
+
+def _record_id(call: ApiRequest) -> str:
+    return call.services.audit.services.record_id(
         call.principal.environment, call.path["schema"], call.path["record_key"]
     )

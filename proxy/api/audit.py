@@ -6,9 +6,7 @@ A new operation of the table is audited unless the table calls it ``quiet``.
 from collections.abc import Callable
 
 from proxy.audit.events import AuditContext, AuditEvent, EventKind
-from proxy.audit.honeytokens import Witness
-from proxy.audit.refusals import Refusal, Refusals
-from proxy.audit.sinks import quietly
+from proxy.audit.services import AuditServices, Refusal, Refusals
 from proxy.errors import VaultError
 from proxy.model.rights import FULL, Rights
 
@@ -21,10 +19,10 @@ RightsTo = Callable[[str], Rights]
 class Auditing:
     """The lines of one instance's interface."""
 
-    def __init__(self, witness: Witness) -> None:
-        self.witness = witness
-        self._sink = witness.sink
-        self.refusals = Refusals(witness.sink)
+    def __init__(self, services: AuditServices) -> None:
+        self.services = services
+        self._sink = services.sink
+        self.refusals = Refusals(services.sink)
 
     def ready(self) -> None:
         """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written."""
@@ -42,7 +40,7 @@ class Auditing:
             return
         for event in audit.events:
             _narrow(event, rights_to)
-        put = self._sink.happened if audit.changed else self._sink.put
+        put = self._sink.put_or_queue if audit.changed else self._sink.put
         put(*self._lines(audit, status, _REPEATED if repeated else None))
         if self._sink.flushes:
             await self._sink.flushed()
@@ -51,25 +49,26 @@ class Auditing:
         """Write that a request was, or is about to be, answered with an error. Never raises."""
         self.broken(audit, status)
         client = audit.by or audit.subject or ""
-        self.refusals.tell(Refusal(audit.operation, client, audit.environment, status, code))
+        self.refusals.add(Refusal(audit.operation, client, audit.environment, status, code))
 
     def broken(self, audit: AuditContext, status: int | None = None) -> None:
         """Write what was changed by a request that did not come to its end. Never raises."""
         if audit.changed:
-            quietly(self._sink, *self._lines(audit, status, "not answered as done"))
+            self.services.put_quietly(*self._lines(audit, status, "not answered as done"))
         elif audit.tampered:
-            quietly(self._sink, *audit.alarms(status))
+            self.services.put_quietly(*audit.alarms(status))
 
     def _lines(self, audit: AuditContext, status: int | None, reason: str | None) -> list[bytes]:
-        witness = self.witness
-        lines = audit.lines(status, reason, witness.mark)
-        if not witness.baits:
+        services = self.services
+        lines = audit.lines(status, reason, services.record_id)
+        if not services.honeytokens:
             return lines
         about = audit.about(status, reason)
         for event in audit.events:
             if event.kind is EventKind.REVEAL:
-                ids = [witness.mark(audit.environment, event.schema, key) for key in event.keys]
-                lines += witness.alarms(ids, **about, schema=event.schema)
+                schema = event.schema
+                ids = [services.record_id(audit.environment, schema, key) for key in event.keys]
+                lines += services.alarms(ids, **about, schema=schema)
         return lines
 
 

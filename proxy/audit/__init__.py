@@ -2,9 +2,8 @@
 
 Every reveal, write, delete, change of rights and refusal leaves a line before its answer leaves. No
 line, no reveal: while the log cannot be written, ``AuditLog.put`` raises. A line goes to the folder
-first and is shipped to collectors afterwards.
+first and is shipped to collectors afterwards. A request's ``AuditContext`` is handed on explicitly.
 
-It may touch the clock, telemetry and a folder of its own. It knows no record, no store and no HTTP:
-the keyed hash of the chain and the memory that outlives the folder are given to it. Face:
-``events``, ``honeytokens``, ``log``, ``sinks``.
+It may touch the clock, telemetry and a folder of its own; it knows no record, no store and no HTTP.
+Face: ``events``, ``services``, ``log``, ``verify``.
 """

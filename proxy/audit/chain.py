@@ -1,10 +1,12 @@
-"""The form of a line, and the keyed hash that ties it to the one before.
+"""The form of a line, the keyed hash that ties it to the one before, and the memory of the chain.
 
 A line is a JSON object on a line of its own. Its first members are its number ``n`` and the instant
 ``at``, its last two ``prev``, the hash of the line before, and ``hash``: the first 16 bytes of
 HMAC-SHA-256, in hexadecimal, over every byte of the line before ``,"hash":``. The bytes as they
-stand are the canonical form, so nobody has to write JSON the way this program does to check them.
-Who can write the files and has no key can neither change a line nor make one.
+stand are the canonical form, so a check needs no JSON writer. Without the key a line can neither be
+changed nor made.
+
+The memory lies outside the folder, so that files that were cut or removed are missed.
 """
 
 import re
@@ -26,7 +28,7 @@ _LINE: Final = re.compile(
 
 
 class Link(NamedTuple):
-    """A line as the next one sees it: its number, and its hash."""
+    """A line as the next one refers to it: its number, and its hash."""
 
     n: int
     hash: str
@@ -46,62 +48,52 @@ class ParsedLine(NamedTuple):
 
     @property
     def link(self) -> Link:
-        """What the next line is tied to."""
+        """The link for the next line."""
         return Link(self.n, self.hash)
 
     def genuine(self, mac: Mac) -> bool:
-        """Whether who wrote the line had the key."""
+        """Whether the line was written with the key."""
         return mac(self.signed).hex() == self.hash
 
 
-def sealed(mac: Mac, after: Link, at: str, bodies: Sequence[bytes]) -> tuple[bytes, Link]:
-    """Lines with these members (JSON without its braces, no line breaks) that follow ``after``; and
-    the last of them.
+def chain_lines(
+    mac: Mac, after: tuple[int, bytes], at: bytes, bodies: Sequence[bytes]
+) -> tuple[bytes, int, bytes]:
+    """Lines of these members (JSON without braces), and number and hash of the last of them.
+
+    ``after``: number and hash of the line before.
     """
-    number, before = after.n, after.hash.encode()
+    number, prev = after
     lines: list[bytes] = []
     for body in bodies:
         number += 1
-        line, before = sealed_one(mac, (number, before), at.encode(), body)
-        lines.append(line)
-    return b"".join(lines), Link(number, before.decode())
-
-
-def sealed_one(mac: Mac, place: tuple[int, bytes], at: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """One line, and its hash; ``place``: its number, and the hash of the line before."""
-    number, before = place
-    signed = b"".join(
-        (b'{"n":', str(number).encode(), b',"at":"', at, b'",', body, b',"prev":"', before, b'"')
-    )
-    digest = hexlify(mac(signed))
-    return b"".join((signed, b',"hash":"', digest, b'"}\n')), digest
+        signed = b'{"n":%d,"at":"%b",%b,"prev":"%b"' % (number, at, body, prev)
+        prev = hexlify(mac(signed))
+        lines.append(b'%b,"hash":"%b"}\n' % (signed, prev))
+    return lines[0] if len(lines) == 1 else b"".join(lines), number, prev
 
 
 def parse_line(line: bytes) -> ParsedLine | None:
-    """The parts of a line; ``None`` when it is none of ours."""
-    found = _LINE.fullmatch(line)
-    if found is None:
+    """The parts of a line; ``None`` for anything else."""
+    match = _LINE.fullmatch(line)
+    if match is None:
         return None
-    signed, number, before, digest = found.groups()
-    return ParsedLine(signed, int(number), before.decode(), digest.decode())
-
-
-# What is remembered of the log beside its folder, so that files that were cut or taken away are
-# missed.
+    signed, number, prev, digest = match.groups()
+    return ParsedLine(signed, int(number), prev.decode(), digest.decode())
 
 
 class Memory(Protocol):
     """What outlives the folder: a note in the vault's store."""
 
     async def read(self) -> bytes | None:
-        """What was written last; ``None`` at first. Raises ``VaultError``."""
+        """The last content; ``None`` at first. Raises ``VaultError``."""
 
     async def write(self, content: bytes) -> None:
-        """Durably, in place of what was there. Raises ``VaultError``."""
+        """Replace the content, durably. Raises ``VaultError``."""
 
 
-class Forgetful:
-    """Keeps things for as long as it lives: for what is tried in memory."""
+class VolatileMemory:
+    """A memory that ends with the process: for trials of rules."""
 
     def __init__(self) -> None:
         self.content: bytes | None = None
@@ -115,19 +107,19 @@ class Forgetful:
         self.content = content
 
 
-class Known(msgspec.Struct, frozen=True):
-    """What was there for certain."""
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What was on the disk for certain."""
 
     base: Link = CHAIN_START  #: the line before the first that must still be there
     checkpoint: Link = CHAIN_START  #: a line that was on the disk, and all before it
 
 
-async def recall(memory: Memory) -> Known:
-    """What was remembered last. Raises ``VaultError``."""
-    found = await memory.read()
-    return Known() if found is None else msgspec.json.decode(found, type=Known)
+async def recall(memory: Memory) -> Checkpoint:
+    """The last checkpoint. Raises ``VaultError``."""
+    content = await memory.read()
+    return Checkpoint() if content is None else msgspec.json.decode(content, type=Checkpoint)
 
 
-async def remember(memory: Memory, known: Known) -> None:
-    """From now on this is what must be there. Raises ``VaultError``."""
-    await memory.write(msgspec.json.encode(known))
+async def remember(memory: Memory, checkpoint: Checkpoint) -> None:
+    """Replace the last checkpoint. Raises ``VaultError``."""
+    await memory.write(msgspec.json.encode(checkpoint))

@@ -1,18 +1,25 @@
-"""The files of the log: names, the end of the last one, and appending whole lines or nothing.
+"""The files of a log: their names, how they end, and the one that grows.
 
-A file is named after the number of its first line, so that the names are in order. Only the last
-one grows.
+A name has the number of the file's first line, so names in order are lines in order. Only the last
+one grows; a new one begins with each day, and where it is full.
 """
 
-import io
+import asyncio
 import os
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from proxy.audit.chain import CHAIN_START, Link, Mac, parse_line
+
 _PATTERN: Final = "audit-*.jsonl"
 _BLOCK: Final = 64 * 1024
+
+MISSING: Final = "lines at the end of the audit log are missing that were there before"
+FOREIGN: Final = "the last line of the audit log was changed, or belongs to another vault"
+CUT: Final = "an unfinished line at the end of the audit log was cut off"
 
 
 def log_segments(folder: Path) -> list[Path]:
@@ -26,7 +33,7 @@ def segment_path(folder: Path, number: int) -> Path:
 
 
 def first_of(path: Path) -> int:
-    """The number of the first line of a file, by its name; 0 for a name that is none of ours."""
+    """The number of the first line of a file, by its name; 0 for any other name."""
     digits = path.stem.removeprefix("audit-")
     return int(digits) if digits.isdecimal() else 0
 
@@ -54,12 +61,29 @@ def log_end(path: Path) -> End:
     return End(last[last.rfind(b"\n", 0, max(0, whole - 1)) + 1 :], size - torn, torn)
 
 
+def expired_segments(folder: Path, instant: int) -> tuple[list[Path], Link | None]:
+    """The files that ended before an instant, never the last one, and the last line of them."""
+    expired: list[Path] = []
+    base: Link | None = None
+    for path, following in pairwise(log_segments(folder)):
+        last = parse_line(log_end(path).last)
+        if (
+            path.stat().st_mtime * 1000 > instant
+            or last is None
+            or last.n + 1 != first_of(following)
+        ):
+            break
+        base = last.link
+        expired.append(path)
+    return expired, base
+
+
 class LogSegment:
-    """The file that grows. Raises ``OSError`` for what the disk does not take."""
+    """One file of the log, open for appending. Raises ``OSError`` for what the disk refuses."""
 
     def __init__(self, path: Path, size: int | None = None) -> None:
-        """``size``: of a file that is there, up to the end of its last whole line; ``None``: it is
-        made.
+        """``size``: of a file that exists, up to the end of its last whole line; ``None``: a new
+        file is made.
         """
         fresh = os.O_CREAT | os.O_EXCL if size is None else 0
         self.path = path
@@ -86,7 +110,7 @@ class LogSegment:
 
     @property
     def intact(self) -> bool:
-        """Whether the file is still where it was made, and as long as what was written."""
+        """Whether the file is still at its path, and as long as what was written."""
         try:
             status = self.path.stat()
         except OSError:
@@ -96,7 +120,7 @@ class LogSegment:
         )
 
     def flush(self) -> None:
-        """Put on the disk what was written; nothing is left to do for a closed file."""
+        """Flush to disk; a closed file has nothing left."""
         if self.descriptor >= 0:
             os.fsync(self.descriptor)
 
@@ -110,9 +134,125 @@ class LogSegment:
                 os.close(descriptor)
 
     def _mend(self) -> None:
-        """Take away what a write that failed has left."""
+        """Cut off what a failed write has left."""
         os.ftruncate(self.descriptor, self.size)
         self._torn = False
+
+
+class LogStart(NamedTuple):
+    """Where the chain goes on, and how the folder was found."""
+
+    link: Link
+    segment: LogSegment | None
+    alarm: str | None = None
+    torn: bool = False  #: the last file ended with an unfinished line
+
+
+def find_start(folder: Path, mac: Mac, checkpoint: Link) -> LogStart:
+    """Compare the folder with the last checkpoint. Raises ``OSError``."""
+    paths = log_segments(folder)
+    if not paths:
+        return LogStart(checkpoint, None, MISSING if checkpoint != CHAIN_START else None)
+    ends = [log_end(paths[-1])]
+    for path in reversed(paths[:-1]):
+        if ends[-1].last:
+            break
+        ends.append(log_end(path))
+    last, segment = parse_line(ends[-1].last), LogSegment(paths[-1], ends[0].size)
+    torn = ends[0].torn > 0
+    if last is None and not ends[-1].last and checkpoint == CHAIN_START:
+        return LogStart(CHAIN_START, segment, None, torn)
+    if last is None or not last.genuine(mac):
+        number = max(checkpoint.n, last.n if last is not None else 0)
+        return LogStart(Link(number, checkpoint.hash), segment, FOREIGN, torn)
+    if last.n < checkpoint.n:
+        return LogStart(checkpoint, segment, MISSING, torn)
+    return LogStart(last.link, segment, None, torn)
+
+
+def refuse_unusable(folder: Path) -> None:
+    """Raise ``OSError`` for what is no folder that this program may write to."""
+    if not folder.is_dir():
+        raise NotADirectoryError(0, "not a folder")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise PermissionError(0, "no permission")
+
+
+class SegmentWriter:
+    """Appends lines to the file that grows, and begins the next one."""
+
+    def __init__(self, folder: Path, limit: int, segment: LogSegment | None) -> None:
+        """``limit``: bytes of one file; ``segment``: the one to go on in."""
+        self._folder = folder
+        self._limit = limit
+        self._segment = segment
+        #: The day of the file; of one that existed before, that of the first line appended.
+        self._day: int | None = None
+        self._unnamed = False  #: the folder has a name that is not on the disk yet
+        self._disk = ThreadPoolExecutor(1, "audit")  # flushes take turns
+        self._unflushed: OSError | None = None  #: fault of a full file; of that thread alone
+
+    def append(self, lines: bytes, day: int, number: int) -> None:
+        """Append lines, all or none; ``number``: of the first of them. Raises ``OSError``."""
+        segment = self._segment
+        if segment is None or day != self._day or segment.size + len(lines) > self._limit:
+            segment = self._segment_for(len(lines), day, number)
+        segment.append(lines)
+
+    @property
+    def intact(self) -> bool:
+        """Whether the file that grows is as this program left it."""
+        return self._segment is None or self._segment.intact
+
+    async def flush(self) -> None:
+        """Flush everything appended so far to disk. Raises ``OSError``."""
+        segment, unnamed, self._unnamed = self._segment, self._unnamed, False
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                self._disk, self._flush, segment, unnamed
+            )
+        except OSError:
+            self._unnamed = self._unnamed or unnamed
+            raise
+
+    def release(self) -> None:
+        """Close the file; the next line begins another one."""
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            with suppress(OSError):  # a checkpoint told the fault, or the file was removed
+                segment.close()
+
+    def close(self) -> None:
+        """End the thread and close the file."""
+        self._disk.shutdown()
+        self.release()
+
+    def _segment_for(self, more: int, day: int, number: int) -> LogSegment:
+        full = self._segment
+        if full is not None and self._day is None and full.size + more <= self._limit:
+            self._day = day
+            return full
+        self._segment = fresh = LogSegment(segment_path(self._folder, number))
+        self._unnamed = True
+        self._day = day
+        if full is not None:
+            self._disk.submit(self._close_full, full)
+        return fresh
+
+    def _close_full(self, segment: LogSegment) -> None:
+        try:
+            segment.close()
+        except OSError as error:
+            self._unflushed = error  # the next flush raises it
+
+    def _flush(self, segment: LogSegment | None, unnamed: bool) -> None:
+        error, self._unflushed = self._unflushed, None
+        if error is not None:
+            raise error
+        if segment is not None:
+            segment.flush()
+        if unnamed:
+            flush_folder(self._folder)
 
 
 def flush_folder(folder: Path) -> None:
@@ -122,81 +262,3 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-# Lines of the folder in their order, those that are still to come included.
-
-
-class LogReader:
-    """What stands in a folder after a line.
-
-    Reads files only; may be asked again and again while somebody writes them.
-    """
-
-    def __init__(self, folder: Path, after: int = 0) -> None:
-        self._folder = folder
-        self._after = after
-        self._path: Path | None = None
-        self._file: io.BufferedReader | None = None
-
-    def lines(self) -> Iterator[tuple[int, bytes]]:
-        """The whole lines that are there by now and were not read yet, with their numbers.
-
-        Raises ``OSError``.
-        """
-        while True:
-            if self._file is None and not self._open():
-                return
-            yield from self._rest()
-            following = self._following()
-            if following is None:
-                return
-            yield from self._rest()  # what came between the end and the next file
-            self._enter(following)
-
-    def close(self) -> None:
-        """Let go of the file. Idempotent."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _rest(self) -> Iterator[tuple[int, bytes]]:
-        file = self._file
-        while file is not None:
-            at = file.tell()
-            line = file.readline()
-            if not line.endswith(b"\n"):
-                file.seek(at)  # nothing, or a line that is being written
-                return
-            number = number_of(line)
-            if number > self._after:
-                self._after = number
-                yield number, line
-
-    def _open(self) -> bool:
-        paths = log_segments(self._folder)
-        if not paths:
-            return False
-        earlier = [path for path in paths if first_of(path) <= self._after + 1]
-        self._enter(earlier[-1] if earlier else paths[0])
-        return True
-
-    def _following(self) -> Path | None:
-        return next(
-            (
-                path
-                for path in log_segments(self._folder)
-                if self._path is not None and path > self._path
-            ),
-            None,
-        )
-
-    def _enter(self, path: Path) -> None:
-        self.close()
-        self._path, self._file = path, path.open("rb")
-
-
-def number_of(line: bytes) -> int:
-    """The number of a line; 0 for what is none of ours."""
-    digits = line[5 : line.find(b",", 5)] if line.startswith(b'{"n":') else b""
-    return int(digits) if digits.isdigit() else 0

@@ -1,107 +1,95 @@
-"""What lines are put into: written to the operating system before ``put`` returns, or nothing is
-revealed.
+"""The audit log of a running instance: a line is written before ``put`` returns, or ``put`` raises.
 
-The chain goes on across files and across starts. Beside the folder there is a memory in the vault's
-store, which tells what was there at the last checkpoint; a start that finds less says so in an
-alarm line, in the log and by a metric, and goes on behind the gap.
+The chain goes on across files and across starts. A start compares the folder with the last
+checkpoint in the vault's store; where lines are missing, an alarm line, the program's log and a
+metric say so, and the chain goes on behind the gap.
 """
 
 import asyncio
 import time
+from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.audit.chain import Link, Mac, Memory, parse_line, recall, remember, sealed_one
-from proxy.audit.events import EventKind, encode_event
+from proxy.audit.chain import Link, Mac, Memory, chain_lines, recall, remember
+from proxy.audit.events import EventKind, RecordId, encode_event
 from proxy.audit.files import (
-    LogSegment,
-    first_of,
-    flush_folder,
-    log_end,
-    log_segments,
-    segment_path,
+    CUT,
+    LogStart,
+    SegmentWriter,
+    expired_segments,
+    find_start,
+    refuse_unusable,
 )
+from proxy.audit.shipping import Shipper, SyslogPlace, start_shippers
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 
 _log = logs.logger("audit")
 
-#: Seconds between looks at the folder, between checkpoints, and between looks for files that may
-#: go.
-_LOOK: Final = 1.0
-_CHECKPOINT: Final = 10.0
-_EXPIRE: Final = 600.0
-
-#: Lines of what was done already that wait while the log cannot be written; of more, the number is
-#: told.
-_WAITING: Final = 10_000
-
 _DAY: Final = 86_400_000
 
+#: Bytes of a record id: among ten million records two are alike once in 10^7 logs.
+_RECORD_ID_BYTES: Final = 9
+
+_TOUCHED: Final = (
+    "the file of the audit log was changed, moved or removed under the running program"
+)
 _REFUSAL: Final = (
     "The audit log cannot be written, so nothing is revealed or changed until it can be."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the operator decides about the log."""
+class AuditOptions:
+    """What the operator decides about the log, and the times of its upkeep."""
 
     folder: Path
     #: lines are on the disk before an answer leaves, not only with the operating system
     sync: bool = False
     segment: int = 64 * 1024 * 1024  #: bytes of one file
     keep: int = 0  #: milliseconds that lines are kept; 0: for ever
+    look: float = 1.0  #: seconds between looks at the folder, and between tries to write
+    checkpoint: float = 10.0  #: seconds between checkpoints
+    expire: float = 600.0  #: seconds between looks for expired files
+    #: Lines of what was done already that wait while the log cannot be written; more are counted.
+    waiting: int = 10_000
 
 
-class Trail:
-    """The log of a running instance.
-
-    One process, one thread; ``open_trail`` makes it, ``close`` ends it.
-    """
+class AuditLog:
+    """The log of a running instance: one process, one thread. ``open_log`` makes it."""
 
     def __init__(
-        self, options: Options, mac: Mac, clock: Clock, link: Link, segment: LogSegment | None
+        self, options: AuditOptions, mac: Mac, clock: Clock, memory: Memory, start: LogStart
     ) -> None:
-        """``link``: the line that the next one follows; ``segment``: the file to go on in, if there
-        is one.
-        """
         self._options = options
         self._mac = mac
         self._clock = clock
-        self._n = link.n
-        self._prev = link.hash.encode()
-        self._flushed = link.n  #: the last line that is on the disk
+        self._memory = memory
+        self._n = start.link.n
+        self._prev = start.link.hash.encode()
+        self._flushed = start.link.n  #: the last line that is on the disk
         self._flushing: asyncio.Task[None] | None = None
-        self._segment = segment
-        self._fresh = False  #: the folder has a name that is not on the disk yet
+        self._writer = SegmentWriter(options.folder, options.segment, start.segment)
         self._day = 0
-        #: The day of the file; of one that was there already, that of the first line put.
-        self._began: int | None = None
         self._second = -1
         self._second_text = b""
-        # flushes take their turn, files that are full included
-        self._disk = ThreadPoolExecutor(1, "audit")
-        #: what went wrong with a full file; of that thread alone
-        self._unflushed: OSError | None = None
         self._fault: str | None = None
         self._tried = 0.0
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._lost = 0
-        #: What is written before anything else: that it was started, and how it was found.
-        self._first: tuple[bytes, ...] = ()
-        #: told of every alarm of the log itself, for the metric
-        self.alarm: Callable[[str], None] = lambda _kind: None
+        #: Lines that stand before the first one put; a start that fails has written nothing.
+        self._first = _first_lines(start)
+        self.alarm: Callable[[str], None] = lambda _kind: None  #: counts alarms by kind
         self.ticks: list[Callable[[], None]] = []  #: called about once a second
+        self.shippers: tuple[Shipper, ...] = ()
 
     @property
     def link(self) -> Link:
@@ -121,35 +109,9 @@ class Trail:
     # ------------------------------------------------------------------ lines
 
     def ready(self) -> None:
-        """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written: asked before anything is
-        done that needs one.
-        """
+        """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written."""
         if self._fault is not None:
-            self._again()
-
-    def found(self, *bodies: bytes) -> None:
-        """What stands before the first line that is put.
-
-        A start that fails before that has changed nothing.
-        """
-        self._first = bodies
-
-    async def begin(self, memory: Memory, report: Callable[[VaultError], None]) -> None:
-        """Write what was found, and remember it.
-
-        A disk that is full, under the log or under the memory, is no reason not to start: then the
-        log has a fault, or the memory's is reported and ``run`` tries again.
-        """
-        try:
-            self.put()
-        except VaultError as error:
-            if error.code is not Code.AUDIT_DOWN:
-                raise
-            return
-        try:
-            await self.checkpoint(memory)
-        except VaultError as error:
-            report(error)
+            self._retry()
 
     def put(self, *bodies: bytes) -> None:
         """Write lines, all or none.
@@ -157,20 +119,21 @@ class Trail:
         Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
         """
         if self._fault is not None:
-            self._again()
+            self._retry()
         self._write(bodies)
 
-    def happened(self, *bodies: bytes) -> None:
-        """The same of what was done already: where it cannot be written now, it is kept and written
-        later. Raises as ``put``.
+    def put_or_queue(self, *bodies: bytes) -> None:
+        """Write lines of what was done already; those that cannot be written now wait.
+
+        Raises as ``put``.
         """
         try:
             self.put(*bodies)
         except VaultError:
             at = self._stamp()
-            for one in bodies:
-                if len(self._waiting) < _WAITING:
-                    self._waiting.append((at, one))
+            for body in bodies:
+                if len(self._waiting) < self._options.waiting:
+                    self._waiting.append((at, body))
                 else:
                     self._lost += 1
             raise
@@ -192,64 +155,84 @@ class Trail:
 
     # ------------------------------------------------------------------ upkeep
 
-    async def run(self, memory: Memory, report: Callable[[VaultError], None]) -> None:
-        """Look after the log for ever; faults of the memory and of the folder are reported and
-        tried again.
+    async def begin(self) -> None:
+        """Write the first lines and a checkpoint.
+
+        A full disk, under the log or under the store, does not stop the start: the log has a fault
+        then, or the fault of the store is logged and ``run`` tries again.
         """
-        loop = asyncio.get_running_loop()
+        try:
+            self.put()
+        except VaultError as error:
+            if error.code is not Code.AUDIT_DOWN:
+                raise
+            return
+        try:
+            await self.checkpoint()
+        except VaultError as error:
+            _report(error)
+
+    def ship(self, *, stdout: bool, syslog: SyslogPlace | None) -> None:
+        """Send lines to other places too, after they were written."""
+        self.shippers = start_shippers(self._options.folder, stdout=stdout, syslog=syslog)
+
+    def unshipped(self, shipper: Shipper) -> float:
+        """How many lines wait for that place."""
+        return float(self._n - shipper.position)
+
+    async def run(self) -> None:
+        """Look after the log for ever; faults of folder and store are logged and tried again."""
+        loop, options = asyncio.get_running_loop(), self._options
         checkpoint = expire = loop.time()
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(options.look)
             self.look()
             now = loop.time()
             try:
-                if now - checkpoint >= _CHECKPOINT:
+                if now - checkpoint >= options.checkpoint:
                     checkpoint = now
-                    await self.checkpoint(memory)
-                if now - expire >= _EXPIRE:
+                    await self.checkpoint()
+                if now - expire >= options.expire:
                     expire = now
-                    await self.expire(memory)
+                    await self.expire()
             except VaultError as error:
-                report(error)
+                _report(error)
 
     def look(self) -> None:
-        """Try again what could not be written, and see whether somebody else had his hands on the
-        file.
-        """
+        """Write what waits, and check that nobody else touched the file."""
         for tick in self.ticks:
             tick()
-        # the fault is told already, by the log, the probe and every refusal
+        # the log, the probe and every refusal tell of the fault already
         with suppress(VaultError):
             self.ready()
-            if self._segment is not None and not self._segment.intact:
-                self._close_segment()
-                self._alarm(
-                    "the file of the audit log was changed, moved or removed under the running "
-                    "program"
-                )
+            if not self._writer.intact:
+                self._writer.release()
+                self.alarm("log")
+                _log.error("somebody had his hands on the audit log", reason=_TOUCHED)
+                self.put(encode_event(EventKind.ALARM, reason=_TOUCHED))
 
-    async def checkpoint(self, memory: Memory) -> None:
-        """Put on the disk what was written, then remember the last line. Raises ``VaultError``."""
-        remembered = await recall(memory)
+    async def checkpoint(self) -> None:
+        """Flush to disk, then remember the last line. Raises ``VaultError``."""
+        remembered = await recall(self._memory)
         if remembered.checkpoint.n >= self._n:
             return
         link = self.link
         if self._flushed < link.n:
             await self._flush()
         if self._fault is None:
-            await remember(memory, replace(remembered, checkpoint=link))
+            await remember(self._memory, replace(remembered, checkpoint=link))
 
-    async def expire(self, memory: Memory) -> None:
+    async def expire(self) -> None:
         """Remove files whose last line is older than lines are kept. Raises ``VaultError``."""
         keep = self._options.keep
         if not keep or self._fault is not None:
             return
         try:
-            gone, base = self._outlived(self._clock() - keep)
+            expired, base = expired_segments(self._options.folder, self._clock() - keep)
             if base is None:
                 return
-            await remember(memory, replace(await recall(memory), base=base))
-            for path in gone:
+            await remember(self._memory, replace(await recall(self._memory), base=base))
+            for path in expired:
                 path.unlink(missing_ok=True)
         except OSError as error:
             reason = error.strerror or type(error).__name__
@@ -257,92 +240,40 @@ class Trail:
                 Code.NOT_WRITABLE,
                 f"Old files of the audit log cannot be read or removed: {reason}.",
             ) from error
-        self.put(
-            encode_event(
-                EventKind.LOG, reason="lines older than audit.keep were removed", count=len(gone)
-            )
-        )
+        reason = "lines older than audit.keep were removed"
+        self.put(encode_event(EventKind.LOG, reason=reason, count=len(expired)))
 
-    async def close(self, memory: Memory) -> None:
-        """The last line, the last checkpoint. What cannot be written any more is not waited for."""
+    async def close(self) -> None:
+        """Write the last line and checkpoint, and end; what cannot be written is not waited for."""
         for tick in self.ticks:
             tick()
         try:
             if not self._first:
-                await self._end(memory)
+                with suppress(VaultError):  # as in look: it stays down
+                    self.put(encode_event(EventKind.LOG, reason="stopped"))
+                await self.checkpoint()
         except VaultError as error:
             _log.warning(
                 "the audit log could not be remembered", code=error.code, text=error.message
             )
         finally:
-            self._disk.shutdown()
-            self._close_segment()
+            self._writer.close()
+        for shipper in self.shippers:
+            shipper.stop()
 
     # ------------------------------------------------------------------ parts
-
-    async def _end(self, memory: Memory) -> None:
-        with suppress(VaultError):  # as in look: it stays down
-            self.put(encode_event(EventKind.LOG, reason="stopped"))
-        await self.checkpoint(memory)
 
     def _write(self, bodies: tuple[bytes, ...]) -> None:
         at = self._stamp()
         if self._first:
             bodies = (*self._first, *bodies)
-        number, before, lines = self._n, self._prev, []
-        for one in bodies:
-            number += 1
-            line, before = sealed_one(self._mac, (number, before), at, one)
-            lines.append(line)
-        data = lines[0] if len(lines) == 1 else b"".join(lines)
+        lines, number, prev = chain_lines(self._mac, (self._n, self._prev), at, bodies)
         try:
-            segment = self._segment
-            if (
-                segment is None
-                or self._day != self._began
-                or segment.size + len(data) > self._options.segment
-            ):
-                segment = self._next_segment(len(data))
-            segment.append(data)
+            self._writer.append(lines, self._day, self._n + 1)
         except OSError as error:
             self._fail(error)
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL) from None
-        self._n, self._prev = number, before
-        if self._first:
-            self._first = ()
-
-    def _outlived(self, instant: int) -> tuple[list[Path], Link | None]:
-        """The files that ended before that instant, never the one that grows, and the last line of
-        the last of them.
-        """
-        gone: list[Path] = []
-        base: Link | None = None
-        for path, following in pairwise(log_segments(self._options.folder)):
-            last = parse_line(log_end(path).last)
-            if (
-                path.stat().st_mtime * 1000 > instant
-                or last is None
-                or last.n + 1 != first_of(following)
-            ):
-                break
-            base = last.link
-            gone.append(path)
-        return gone, base
-
-    def _next_segment(self, more: int) -> LogSegment:
-        """The file for so many bytes more: a new one for a new day and where the last one is full,
-        which is flushed beside the loop.
-        """
-        full = self._segment
-        if full is not None and self._began is None and full.size + more <= self._options.segment:
-            self._began = self._day
-            return full
-        self._segment = fresh = LogSegment(segment_path(self._options.folder, self._n + 1))
-        self._fresh = True
-        self._began = self._day
-        if full is not None:
-            self._disk.submit(self._end_full, full)
-        return fresh
+        self._n, self._prev, self._first = number, prev, ()
 
     def _stamp(self) -> bytes:
         now = self._clock()
@@ -362,12 +293,12 @@ class Trail:
                 reason=self._fault,
             )
 
-    def _again(self) -> None:
+    def _retry(self) -> None:
         """Try to write what waits, at most once a second; raises while that fails."""
-        if time.monotonic() - self._tried < _LOOK:
+        if time.monotonic() - self._tried < self._options.look:
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL)
         self._tried = time.monotonic()
-        late = [b'%b,"since":"%b"' % (one, at) for at, one in self._waiting]
+        late = [b'%b,"since":"%b"' % (body, at) for at, body in self._waiting]
         back = encode_event(EventKind.LOG, reason="the log is written again", count=self._lost)
         fault, self._fault = self._fault, None
         try:
@@ -379,47 +310,91 @@ class Trail:
         self._lost = 0
         _log.info("the audit log is written again", count=len(late))
 
-    def _alarm(self, reason: str) -> None:
-        self.alarm("log")
-        _log.error("somebody had his hands on the audit log", reason=reason)
-        self.put(encode_event(EventKind.ALARM, reason=reason))
-
     async def _flush(self) -> None:
-        """Everything written so far is on the disk, or the log has a fault."""
-        last, segment, fresh = self._n, self._segment, self._fresh
-        self._fresh = False
+        """Flush to disk, or give the log a fault."""
+        last = self._n
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                self._disk, self._to_disk, segment, fresh
-            )
+            await self._writer.flush()
         except OSError as error:
-            self._fresh = self._fresh or fresh
             self._fail(error)
         finally:
             self._flushing = None
         self._flushed = max(self._flushed, last)
 
-    def _end_full(self, segment: LogSegment) -> None:
-        try:
-            segment.close()
-        except OSError as error:
-            self._unflushed = error  # nobody waits for this; the flush that follows tells it
 
-    def _to_disk(self, segment: LogSegment | None, fresh: bool) -> None:
-        error, self._unflushed = self._unflushed, None
-        if error is not None:
-            raise error
-        if segment is not None:
-            segment.flush()
-        if fresh:
-            flush_folder(self._options.folder)
+def _report(error: VaultError) -> None:
+    _log.error(
+        "the audit log could not be looked after and will be again",
+        code=error.code,
+        text=error.message,
+    )
 
-    def _close_segment(self) -> None:
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            with suppress(
-                OSError
-                # what it could not flush, the checkpoint before has told; a file that was removed
-                # cannot be
-            ):
-                segment.close()
+
+# ---------------------------------------------------------------------- opening
+
+
+async def open_log(
+    options: AuditOptions,
+    mac: Mac,
+    clock: Clock,
+    memory: Memory,
+    alarm: Callable[[str], None] = lambda _kind: None,
+) -> AuditLog:
+    """Open the log of a folder, which is made where it is missing; ``begin`` writes the first line.
+
+    ``alarm`` counts every alarm that the log itself raises. Raises ``VaultError`` (NOT_WRITABLE)
+    when the folder cannot be used at all, or what the memory raises.
+    """
+    checkpoint = (await recall(memory)).checkpoint
+    try:
+        options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refuse_unusable(options.folder)
+        start = find_start(options.folder, mac, checkpoint)
+    except OSError as error:
+        raise _unusable(options.folder, error) from None
+    log = AuditLog(options, mac, clock, memory, start)
+    log.alarm = alarm
+    if start.alarm is not None:
+        _log.error(
+            "the audit log is not as it was left", reason=start.alarm, file=str(options.folder)
+        )
+        alarm("log")
+    return log
+
+
+def check_folder(folder: Path) -> None:
+    """Raise what ``open_log`` would say of the folder; makes nothing."""
+    try:
+        refuse_unusable(next(path for path in (folder, *folder.parents) if path.exists()))
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def record_ids(keyed: Callable[[bytes], bytes]) -> RecordId:
+    """The ids by which lines name records, since a key may itself be somebody's number.
+
+    ``keyed``: a keyed hash of 9 bytes or more, used for nothing else.
+    """
+
+    def record_id(environment: str, schema: str, key: str) -> str:
+        # no name has a NUL
+        message = f"{environment}\0{schema}\0{key}".encode("utf-8", "surrogatepass")
+        return urlsafe_b64encode(keyed(message)[:_RECORD_ID_BYTES]).decode("ascii")
+
+    return record_id
+
+
+def _first_lines(start: LogStart) -> tuple[bytes, ...]:
+    reasons = ["started", CUT] if start.torn else ["started"]
+    lines = [encode_event(EventKind.LOG, reason=reason) for reason in reasons]
+    if start.alarm is not None:
+        lines.append(encode_event(EventKind.ALARM, reason=start.alarm))
+    return tuple(lines)
+
+
+def _unusable(folder: Path, error: OSError) -> VaultError:
+    return VaultError(
+        Code.NOT_WRITABLE,
+        f"The audit log cannot be kept in {folder} ({error.strerror}): make that a folder which "
+        "this program may write to, or name another one in the setting audit.folder.",
+    )

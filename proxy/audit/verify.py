@@ -1,23 +1,34 @@
-"""Whether every line of the log is there, unchanged and in its place.
+"""Reading the files of the log: all lines in order, and whether every line is there, unchanged.
 
 A fault names the file and the line. Beside the chain itself two ends are compared with the memory
-that does not lie in the folder: the line that must be the first one kept, and a line near the end
-that was there at a checkpoint. Whoever cuts the end off takes that line away; only what was written
-after the last checkpoint, a few seconds, can go unseen.
+outside the folder: the line that must be the first one kept, and a line near the end that was there
+at a checkpoint. A cut at the end takes that line away; only what was written after the last
+checkpoint, a few seconds, can go unseen.
 """
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.audit.chain import CHAIN_START, Known, Link, Mac, ParsedLine, parse_line
-from proxy.audit.files import log_segments
+from proxy.audit.chain import (
+    CHAIN_START,
+    Checkpoint,
+    Link,
+    Mac,
+    Memory,
+    ParsedLine,
+    parse_line,
+    recall,
+)
+from proxy.audit.events import RecordId
+from proxy.audit.files import first_of, log_segments
 
-#: Faults that are told one by one; more of them are counted.
+#: Faults that are listed; more of them are counted.
 MOST_FAULTS: Final = 1_000
 
-#: Lines after which progress is told.
+#: Lines between reports of progress.
 _STEP: Final = 10_000
 
 
@@ -31,7 +42,7 @@ class LogFault(NamedTuple):
 
 @dataclass
 class LogFindings:
-    """What a look at the whole log has found."""
+    """The result of reading the whole log."""
 
     lines: int = 0
     files: int = 0
@@ -39,7 +50,7 @@ class LogFindings:
     faults: list[LogFault] = field(default_factory=list)
     more: int = 0  #: faults that are not listed
 
-    def tell(self, file: str, line: int, text: str) -> None:
+    def add(self, file: str, line: int, text: str) -> None:
         """Add a fault."""
         if len(self.faults) < MOST_FAULTS:
             self.faults.append(LogFault(file, line, text))
@@ -47,78 +58,93 @@ class LogFindings:
             self.more += 1
 
 
+class Auditor(NamedTuple):
+    """The keys of a log and its last checkpoint: what its verification needs beside the files."""
+
+    mac: Mac
+    record_id: RecordId
+    checkpoint: Checkpoint
+
+    @classmethod
+    async def of(cls, mac: Mac, record_id: RecordId, memory: Memory) -> "Auditor":
+        """The auditor with what the memory holds. Raises ``VaultError``."""
+        return cls(mac, record_id, await recall(memory))
+
+    def verify(self, folder: Path, progress: Callable[[int], None]) -> LogFindings:
+        """Check every line of a folder; ``progress`` counts lines. Raises ``OSError``."""
+        return verify_log(folder, self.mac, self.checkpoint, progress)
+
+
 def verify_log(
     folder: Path,
     mac: Mac,
-    known: Known | None,
+    known: Checkpoint | None,
     progress: Callable[[int], None] = lambda _lines: None,
 ) -> LogFindings:
-    """Look at every line of a folder.
+    """Check every line of a folder.
 
-    ``known``: ``None`` where there is no memory to compare with. Raises ``OSError``.
+    ``known``: ``None`` where there is no checkpoint to compare with. Raises ``OSError``.
     """
-    found = LogFindings()
+    findings = LogFindings()
     before = known.base if known is not None else None
     met = known is None or known.checkpoint == CHAIN_START
     step = 0
     for name, number, line in log_lines(folder):
         if number == 1:
-            found.files += 1
+            findings.files += 1
         if not line:
             continue
-        found.lines += 1
+        findings.lines += 1
         step += 1
         if step == _STEP:
             progress(step)
             step = 0
-        seen = parse_line(line)
-        if seen is None or not line.endswith(b"\n"):
-            found.tell(name, number, "Is no line of an audit log: it was changed, or cut.")
+        parsed = parse_line(line)
+        if parsed is None or not line.endswith(b"\n"):
+            findings.add(name, number, "Is no line of an audit log: it was changed, or cut.")
             before = None
             continue
-        if not seen.genuine(mac):
-            found.tell(
+        if not parsed.genuine(mac):
+            findings.add(
                 name, number, "Was changed, or written by somebody without the key of the log."
             )
         elif before is not None:
-            _compare(found, (name, number), before, seen)
-        before = seen.link
-        if known is not None and seen.n == known.checkpoint.n:
-            met = met or seen.hash == known.checkpoint.hash
+            _compare(findings, (name, number), before, parsed)
+        before = parsed.link
+        if known is not None and parsed.n == known.checkpoint.n:
+            met = met or parsed.hash == known.checkpoint.hash
     progress(step)
-    found.last = before or CHAIN_START
+    findings.last = before or CHAIN_START
     if not met and known is not None:
         text = (
             f"Line {known.checkpoint.n} of the log was there and is missing, or another one "
             "stands in its place."
         )
-        found.tell(str(folder), 0, text)
-    return found
+        findings.add(str(folder), 0, text)
+    return findings
 
 
-def _compare(found: LogFindings, at: tuple[str, int], before: Link, seen: ParsedLine) -> None:
-    """A genuine line beside the genuine one before it."""
+def _compare(findings: LogFindings, at: tuple[str, int], before: Link, line: ParsedLine) -> None:
+    """Compare a genuine line with the genuine one before it."""
     name, number = at
-    if seen.prev == before.hash and seen.n == before.n + 1:
+    if line.prev == before.hash and line.n == before.n + 1:
         return
-    if seen.n > before.n + 1:
-        first, last = before.n + 1, seen.n - 1
+    if line.n > before.n + 1:
+        first, last = before.n + 1, line.n - 1
         missing = f"Line {first} is" if first == last else f"Lines {first} to {last} are"
         text = f"{missing} missing before it."
-    elif seen.n <= before.n:
+    elif line.n <= before.n:
         text = (
-            f"Is line {seen.n} of the log, but stands behind line {before.n}: moved, or there "
+            f"Is line {line.n} of the log, but stands behind line {before.n}: moved, or there "
             "twice."
         )
     else:
         text = "Does not follow the line before it."
-    found.tell(name, number, text)
+    findings.add(name, number, text)
 
 
 def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
-    """Every line with the name of its file and its number in it, oldest first; an empty one for an
-    empty file.
-    """
+    """Every line with the name of its file and its number in it; an empty one for an empty file."""
     for path in log_segments(folder):
         with path.open("rb") as file:
             number = 0
@@ -126,3 +152,65 @@ def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
                 yield path.name, number, line
             if number == 0:
                 yield path.name, 1, b""
+
+
+class LogReader:
+    """The lines of a folder after one of them, again and again while they are written."""
+
+    def __init__(self, folder: Path, after: int = 0) -> None:
+        self._folder = folder
+        self._after = after
+        self._path: Path | None = None
+        self._file: io.BufferedReader | None = None
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The whole lines that were not read yet, with their numbers. Raises ``OSError``."""
+        while True:
+            if self._file is None and not self._open():
+                return
+            yield from self._rest()
+            following = next(
+                (path for path in log_segments(self._folder) if self._path and path > self._path),
+                None,
+            )
+            if following is None:
+                return
+            yield from self._rest()  # what came between the end and the next file
+            self._enter(following)
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _rest(self) -> Iterator[tuple[int, bytes]]:
+        file = self._file
+        while file is not None:
+            at = file.tell()
+            line = file.readline()
+            if not line.endswith(b"\n"):
+                file.seek(at)  # nothing, or a line that is being written
+                return
+            number = number_of(line)
+            if number > self._after:
+                self._after = number
+                yield number, line
+
+    def _open(self) -> bool:
+        paths = log_segments(self._folder)
+        if not paths:
+            return False
+        earlier = [path for path in paths if first_of(path) <= self._after + 1]
+        self._enter(earlier[-1] if earlier else paths[0])
+        return True
+
+    def _enter(self, path: Path) -> None:
+        self.close()
+        self._path, self._file = path, path.open("rb")
+
+
+def number_of(line: bytes) -> int:
+    """The number of a line; 0 for anything else."""
+    digits = line[5 : line.find(b",", 5)] if line.startswith(b'{"n":') else b""
+    return int(digits) if digits.isdigit() else 0

@@ -18,6 +18,7 @@ from typing import Any
 from proxy import offload
 from proxy.admin import Watchers, admin_app
 from proxy.api.app import vault_app
+from proxy.audit.services import no_audit
 from proxy.auth.clients import NewClient
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.api import (
@@ -29,7 +30,7 @@ from proxy.bootstrap.api import (
     outbound_clients,
     scraper_secret,
 )
-from proxy.bootstrap.audit import open_audit, unwitnessed
+from proxy.bootstrap.audit import open_audit
 from proxy.bootstrap.edge import EdgeGuard, open_guard
 from proxy.bootstrap.environments import OpenEnvironment, Realm, govern, opening, reread
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -255,7 +256,7 @@ async def _tried(rules: RuleSet, case: Case) -> list[str]:
     vault = new_vault(
         Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1)
     )
-    return await run_case(await bind_rules(rules, vault, Metrics(), unwitnessed()), case)
+    return await run_case(await bind_rules(rules, vault, Metrics(), no_audit()), case)
 
 
 @asynccontextmanager
@@ -290,11 +291,11 @@ async def running(
             vault, catalog, await environment_services(vault, catalog, contents)
         )
         await realm.start(first, keysets)
-        in_force = InForce(await bind_rules(rules, vault, metrics, audit.witness, catalog))
+        in_force = InForce(await bind_rules(rules, vault, metrics, audit.services, catalog))
         governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies, metrics)
         told = MetricsJournal(metrics, rules), Coverage(metrics, rules)
         adopt = partial(
-            _adopt, lambda fresh: bind_rules(fresh, vault, metrics, audit.witness, catalog), told
+            _adopt, lambda fresh: bind_rules(fresh, vault, metrics, audit.services, catalog), told
         )
         reloader = Reloader(
             settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics
@@ -334,12 +335,12 @@ async def running(
             listen("admin", at.admin, admin, PatientConnection, guard.admin)
         )
         started.proxy = await enter(listen("proxy", at.proxy, gateway.server, first=guard.first))
-        _work(stack, reloader.watch(), audit.upkeep(), ins.watch(), *guard.work())
+        _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())
         _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
         _work(
             stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED)
         )
-        await audit.begin()
+        await audit.log.begin()
         _rarely_collect()
         yield started
 

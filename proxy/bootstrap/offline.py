@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from proxy.audit.chain import Memory
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.log import Trail
-from proxy.audit.open_log import open_trail
+from proxy.audit.log import AuditLog, open_log
 from proxy.auth.clients import Clients
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies, open_clients, open_policies
@@ -71,7 +69,7 @@ class OfflineChanges:
             "operation": operation,
         }
         self._at: tuple[Settings, Store, Keyset] | None = None
-        self._open: tuple[Trail, Memory] | None = None
+        self._log: AuditLog | None = None
 
     async def ready(self) -> None:
         """Open the log, where it is not open.
@@ -80,13 +78,12 @@ class OfflineChanges:
         """
         if self._at is None:
             raise TypeError("no vault is open for this command")
-        if self._open is None:
+        if self._log is None:
             settings, store, keyset = self._at
-            memory = memory_of(store, keyset)
-            trail = await open_trail(options_of(settings), chain_of(keyset), system_clock, memory)
-            self._open = trail, memory
-            await trail.begin(memory, _report)
-        self._open[0].ready()
+            options, memory = options_of(settings), memory_of(store, keyset)
+            self._log = await open_log(options, chain_of(keyset), system_clock, memory)
+            await self._log.begin()
+        self._log.ready()
 
     def did(self, subject: str, environment: str = "") -> None:
         """Tell what was changed, by its id or name, and in which environment, where only that
@@ -108,27 +105,30 @@ class OfflineChanges:
 
         No effect where the log is not open, or cannot be written.
         """
-        if self._open is not None and error.code is not Code.AUDIT_DOWN:
+        if self._log is not None and error.code is not Code.AUDIT_DOWN:
             try:
                 self._put(EventKind.REFUSED, code=str(error.code))
             except VaultError as down:
-                _report(down)
+                _log.error(
+                    "the audit log could not be looked after and will be again",
+                    code=down.code,
+                    text=down.message,
+                )
 
     async def close(self) -> None:
         """The last line, remembered in the store. No effect where nothing was to be changed."""
-        if self._open is not None:
-            trail, memory = self._open
-            self._open = None
-            await trail.close(memory)
+        log, self._log = self._log, None
+        if log is not None:
+            await log.close()
 
     def use(self, settings: Settings, store: Store, keyset: Keyset) -> None:
         """The vault is open, with the keyset of ``default``."""
         self._at = settings, store, keyset
 
     def _put(self, event: EventKind, **about: Any) -> None:
-        if self._open is None:
+        if self._log is None:
             raise TypeError("the log is not open: say ready first")
-        self._open[0].put(encode_event(event, **self._about, **about))
+        self._log.put(encode_event(event, **self._about, **about))
 
 
 @asynccontextmanager
@@ -153,14 +153,6 @@ def _user() -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
-
-
-def _report(error: VaultError) -> None:
-    _log.error(
-        "the audit log could not be looked after and will be again",
-        code=error.code,
-        text=error.message,
-    )
 
 
 @asynccontextmanager

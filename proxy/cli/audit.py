@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.audit.files import LogReader
+from proxy.audit.verify import LogReader
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.audit.verify import LogFindings
-    from proxy.bootstrap.audit import Auditor
+    from proxy.audit.verify import Auditor, LogFindings
 
 #: Seconds between looks for new lines.
 _LOOK: Final = 0.25
@@ -43,13 +42,11 @@ _LISTS: Final = ("fields", "revealed", "covered", "files", "records")
 
 def verify_audit(arguments: Arguments) -> int:
     """Exit status 0 when every line is there, unchanged and in its place."""
-    from proxy.audit.verify import verify_log as look
-
     settings = load_settings(arguments.config, os.environ)
     auditor = _auditor(settings)
     bar = progress("lines", None, "lines")
     try:
-        findings = look(_folder(settings), auditor.mac, auditor.known, _counting(bar))
+        findings = auditor.verify(_folder(settings), _counting(bar))
     except OSError as error:
         raise _unreadable(settings, error) from None
     finally:
@@ -131,8 +128,9 @@ def _wanted(settings: Settings, arguments: Arguments) -> bytes:
         raise VaultError(
             Code.BAD_SETTINGS, "A record has a key in a schema: name that with --schema."
         )
-    mark = _auditor(settings).mark(arguments.environment, arguments.schema, arguments.record)
-    return b'"%b"' % mark.encode()
+    auditor = _auditor(settings)
+    record_id = auditor.record_id(arguments.environment, arguments.schema, arguments.record)
+    return b'"%b"' % record_id.encode()
 
 
 def _auditor(settings: Settings) -> "Auditor":

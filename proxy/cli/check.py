@@ -61,7 +61,7 @@ def _store(settings: Settings) -> str:
 
 
 def _audit(settings: Settings) -> str:
-    from proxy.audit.open_log import check_folder
+    from proxy.audit.log import check_folder
 
     folder = settings.audit.folder
     check_folder(folder)

@@ -13,7 +13,7 @@ from aiohttp import FormData
 
 from proxy.api.openapi.world import CONTACT, FILE, KEPT, RECORDS
 from proxy.audit.files import log_segments
-from proxy.audit.sinks import Sink
+from proxy.audit.services import Refusals, Sink
 from proxy.clock import ManualClock
 from proxy.storage.base import Store
 from proxy.storage.changes import Replace
@@ -103,8 +103,8 @@ class FixedIds:
     def put(self, *bodies: bytes) -> None:
         self._log.put(*map(_fixed, bodies))
 
-    def happened(self, *bodies: bytes) -> None:
-        self._log.happened(*map(_fixed, bodies))
+    def put_or_queue(self, *bodies: bytes) -> None:
+        self._log.put_or_queue(*map(_fixed, bodies))
 
     async def flushed(self) -> None:
         await self._log.flushed()
@@ -135,6 +135,7 @@ async def _tamper(store: Store, here: World) -> None:
 async def _interface(sink: Sink, folder: Path) -> None:
     async with world(folder) as here:
         here.services.audit = auditing(sink)
+        here.services.audit.refusals = Refusals(sink, lambda: 0.0)
         await here.declare("contact", CONTACT)
         fields = {"name": {"valueType": "masked", "mask": {"last": 2}}}
         rows = {"filter": {"city": "Lund"}}
@@ -182,7 +183,7 @@ async def test_lines_of_both_listeners_are_the_expected_bytes(tmp_path):
     log = await opened(folder, memory, ManualClock())
     await _interface(FixedIds(log), tmp_path)
     await _proxied(log)
-    await log.close(memory)
+    await log.close()
     assert (await verified(folder, memory)).faults == []
     written = b"".join(path.read_bytes() for path in log_segments(folder))
     assert written.splitlines() == EXPECTED.read_bytes().splitlines()

@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.audit.chain import Link
+from proxy.audit.chain import chain_lines
 from proxy.audit.chain import parse_line as read_line
-from proxy.audit.chain import sealed as sealed_lines
-from proxy.audit.open_log import marks
+from proxy.audit.log import record_ids
 from proxy.crypto.key_sources import open_source
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
@@ -118,8 +117,8 @@ def normal(answer: Answer) -> None:
 
 
 def audit_line(answer: Answer) -> None:
-    link, mac = Link(answer["n"], answer["prev"]), KEYSET.hasher("audit", "chain")
-    line, _ = sealed_lines(mac, link, answer["at"], [answer["body"].encode()])
+    after, mac = (answer["n"], answer["prev"].encode()), KEYSET.hasher("audit", "chain")
+    line, *_ = chain_lines(mac, after, answer["at"].encode(), [answer["body"].encode()])
     assert line.decode() == answer["line"]
     found = read_line(line)
     assert found is not None
@@ -127,7 +126,7 @@ def audit_line(answer: Answer) -> None:
 
 
 def audit_mark(answer: Answer) -> None:
-    mark = marks(KEYSET.hasher("audit", "record"))
+    mark = record_ids(KEYSET.hasher("audit", "record"))
     assert mark(answer["environment"], answer["schema"], answer["key"]) == answer["mark"]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.audit.chain import CHAIN_START, Known, sealed
+from proxy.audit.chain import CHAIN_START, Checkpoint
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import segment_path
 from proxy.audit.verify import LogFault, verify_log
-from tests.support.audit import MAC
+from tests.support.audit import MAC, chained
 from tests.support.effort import examples
 
 AT = "2026-11-22T03:00:00.000Z"
@@ -23,14 +23,14 @@ FEW = examples(60)
 NUMBERS = st.integers(0, COUNT - 1)
 
 
-def chain() -> tuple[list[bytes], Known]:
+def chain() -> tuple[list[bytes], Checkpoint]:
     """A dozen lines, and what is remembered of them."""
     bodies = [
         encode_event(EventKind.REVEAL, schema="p", records=[f"r{number}"], fields=["email"])
         for number in range(COUNT)
     ]
-    whole, last = sealed(MAC, CHAIN_START, AT, bodies)
-    return whole.splitlines(keepends=True), Known(CHAIN_START, last)
+    whole, last = chained(CHAIN_START, AT, bodies)
+    return whole.splitlines(keepends=True), Checkpoint(CHAIN_START, last)
 
 
 LINES, KNOWN = chain()

@@ -36,7 +36,7 @@ from proxy.redactor.rules import (
     Verb,
 )
 from proxy.redactor.select import Selection
-from tests.support.audit import witness
+from tests.support.audit import audit_services
 from tests.support.documents import documents, spelled
 from tests.support.effort import examples
 from tests.support.exchanges import FORM, JSON, Desk, desk
@@ -99,7 +99,7 @@ class Bench:
 
     def exchange(self, operation: Operation) -> RuleExchange:
         joined = BoundOperation(
-            make_plan(operation), self.desk.people, self.desk.metrics, witness()
+            make_plan(operation), self.desk.people, self.desk.metrics, audit_services()
         )
         return RuleExchange(joined, Match(operation, {}), self.desk.vault)
 

@@ -1,19 +1,17 @@
 """An audit log in a folder of a test, and what reads it."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from proxy.api.audit import Auditing
-from proxy.audit.chain import Forgetful, recall
+from proxy.audit.chain import Link, VolatileMemory, chain_lines, recall
 from proxy.audit.events import AuditContext, EventKind
 from proxy.audit.files import log_segments
-from proxy.audit.honeytokens import Baits, Witness
-from proxy.audit.log import Options, Trail
-from proxy.audit.open_log import marks, open_trail
-from proxy.audit.sinks import Nowhere, Sink
+from proxy.audit.log import AuditLog, AuditOptions, open_log, record_ids
+from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink
 from proxy.audit.verify import LogFindings, verify_log
 from proxy.clock import Clock, ManualClock
 from proxy.crypto.prf import hasher
@@ -24,7 +22,13 @@ MAC = hasher(b"audit key of the tests, 32 bytes")
 
 
 #: A memory that a test can turn back.
-Remembered = Forgetful
+Remembered = VolatileMemory
+
+
+def chained(after: Link, at: str, bodies: Sequence[bytes]) -> tuple[bytes, Link]:
+    """Lines under the key of the tests that follow ``after``, and the last of them."""
+    lines, number, prev = chain_lines(MAC, (after.n, after.hash.encode()), at.encode(), bodies)
+    return lines, Link(number, prev.decode())
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -49,22 +53,18 @@ def told(folder: Path, *events: str) -> list[dict[str, Any]]:
     ]
 
 
-def unreported(error: VaultError) -> None:
-    """Where nothing may be wrong with the memory."""
-    raise error
-
-
 async def opened(
     folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any
-) -> Trail:
-    """The log of a folder; whoever asks for it closes it."""
+) -> AuditLog:
+    """The log of a folder; its caller closes it."""
     memory = memory or Remembered()
-    made = await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory)
-    await made.begin(memory, unreported)
-    return made
+    options = AuditOptions(folder, **given)
+    log = await open_log(options, MAC, clock or ManualClock(), memory)
+    await log.begin()
+    return log
 
 
-class Kept(Nowhere):
+class Kept(NullSink):
     """A sink that keeps its lines in memory, and can be made to fail."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Kept(Nowhere):
         self.raw += bodies
         self.lines += [json.loads(b"{" + one + b"}") for one in bodies]
 
-    def happened(self, *bodies: bytes) -> None:
+    def put_or_queue(self, *bodies: bytes) -> None:
         self.put(*bodies)
 
 
@@ -96,30 +96,25 @@ def audit_context(kind: EventKind = EventKind.WRITE) -> AuditContext:
 
 def auditing(sink: Sink) -> Auditing:
     """The lines of an interface, into that sink."""
-    return Auditing(witness(sink))
+    return Auditing(audit_services(sink))
 
 
-def witness(sink: Sink | None = None, alarms: list[str] | None = None) -> Witness:
-    """What lines are told to; ``alarms`` gets the kind of each alarm."""
-    return Witness(
-        sink or Kept(),
-        marks(MAC),
-        Baits(Forgetful()),
-        (alarms if alarms is not None else []).append,
-    )
+def audit_services(sink: Sink | None = None, alarms: list[str] | None = None) -> AuditServices:
+    """The parts of a log; ``alarms`` gets the kind of each alarm."""
+    counted = (alarms if alarms is not None else []).append
+    return AuditServices(sink or Kept(), record_ids(MAC), Honeytokens(VolatileMemory()), counted)
 
 
 @asynccontextmanager
 async def trail(
     folder: Path, memory: Remembered | None = None, **given: Any
-) -> AsyncIterator[Trail]:
+) -> AsyncIterator[AuditLog]:
     """A log for the length of a test."""
-    memory = memory or Remembered()
-    made = await opened(folder, memory, **given)
+    log = await opened(folder, memory, **given)
     try:
-        yield made
+        yield log
     finally:
-        await made.close(memory)
+        await log.close()
 
 
 async def verified(folder: Path, memory: Remembered | None = None) -> LogFindings:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from msgspec import structs
 
-from proxy.audit.honeytokens import Baits
+from proxy.audit.services import Honeytokens
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
@@ -26,7 +26,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.records.repository import Records
 from proxy.vault.schemas.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
-from tests.support.audit import Kept, witness
+from tests.support.audit import Kept, audit_services
 from tests.support.stores import FailingStore
 
 FIELDS = (
@@ -134,7 +134,7 @@ class Desk:
     metrics: Metrics
     audit: Kept
     alarms: list[str]
-    baits: Baits
+    honeytokens: Honeytokens
     catalog: Catalog | None  #: where what the rules collect stands among records
     events: Counter[str] = field(default_factory=Counter)
 
@@ -216,8 +216,18 @@ async def desk(
     )
     catalog = await open_catalog(vault, lambda error: None, (records_schema(),)) if hosted else None
     audit, alarms = Kept(), list[str]()
-    seen = witness(audit, alarms)
+    seen = audit_services(audit, alarms)
     runtime = await bind_rules(rules, vault, metrics, seen, catalog)
     return Desk(
-        runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, catalog, events
+        runtime,
+        vault,
+        store,
+        clock,
+        keyset,
+        metrics,
+        audit,
+        alarms,
+        seen.honeytokens,
+        catalog,
+        events,
     )

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.honeytokens import Witness
-from proxy.audit.sinks import quietly
+from proxy.audit.services import AuditServices
 from proxy.model.schema import Value
 from proxy.offload import each
 from proxy.redactor.exchange.error_answers import StoredToken
@@ -80,15 +79,15 @@ class Teller:
         "_fields",
         "_head",
         "_schema",
+        "_services",
         "_tail",
-        "_witness",
         "_written",
         "sink",
     )
 
-    def __init__(self, witness: Witness, environment: str, operation: Operation) -> None:
-        self.sink = witness.sink
-        self._witness = witness
+    def __init__(self, services: AuditServices, environment: str, operation: Operation) -> None:
+        self.sink = services.sink
+        self._services = services
         self._environment = environment
         self._schema = operation.entity.schema.name
         self._about = {
@@ -116,7 +115,7 @@ class Teller:
         """
         marks = await self._marks(keys)
         line = self._line(self._head, status, (len(keys), marks), fields)
-        if self._witness.baits:
+        if self._services.honeytokens:
             self.sink.put(line, *self._alarms(status, marks, opened))
         else:
             self.sink.put(line)
@@ -154,10 +153,10 @@ class Teller:
             line = b"%b,%b" % (line, _DISPLACES)
         if revealed:
             line = b'%b,"revealed":[%b]' % (line, self._names(revealed))
-        if revealed and self._witness.baits:
-            self.sink.happened(line, *self._alarms(status, marks, [one.rid for one in held]))
+        if revealed and self._services.honeytokens:
+            self.sink.put_or_queue(line, *self._alarms(status, marks, [one.rid for one in held]))
         else:
-            self.sink.happened(line)
+            self.sink.put_or_queue(line)
         if self.sink.flushes:
             await self.sink.flushed()
 
@@ -167,7 +166,7 @@ class Teller:
         Never raises: nobody is told of success.
         """
         line, _ = await self._written_line(0, held)
-        quietly(self.sink, b"%b,%b" % (line, _DOUBT))
+        self._services.put_quietly(b"%b,%b" % (line, _DOUBT))
 
     async def _written_line(
         self, status: int, held: Sequence[StagedWrite]
@@ -213,13 +212,13 @@ class Teller:
         return text
 
     async def _marks(self, keys: Sequence[str | None]) -> list[str]:
-        mark, environment, schema = self._witness.mark, self._environment, self._schema
+        mark, environment, schema = self._services.record_id, self._environment, self._schema
         return await each(
             lambda key: mark(environment, schema, key), [key for key in keys if key is not None]
         )
 
     def _alarms(self, status: int, marks: Sequence[str], rids: Collection[int]) -> list[bytes]:
-        touched = self._witness.baits.touched(self._environment, self._schema, rids)
-        return self._witness.alarms(
+        touched = self._services.honeytokens.touched(self._environment, self._schema, rids)
+        return self._services.alarms(
             [*marks, *touched], **self._about, status=status, schema=self._schema
         )

@@ -5,7 +5,7 @@ Made when rules load, read by every request.
 
 from collections.abc import Mapping
 
-from proxy.audit.honeytokens import Witness
+from proxy.audit.services import AuditServices
 from proxy.redactor.exchange.audit import Teller
 from proxy.redactor.exchange.notices import Notices
 from proxy.redactor.plan import OperationPlan
@@ -20,11 +20,11 @@ class BoundOperation:
     __slots__ = ("collection", "notices", "plan", "protected", "restored", "teller")
 
     def __init__(
-        self, plan: OperationPlan, collection: Collection, metrics: Metrics, witness: Witness
+        self, plan: OperationPlan, collection: Collection, metrics: Metrics, audit: AuditServices
     ) -> None:
         self.plan = plan
         self.collection = collection
-        self.teller = Teller(witness, collection.around.environment, plan.operation)
+        self.teller = Teller(audit, collection.around.environment, plan.operation)
         self.notices = Notices(metrics, plan.operation)
         entity = plan.operation.entity
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)

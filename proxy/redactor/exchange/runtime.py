@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.audit.honeytokens import Witness
+from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor import restore
@@ -305,7 +305,11 @@ def recipe(entity: Entity) -> TableSpec:
 
 
 async def bind_rules(
-    rules: RuleSet, vault: Vault, metrics: Metrics, witness: Witness, catalog: Catalog | None = None
+    rules: RuleSet,
+    vault: Vault,
+    metrics: Metrics,
+    audit: AuditServices,
+    catalog: Catalog | None = None,
 ) -> Runtime:
     """Make a rule set ready to serve: tables exist, selectors are compiled.
 
@@ -322,7 +326,7 @@ async def bind_rules(
     }
     joined = {
         id(operation): BoundOperation(
-            make_plan(operation), collections[operation.entity.schema.name], metrics, witness
+            make_plan(operation), collections[operation.entity.schema.name], metrics, audit
         )
         for operation in rules.operations
     }

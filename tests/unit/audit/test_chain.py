@@ -1,12 +1,12 @@
-from proxy.audit.chain import CHAIN_START, GENESIS, Link, parse_line, sealed
+from proxy.audit.chain import CHAIN_START, GENESIS, Link, parse_line
 from proxy.crypto.prf import hasher
+from tests.support.audit import MAC, chained
 
-MAC = hasher(b"k" * 32)
 AT = "2026-11-22T03:00:00.000Z"
 
 
 def test_a_line_reads_as_it_was_written_and_is_genuine():
-    line, link = sealed(MAC, CHAIN_START, AT, [b'"event":"log"'])
+    line, link = chained(CHAIN_START, AT, [b'"event":"log"'])
     found = parse_line(line)
     assert found is not None
     assert (found.n, found.prev, found.link) == (1, GENESIS, link)
@@ -15,7 +15,7 @@ def test_a_line_reads_as_it_was_written_and_is_genuine():
 
 
 def test_lines_of_one_group_are_tied_to_one_another():
-    both, last = sealed(MAC, Link(7, "a" * 32), AT, [b'"event":"log"', b'"event":"write"'])
+    both, last = chained(Link(7, "a" * 32), AT, [b'"event":"log"', b'"event":"write"'])
     first, second = (parse_line(line) for line in both.splitlines(keepends=True))
     assert first is not None
     assert second is not None
@@ -24,7 +24,7 @@ def test_lines_of_one_group_are_tied_to_one_another():
 
 
 def test_what_is_no_line_of_ours_is_told_from_one():
-    line, _ = sealed(MAC, CHAIN_START, AT, [b'"event":"log"'])
+    line, _ = chained(CHAIN_START, AT, [b'"event":"log"'])
     assert parse_line(line[:-1]) is not None  # without its end of line, as a reader of lines has it
     for other in (
         b"",

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit import log as trails
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.log import Options
-from proxy.audit.open_log import open_trail
+from proxy.audit.log import AuditOptions, open_log
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
 from tests.support.audit import MAC, Remembered, lines, opened, told, trail, verified
@@ -24,7 +22,6 @@ class Disk:
         self._write, self._fsync = os.write, os.fsync
         monkeypatch.setattr(os, "write", self.write)
         monkeypatch.setattr(os, "fsync", self.fsync)
-        monkeypatch.setattr(trails, "_LOOK", 0.0)  # tries again at once
 
     def write(self, descriptor: int, data: bytes) -> int:
         if self.full:
@@ -52,9 +49,9 @@ async def test_a_line_is_in_the_file_when_put_returns(tmp_path):
 
 async def test_nothing_is_said_to_be_written_on_a_full_disk(tmp_path, disk):
     memory = Remembered()
-    async with trail(tmp_path, memory) as made:
+    async with trail(tmp_path, memory, look=0.0) as made:
         disk.full = True
-        for ask in (made.put, made.happened):
+        for ask in (made.put, made.put_or_queue):
             with pytest.raises(VaultError) as raised:
                 ask(LINE)
             assert raised.value.code is Code.AUDIT_DOWN
@@ -75,23 +72,22 @@ async def test_nothing_is_said_to_be_written_on_a_full_disk(tmp_path, disk):
 async def test_a_start_on_a_full_disk_has_its_line_when_there_is_room(tmp_path, disk):
     memory = Remembered()
     disk.full = True
-    made = await opened(tmp_path, memory)
+    made = await opened(tmp_path, memory, look=0.0)
     assert made.fault is not None
     disk.full = False
     made.look()
-    await made.close(memory)
+    await made.close()
     reasons = [line["reason"] for line in told(tmp_path, "log")]
     assert reasons == ["started", "the log is written again", "stopped"]
     assert (await verified(tmp_path, memory)).faults == []
 
 
-async def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, disk, monkeypatch):
-    monkeypatch.setattr(trails, "_WAITING", 2)
-    async with trail(tmp_path) as made:
+async def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, disk):
+    async with trail(tmp_path, look=0.0, waiting=2) as made:
         disk.full = True
         for _ in range(5):
             with pytest.raises(VaultError):
-                made.happened(LINE)
+                made.put_or_queue(LINE)
         disk.full = False
         made.look()
     assert len(told(tmp_path, "write")) == 2
@@ -124,37 +120,37 @@ async def test_with_sync_a_line_is_flushed_and_those_that_wait_share_a_flush(tmp
 
 
 async def test_with_sync_a_disk_that_does_not_take_it_is_told(tmp_path, disk):
-    made = await opened(tmp_path, sync=True)
+    made = await opened(tmp_path, sync=True, look=0.0)
     made.put(LINE)
     disk.full = True
     with pytest.raises(VaultError) as raised:
         await made.flushed()
     assert raised.value.code is Code.AUDIT_DOWN
     disk.full = False
-    await made.close(Remembered())
+    await made.close()
 
 
 async def test_with_sync_a_full_file_that_does_not_reach_the_disk_is_told(tmp_path, monkeypatch):
-    real, full = os.fsync, -1
+    real, full = os.fsync, 0
 
     def fsync(descriptor: int) -> None:
         nonlocal full
-        if descriptor == full:
-            full = -1  # once: the number is soon that of another file
+        if os.fstat(descriptor).st_ino == full:
+            full = 0
             raise OSError(5, "Input/output error")
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
     made = await opened(tmp_path, sync=True, segment=400)
     await made.flushed()
-    assert made._segment is not None
-    full = made._segment.descriptor
+    (path,) = tmp_path.iterdir()
+    full = path.stat().st_ino
     while len(list(tmp_path.iterdir())) == 1:
         made.put(LINE)
     with pytest.raises(VaultError) as raised:
         await made.flushed()
     assert (raised.value.code, made.fault) == (Code.AUDIT_DOWN, "Input/output error")
-    await made.close(Remembered())
+    await made.close()
 
 
 async def test_hands_on_the_file_of_a_running_log_raise_an_alarm(tmp_path):
@@ -175,15 +171,15 @@ async def test_hands_on_the_file_of_a_running_log_raise_an_alarm(tmp_path):
 
 async def test_a_checkpoint_remembers_the_last_line_that_is_on_the_disk(tmp_path, disk):
     memory = Remembered()
-    async with trail(tmp_path, memory) as made:
+    async with trail(tmp_path, memory, look=0.0) as made:
         made.put(LINE)
-        await made.checkpoint(memory)
+        await made.checkpoint()
         first = memory.content
-        await made.checkpoint(memory)
+        await made.checkpoint()
         assert memory.content is first, "nothing new was written"
         made.put(LINE)
         disk.full = True
-        await made.checkpoint(memory)
+        await made.checkpoint()
         assert memory.content is first, "what is not on the disk is not remembered"
         disk.full = False
 
@@ -196,10 +192,10 @@ async def test_old_files_go_and_the_rest_is_still_whole(tmp_path):
         paths = sorted(tmp_path.iterdir())
         for path in paths:
             os.utime(path, (clock() / 1000, clock() / 1000))
-        await made.expire(memory)
+        await made.expire()
         assert sorted(tmp_path.iterdir()) == paths
         clock.advance(10_001)
-        await made.expire(memory)
+        await made.expire()
         assert set(tmp_path.iterdir()) & set(paths) == {paths[-1]}, "the one that grows stays"
     assert (await verified(tmp_path, memory)).faults == []
 
@@ -211,14 +207,13 @@ class Failing(Remembered):
         raise VaultError(Code.VAULT_DOWN, "full")
 
 
-async def test_a_memory_that_takes_nothing_is_no_reason_not_to_start(tmp_path):
-    memory, reported = Failing(), list[VaultError]()
-    made = await open_trail(Options(tmp_path), MAC, ManualClock(), memory)
-    await made.begin(memory, reported.append)
-    assert [error.code for error in reported] == [Code.VAULT_DOWN]
+async def test_a_memory_that_takes_nothing_is_no_reason_not_to_start(tmp_path, capsys):
+    made = await open_log(AuditOptions(tmp_path), MAC, ManualClock(), Failing())
+    await made.begin()
+    assert "could not be looked after" in capsys.readouterr().err
     assert made.fault is None, "lines are written all the same"
     made.put(LINE)
-    await made.close(memory)
+    await made.close()
     assert [line["n"] for line in lines(tmp_path)] == [1, 2, 3]
 
 
@@ -233,9 +228,9 @@ async def test_old_files_that_cannot_be_removed_are_told_of_and_tried_again(tmp_
         with monkeypatch.context() as patched:
             patched.setattr(Path, "unlink", _refused)
             with pytest.raises(VaultError, match="Read-only file system") as raised:
-                await made.expire(memory)
+                await made.expire()
         assert raised.value.code is Code.NOT_WRITABLE
-        await made.expire(memory)
+        await made.expire()
         assert len(list(tmp_path.iterdir())) == 1
     assert (await verified(tmp_path, memory)).faults == []
 
@@ -245,22 +240,26 @@ def _refused(_path: Path, missing_ok: bool) -> None:
     raise OSError(30, "Read-only file system")
 
 
-async def test_run_looks_after_the_log_and_reports_what_the_memory_cannot_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(trails, "_LOOK", 0.001)
-    monkeypatch.setattr(trails, "_CHECKPOINT", 0.0)
-    monkeypatch.setattr(trails, "_EXPIRE", 0.0)
-
+async def test_run_looks_after_the_log_and_goes_on_after_faults_of_the_memory(tmp_path, capsys):
     class Broken(Remembered):
-        async def read(self) -> bytes | None:
-            raise VaultError(Code.VAULT_DOWN, "gone")
+        down = False
 
-    made, reported, ticked = await opened(tmp_path), asyncio.Queue[VaultError](), asyncio.Event()
+        async def read(self) -> bytes | None:
+            if self.down:
+                raise VaultError(Code.VAULT_DOWN, "gone")
+            return await super().read()
+
+    memory, ticked = Broken(), asyncio.Event()
+    made = await opened(tmp_path, memory, look=0.001, checkpoint=0.0, expire=0.0)
+    memory.down = True
     made.ticks.append(ticked.set)
-    work = asyncio.create_task(made.run(Broken(), reported.put_nowait))
+    work = asyncio.create_task(made.run())
     async with asyncio.timeout(20):
-        assert (await reported.get()).code is Code.VAULT_DOWN
-        await ticked.wait()
+        for _ in range(2):
+            await ticked.wait()
+            ticked.clear()
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
-    await made.close(Broken())
+    await made.close()
+    assert "could not be looked after" in capsys.readouterr().err
     assert told(tmp_path, "log")[-1]["reason"] == "stopped"

@@ -61,5 +61,5 @@ async def test_a_log_under_another_key_has_a_fault_in_every_line(tmp_path):
 def test_of_very_many_faults_the_number_is_told():
     found = LogFindings()
     for number in range(MOST_FAULTS + 5):
-        found.tell("a", number, "x")
+        found.add("a", number, "x")
     assert (len(found.faults), found.more) == (MOST_FAULTS, 5)

@@ -1,3 +1,4 @@
+import os
 import socket
 from pathlib import Path
 
@@ -24,7 +25,7 @@ async def opened(
     audit = await open_audit(
         load_settings(None, given), store or MemoryStore(), KEYSET, ManualClock(), metrics
     )
-    await audit.begin()
+    await audit.log.begin()
     return audit
 
 
@@ -32,7 +33,7 @@ async def test_the_log_goes_on_over_starts_and_its_keys_are_those_of_the_keyset(
     store, metrics = MemoryStore(), Metrics()
     for _ in range(2):
         audit = await opened(tmp_path, metrics, store)
-        audit.trail.put(encode_event(EventKind.WRITE))
+        audit.log.put(encode_event(EventKind.WRITE))
         assert await audit.check() is None
         await audit.close()
     assert [line["n"] for line in lines(tmp_path / "audit")] == [1, 2, 3, 4, 5, 6]
@@ -45,13 +46,12 @@ async def test_what_is_wrong_is_told_by_probe_and_metrics(tmp_path, monkeypatch)
     metrics = Metrics()
     audit = await opened(tmp_path, metrics)
 
-    def full(_lines: bytes) -> None:
+    def full(_descriptor: int, _lines: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    assert audit.trail._segment is not None
-    monkeypatch.setattr(audit.trail._segment, "append", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(VaultError) as raised:
-        audit.trail.put(encode_event(EventKind.WRITE))
+        audit.log.put(encode_event(EventKind.WRITE))
     assert raised.value.code is Code.AUDIT_DOWN
     assert "No space left on device" in (await audit.check() or "")
     assert "domicile_audit_down 1.0" in metrics.render().decode()
@@ -86,7 +86,7 @@ async def test_the_settings_hold(tmp_path, capfdbinary):
         )
         assert b'"reason":"started"' in server.recv(65_536)
         await audit.close()
-    options = audit.trail._options
+    options = audit.log._options
     assert (options.sync, options.segment, options.keep) == (True, 65_536, 30 * 86_400_000)
     assert len(lines(tmp_path / "elsewhere")) == 2
     assert capfdbinary.readouterr().out.count(b'"event":"log"') == 2

@@ -26,17 +26,17 @@ async def test_without_a_vault_there_is_nothing_to_look_at(settings):
 
 async def test_the_log_is_looked_at_beside_the_instance_that_writes_it_and_after_it(settings):
     await prepare_instance(settings)
-    assert (await auditor(settings)).known.checkpoint == CHAIN_START
+    assert (await auditor(settings)).checkpoint.checkpoint == CHAIN_START
     store, _ = await open_with_key(settings)
     _, keysets = await open_environments(settings, store)
     audit = await open_audit(settings, store, keysets["default"], system_clock, Metrics())
-    await audit.begin()
+    await audit.log.begin()
     beside = await auditor(settings)
-    assert beside.known.checkpoint.n == 1
-    assert beside.mark("default", "p", "1") == audit.witness.mark("default", "p", "1")
-    assert verify_log(settings.audit.folder, beside.mac, beside.known).faults == []
+    assert beside.checkpoint.checkpoint.n == 1
+    assert beside.record_id("default", "p", "1") == audit.services.record_id("default", "p", "1")
+    assert verify_log(settings.audit.folder, beside.mac, beside.checkpoint).faults == []
     await audit.close()
     await store.close()
     after = await auditor(settings)
-    assert after.known.checkpoint.n == 2
-    assert verify_log(settings.audit.folder, after.mac, after.known).faults == []
+    assert after.checkpoint.checkpoint.n == 2
+    assert verify_log(settings.audit.folder, after.mac, after.checkpoint).faults == []

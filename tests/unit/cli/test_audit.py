@@ -34,10 +34,10 @@ async def write() -> None:
     store, _ = await open_with_key(settings)
     _, keysets = await open_environments(settings, store)
     audit = await open_audit(settings, store, keysets["default"], system_clock, Metrics())
-    await audit.begin()
+    await audit.log.begin()
     for key in ("1", "2"):
-        mark = audit.witness.mark("default", "contact", key)
-        audit.trail.put(
+        mark = audit.services.record_id("default", "contact", key)
+        audit.log.put(
             encode_event(
                 EventKind.REVEAL,
                 by="k1",
@@ -47,7 +47,7 @@ async def write() -> None:
                 fields=["a", "b"],
             )
         )
-    audit.trail.put(encode_event(EventKind.ALARM, reason="look"))
+    audit.log.put(encode_event(EventKind.ALARM, reason="look"))
     await audit.close()
     await store.close()
 

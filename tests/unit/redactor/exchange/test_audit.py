@@ -2,15 +2,15 @@
 
 import pytest
 
-from proxy.audit.honeytokens import Bait
-from proxy.audit.open_log import marks
+from proxy.audit.log import record_ids
+from proxy.audit.services import Honeytoken
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import audit
 from tests.support.audit import MAC
 from tests.support.exchanges import HTML, USUAL, Desk, desk
 
 ASTRID = {"name": "Astrid Lind", "email": "astrid@example.com"}
-MARK = marks(MAC)
+MARK = record_ids(MAC)
 
 
 def lines(one: Desk) -> list[tuple[object, ...]]:
@@ -173,7 +173,7 @@ async def test_a_bait_raises_an_alarm_wherever_its_values_are_shown():
     stored = await one.create(ASTRID)
     other = await one.create({"name": "Bo"}, 2)
     rows = await one.people.by_key(["1"])
-    await one.baits.add(Bait(mark("1"), "test", "p", rows["1"].rid))
+    await one.honeytokens.add(Honeytoken(mark("1"), "test", "p", rows["1"].rid))
     lines(one)
     await one.shown(other, "GET /p/2")
     assert (one.alarms, [event for event, *_ in lines(one)]) == ([], ["reveal"])

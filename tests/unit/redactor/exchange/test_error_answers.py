@@ -8,7 +8,7 @@ from proxy.redactor.exchange import error_answers
 from proxy.redactor.exchange.error_answers import ErrorTokens
 from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
-from tests.support.audit import witness
+from tests.support.audit import audit_services
 from tests.support.exchanges import FIELDS, FORM, HTML, JSON, PLAIN, USUAL, desk, rule_text
 
 ANN: dict[str, Any] = {
@@ -224,7 +224,9 @@ async def test_a_token_of_a_shape_that_its_field_has_no_more_opens_in_pages_and_
     stored = await one.create(ANN)
     fields = ("name: {kind: name, token: lower}", *FIELDS[1:])
     rules = load_text(rule_text(*USUAL, PAGES, fields=fields))
-    one.runtime = await bind_rules(rules, one.vault, one.metrics, witness(one.audit, one.alarms))
+    one.runtime = await bind_rules(
+        rules, one.vault, one.metrics, audit_services(one.audit, one.alarms)
+    )
     assert await one.shown(stored) == {**ANN, "id": 1}
     assert await one.shown([stored], "GET /p") == [{**ANN, "id": 1}]
     assert (await one.shown({**stored, "tags": [stored["name"]]}))["tags"] == [stored["name"]]

@@ -17,7 +17,7 @@ from proxy.redactor.load import load_rule_set
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from tests.support.audit import witness
+from tests.support.audit import audit_services
 from tests.support.exchanges import desk, rule_text
 from tests.support.files import rewrite
 from tests.support.patience import PATIENCE
@@ -63,7 +63,7 @@ async def watched(folder: Path, text: str = GOOD) -> Watched:
     async def adopt(rules: RuleSet) -> Runtime:
         if faults:
             raise faults.pop()
-        return await bind_rules(rules, one.vault, one.metrics, witness())
+        return await bind_rules(rules, one.vault, one.metrics, audit_services())
 
     in_force = InForce(await adopt(load_rule_set(path)))
     reloader = Reloader(path, lambda: load_rule_set(path), adopt, in_force, one.metrics)
@@ -195,11 +195,13 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatc
     monkeypatch.setattr(module, "_LOOK", 0.005)
     one = await desk()
     path = tmp_path / "data"
-    in_force = InForce(await bind_rules(load_rule_set(path), one.vault, one.metrics, witness()))
+    in_force = InForce(
+        await bind_rules(load_rule_set(path), one.vault, one.metrics, audit_services())
+    )
     reloader = Reloader(
         path,
         lambda: load_rule_set(path),
-        lambda rules: bind_rules(rules, one.vault, one.metrics, witness()),
+        lambda rules: bind_rules(rules, one.vault, one.metrics, audit_services()),
         in_force,
         one.metrics,
     )

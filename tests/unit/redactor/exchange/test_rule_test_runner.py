@@ -8,7 +8,7 @@ from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.load.rule_tests import parse_case
 from proxy.redactor.rules import Position, RuleTest
-from tests.support.audit import witness
+from tests.support.audit import audit_services
 from tests.support.exchanges import USUAL, desk, rule_text
 
 FORM = (
@@ -137,7 +137,7 @@ async def test_the_endpoint_is_reached_by_a_host_of_its_own():
         "{name: app,", "{name: app, host: [b.example, a.example],"
     )
     one = await desk()
-    runtime = await bind_rules(load_text(text), one.vault, one.metrics, witness())
+    runtime = await bind_rules(load_text(text), one.vault, one.metrics, audit_services())
     case = parse_case(
         RuleTest("t", "app", {"call": {"match": "POST /p", "json": {}}}, Position("f", 1, 1))
     )

@@ -8,7 +8,7 @@ from proxy.redactor.rules import Match
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import open_catalog
-from tests.support.audit import witness
+from tests.support.audit import audit_services
 from tests.support.catalogs import schema
 from tests.support.exchanges import FIELDS, desk, rule_text
 
@@ -31,7 +31,7 @@ async def test_no_endpoint_is_not_found():
         "{name: app,", "{name: app, host: [app.example],"
     )
     one = await desk()
-    runtime = await bind_rules(load_text(text), one.vault, one.metrics, witness())
+    runtime = await bind_rules(load_text(text), one.vault, one.metrics, audit_services())
     with pytest.raises(VaultError) as caught:
         runtime.match("GET", "other.example", b"/p", ())
     assert caught.value.code is Code.NOT_FOUND
@@ -45,13 +45,13 @@ KEPT = rule_text(
 async def test_what_rules_collect_may_stand_among_records():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None, (records_schema(),))
-    runtime = await bind_rules(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
+    runtime = await bind_rules(load_text(KEPT), one.vault, one.metrics, audit_services(), catalog)
     (joined,) = runtime.joined.values()
     assert isinstance(joined.collection, Hosted)
     assert joined.collection.table == catalog.records("records").collection.table
     assert [declared.origin for declared in catalog.schemas()] == [Origin.BUILTIN]
     # as a trial of the rules does
-    alone = await bind_rules(load_text(KEPT), one.vault, one.metrics, witness())
+    alone = await bind_rules(load_text(KEPT), one.vault, one.metrics, audit_services())
     assert not isinstance(next(iter(alone.joined.values())).collection, Hosted)
 
 
@@ -65,7 +65,7 @@ async def test_rules_do_not_keep_values_in_keys_that_settings_keep_otherwise(bef
         one.vault, lambda error: None, (before, PLAIN)
     )  # a migration begins, where it is another one
     with pytest.raises(VaultError) as caught:
-        await bind_rules(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
+        await bind_rules(load_text(KEPT), one.vault, one.metrics, audit_services(), catalog)
     assert (caught.value.code, caught.value.details[0].source) == (Code.BAD_RULES, "p.email")
     await catalog.close()
 
@@ -74,7 +74,7 @@ async def test_rules_wait_until_keys_are_kept_as_they_need():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None, (PLAIN, records_schema()))
     assert catalog.declared("records").change is not None
-    await bind_rules(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
+    await bind_rules(load_text(KEPT), one.vault, one.metrics, audit_services(), catalog)
     assert catalog.declared("records").change is None
     await catalog.close()
 
@@ -128,7 +128,10 @@ async def test_requests_under_way_keep_the_rules_that_matched_them():
     _, match = in_force.match("GET", "a", b"/p/1", ())
     assert isinstance(match, Match)
     in_force.runtime = await bind_rules(
-        load_text(rule_text("{match: POST /p, create: p}")), one.vault, one.metrics, witness()
+        load_text(rule_text("{match: POST /p, create: p}")),
+        one.vault,
+        one.metrics,
+        audit_services(),
     )
     assert in_force.match("GET", "a", b"/p/1", ())[1] is None
     assert in_force.exchange(match)._plan.operation is match.operation
@@ -160,14 +163,14 @@ async def test_rules_that_the_vault_refuses_are_not_joined():
             load_text(rule_text("{match: POST /p, create: p}", fields=("other: {kind: text}",))),
             one.vault,
             one.metrics,
-            witness(),
+            audit_services(),
         )
 
 
 async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None)
-    await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
+    await bind_rules(one.runtime.rules, one.vault, one.metrics, audit_services(), catalog)
     (declared,) = catalog.schemas()
     assert (declared.schema.name, declared.origin, declared.records.collects("1")) == (
         "p",
@@ -182,7 +185,7 @@ async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
     await catalog.apply(schema("p"), Origin.API)
     table = catalog.records("p").collection.columns
     with pytest.raises(VaultError) as caught:
-        await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
+        await bind_rules(one.runtime.rules, one.vault, one.metrics, audit_services(), catalog)
     assert caught.value.code is Code.BAD_RULES
     assert (catalog.records("p").collection.columns, catalog.declared("p").origin) == (
         table,

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from proxy.audit.sinks import Collector, SyslogSink, message
+from proxy.audit.shipping import SyslogSink, message
 
 LINE = b'{"n":7,"at":"2026-11-22T03:00:00.000Z","event":"alarm","prev":"0","hash":"1"}\n'
 
@@ -32,7 +32,7 @@ def test_udp_takes_one_message_a_datagram():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(20)
-        way = SyslogSink(Collector("udp", "127.0.0.1", server.getsockname()[1]))
+        way = SyslogSink("udp", "127.0.0.1", server.getsockname()[1])
         way.send(LINE)
         assert FORM.fullmatch(server.recv(4096)) is not None
         way.close()
@@ -43,17 +43,17 @@ def test_a_local_socket_takes_one_message_a_datagram(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(tmp_path / "log"))
         server.settimeout(20)
-        way = SyslogSink(Collector("unix", str(tmp_path / "log")))
+        way = SyslogSink("unix", str(tmp_path / "log"))
         way.send(LINE)
         assert FORM.fullmatch(server.recv(4096)) is not None
         way.close()
     with pytest.raises(OSError, match=r"."):
-        SyslogSink(Collector("unix", str(tmp_path / "none"))).send(LINE)
+        SyslogSink("unix", str(tmp_path / "none")).send(LINE)
 
 
 def test_tcp_counts_octets_and_a_broken_connection_is_told():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        way = SyslogSink(Collector("tcp", "127.0.0.1", server.getsockname()[1]))
+        way = SyslogSink("tcp", "127.0.0.1", server.getsockname()[1])
         got: list[bytes] = []
 
         def take() -> None:

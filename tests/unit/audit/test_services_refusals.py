@@ -1,13 +1,12 @@
 import json
 from typing import Any
 
-from proxy.audit import refusals
-from proxy.audit.refusals import Refusal, Refusals
-from proxy.audit.sinks import Nowhere
+from proxy.audit import services
+from proxy.audit.services import NullSink, Refusal, Refusals
 from proxy.errors import Code, VaultError
 
 
-class Kept(Nowhere):
+class Kept(NullSink):
     """A sink that keeps what it is given, unless it is down."""
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ def test_the_first_of_a_kind_is_told_at_once_and_the_rest_is_counted():
     sink, now = Kept(), [0.0]
     made = Refusals(sink, lambda: now[0])
     for _ in range(1000):
-        made.tell(ONE)
+        made.add(ONE)
     assert sink.lines == [
         {
             "event": "refused",
@@ -42,7 +41,7 @@ def test_the_first_of_a_kind_is_told_at_once_and_the_rest_is_counted():
     ]
     made.look()
     assert len(sink.lines) == 1, "the window is not over"
-    now[0] = refusals.WINDOW
+    now[0] = services.WINDOW
     made.look()
     assert [line["count"] for line in sink.lines] == [1, 999]
     made.flush()
@@ -53,11 +52,11 @@ def test_a_flood_of_kinds_is_bounded_and_every_refusal_counted():
     sink, now = Kept(), [0.0]
     made = Refusals(sink, lambda: now[0])
     for number in range(5_000):
-        made.tell(ONE._replace(by=f"c{number}"))
-    assert len(sink.lines) == refusals.AT_ONCE
-    now[0] = refusals.WINDOW
-    made.tell(ONE)
-    assert len(sink.lines) <= refusals.AT_ONCE + refusals.MOST_KINDS + 2
+        made.add(ONE._replace(by=f"c{number}"))
+    assert len(sink.lines) == services.AT_ONCE
+    now[0] = services.WINDOW
+    made.add(ONE)
+    assert len(sink.lines) <= services.AT_ONCE + services.MOST_KINDS + 2
     made.flush()
     assert sum(line["count"] for line in sink.lines) == 5_001
 
@@ -66,8 +65,8 @@ def test_what_cannot_be_written_is_counted_on():
     sink, now = Kept(), [0.0]
     made = Refusals(sink, lambda: now[0])
     sink.down = True
-    made.tell(ONE)
-    made.tell(ONE)
+    made.add(ONE)
+    made.add(ONE)
     made.flush()
     sink.down = False
     made.flush()

@@ -1,14 +1,14 @@
 import json
 
-from proxy.audit.honeytokens import Bait
-from tests.support.audit import witness
+from proxy.audit.services import Honeytoken
+from tests.support.audit import audit_services
 
 
 async def test_only_baits_raise_alarms():
     kinds: list[str] = []
-    made = witness(alarms=kinds)
+    made = audit_services(alarms=kinds)
     assert made.alarms(["m1"], via="proxy") == []
-    await made.baits.add(Bait("m1", "default", "p", 7))
+    await made.honeytokens.add(Honeytoken("m1", "default", "p", 7))
     assert made.alarms(["m2"], via="proxy") == []
     assert kinds == []
     (line,) = made.alarms(["m1", "m2", "m1"], via="proxy", reason="another")

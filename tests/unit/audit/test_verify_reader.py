@@ -1,5 +1,5 @@
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.files import LogReader, number_of
+from proxy.audit.verify import LogReader, number_of
 from tests.support.audit import trail
 
 LINE = encode_event(EventKind.WRITE)

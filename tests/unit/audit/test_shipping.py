@@ -1,13 +1,11 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
-import pytest
-
-from proxy.audit import sinks
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.files import number_of
-from proxy.audit.sinks import Shipper, StandardOutput
+from proxy.audit.shipping import Sender, Shipper, StandardOutput
+from proxy.audit.verify import number_of
 from tests.support.audit import trail
 
 LINE = encode_event(EventKind.WRITE)
@@ -30,10 +28,8 @@ class Taking:
         self.closed.set()
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "_LOOK", 0.002)
-    monkeypatch.setattr(sinks, "_FIRST", 0.002)
+def shipper_of(folder: Path, sender: Sender) -> Shipper:
+    return Shipper(folder, "syslog", sender, look=0.002, first=0.002)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -45,7 +41,7 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_lines_are_handed_over_as_they_come_and_the_rest_at_the_end(tmp_path):
     way = Taking()
     async with trail(tmp_path) as made:
-        shipper = Shipper(tmp_path, "syslog", way)
+        shipper = shipper_of(tmp_path, way)
         shipper.start()
         made.put(LINE)
         await until(lambda: shipper.position == 2)
@@ -59,7 +55,7 @@ async def test_the_next_start_goes_on_behind_the_last_line(tmp_path):
     async with trail(tmp_path):
         first, second = Taking(), Taking()
         for way in (first, second):
-            shipper = Shipper(tmp_path, "syslog", way)
+            shipper = shipper_of(tmp_path, way)
             shipper.start()
             await until(lambda: shipper.position == 1)  # noqa: B023  # asked before the next one is made
             shipper.stop(20)
@@ -71,7 +67,7 @@ async def test_the_next_start_goes_on_behind_the_last_line(tmp_path):
 async def test_a_place_that_is_away_gets_what_it_missed(tmp_path):
     way = Taking()
     async with trail(tmp_path) as made:
-        shipper = Shipper(tmp_path, "syslog", way)
+        shipper = shipper_of(tmp_path, way)
         shipper.start()
         await until(lambda: way.numbers == [1])
         way.away = True

@@ -1,9 +1,9 @@
 import re
 
-from proxy.audit.open_log import marks
+from proxy.audit.log import record_ids
 from proxy.crypto.prf import hasher
 
-MARK = marks(hasher(b"k" * 32))
+MARK = record_ids(hasher(b"k" * 32))
 
 
 def test_a_record_has_one_mark_and_another_record_another():
@@ -19,7 +19,7 @@ def test_a_record_has_one_mark_and_another_record_another():
 
 
 def test_without_the_key_nobody_makes_it():
-    assert marks(hasher(b"x" * 32))("default", "p", "1") != MARK("default", "p", "1")
+    assert record_ids(hasher(b"x" * 32))("default", "p", "1") != MARK("default", "p", "1")
 
 
 def test_any_key_can_be_marked_and_a_mark_is_one_word():

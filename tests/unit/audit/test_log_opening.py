@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit import open_log
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.log import Options
+from proxy.audit.files import CUT, FOREIGN, MISSING
+from proxy.audit.log import AuditOptions, check_folder, open_log
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
-from tests.support.audit import MAC, Remembered, lines, opened, trail, unreported, verified
+from tests.support.audit import MAC, Remembered, lines, opened, trail, verified
 
 
 async def put(folder: Path, memory: Remembered, count: int = 3) -> None:
@@ -37,9 +37,7 @@ async def test_an_unfinished_line_is_cut_off_and_told_of(tmp_path):
     path.write_bytes(path.read_bytes() + b'{"n":6,"at":"20')
     await put(tmp_path, memory)
     assert (await verified(tmp_path, memory)).faults == []
-    assert [line["reason"] for line in lines(tmp_path) if line.get("reason") == open_log.CUT] == [
-        open_log.CUT
-    ]
+    assert [line["reason"] for line in lines(tmp_path) if line.get("reason") == CUT] == [CUT]
 
 
 async def test_a_file_that_has_no_whole_line_is_gone_on_in(tmp_path):
@@ -60,10 +58,10 @@ async def test_lines_that_were_cut_off_raise_an_alarm_and_the_gap_stays(tmp_path
     await put(tmp_path, memory)
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    assert await alarms(tmp_path, memory) == [open_log.MISSING]
+    assert await alarms(tmp_path, memory) == [MISSING]
     (fault,) = (await verified(tmp_path, memory)).faults
     assert (fault.line, fault.text) == (3, "Lines 3 to 5 are missing before it.")
-    assert await alarms(tmp_path, memory) == [open_log.MISSING], "one alarm for one loss"
+    assert await alarms(tmp_path, memory) == [MISSING], "one alarm for one loss"
 
 
 async def test_a_folder_that_was_emptied_raises_an_alarm(tmp_path):
@@ -72,9 +70,9 @@ async def test_a_folder_that_was_emptied_raises_an_alarm(tmp_path):
     await put(tmp_path, memory)
     for path in tmp_path.iterdir():
         path.unlink()
-    made = await open_log.open_trail(Options(tmp_path), MAC, ManualClock(), memory, kinds.append)
-    await made.begin(memory, unreported)
-    await made.close(memory)
+    made = await open_log(AuditOptions(tmp_path), MAC, ManualClock(), memory, kinds.append)
+    await made.begin()
+    await made.close()
     assert kinds == ["log"]
     assert lines(tmp_path)[0]["n"] == 6
 
@@ -84,7 +82,7 @@ async def test_a_last_line_of_somebody_else_raises_an_alarm(tmp_path):
     await put(tmp_path, memory)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes().replace(b'"reason":"stopped"', b'"reason":"stripped"'))
-    assert await alarms(tmp_path, memory) == [open_log.FOREIGN]
+    assert await alarms(tmp_path, memory) == [FOREIGN]
     assert len((await verified(tmp_path, memory)).faults) == 1
 
 
@@ -93,8 +91,8 @@ async def test_a_start_that_fails_later_has_written_nothing(tmp_path):
     await put(tmp_path, memory)
     (path,) = tmp_path.iterdir()
     before = (path.read_bytes(), memory.content)
-    made = await open_log.open_trail(Options(tmp_path), MAC, ManualClock(), memory)
-    await made.close(memory)
+    made = await open_log(AuditOptions(tmp_path), MAC, ManualClock(), memory)
+    await made.close()
     assert (path.read_bytes(), memory.content) == before
 
 
@@ -106,8 +104,8 @@ async def test_a_folder_that_cannot_be_used_is_named(tmp_path):
     assert "audit.folder" in raised.value.message
     for place in (tmp_path / "file", tmp_path / "file" / "audit"):
         with pytest.raises(VaultError) as looked:
-            open_log.check_folder(place)
+            check_folder(place)
         assert looked.value.code is Code.NOT_WRITABLE
-    open_log.check_folder(tmp_path)
-    open_log.check_folder(tmp_path / "new" / "audit")
+    check_folder(tmp_path)
+    check_folder(tmp_path / "new" / "audit")
     assert not (tmp_path / "new").exists()

@@ -1,0 +1,259 @@
+"""The parts of the log that a request needs: where lines go, record ids, honeytokens, refusals.
+
+A honeytoken is a record that nobody has a reason to look at: its reveal raises an alarm. It is
+matched by the id of its key and by its row number, so that a copied token of it is noticed, too.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from proxy.audit.chain import Memory, VolatileMemory
+from proxy.audit.events import EventKind, RecordId, encode_event
+from proxy.errors import Code, VaultError
+from proxy.telemetry import logs
+
+_log = logs.logger("audit")
+
+#: Honeytokens that one instance has at most.
+MOST_HONEYTOKENS: Final = 1_000
+
+#: The reason in the line of an alarm about honeytokens.
+REASON: Final = "a record that is marked as bait was revealed"
+
+#: Seconds of a window of refusals, lines at once in it, and kinds that are told apart in it.
+WINDOW: Final = 10.0
+AT_ONCE: Final = 20
+MOST_KINDS: Final = 200
+
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class Sink(Protocol):
+    """Where lines go; ``proxy.audit.log.AuditLog`` is the one of a running instance."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why lines cannot be written; ``None`` while they can."""
+
+    @property
+    def flushes(self) -> bool:
+        """Whether ``flushed`` has to be awaited before an answer leaves."""
+
+    def ready(self) -> None:
+        """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written."""
+
+    def put(self, *bodies: bytes) -> None:
+        """Write lines, all or none.
+
+        Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
+        """
+
+    def put_or_queue(self, *bodies: bytes) -> None:
+        """Write lines of what was done already; those that cannot be written now wait.
+
+        Raises as ``put``.
+        """
+
+    async def flushed(self) -> None:
+        """Return when what was put is on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
+
+
+class NullSink:
+    """Drops lines: for trials of rules in memory, where nobody is shown anything."""
+
+    flushes = False
+
+    @property
+    def fault(self) -> str | None:
+        """See ``Sink.fault``."""
+        return None
+
+    def ready(self) -> None:
+        """See ``Sink.ready``."""
+
+    def put(self, *bodies: bytes) -> None:
+        """See ``Sink.put``."""
+
+    def put_or_queue(self, *bodies: bytes) -> None:
+        """See ``Sink.put_or_queue``."""
+
+    async def flushed(self) -> None:
+        """See ``Sink.flushed``."""
+
+
+class Honeytoken(msgspec.Struct, frozen=True, array_like=True):
+    """One record."""
+
+    record_id: str
+    environment: str
+    schema: str
+    rid: int
+
+
+class Honeytokens:
+    """The honeytokens of one instance, sealed in its store. ``load`` them before use."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._by_id: dict[str, Honeytoken] = {}
+        self._rids: dict[tuple[str, str], frozenset[int]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any; where there are none nothing is compared."""
+        return bool(self._by_id)
+
+    def __contains__(self, record_id: object) -> bool:
+        """Whether the record of that id is one."""
+        return record_id in self._by_id
+
+    async def load(self) -> None:
+        """Read the stored ones. Raises ``VaultError``."""
+        content = await self._memory.read()
+        stored = [] if content is None else msgspec.json.decode(content, type=list[Honeytoken])
+        self._adopt({one.record_id: one for one in stored})
+
+    def touched(self, environment: str, schema: str, rids: Collection[int]) -> list[str]:
+        """The ids of the honeytokens among these records of a schema."""
+        if not self._by_id or self._rids.get((environment, schema), _NONE).isdisjoint(rids):
+            return []
+        return [one.record_id for one in self._of(environment, schema) if one.rid in rids]
+
+    async def add(self, token: Honeytoken) -> None:
+        """Add a record. Idempotent.
+
+        Raises ``VaultError`` (UNPROCESSABLE over ``MOST_HONEYTOKENS``).
+        """
+        if self._by_id.get(token.record_id) == token:
+            return
+        if len(self._by_id) >= MOST_HONEYTOKENS and token.record_id not in self._by_id:
+            raise VaultError(
+                Code.UNPROCESSABLE,
+                f"There are {MOST_HONEYTOKENS:,} baits already, and more are of no use.",
+            )
+        await self._store({**self._by_id, token.record_id: token})
+
+    async def remove(self, record_id: str) -> None:
+        """Make a record an ordinary one. Idempotent. Raises ``VaultError``."""
+        if record_id in self._by_id:
+            await self._store({key: one for key, one in self._by_id.items() if key != record_id})
+
+    async def _store(self, by_id: dict[str, Honeytoken]) -> None:
+        await self._memory.write(msgspec.json.encode(list(by_id.values())))
+        self._adopt(by_id)
+
+    def _adopt(self, by_id: dict[str, Honeytoken]) -> None:
+        self._by_id = by_id
+        schemas = {(one.environment, one.schema) for one in by_id.values()}
+        self._rids = {schema: frozenset(one.rid for one in self._of(*schema)) for schema in schemas}
+
+    def _of(self, environment: str, schema: str) -> list[Honeytoken]:
+        return [
+            one
+            for one in self._by_id.values()
+            if (one.environment, one.schema) == (environment, schema)
+        ]
+
+
+class Refusal(NamedTuple):
+    """A kind of refusal."""
+
+    operation: str
+    by: str
+    environment: str
+    status: int
+    code: str
+
+
+class Refusals:
+    """The lines of refused requests, bounded: a flood must neither fill the disk nor hide.
+
+    The first refusals of a window are lines of their own; at its end each kind has one line with
+    its number.
+    """
+
+    def __init__(self, sink: Sink, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._sink = sink
+        self._monotonic = monotonic
+        self._ends = monotonic() + WINDOW
+        self._budget = AT_ONCE
+        self._counts: dict[Refusal, int] = {}
+
+    def add(self, refusal: Refusal) -> None:
+        """Count one refused request. Never raises: nothing was revealed."""
+        self.look()
+        if refusal not in self._counts:
+            if len(self._counts) >= MOST_KINDS:
+                refusal = refusal._replace(by="", environment="")
+            elif self._budget > 0 and self._put(refusal, 1):
+                self._budget -= 1
+                self._counts[refusal] = 0
+                return
+        self._counts[refusal] = self._counts.get(refusal, 0) + 1
+
+    def look(self) -> None:
+        """End the window when it is over; called now and then."""
+        if self._monotonic() >= self._ends:
+            self.flush()
+
+    def flush(self) -> None:
+        """End the window: a line for each kind that came again; the others are counted on."""
+        self._counts = {
+            refusal: count
+            for refusal, count in self._counts.items()
+            if count and not self._put(refusal, count)
+        }
+        self._ends = self._monotonic() + WINDOW
+        self._budget = AT_ONCE
+
+    def _put(self, refusal: Refusal, count: int) -> bool:
+        members = {**refusal._asdict(), "via": "interface", "count": count}
+        try:
+            self._sink.put(encode_event(EventKind.REFUSED, **members))
+        except VaultError:
+            return False
+        return True
+
+
+class AuditServices:
+    """The parts joined: one per instance."""
+
+    __slots__ = ("_alarm", "honeytokens", "record_id", "sink")
+
+    def __init__(
+        self,
+        sink: Sink,
+        record_id: RecordId,
+        honeytokens: Honeytokens,
+        alarm: Callable[[str], None],
+    ) -> None:
+        """``alarm`` counts alarms by kind."""
+        self.sink = sink
+        self.record_id = record_id
+        self.honeytokens = honeytokens
+        self._alarm = alarm
+
+    def put_quietly(self, *bodies: bytes) -> None:
+        """Write lines of what was done where no answer waits for them; never raises."""
+        with suppress(VaultError):  # they wait in the sink
+            self.sink.put_or_queue(*bodies)
+
+    def alarms(self, record_ids: Iterable[str], **about: object) -> list[bytes]:
+        """Count and log the honeytokens among these records; the lines of the alarm."""
+        revealed = sorted({one for one in record_ids if one in self.honeytokens})
+        if not revealed:
+            return []
+        self._alarm("bait")
+        _log.error("a record that is marked as bait was revealed", count=len(revealed))
+        members = {**about, "records": revealed, "count": len(revealed), "reason": REASON}
+        return [encode_event(EventKind.ALARM, **members)]
+
+
+def no_audit() -> AuditServices:
+    """The parts for trials of rules in memory, which leave no lines."""
+    return AuditServices(
+        NullSink(), lambda *_: "", Honeytokens(VolatileMemory()), lambda _kind: None
+    )
