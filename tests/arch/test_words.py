@@ -27,7 +27,7 @@ STILL_THERE = {
     "gateway": 42,
     "bootstrap": 40,
     "config": 35,
-    "audit": 35,
+    "audit": 1,
     "edge": 26,
     "tokenization": 26,
     "crypto": 19,
