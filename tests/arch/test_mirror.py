@@ -7,6 +7,8 @@ from tests.support.tree import PACKAGE, ROOT, python_files, relative
 #: Files that need no unit test of their own, each with its reason.
 WITHOUT_TEST: dict[str, str] = {
     "proxy/storage/base.py": "the port: protocols and row types; tests/conformance holds every engine to it",
+    "proxy/storage/changes.py": "types of changes; tests/conformance holds every engine to what each does",
+    "proxy/model/query.py": "types of a question; tests/conformance asks them of every engine",
     "proxy/objectstore/base.py": "the port; tests/conformance holds every backend to it",
     "proxy/redactor/rules.py": "types of a compiled rule set; redactor/load builds and tests them",
     "proxy/tokenization/base.py": "the port of a shape; tests/conformance holds every shape to it",

@@ -2,13 +2,8 @@
 through it.
 """
 
-import asyncio
-import json
-import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from authlib.integrations.base_client import OAuthError
@@ -20,7 +15,6 @@ from proxy.config import load_settings
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
-from tests.support.tree import ROOT
 
 
 @pytest.fixture
@@ -31,18 +25,6 @@ async def instance(tmp_path: Path) -> AsyncIterator[Instance]:
     (made.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     yield made
     await made.kill()
-
-
-async def domicile(instance: Instance, *arguments: str, status: int = 0) -> Any:
-    """What a command prints as JSON."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *arguments, "--json",
-        cwd=instance.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode == status, (out, err)
-    return json.loads(out)
 
 
 def proof(made: NewClient) -> dict[str, str]:
@@ -59,7 +41,7 @@ def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
 async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(
     instance: Instance,
 ) -> None:
-    first = await domicile(instance, "init")
+    first = await instance.command("init")
     async with stopped_clients(load_settings(None, instance.settings())) as clients:
         shop = proof(await clients.create("shop", "default", admin=False))
 
@@ -110,7 +92,7 @@ async def test_a_token_outlives_a_restart_and_no_secret_lies_in_the_data(
 ) -> None:
     instance.environment["DOMICILE__AUTH__AUDIENCES"] = "[https://se-vault.example.com]"
     instance.environment["DOMICILE__AUTH__TOKEN_LIFETIME"] = "600"
-    first = await domicile(instance, "init")
+    first = await instance.command("init")
     assert first["token_url"] == "https://se-vault.example.com/oauth2/token"
     await instance.start()
     async with client_of(instance, first) as chief:
@@ -154,7 +136,7 @@ async def test_settings_that_do_not_fit_are_told_before_anything_is_made(
         "DOMICILE__AUTH__AUDIENCES": "[vault.example.com]",
         "DOMICILE__AUTH__TOKEN_LIFETIME": "5m",
     }
-    fault = await domicile(instance, "init", status=1)
+    fault = await instance.command("init", status=1)
     assert fault["code"] == "bad_settings"
     told = " ".join(detail["text"] for detail in fault["details"])
     assert "auth.audiences: item 1 is not an address" in told

@@ -4,10 +4,8 @@ nothing is revealed meanwhile.
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support import lives
 from tests.support.application import Application
 from tests.support.audit import lines
 from tests.support.crowd import MARKERS, body
@@ -23,7 +22,6 @@ from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.serving import serving
-from tests.support.tree import ROOT
 from tests.support.unavailable import Unavailable
 
 
@@ -60,13 +58,8 @@ class Scene:
 
 async def command(instance: Instance, *words: str) -> tuple[int, Any]:
     """Exit status and JSON of a command."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *words, "--json",
-        cwd=instance.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    return process.returncode or 0, json.loads(out)
+    status, said, _ = await lives.command(instance.folder, instance.settings(), *words, "--json")
+    return status, json.loads(said)
 
 
 @pytest.fixture(params=["full", "gone"])

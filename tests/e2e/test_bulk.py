@@ -37,10 +37,7 @@ class Office:
 
     async def command(self, *arguments: str, status: int = 0) -> Any:
         """What a command says, as JSON."""
-        process = await self.begin(*arguments)
-        out, told = await asyncio.wait_for(process.communicate(), PATIENCE)
-        assert process.returncode == status, (out, told)
-        return json.loads(out.splitlines()[-1])
+        return await self.instance.command(*arguments, status=status, **self.variables)
 
     async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

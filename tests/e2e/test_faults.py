@@ -17,8 +17,8 @@ import pytest
 from proxy.crypto.master_key import MasterKey
 from tests.support.application import Application, found_in
 from tests.support.crowd import MARKERS, Crowd
-from tests.support.instance import parsed
 from tests.support.lives import Installation, nursery
+from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.serving import serving

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.application import Application
 from tests.support.certificates import Authority
-from tests.support.instance import Instance, running
+from tests.support.instance import SERVE, Instance, running
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.scraping import FIELD
@@ -92,7 +92,7 @@ async def test_a_crowd_of_idle_connections_stops_nobody(tmp_path: Path, how: str
             "DOMICILE__LISTEN__PROXY_PROTOCOL": "true",
             "DOMICILE__TRUSTED_PROXIES": address,
         }
-    instance = Instance(tmp_path / "here", environment=environment, files=FILES)
+    instance = Instance(tmp_path / "here", SERVE, environment, files=FILES)
     async with serving(Application().app()) as upstream:
         instance.rules.mkdir(parents=True)
         (instance.rules / "rules.yaml").write_text(rules(upstream))

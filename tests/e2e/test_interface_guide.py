@@ -1,6 +1,7 @@
 """The guide for developers, line by line, against a running instance."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -51,9 +52,7 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Unavail
     instance.rules.mkdir()
     shutil.copy(ROOT / "rules/contacts.yaml", instance.rules)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()}
-    made = await output(
-        sys.executable, "-m", "proxy", "init", "--json", folder=tmp_path, environment=environment
-    )
+    made = json.dumps(await instance.command("init"))
     await instance.start()
     try:
         (tmp_path / "passport.pdf").write_bytes(b"%PDF-1.7 ...")

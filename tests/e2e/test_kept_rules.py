@@ -5,9 +5,7 @@ and what callers may do to it there.
 import asyncio
 import contextlib
 import json
-import os
 import sqlite3
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,10 +17,10 @@ import pytest
 from tests.e2e.conftest import World
 from tests.support.application import Application
 from tests.support.instance import Instance
+from tests.support.lives import command
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, KEPT, KEPT_PLAIN
 from tests.support.serving import serving
-from tests.support.tree import ROOT
 
 R = "/api/records"
 
@@ -56,12 +54,8 @@ class Vault:
 
 
 async def domicile(instance: Instance, *arguments: str) -> tuple[int, bytes]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *arguments, cwd=instance.folder, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    return process.returncode or 0, out
+    status, said, complained = await command(instance.folder, instance.settings(), *arguments)
+    return status, said + complained
 
 
 @asynccontextmanager

@@ -8,10 +8,8 @@ itself, and data keys that nothing needs any more are gone.
 import asyncio
 import contextlib
 import io
-import json
 import os
 import random
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.serving import serving
-from tests.support.tree import ROOT
 
 SCHEMA = {
     "fields": {"id": {"type": "primary_key"}, "note": {"type": "string", "storage": "encrypted"}}
@@ -52,14 +49,7 @@ class House:
         self.files: dict[str, str] = {}  #: id of each file by the name of its content
 
     async def domicile(self, *arguments: str) -> Any:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "proxy", *arguments, "--json",
-            cwd=self.instance.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **self.instance.settings()},
-        )  # fmt: skip
-        out, err = await process.communicate()
-        assert process.returncode == 0, (out, err)
-        return json.loads(out)
+        return await self.instance.command(*arguments)
 
     async def arrive(self) -> None:
         """Start, and get a token."""

@@ -20,7 +20,7 @@ import yaml
 from aiohttp import web
 
 from proxy.redactor.load import load_rule_set
-from tests.support.instance import parsed
+from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving
 from tests.support.tree import ROOT

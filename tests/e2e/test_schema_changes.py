@@ -4,7 +4,6 @@ delays it.
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -86,16 +85,11 @@ async def vault(folder: Path) -> AsyncIterator[Vault]:
     instance = Instance(folder)
     instance.rules.mkdir()
     (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
-    made = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "init", "--json", cwd=folder, stdout=asyncio.subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), **instance.settings()},
-    )  # fmt: skip
-    out, _ = await made.communicate()
-    assert made.returncode == 0, out
+    made = await instance.command("init")
     await instance.start()
     try:
         async with aiohttp.ClientSession() as session:
-            one = Vault(instance, session, json.loads(out))
+            one = Vault(instance, session, made)
             await one.enter()
             assert (await one.ask("PUT", "/api/schemas/contact", BEFORE))[0] == 201
             await one.fill()

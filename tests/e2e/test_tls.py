@@ -5,10 +5,8 @@ address behind a load balancer.
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,6 @@ from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
 from tests.support.scraping import FIELD
 from tests.support.secured import TLS_1_2, TLS_1_3, greeted, replace, trusting
-from tests.support.tree import ROOT
 
 NAMES = ("vault.test", "localhost")
 
@@ -61,13 +58,7 @@ def port(address: str) -> int:
 
 async def client(instance: Instance) -> dict[str, str]:
     """Credentials of a new client; the instance is stopped."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", "init",
-        cwd=instance.folder, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
-    )  # fmt: skip
-    _, err = await process.communicate()
-    assert process.returncode == 0, err
+    await instance.command("init")
     async with stopped_clients(load_settings(None, instance.settings())) as clients:
         made = await clients.create("shop", "default", admin=False)
     return {"client_id": made.client.id, "client_secret": made.secret}

@@ -1,27 +1,18 @@
 """An instance without rules serves the vault alone, and can be checked while it runs."""
 
-import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 
 import aiohttp
 
 from tests.support.instance import Instance
+from tests.support.lives import command
 from tests.support.people import rules
-from tests.support.tree import ROOT
 
 
-async def command(instance: Instance, *words: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy", *words,
-        cwd=instance.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
-    )  # fmt: skip
-    shown, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, shown.decode()
+async def run(instance: Instance, *words: str) -> tuple[int, str]:
+    status, said, complained = await command(instance.folder, instance.settings(), *words)
+    return status, (said + complained).decode()
 
 
 async def test_without_rules_the_vault_serves_and_the_proxy_says_why_it_does_not(tmp_path: Path):
@@ -61,10 +52,10 @@ async def test_check_works_beside_a_running_instance_and_says_what_it_left_out(t
     (instance.rules / "people.yaml").write_text(rules("http://127.0.0.1:9"))
     await instance.start()
     try:
-        status, shown = await command(instance, "check")
+        status, shown = await run(instance, "check")
         assert (status, "in use by a running instance" in shown) == (0, True), shown
         instance.environment["DOMICILE__COUNTRY"] = "de"
-        status, shown = await command(instance, "check", "--json")
+        status, shown = await run(instance, "check", "--json")
         assert (status, json.loads(shown)["faults"]["store"]["details"][0]["source"]) == (
             1,
             "country",
@@ -80,5 +71,5 @@ async def test_check_works_beside_a_running_instance_and_says_what_it_left_out(t
 
 async def test_a_folder_that_the_settings_name_and_that_is_not_there_is_a_fault(tmp_path: Path):
     instance = Instance(tmp_path, environment={"DOMICILE__RULES": str(tmp_path / "elsewhere")})
-    status, shown = await command(instance, "serve")
+    status, shown = await run(instance, "serve")
     assert (status, "cannot be read" in shown) == (1, True), shown

@@ -2,17 +2,19 @@
 demand.
 
 ``python -m tests.support.crashing`` imports the program once, then forks a process for each line on
-standard input: a start costs milliseconds instead of a second, so that hundreds of deaths fit into
-a test. A fork shares nothing with its siblings but the files. The production code has no hook for
+its socket: a start costs milliseconds instead of a second, so that hundreds of deaths fit into a
+test. A fork shares nothing with its siblings but the files. The production code has no hook for
 this; the functions that are the steps get wrapped.
 """
 
 import asyncio
+import contextlib
 import importlib
 import json
 import os
 import select
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -59,7 +61,7 @@ ROUNDS = "rounds"
 
 
 class Life(NamedTuple):
-    """How one process is to live: what a line on standard input says."""
+    """How one process is to live: what a line on the socket says."""
 
     argv: list[str]
     folder: str
@@ -198,37 +200,75 @@ def _shift(milliseconds: int) -> None:
 # ---------------------------------------------------------------------- the process that forks
 
 
-def _fork(life: Life) -> int:
-    sys.stdout.flush()
-    child = os.fork()
-    if child:
-        return child
-    status = 70
-    try:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for descriptor, path in ((1, life.output), (2, life.log)):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), descriptor)
-        status = live(life)
+class Forker:
+    """Forks a process for each line that a caller sends, and tells it who was born and who ended."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._callers: dict[socket.socket, bytes] = {}  #: with the beginning of their next line
+        self._children: dict[int, socket.socket] = {}
+
+    def serve(self) -> None:
+        """Until standard input ends; then what still lives is ended."""
+        while True:
+            heard: list[Any] = [0, self._server, *self._callers]
+            ready = select.select(heard, [], [], 0.01)[0]
+            if 0 in ready:
+                break
+            for one in ready:
+                if one is self._server:
+                    self._callers[self._server.accept()[0]] = b""
+                else:
+                    self._hear(one)
+            while self._children and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                caller = self._children.pop(ended[0])
+                _say(caller, ended=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
+        for child in self._children:
+            os.kill(child, signal.SIGKILL)
+
+    def _hear(self, caller: socket.socket) -> None:
+        if not (piece := caller.recv(65536)):
+            del self._callers[caller]
+            caller.close()
+            return
+        *lines, self._callers[caller] = (self._callers[caller] + piece).split(b"\n")
+        for told in map(json.loads, lines):
+            if "signal" not in told:
+                child = self._fork(Life(**told))
+                self._children[child] = caller
+                _say(caller, born=child)
+            elif told["child"] in self._children:  # not waited for yet: its number is still its own
+                os.kill(told["child"], told["signal"])
+
+    def _fork(self, life: Life) -> int:
         sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(status)
+        log = os.open(life.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        child = os.fork()
+        if child:
+            os.close(log)
+            return child
+        status = 70
+        try:
+            for one in (self._server, *self._callers):
+                one.close()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(os.open(life.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 1)
+            os.dup2(log, 2)
+            os.close(log)
+            status = live(life)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
 
 
-def _say(**what: int) -> None:
-    print(json.dumps(what), flush=True)
+def _say(caller: socket.socket, **what: int) -> None:
+    with contextlib.suppress(OSError):  # the caller has gone, and does not want to know
+        caller.sendall(json.dumps(what).encode() + b"\n")
 
 
-def _obey(told: dict[str, Any], alive: set[int]) -> None:
-    if "signal" not in told:
-        alive.add(child := _fork(Life(**told)))
-        _say(born=child)
-    elif told["child"] in alive:  # not waited for yet, so that its number is still its own
-        os.kill(told["child"], told["signal"])
-
-
-def main() -> None:
-    """Fork for each line until standard input ends; then end what still lives."""
+def main(descriptor: int) -> None:
+    """Import the program once; then fork for whoever connects to the socket that is handed over."""
     for name in (
         "proxy.cli",
         "proxy.bootstrap.instance",
@@ -236,22 +276,8 @@ def main() -> None:
         *{place.partition(":")[0] for p in STEPS.values() for place in p},
     ):
         importlib.import_module(name)
-    alive: set[int] = set()
-    pending = b""
-    while True:
-        if select.select([0], [], [], 0.01)[0]:
-            piece = os.read(0, 65536)
-            if not piece:
-                break
-            *lines, pending = (pending + piece).split(b"\n")
-            for line in lines:
-                _obey(json.loads(line), alive)
-        while alive and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            alive.discard(ended[0])
-            _say(ended=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
-    for child in alive:
-        os.kill(child, signal.SIGKILL)
+    Forker(socket.socket(fileno=descriptor)).serve()
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

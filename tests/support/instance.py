@@ -10,11 +10,44 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from proxy.errors import Code, VaultError
+from tests.support.crashing import Life
+from tests.support.lives import Nursery, command, line_to_nursery
+from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
 from tests.support.scraping import SCRAPED
+from tests.support.tree import ROOT
+
+#: The program as anybody starts it.
+SERVE = ("-m", "proxy", "serve")
+
+
+class Forked:
+    """A process that ``tests.support.crashing`` forked, used as one of asyncio."""
+
+    def __init__(self, nursery: Nursery, child: int, log: asyncio.StreamReader) -> None:
+        self._nursery = nursery
+        self.pid = child
+        self.stderr: asyncio.StreamReader | None = log
+
+    @property
+    def returncode(self) -> int | None:
+        end = self._nursery.end_of(self.pid)
+        return end.result() if end.done() else None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._nursery.signal(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        status = await asyncio.shield(self._nursery.end_of(self.pid))
+        await self._nursery.close()
+        return status
 
 
 @dataclass
@@ -22,10 +55,11 @@ class Instance:
     """One installation: a folder with settings, rules and data, and at most one running process."""
 
     folder: Path
-    program: tuple[str, ...] = ("-m", "proxy", "serve")
+    #: arguments of Python; nothing: forked from a process that has imported the program
+    program: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     files: int | None = None  #: the limit of open files, soft and hard
-    process: asyncio.subprocess.Process | None = None
+    process: Forked | asyncio.subprocess.Process | None = None
     proxy: str = ""
     vault: str = ""
     admin: str = ""
@@ -61,15 +95,7 @@ class Instance:
         instead.
         """
         self._listening.clear()
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *self.program,
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **self.settings()},
-            stdout=asyncio.subprocess.DEVNULL,
-            preexec_fn=self._limit,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        self.process = await (self._exec() if self.program else self._fork())
         self._reader = asyncio.create_task(self._read(self.process))
         waiting = asyncio.create_task(self._listening.wait())
         await asyncio.wait(
@@ -82,11 +108,41 @@ class Instance:
                 Code.INTERNAL, "The process did not start listening:\n" + self.log.decode()
             )
 
+    async def _fork(self) -> Forked:
+        """As the command does, in a process that has imported the program already."""
+        reader = asyncio.StreamReader()
+        nursery = await line_to_nursery()
+        with TemporaryDirectory() as folder:
+            log = Path(folder, "log")
+            os.mkfifo(log)
+            read = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+            write = os.open(
+                log, os.O_WRONLY
+            )  # until the child has opened it, so that it has no end
+            await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb")
+            )
+            life = Life(["serve"], str(self.folder), self.settings(), os.devnull, str(log))
+            child = await nursery.fork(life)
+            os.close(write)
+        return Forked(nursery, child, reader)
+
+    async def _exec(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self.program,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self.settings()},
+            stdout=asyncio.subprocess.DEVNULL,
+            preexec_fn=self._limit,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
     def _limit(self) -> None:
         if self.files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
+    async def _read(self, process: Forked | asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
         found: dict[str, str] = {}
         async for line in process.stderr:
@@ -101,6 +157,14 @@ class Instance:
                         found["admin"],
                     )
                     self._listening.set()
+
+    async def command(self, *arguments: str, status: int = 0, **variables: str) -> Any:
+        """What a command says about this installation, as JSON; it ends with that status."""
+        done, said, complained = await command(
+            self.folder, {**self.settings(), **variables}, *arguments, "--json"
+        )
+        assert done == status, (said, complained)
+        return json.loads(said.splitlines()[-1]) if said else None
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Log lines of that event so far."""
@@ -141,15 +205,6 @@ class Instance:
         """SIGTERM and wait; the exit status."""
         self.send(signal.SIGTERM)
         return await self.ended()
-
-
-def parsed(line: bytes) -> dict[str, Any]:
-    """A JSON log line, or ``{}`` for anything else."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @asynccontextmanager

@@ -8,44 +8,39 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from tests.support.crashing import ROUNDS, Life
-from tests.support.instance import parsed
+from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
 from tests.support.scraping import SCRAPED
 from tests.support.tree import ROOT
 
 
 class Nursery:
-    """The process of ``tests.support.crashing`` as one test uses it: it forks on demand and tells
-    who ended how.
+    """A line to the process of ``tests.support.crashing``: it forks on demand and tells who ended
+    how.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        assert process.stdout is not None
-        self._process = process
-        self._output = process.stdout
-        self._pending = b""
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
         self._born: asyncio.Queue[int] = asyncio.Queue()
         self._alive: set[int] = set()
         self._ends: dict[int, asyncio.Future[int]] = {}
-        asyncio.get_running_loop().add_reader(self._output, self._read)
+        self._reading = asyncio.create_task(self._read())
 
-    def _read(self) -> None:
-        piece = os.read(self._output.fileno(), 65536)
-        if not piece:
-            asyncio.get_running_loop().remove_reader(self._output)
-        *lines, self._pending = (self._pending + piece).split(b"\n")
-        for line in lines:
+    async def _read(self) -> None:
+        async for line in self._reader:
             told = json.loads(line)
             if "born" in told:
                 self._alive.add(told["born"])
@@ -70,41 +65,66 @@ class Nursery:
         self._tell({"child": child, "signal": int(number)})
 
     def _tell(self, what: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(what).encode() + b"\n")
+        self._writer.write(json.dumps(what).encode() + b"\n")
 
     async def close(self) -> None:
-        """End every process that this test began."""
+        """End every process that was begun here."""
         for child in self._alive:
             self.signal(child, signal.SIGKILL)
         await asyncio.wait_for(asyncio.gather(*map(self.end_of, self._alive)), PATIENCE)
-        asyncio.get_running_loop().remove_reader(self._output)
+        self._writer.close()
+        await self._reading
 
 
 @cache
-def _forker() -> "subprocess.Popen[bytes]":
-    """One for all tests of this process: it takes more than a second to import the program."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.crashing"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-    )
-    atexit.register(process.wait)
-    assert process.stdin is not None
-    atexit.register(process.stdin.close)  # before the wait: the last one first
-    return process
+def _forker() -> str:
+    """The address of the process that forks, one for all tests of this process: it takes more than
+    a second to import the program.
+    """
+    folder = tempfile.TemporaryDirectory()
+    address = str(Path(folder.name, "forker"))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen(64)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.crashing", str(server.fileno())],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            pass_fds=[server.fileno()],
+        )
+    for end in (folder.cleanup, process.wait, cast("IO[bytes]", process.stdin).close):
+        atexit.register(end)  # the last one first
+    return address
+
+
+async def line_to_nursery() -> Nursery:
+    """A nursery that its caller closes."""
+    return Nursery(*await asyncio.open_unix_connection(_forker()))
 
 
 @asynccontextmanager
 async def nursery() -> AsyncIterator[Nursery]:
     """A nursery for the length of a block; it takes its children with it."""
-    made = Nursery(_forker())
+    made = await line_to_nursery()
     try:
         yield made
     finally:
         await made.close()
+
+
+async def command(
+    folder: Path, environment: Mapping[str, str], *arguments: str
+) -> tuple[int, bytes, bytes]:
+    """A command of ``domicile`` from its start to its end: status, what it says, what it complains
+    of.
+    """
+    async with nursery() as made:
+        with tempfile.TemporaryDirectory() as place:
+            said, complained = Path(place, "out"), Path(place, "err")
+            life = Life(list(arguments), str(folder), dict(environment), str(said), str(complained))
+            status = await asyncio.wait_for(made.end_of(await made.fork(life)), PATIENCE)
+            out, told = map(Path.read_bytes, (said, complained))
+            return status, out, told
 
 
 @dataclass

@@ -2,11 +2,9 @@
 commands, and over HTTP.
 """
 
-import asyncio
 import io
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,17 +31,8 @@ class Office:
 
     async def command(self, *arguments: str, status: int = 0, **variables: str) -> Any:
         """What a command says, as JSON."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "proxy", *arguments, "--json"),
-            cwd=self.instance.folder,
-            env={**self.environment, **variables},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, told = await asyncio.wait_for(process.communicate(), PATIENCE)
-        assert process.returncode == status, (out, told)
-        return json.loads(out.splitlines()[-1])
+        known = {**self.variables, **variables}
+        return await self.instance.command(*arguments, status=status, **known)
 
     @property
     def environment(self) -> dict[str, str]:

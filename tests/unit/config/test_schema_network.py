@@ -1,13 +1,6 @@
 import pytest
 
-from proxy.config.schema import SETTINGS
-from proxy.config.schema_network import FIREWALL, LIMIT_SETTINGS
-
-
-def test_they_are_parts_of_the_one_table():
-    assert {**FIREWALL, **LIMIT_SETTINGS}.items() <= SETTINGS.items()
-    assert all(name.startswith("firewall.") for name in FIREWALL)
-    assert all(name.startswith("limits.") for name in LIMIT_SETTINGS)
+from proxy.config.schema_network import LIMIT_SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,8 @@
 import pytest
 
 from proxy.storage.base import Hooks
-from proxy.storage.changes import Conflict
 from proxy.storage.memory import MemoryStore, open_memory
-from tests.support.rows import LAYOUT, TABLE, h, insert
-
-
-async def test_a_failed_commit_leaves_the_table_as_it_was() -> None:
-    store = MemoryStore()
-    await store.ensure(LAYOUT)
-    await store.commit(TABLE, [insert(1, unique=(h("a"),))])
-    with pytest.raises(Conflict):
-        await store.commit(TABLE, [insert(2, hashes=(h("a"),)), insert(3, unique=(h("a"),))])
-    assert await store.by_tokens(TABLE, [h("a")]) == {h("a"): (1,)}
+from tests.support.rows import LAYOUT, TABLE
 
 
 async def test_what_is_no_change_is_refused() -> None:

@@ -1,5 +1,3 @@
-import pytest
-
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
@@ -26,8 +24,3 @@ async def test_places_of_files_are_not_told_where_another_sentence_is_given():
     state = Reload(Metrics(), "policies", "The log names the place.")
     state.failed(FAULT)
     assert await state.check() == "The log names the place."
-
-
-def test_what_is_not_in_the_table_is_a_mistake():
-    with pytest.raises(ValueError, match="rule"):
-        Reload(Metrics(), "rule")
