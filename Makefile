@@ -10,6 +10,7 @@ SHELL := /bin/bash
 VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
+VIEWER  := swagger-ui-dist@5.35.0
 SCAN    := .venv-scan
 WORKERS ?= 2
 CODE    := $(wildcard proxy tests bench)
@@ -22,7 +23,7 @@ DEV_STAMP     := $(VENV)/.installed-dev
 PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 
-.PHONY: help install demo test explore check fuzz bench sbom lock clean
+.PHONY: help install demo test explore check fuzz bench openapi viewer sbom lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -58,6 +59,14 @@ sbom: $(SCAN_STAMP)  ## write build/sbom.cdx.json, the bill of materials of the 
 	@mkdir -p build
 	@$(SCAN)/bin/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type application \
 	    --output-reproducible -o build/sbom.cdx.json
+
+openapi: $(RUNTIME_STAMP)  ## write the interface document of the vault to openapi.json
+	@$(BIN)/python -c 'from proxy.api import openapi, operations as o; print(openapi.render(openapi.interface_document(o.OPERATIONS)).decode())' > openapi.json
+
+viewer:  ## fetch the viewer of /docs again, at its locked version, from the npm registry that npm is set to
+	@folder=$$(mktemp -d) && cd $$folder && npm pack --silent $(VIEWER) && tar xzf *.tgz \
+	  && cd package && sha256sum --check $(CURDIR)/proxy/api/viewer/SHA256SUMS \
+	  && cp $$(cut -c67- $(CURDIR)/proxy/api/viewer/SHA256SUMS) $(CURDIR)/proxy/api/viewer/ && rm -r $$folder
 
 lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRADE=-U for the newest versions)
 	@$(BIN)/$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from aiohttp import FormData
 
-from proxy.api.openapi.world import CONTACT, FILE, KEPT, RECORDS
 from proxy.audit.files import log_segments
 from proxy.audit.services import Refusals, Sink
 from proxy.clock import ManualClock
 from proxy.storage.base import Store
 from proxy.storage.changes import Replace
 from tests.support.audit import Remembered, auditing, opened, verified
+from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.exchanges import desk
 from tests.support.world import World, world
 

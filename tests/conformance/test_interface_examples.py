@@ -11,13 +11,13 @@ from aiohttp import FormData
 from jsonschema import Draft202012Validator
 
 from proxy.api.context import ApiOperation
-from proxy.api.openapi.assemble import assemble
-from proxy.api.openapi.described import DESCRIBED
-from proxy.api.openapi.parts import Description, Example
-from proxy.api.openapi.world import CONTACT, FILE, KEPT, RECORDS
+from proxy.api.openapi import Description, Example, expected_answer, interface_document, source
 from proxy.api.operations import OPERATIONS
+from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
+from tests.support.openapi import resolved
 from tests.support.world import ENGINES, World, world
 
+DESCRIBED = source(OPERATIONS).described
 CASES = [
     pytest.param(operation, example, id=f"{operation.name}-{number}")
     for operation in OPERATIONS
@@ -41,7 +41,7 @@ DIFFERS = {
     "next",
 }
 
-DOCUMENT = assemble(OPERATIONS, DESCRIBED)
+DOCUMENT = interface_document(OPERATIONS)
 
 
 def alike(value: Any) -> Any:
@@ -99,10 +99,10 @@ def filled(text: str, texts: dict[str, str]) -> str:
 
 def request(described: Description, example: Example, texts: dict[str, str]) -> dict[str, Any]:
     headers = {name: filled(value, texts) for name, value in example.headers.items()}
+    if example.raw is not None:
+        return {"headers": headers, "data": example.raw.encode()}
     if example.body is None:
         return {"headers": headers}
-    if isinstance(example.body, bytes):
-        return {"headers": headers, "data": example.body}
     return {
         "headers": {"Content-Type": described.request_type, **headers},
         "data": filled(json.dumps(example.body), texts).encode(),
@@ -148,11 +148,10 @@ async def test_every_example_answers_as_documented(
         answer = await here.client(operation.method, path, by, params=dict(example.query), **asked)
         audited(here, operation, example)
     assert answer.status == example.status, answer.body
-    if example.answer is not None:
-        assert alike(answer.json) == alike(example.answer)
-    shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"][
-        str(example.status)
-    ]
+    if (wanted := expected_answer(example)) is not None:
+        assert alike(answer.json) == alike(wanted)
+    entry = resolved(DOCUMENT, DOCUMENT["paths"][operation.path][operation.method.lower()])
+    shown = entry["responses"][str(example.status)]
     for kind, content in shown.get("content", {}).items():
         assert answer.headers["Content-Type"].partition(";")[0] == kind
         if "json" in kind:

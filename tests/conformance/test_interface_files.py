@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from proxy.api.openapi.world import CONTACT
 from proxy.objectstore.base import SHARDS
 from tests.support.api import Said
+from tests.support.examples import CONTACT
 from tests.support.world import ENGINES, World, world
 
 _PATH = "/api/models/contact"

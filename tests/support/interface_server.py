@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from proxy.api.openapi.world import CONTACT, KEPT, RECORDS
+from tests.support.examples import CONTACT, KEPT, RECORDS
 from tests.support.world import world
 
 

@@ -104,7 +104,7 @@ TABLE: Final[dict[str, Line]] = {
     "list_functions": Line("any", none="ok", stranger="ok"),
     # What a function may not read fails inside it, and what fails inside it is told to nobody.
     "call_function": Line("f", 500, none="empty", some="ok", stranger="500 function_failed"),
-    **dict.fromkeys(("token", "introspect", "jwks", "metadata", "openapi", "docs"), _OPEN),
+    **dict.fromkeys(("token", "introspect", "jwks", "metadata", "openapi", "docs", "docs_file"), _OPEN),
     **dict.fromkeys(
         (
             "list_tokens", "begin_rehash", "show_rehash", "stop_rehash", "create_client", "list_clients", "show_client",

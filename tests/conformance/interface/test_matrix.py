@@ -16,9 +16,7 @@ from aiohttp import web
 
 from proxy.api.access import bearer
 from proxy.api.context import Access, ApiOperation
-from proxy.api.openapi.described import DESCRIBED
-from proxy.api.openapi.parts import Example
-from proxy.api.openapi.world import CONTACT, KEPT, RECORDS
+from proxy.api.openapi import Example
 from proxy.api.operations import OPERATIONS
 from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.limits import Quotas
@@ -26,8 +24,9 @@ from proxy.edge.rate_limit import RatePolicy as Quota
 from proxy.edge.rate_limit import Rates
 from proxy.model.record import Principal
 from proxy.net.client_address import Trusted
-from tests.conformance.test_interface_examples import attached, filled, request
+from tests.conformance.test_interface_examples import DESCRIBED, attached, filled, request
 from tests.support.api import Said, access
+from tests.support.examples import CONTACT, KEPT, RECORDS
 from tests.support.matrix import ALIASES, CALLERS, TABLE, UNDER, Endpoint, expected, policy
 from tests.support.world import ENGINES, World, world
 

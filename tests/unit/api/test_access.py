@@ -109,7 +109,7 @@ async def test_a_client_that_ends_is_refused_with_its_next_request(scene):
 
 
 #: Whatever is not in this list needs a token: to add to it is a decision.
-OPEN = {"token", "token_slash", "introspect", "jwks", "metadata", "openapi", "docs"}
+OPEN = {"token", "token_slash", "introspect", "jwks", "metadata", "openapi", "docs", "docs_file"}
 
 
 def test_what_stands_open_is_known():

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.api.openapi.world import CONTACT
+from tests.support.examples import CONTACT
 from tests.support.world import World, world
 from tests.unit.model.test_policy import EXAMPLE
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from proxy.api.openapi.world import CONTACT
+from tests.support.examples import CONTACT
 from tests.support.world import World, world
 
 ONE = "/api/models/contact/c-1"

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
-from proxy.api.openapi.world import CONTACT
 from proxy.api.operations import OPERATIONS
 from proxy.audit.events import RECORD_PARAMETERS, SUBJECTS, AuditContext, EventKind
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Redactor, Rights
 from tests.support.api import services, serving
 from tests.support.audit import Kept, audit_context, auditing
+from tests.support.examples import CONTACT
 from tests.support.world import World, world
 
 #: Parameters of paths that lines leave out: they are told otherwise, or tell nothing.
-OTHERS = ("schema", "country", "file_id")
+OTHERS = ("schema", "country", "file_id", "file")
 
 
 def test_every_parameter_of_a_path_is_known_to_name_a_record_or_not():
@@ -25,7 +25,13 @@ def test_every_parameter_of_a_path_is_known_to_name_a_record_or_not():
 
 def test_only_what_is_the_same_for_everybody_is_quiet():
     quiet = [operation for operation in OPERATIONS if operation.quiet]
-    assert {operation.name for operation in quiet} == {"openapi", "docs", "jwks", "metadata"}
+    assert {operation.name for operation in quiet} == {
+        "openapi",
+        "docs",
+        "docs_file",
+        "jwks",
+        "metadata",
+    }
     assert all(operation.access is Access.OPEN for operation in quiet)
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from proxy.api.openapi.world import CONTACT
+from tests.support.examples import CONTACT
 from tests.support.world import World, world
 
 PAGE, STRANGER = "https://app.example.com", "https://evil.example.com"

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from proxy.api.openapi.world import CONTACT
 from proxy.api.wire import api_status
 from proxy.functions.runner import Bounds, Runner
 from tests.support.api import Said
+from tests.support.examples import CONTACT
 from tests.support.functions import NAMES, install
 from tests.support.world import World, world
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.api.openapi.world import CONTACT
+from tests.support.examples import CONTACT
 from tests.support.world import world
 
 KEY = {"Idempotency-Key": "a-1"}

@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.api.openapi.world import CONTACT, RECORDS
 from proxy.storage.changes import Replace
+from tests.support.examples import CONTACT, RECORDS
 from tests.support.vaults import person
 from tests.support.world import World, world
 

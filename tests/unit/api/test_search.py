@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.api.openapi.world import CONTACT, RECORDS
+from tests.support.examples import CONTACT, RECORDS
 from tests.support.world import world
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from proxy.api.openapi.world import CONTACT
 from proxy.bootstrap.api import Around, history_policy, interface, limits, runner
 from proxy.bootstrap.edge import open_guard
 from proxy.config import load_settings
@@ -12,6 +11,7 @@ from proxy.errors import Code, VaultError
 from proxy.functions.runner import Bounds
 from proxy.telemetry.metrics import Metrics
 from tests.support.api import Client, serving
+from tests.support.examples import CONTACT
 from tests.support.world import world
 
 

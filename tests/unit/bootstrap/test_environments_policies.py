@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.api.openapi.world import CONTACT
 from proxy.bootstrap.environments import Governed, declare_policies, redeclare_policies
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
+from tests.support.examples import CONTACT
 from tests.support.world import world
 
 POLICY = "name: desk\nschema: contact\nactions: [read]\nfields: {email: hidden}\n"

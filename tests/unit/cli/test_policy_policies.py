@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from proxy.api.openapi.world import CONTACT
 from proxy.cli.policy import RemotePolicies
 from proxy.cli.remote import Remote
 from proxy.errors import Code, VaultError
 from proxy.model.policy import read_policy
 from tests.support.auth import HERE
+from tests.support.examples import CONTACT
 from tests.support.world import World, world
 
 DESK = read_policy(

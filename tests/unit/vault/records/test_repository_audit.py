@@ -1,8 +1,8 @@
-from proxy.api.openapi.world import CONTACT
 from proxy.audit.events import EventKind
 from proxy.model.record import Record, RecordDraft
 from proxy.model.rights import FULL
 from tests.support.audit import audit_context
+from tests.support.examples import CONTACT
 from tests.support.world import world
 
 AT = Record(1, "1", {"id": "1", "name": "x"}, 1, 0, 0)

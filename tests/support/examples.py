@@ -1,4 +1,4 @@
-"""What the vault holds to which the examples of the document are sent."""
+"""The vault to which the examples of the interface document are sent: its schema, records and file."""
 
 from typing import Any, Final
 
