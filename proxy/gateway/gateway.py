@@ -11,30 +11,21 @@ from proxy.api.connection import Entrance
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import Quotas
 from proxy.errors import Code, VaultError
-from proxy.gateway import method_override
+from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
 from proxy.gateway.forwarded import Telling
-from proxy.gateway.passthrough import Passing, Quick, forwarded_head
+from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
 from proxy.gateway.ports import ActiveRules, Journal, Seen
-from proxy.gateway.redacted import Patience, RedactedHandler, RedactedRequest, Rooms, masked
+from proxy.gateway.redacted import RedactedHandler, RedactedRequest, masked
 from proxy.net import response
-from proxy.net.coverage import Coverage, Sample, Unruled
+from proxy.net.coverage import Coverage, Unruled
 from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
-from proxy.net.http1 import Heads, RequestHead
+from proxy.net.http1 import Heads
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
 from proxy.net.server import CallerServer
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched
-
-_DENIED = "No rule names this request, and the endpoint answers only what its rules name."
-_UNNAMED = (
-    "Rules name this path, and no rule names this upload, change document or other protocol on "
-    "it, which could carry "
-    "what they protect."
-)
-
-_DENY, _REPORT = Unmatched.DENY, Unmatched.REPORT
 
 #: Faults of the application; all others are refusals of the proxy.
 _FAILURES = frozenset(
@@ -161,7 +152,7 @@ class Gateway:
             match, passed = incoming.match, incoming.passed
             if match is not None:
                 posted = head.method.upper() == "POST"
-                overridable = posted and method_override.concerned(self._rules, incoming)
+                overridable = posted and concerned(self._rules, incoming)
                 return _Route(edition, endpoint, match, None, None, None, overridable)
             if (
                 head.method not in IDEMPOTENT
@@ -171,10 +162,10 @@ class Gateway:
                 or head.close
                 or self._telling is not None
                 or endpoint.searched
-                or (passed is None and endpoint.unmatched is _DENY)
+                or (passed is None and endpoint.unmatched is Unmatched.DENY)
             ):
                 return None
-            unruled = self._unruled(incoming, endpoint)
+            unruled = unruled_shape(self._coverage, incoming, endpoint)
             if unruled is not None and not unruled.settled:
                 return None
             address = self._address(endpoint)
@@ -201,11 +192,10 @@ class Gateway:
                 if (
                     route.overridable
                     if route is not None
-                    else incoming.head.method.upper() == "POST"
-                    and method_override.concerned(self._rules, incoming)
+                    else incoming.head.method.upper() == "POST" and concerned(self._rules, incoming)
                 ):
                     room, seconds = self._rooms.requests, self._options.patience.body
-                    endpoint, body = await method_override.match_overridden(
+                    endpoint, body = await match_overridden(
                         self._rules, incoming, endpoint, seconds, room
                     )
                 match = incoming.match
@@ -300,16 +290,6 @@ class Gateway:
         incoming.endpoint = endpoint
         return endpoint
 
-    def _unruled(self, incoming: RequestContext, endpoint: Endpoint) -> Unruled | None:
-        """The shape of a path that no rule names, where that is to be told."""
-        if (
-            self._coverage is None
-            or incoming.passed is not None
-            or endpoint.unmatched is not _REPORT
-        ):
-            return None
-        return self._coverage.find(endpoint.name, incoming.head.method, incoming.target)
-
     def _admitted(self, incoming: RequestContext, endpoint: Endpoint) -> UpstreamAddress:
         """Where the request goes.
 
@@ -317,28 +297,13 @@ class Gateway:
         """
         if incoming.match is None:
             if incoming.passed is None:
-                self._look_unnamed(incoming, endpoint)
+                look_unnamed(self._rules, self._coverage, incoming, endpoint)
             return self._address(endpoint)
         address = self._address(endpoint)
         refusal = self._upstream.refusal(address)
         if refusal is not None:
             raise refusal
         return address
-
-    def _look_unnamed(self, incoming: RequestContext, endpoint: Endpoint) -> None:
-        """What no rule names: refused, or looked at while it passes."""
-        head = incoming.head
-        denied = _DENIED if endpoint.unmatched is _DENY else None
-        if denied is None and _carries_unseen(head):
-            ruled = self._rules.ruled(authority(incoming.target, head.host), incoming.target)
-            denied = _UNNAMED if ruled else None
-        if denied is not None:
-            if self._coverage is not None:  # else nobody would know which rule is missing
-                incoming.unruled = self._coverage.find(endpoint.name, head.method, incoming.target)
-            raise VaultError(Code.OPERATION_DENIED, denied)
-        unruled = incoming.unruled = self._unruled(incoming, endpoint)
-        if unruled is not None and not unruled.settled:
-            incoming.sample = Sample(incoming.target)
 
     def _address(self, endpoint: Endpoint) -> UpstreamAddress:
         key = (endpoint.name, endpoint.upstream)
@@ -433,13 +398,3 @@ class Gateway:
         self.server.listeners.clear()
         if self._options.entrance is not None:
             self._options.entrance.close()
-
-
-def _carries_unseen(head: RequestHead) -> bool:
-    """Whether a request may carry values in a way that frameworks read and few rules name: an
-    upload, a patch, another protocol.
-    """
-    if head.upgrade or head.method.upper() == "PATCH":
-        return True
-    types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]
-    return any(one.startswith("multipart/") or "patch" in one for one in types)

@@ -11,8 +11,11 @@ import msgspec
 from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.errors import Code, VaultError
+from proxy.gateway.ports import ActiveRules
 from proxy.net import response
-from proxy.net.hop_headers import RequestFields, encode_fields, trailing
+from proxy.net.coverage import Coverage, Sample, Unruled
+from proxy.net.hop_headers import RequestFields, authority, encode_fields, trailing
+from proxy.net.http1 import RequestHead
 from proxy.net.reply import (
     TUNNEL,
     Begun,
@@ -26,6 +29,7 @@ from proxy.net.reply import (
 from proxy.net.request import RequestContext
 from proxy.net.server import CallerConnection
 from proxy.redactor.message import RawHeaders
+from proxy.redactor.rules import Endpoint, Unmatched
 
 # Another protocol on a connection that began as HTTP (101): raw bytes both ways until both sides
 # have ended.
@@ -261,3 +265,54 @@ def body_of(incoming: RequestContext) -> bytes | AsyncIterator[bytes]:
 def trailers_of(incoming: RequestContext) -> bytes:
     """What followed a body in chunks, for the application; known when the body has ended."""
     return encode_fields(trailing(incoming.payload.trailers))
+
+
+# Whether what no rule names may pass, and who is told of it.
+
+
+_DENIED = "No rule names this request, and the endpoint answers only what its rules name."
+_UNNAMED = (
+    "Rules name this path, and no rule names this upload, change document or other protocol on "
+    "it, which could carry what they protect."
+)
+
+
+def look_unnamed(
+    rules: ActiveRules, coverage: Coverage | None, incoming: RequestContext, endpoint: Endpoint
+) -> None:
+    """What no rule names: refused (``VaultError``), or looked at while it passes."""
+    head = incoming.head
+    denied = _DENIED if endpoint.unmatched is Unmatched.DENY else None
+    if denied is None and _carries_unseen(head):
+        ruled = rules.ruled(authority(incoming.target, head.host), incoming.target)
+        denied = _UNNAMED if ruled else None
+    if denied is not None:
+        if coverage is not None:  # else nobody would know which rule is missing
+            incoming.unruled = coverage.find(endpoint.name, head.method, incoming.target)
+        raise VaultError(Code.OPERATION_DENIED, denied)
+    unruled = incoming.unruled = unruled_shape(coverage, incoming, endpoint)
+    if unruled is not None and not unruled.settled:
+        incoming.sample = Sample(incoming.target)
+
+
+def unruled_shape(
+    coverage: Coverage | None, incoming: RequestContext, endpoint: Endpoint
+) -> Unruled | None:
+    """The shape of a path that no rule names, where that is to be told."""
+    if (
+        coverage is None
+        or incoming.passed is not None
+        or endpoint.unmatched is not Unmatched.REPORT
+    ):
+        return None
+    return coverage.find(endpoint.name, incoming.head.method, incoming.target)
+
+
+def _carries_unseen(head: RequestHead) -> bool:
+    """Whether a request may carry values in a way that frameworks read and few rules name: an
+    upload, a patch, another protocol.
+    """
+    if head.upgrade or head.method.upper() == "PATCH":
+        return True
+    types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]
+    return any(one.startswith("multipart/") or "patch" in one for one in types)

@@ -2,23 +2,18 @@
 of tokens.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
-from aiohttp import web
 
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
+from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, read_whole, waits
 from proxy.gateway.ports import Exchange
 from proxy.net import entity_tags, response
-from proxy.net.framing import Pace
 from proxy.net.hop_headers import RequestFields, answered
-from proxy.net.memory_budget import MemoryBudget, Reservation
+from proxy.net.memory_budget import Reservation
 from proxy.net.reply import (
-    LENGTH,
     NONE,
     Call,
     Head,
@@ -27,37 +22,13 @@ from proxy.net.reply import (
     UpstreamPort,
     UpstreamResponse,
 )
-from proxy.net.request import BodyQueue, RequestContext
-from proxy.offload import LARGE, SMALL, in_thread
+from proxy.net.request import RequestContext
+from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import BodyLimits, Match, Verb
 
 _READ = Verb.READ
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a caller may take, in seconds."""
-
-    body: float = 30.0  #: to send the whole body of a matched request
-    write: float = 60.0  #: to take the next bytes of its answer
-    room: float = 5.0  #: to wait for room in memory
-
-
-class Rooms(NamedTuple):
-    """Room for what matched exchanges hold.
-
-    Answers have their own: requests that are under way must be able to end.
-    """
-
-    requests: MemoryBudget
-    answers: MemoryBudget
-
-    @classmethod
-    def of(cls, size: int, patience: Patience) -> "Rooms":
-        """Half of so many bytes for either."""
-        return cls(MemoryBudget(size // 2, patience.room), MemoryBudget(size // 2, patience.room))
 
 
 class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
@@ -96,7 +67,7 @@ class RedactedHandler:
             body = arrived(incoming, limits, self._rooms.requests)
             if body is None:
                 if (
-                    incoming.head.length or _waits(incoming)
+                    incoming.head.length or waits(incoming)
                 ) and incoming.head.length <= limits.body:
                     exchange.check_head(
                         Request(
@@ -106,9 +77,7 @@ class RedactedHandler:
                 body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
         headers = tuple(job.asked.headers)
         coded = content_coding.field(headers, b"content-encoding")
-        plain, _ = (
-            await _inflated(body, coded, limits.inflated) if coded is not None else (body, ())
-        )
+        plain, _ = await inflated(body, coded, limits.inflated) if coded is not None else (body, ())
         if plain is not body and incoming.held is not None:
             incoming.held.add(len(plain))
         redacted = await exchange.outgoing(
@@ -229,7 +198,7 @@ class RedactedHandler:
         be read.
         """
         try:
-            return await _inflated(raw, content_coding.field(headers, b"content-encoding"), limit)
+            return await inflated(raw, content_coding.field(headers, b"content-encoding"), limit)
         except VaultError as error:
             await exchange.settled(status, headers)
             if error.code is Code.TOO_LARGE:
@@ -283,20 +252,6 @@ def _expected(incoming: RequestContext) -> tuple[bytes, ...]:
     return entity_tags.marks(content_coding.field(incoming.raw, b"if-match") or b"")
 
 
-async def _inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes, tuple[str, ...]]:
-    """A body without its codings, and those, on another thread unless it is known to be short.
-
-    Raises as ``coding.inflate``.
-    """
-    if len(body) <= SMALL:
-        try:
-            return content_coding.inflate(body, coded, min(limit, LARGE // 4))
-        except VaultError as error:
-            if error.code is not Code.TOO_LARGE or limit <= LARGE // 4:
-                raise
-    return await in_thread(content_coding.inflate, body, coded, limit)
-
-
 def _unmodified(
     incoming: RequestContext, status: int, headers: RawHeaders, tag: bytes | None
 ) -> bool:
@@ -314,119 +269,6 @@ def _unmodified(
         incoming, (304, b"Not Modified"), rewriting.unchanged_lines(headers, tag), b""
     )
     return True
-
-
-def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) -> bytes | None:
-    """What ``read_whole`` gives, without waiting, as nearly always; ``None``: ask that, which waits
-    or tells what is wrong.
-    """
-    payload = incoming.payload
-    if not payload.is_eof() or payload.total_bytes > limits.body:
-        return None
-    holding = Reservation(room)
-    if not holding.at_once(payload.total_bytes):
-        return None
-    incoming.held = holding
-    return payload.read_nowait()
-
-
-async def read_whole(
-    incoming: RequestContext, limits: BodyLimits, seconds: float, room: MemoryBudget
-) -> bytes:
-    """The whole body of a request, held in ``room`` until ``incoming.held`` is closed.
-
-    Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST, OVERLOADED.
-    """
-    payload = incoming.payload
-    if incoming.head.length > limits.body:
-        raise _too_large(limits)
-    try:
-        holding = incoming.held = Reservation(room)
-        if payload.is_eof():
-            body = payload.read_nowait()
-            await holding.take(len(body))
-        else:
-            body = await _arriving(incoming, limits, holding, seconds)
-    except TimeoutError:
-        raise VaultError(
-            Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time."
-        ) from None
-    except web.RequestPayloadError:
-        raise VaultError(
-            Code.BAD_REQUEST, "The body of the request is not framed as its head says."
-        ) from None
-    if len(body) > limits.body:
-        raise _too_large(limits)
-    return body
-
-
-async def _arriving(
-    incoming: RequestContext, limits: BodyLimits, holding: Reservation, seconds: float
-) -> bytes:
-    """A body that is still on its way, asked for if its caller waits for that."""
-    if _waits(incoming):
-        incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    async with asyncio.timeout(seconds) as deadline:
-        with holding.arriving(deadline) as pace:
-            return await _collected(incoming.payload, limits, holding, pace)
-
-
-def _waits(incoming: RequestContext) -> bool:
-    """Whether the caller holds its body back until it is asked for it (RFC 9110 section 10.1.1)."""
-    return (
-        incoming.minor == 1 and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue"
-    )
-
-
-async def _collected(
-    payload: BodyQueue, limits: BodyLimits, holding: Reservation, pace: Pace
-) -> bytes:
-    clock = asyncio.get_running_loop().time
-    pieces: list[bytes] = []
-    while True:
-        pace.wait(clock())
-        piece = await payload.readany()
-        pace.came(len(piece), clock())
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-        if payload.total_bytes > limits.body:
-            raise _too_large(limits)
-        await holding.take(len(piece))
-
-
-def _too_large(limits: BodyLimits) -> VaultError:
-    return VaultError(Code.TOO_LARGE, f"The body is over the limit of {limits.body} bytes.")
-
-
-async def collect(
-    reply: UpstreamResponse, whole: bytes | None, limit: int, holding: Reservation
-) -> bytes | None:
-    """The whole body of an answer, or ``None`` as soon as it is over the limit.
-
-    ``whole``: it was taken from the reply before.
-
-    Raises ``UpstreamFault``, or ``VaultError`` (OVERLOADED).
-    """
-    if whole is not None:
-        if len(whole) > limit:
-            return None
-        await holding.take(len(whole))
-        return whole
-    declared = reply.head.length if reply.framing is LENGTH else 0
-    if declared > limit:
-        return None
-    await holding.take(declared)
-    pieces = []
-    size = 0
-    while piece := await reply.read():
-        size += len(piece)
-        if size > limit:
-            return None
-        if not declared:
-            await holding.take(len(piece))
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 # What is left of a matched exchange for a caller outside: it may read, and sees what the

@@ -3,7 +3,6 @@ found.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -19,11 +18,10 @@ from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.fallback import FallbackTokenizer
 from proxy.tokenization.normalize import normalize
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.locks import RecordLocks
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer
-from proxy.vault.superseded import Retired
+from proxy.vault.table_state import TableState
 
 #: Keys that the store is asked about at once, and rows that are opened before others may have to be
 #: let go on.
@@ -45,38 +43,6 @@ class TableSpec(NamedTuple):
     expires: int | None  #: milliseconds of life after creation or update
     #: every answer carries the record's id, so that tokens too small to be unique can resolve
     addressed: bool
-
-
-#: Staged changes that are remembered as reported; a further one of them would be reported again.
-_MOST_REPORTED = 10_000
-
-
-@dataclass(slots=True)
-class TableState:
-    """What this process knows of a table beyond the store: who is writing what right now."""
-
-    locks: RecordLocks = field(default_factory=RecordLocks)
-    #: record and staging ids of exchanges under way
-    in_flight: set[int] = field(default_factory=set)
-    #: Names of records that were deleted, unknown to the vault, while others were being made; and
-    #: when, as a sequence number.
-    gone: dict[bytes, int] = field(default_factory=dict)
-    #: Names that were given while others were under way, to which record, and when: one of the
-    #: others may turn out to be the same.
-    named: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    #: versions that answers under way may still show
-    retired: Retired = field(default_factory=Retired)
-    #: staged changes that were reported: no answer can decide them
-    reported: set[int] = field(default_factory=set)
-
-    def report(self, sid: int) -> bool:
-        """Whether a staged change was not reported yet; from now on it is."""
-        if sid in self.reported:
-            return False
-        if len(self.reported) >= _MOST_REPORTED:
-            self.reported.clear()
-        self.reported.add(sid)
-        return True
 
 
 class Sequencer:
@@ -138,7 +104,10 @@ class Collection:
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
         #: Which of these fields each cell of a row is of; ``None`` for what another version of the
         #: schema kept there.
-        self.slots: tuple[Field | None, ...] = _slots(recipe.schema, placed)
+        fields = dict(zip(placed.columns, recipe.schema.kept_outside, strict=True))
+        self.slots: tuple[Field | None, ...] = tuple(
+            fields.get(column.name) for column in placed.layout.columns
+        )
         self.around = around
         self.state = state
         self.store = around.store
@@ -276,20 +245,8 @@ class Collection:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
         body = (sealer or self.sealer.record(rid, salt)).body(content, 1)
-        return Row(
-            rid,
-            None,
-            None,
-            RowState.PENDING,
-            1,
-            now,
-            now,
-            self._expiry(now),
-            salt,
-            body,
-            self._cells(content),
-            0,
-        )
+        expires, cells = self._expiry(now), self._cells(content)
+        return Row(rid, None, None, RowState.PENDING, 1, now, now, expires, salt, body, cells, 0)
 
     def next_row(self, row: Row, content: RecordBody) -> Row:
         """The row with its next version."""
@@ -397,26 +354,16 @@ class Collection:
         return None if self.expires is None else now + self.expires
 
     def _cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
-        fields = content.values
-        return tuple(
-            [
-                None if of is None else self._cell(*of, fields.get(of[0].name))
-                for of in self._columns
-            ]
-        )
-
-    def _cell(
-        self, field: Field, hasher: FieldHasher, values: Sequence[TokenizedValue] | None
-    ) -> ColumnValue:
-        if not values:
-            return None
-        normal = normalize(field.kind, values[0].text, self.around.region)
-        return normal if field.storage is Storage.INDEXED else hasher(normal.encode())
-
-
-def _slots(schema: Schema, placed: Placed) -> tuple[Field | None, ...]:
-    fields = dict(zip(placed.columns, schema.kept_outside, strict=True))
-    return tuple(fields.get(column.name) for column in placed.layout.columns)
+        cells: list[ColumnValue] = []
+        for column in self._columns:
+            values = content.values.get(column[0].name) if column is not None else None
+            if column is None or not values:
+                cells.append(None)
+                continue
+            field, hasher = column
+            normal = normalize(field.kind, values[0].text, self.around.region)
+            cells.append(normal if field.storage is Storage.INDEXED else hasher(normal.encode()))
+        return tuple(cells)
 
 
 def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
@@ -426,15 +373,17 @@ def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
 
     def mint(value: Value, rid: int, number: int) -> Value:
         token = tokenizer.mint(value, rid, number)
-        if not tokenizer.indexed(token) and isinstance(tokenizer, FallbackTokenizer):
+        if tokenizer.indexed(token):
+            return token
+        if isinstance(tokenizer, FallbackTokenizer):
             token = tokenizer.other.mint(value, rid, number)  # long enough, whatever the value is
-        if not tokenizer.indexed(token):
-            raise VaultError(
-                Code.VALUE_UNFIT,
-                f"A value of field {name!r} is too short for a token that can be found again "
-                "without the record's id; "
-                "give the field another shape, or name the id in every answer of this entity.",
-            )
-        return token
+            if tokenizer.indexed(token):
+                return token
+        raise VaultError(
+            Code.VALUE_UNFIT,
+            f"A value of field {name!r} is too short for a token that can be found again without "
+            "the record's id; give the field another shape, or name the id in every answer of "
+            "this entity.",
+        )
 
     return mint

@@ -27,11 +27,11 @@ from proxy.vault.collection import (
     ObserveVault,
     Sequencer,
     TableSpec,
-    TableState,
     VaultContext,
 )
 from proxy.vault.janitor import prune, reap, sweep_expired
 from proxy.vault.schema_store import Entries, forget_schema, place_schema, placed_schemas, wake
+from proxy.vault.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True)

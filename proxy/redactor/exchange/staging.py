@@ -16,7 +16,7 @@ from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import ProxiedDraft
 from proxy.vault.proxied import merge_duplicates, staging
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.binding import StagedWrite, forget_staged, overtake
 from proxy.vault.vault import Vault
 
 _P = ParamSpec("_P")
@@ -140,7 +140,7 @@ class Writing:
             await change(self.collection, *arguments, **named)
         except VaultError as error:
             if error.code is not Code.VAULT_DOWN:
-                staging.forget_staged(self.collection, self.held)
+                forget_staged(self.collection, self.held)
                 raise
             self.collection.observe("late")
             self._vault.later(partial(change, self.collection, *arguments, **named))
@@ -206,7 +206,7 @@ class Writing:
 
     def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
         known = {one.key for one in held}
-        staging.overtake(self.collection, [ident for ident in ids if ident not in known])
+        overtake(self.collection, [ident for ident in ids if ident not in known])
 
     async def _lock(self, keys: Sequence[str]) -> None:
         hash_of = self.collection.key_hash

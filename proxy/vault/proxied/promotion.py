@@ -7,11 +7,12 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from proxy.offload import FEW, run_in_thread
-from proxy.storage.changes import Change, ForgetReplies, Replace, StageRow, Unstage
+from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import RecordBody, TokenizedValue, adopted_values, alike, changed, tells
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.merge_duplicates import outdated, unneeded
 
 
@@ -120,3 +121,14 @@ def rebase(
             rebased.changes.append(StageRow(staged._replace(sid=sid, body=body)))
             rebased.left.append(left)
     return rebased
+
+
+async def forgotten(collection: Collection, held: StagedWrite, row: Row, sid: int) -> list[Reindex]:
+    """What goes from the token index with a staged change that the application refused."""
+    if held.content is None or held.live is None:
+        return []
+    # nothing was beside it when it was staged, and nobody has staged anything since
+    if not row.staged:
+        return await outdated(collection, held.rid, (held.content,), (held.live,))
+    rows = await collection.store.rows(collection.table, [held.rid])
+    return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []

@@ -16,7 +16,6 @@ from proxy.storage.changes import (
     Conflict,
     Insert,
     MarkInDoubt,
-    Reindex,
     Remove,
     StageRow,
     Unstage,
@@ -35,31 +34,10 @@ from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, d
 from proxy.vault.proxied.binding import (
     BIND_STRIDE,
     StagedWrite,
-    bind,
     finish,
     forget_staged,
-    is_large,
-    overtake,
 )
-from proxy.vault.proxied.merge_duplicates import outdated, unneeded
-from proxy.vault.proxied.promotion import Update, promotion
-
-__all__ = [
-    "StagedWrite",
-    "accept",
-    "bind",
-    "doubt",
-    "drop_staged",
-    "forget_staged",
-    "is_large",
-    "overtake",
-    "promote",
-    "remove_records",
-    "stage_creates",
-    "stage_deletes",
-    "stage_shared",
-    "stage_updates",
-]
+from proxy.vault.proxied.promotion import Update, forgotten, promotion
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
@@ -187,7 +165,7 @@ async def drop_staged(collection: Collection, held: Sequence[StagedWrite]) -> No
             changes.append(Remove(item.rid))
         elif item.sid is not None:
             changes.append(Unstage(item.rid, item.sid))
-            changes.extend(await _forgotten(collection, item, item.row, item.sid))
+            changes.extend(await forgotten(collection, item, item.row, item.sid))
             if busy():
                 await give_way()
     await finish(collection, held, changes)
@@ -387,44 +365,6 @@ def _added(
         return () if stored else values
     known = {kept.token for kept in stored}
     return [kept for kept in values if kept.token not in known]
-
-
-async def _forgotten(
-    collection: Collection, held: StagedWrite, row: Row, sid: int
-) -> list[Reindex]:
-    """What goes from the token index with a staged change that the application refused."""
-    if held.content is None or held.live is None:
-        return []
-    # nothing was beside it when it was staged, and nobody has staged anything since
-    if not row.staged:
-        return await outdated(collection, held.rid, (held.content,), (held.live,))
-    rows = await collection.store.rows(collection.table, [held.rid])
-    return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []
-
-
-async def _overruled(
-    collection: Collection, held: StagedWrite, row: Row, content: RecordBody
-) -> list[Change]:
-    """What was acknowledged decides versions in doubt where no token can: they lose their values of
-    the fields that it carries.
-    """
-    changes: list[Change] = []
-    for other in (await collection.beside({row.rid: row})).get(row.rid, ()):
-        if other.sid in collection.state.in_flight or not other.body:
-            continue
-        version = collection.sealer.open_staged(other, row.salt)
-        names = alike(content.values, version.values) & held.given.keys()
-        if not names:
-            continue
-        changes.append(Unstage(row.rid, other.sid))
-        left = adopt(version, {name: content.values[name] for name in names}, content.following)
-        if changed(content.values, left.values):
-            sid = collection.around.sequence()
-            body = collection.sealer.record(row.rid, row.salt).staged_body(left, sid)
-            if other.sid in collection.state.reported:
-                collection.state.report(sid)
-            changes.append(StageRow(other._replace(sid=sid, body=body)))
-    return changes
 
 
 def _full(collection: Collection) -> VaultError:

@@ -621,7 +621,7 @@ async def test_a_caller_that_takes_nothing_is_given_up():
         while True:
             await wire.send(b"x" * 65536)
 
-    from proxy.gateway.redacted import Patience
+    from proxy.gateway.bodies import Patience
 
     options = {"patience": Patience(write=0.3)}
     async with (

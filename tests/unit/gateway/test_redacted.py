@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.gateway.redacted import Patience
+from proxy.gateway.bodies import Patience
 from proxy.net.entity_tags import shown
 from proxy.net.reply import CallLimits as UpstreamLimits
 from proxy.redactor.rules import BodyLimits, OnError, Verb

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.gateway.redacted import Patience
+from proxy.gateway.bodies import Patience
 from proxy.net import framing
 from proxy.net import memory_budget as room_module
 from proxy.net.memory_budget import MemoryBudget, Reservation

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.errors import Code
-from proxy.gateway.redacted import Patience
+from proxy.gateway.bodies import Patience
 from proxy.redactor.rules import BodyLimits, OnError, Unmatched
 from tests.support.gateway import TOKEN, gateway
 from tests.support.rawclient import RawClient, chunked, get, post

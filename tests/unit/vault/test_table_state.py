@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.storage.rows import Row, RowState
-from proxy.vault.superseded import SUPERSEDED_MILLISECONDS, Retired
+from proxy.vault.table_state import SUPERSEDED_MILLISECONDS, Retired
 from tests.support.exchanges import desk
 
 

@@ -1,0 +1,235 @@
+"""Bodies that are held whole: of requests that a rule names or whose body may name another method,
+and of answers.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiohttp import web
+
+from proxy.errors import Code, VaultError
+from proxy.gateway.ports import ActiveRules
+from proxy.net.framing import Pace
+from proxy.net.hop_headers import authority
+from proxy.net.memory_budget import MemoryBudget, Reservation
+from proxy.net.reply import LENGTH, UpstreamResponse
+from proxy.net.request import BodyQueue, RequestContext
+from proxy.offload import LARGE, SMALL, in_thread, run_in_thread
+from proxy.redactor import content_coding, method_override
+from proxy.redactor.message import header
+from proxy.redactor.rules import BodyLimits, Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a caller may take, in seconds."""
+
+    body: float = 30.0  #: to send the whole body of a matched request
+    write: float = 60.0  #: to take the next bytes of its answer
+    room: float = 5.0  #: to wait for room in memory
+
+
+class Rooms(NamedTuple):
+    """Room for what matched exchanges hold.
+
+    Answers have their own: requests that are under way must be able to end.
+    """
+
+    requests: MemoryBudget
+    answers: MemoryBudget
+
+    @classmethod
+    def of(cls, size: int, patience: Patience) -> "Rooms":
+        """Half of so many bytes for either."""
+        return cls(MemoryBudget(size // 2, patience.room), MemoryBudget(size // 2, patience.room))
+
+
+def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) -> bytes | None:
+    """What ``read_whole`` gives, without waiting, as nearly always; ``None``: ask that, which waits
+    or tells what is wrong.
+    """
+    payload = incoming.payload
+    if not payload.is_eof() or payload.total_bytes > limits.body:
+        return None
+    holding = Reservation(room)
+    if not holding.at_once(payload.total_bytes):
+        return None
+    incoming.held = holding
+    return payload.read_nowait()
+
+
+async def read_whole(
+    incoming: RequestContext, limits: BodyLimits, seconds: float, room: MemoryBudget
+) -> bytes:
+    """The whole body of a request, held in ``room`` until ``incoming.held`` is closed.
+
+    Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST, OVERLOADED.
+    """
+    payload = incoming.payload
+    if incoming.head.length > limits.body:
+        raise _too_large(limits)
+    try:
+        holding = incoming.held = Reservation(room)
+        if payload.is_eof():
+            body = payload.read_nowait()
+            await holding.take(len(body))
+        else:
+            body = await _arriving(incoming, limits, holding, seconds)
+    except TimeoutError:
+        raise VaultError(
+            Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time."
+        ) from None
+    except web.RequestPayloadError:
+        raise VaultError(
+            Code.BAD_REQUEST, "The body of the request is not framed as its head says."
+        ) from None
+    if len(body) > limits.body:
+        raise _too_large(limits)
+    return body
+
+
+async def _arriving(
+    incoming: RequestContext, limits: BodyLimits, holding: Reservation, seconds: float
+) -> bytes:
+    """A body that is still on its way, asked for if its caller waits for that."""
+    if waits(incoming):
+        incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    async with asyncio.timeout(seconds) as deadline:
+        with holding.arriving(deadline) as pace:
+            return await _collected(incoming.payload, limits, holding, pace)
+
+
+def waits(incoming: RequestContext) -> bool:
+    """Whether the caller holds its body back until it is asked for it (RFC 9110 section 10.1.1)."""
+    return (
+        incoming.minor == 1 and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue"
+    )
+
+
+async def _collected(
+    payload: BodyQueue, limits: BodyLimits, holding: Reservation, pace: Pace
+) -> bytes:
+    clock = asyncio.get_running_loop().time
+    pieces: list[bytes] = []
+    while True:
+        pace.wait(clock())
+        piece = await payload.readany()
+        pace.came(len(piece), clock())
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        if payload.total_bytes > limits.body:
+            raise _too_large(limits)
+        await holding.take(len(piece))
+
+
+def _too_large(limits: BodyLimits) -> VaultError:
+    return VaultError(Code.TOO_LARGE, f"The body is over the limit of {limits.body} bytes.")
+
+
+async def collect(
+    reply: UpstreamResponse, whole: bytes | None, limit: int, holding: Reservation
+) -> bytes | None:
+    """The whole body of an answer, or ``None`` as soon as it is over the limit.
+
+    ``whole``: it was taken from the reply before.
+
+    Raises ``UpstreamFault``, or ``VaultError`` (OVERLOADED).
+    """
+    if whole is not None:
+        if len(whole) > limit:
+            return None
+        await holding.take(len(whole))
+        return whole
+    declared = reply.head.length if reply.framing is LENGTH else 0
+    if declared > limit:
+        return None
+    await holding.take(declared)
+    pieces = []
+    size = 0
+    while piece := await reply.read():
+        size += len(piece)
+        if size > limit:
+            return None
+        if not declared:
+            await holding.take(len(piece))
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes, tuple[str, ...]]:
+    """A body without its codings, and those, on another thread unless it is known to be short.
+
+    Raises as ``coding.inflate``.
+    """
+    if len(body) <= SMALL:
+        try:
+            return content_coding.inflate(body, coded, min(limit, LARGE // 4))
+        except VaultError as error:
+            if error.code is not Code.TOO_LARGE or limit <= LARGE // 4:
+                raise
+    return await in_thread(content_coding.inflate, body, coded, limit)
+
+
+# A POST whose body may name another method, for which there is a rule: read whole and shown to the
+# rules once more.
+
+
+def concerned(rules: ActiveRules, incoming: RequestContext) -> bool:
+    """Whether its body could make this POST one that a rule names, or another one.
+
+    Frameworks look into no other bodies.
+    """
+    match = incoming.match
+    if match is not None and not rules.contested(match, incoming.target):
+        return False
+    types = incoming.head.values(b"content-type")
+    return method_override.possible(types) and (
+        match is not None or rules.overridable(_host(incoming), incoming.target)
+    )
+
+
+async def match_overridden(
+    rules: ActiveRules,
+    incoming: RequestContext,
+    endpoint: Endpoint,
+    seconds: float,
+    room: MemoryBudget,
+) -> tuple[Endpoint, bytes]:
+    """Read the body and match again by the method that it names, if any. Raises ``VaultError``.
+
+    Sets the match of the request; gives its endpoint, which a reload may have changed meanwhile,
+    and the body as it came.
+    """
+    limits = endpoint.limits
+    if incoming.head.length:
+        method_override.refuse_types(
+            incoming.head.values(b"content-type"),
+            content_coding.field(incoming.raw, b"content-encoding"),
+        )
+    body = await read_whole(incoming, limits, seconds, room)
+    coded = content_coding.field(incoming.raw, b"content-encoding")
+    long = len(body) > (SMALL if coded is None else 0)  # a short one may inflate to any size
+    method = await run_in_thread(
+        long, _method_of, incoming.head.values(b"content-type"), body, coded, limits
+    )
+    if method is not None:
+        head = (incoming.head.method, _host(incoming), incoming.target, incoming.raw)
+        endpoint, rule = rules.match(*head, method)
+        incoming.find(rule)
+        incoming.endpoint = endpoint
+    return endpoint, body
+
+
+def _method_of(
+    types: Sequence[str], body: bytes, coded: bytes | None, limits: BodyLimits
+) -> str | None:
+    """The method that a body names in whatever coding it is. Raises ``VaultError``."""
+    plain, _ = content_coding.inflate(body, coded, limits.inflated)
+    return method_override.override_method(types, plain, limits.form_fields)
+
+
+def _host(incoming: RequestContext) -> str:
+    return authority(incoming.target, incoming.head.host)
