@@ -9,11 +9,12 @@ served by gunicorn, and used through httpx.
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.support.instance import Instance, running
 from tests.support.real import project, site
@@ -37,14 +38,20 @@ ANN = {
 MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "plöm")
 
 
-@pytest.fixture(scope="session")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
 def python() -> Path:
     return environment()
 
 
-@pytest.fixture(scope="session")
-def template(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return site.prepared(python, tmp_path_factory.mktemp("django") / "project")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def django(python: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("django")
+    template = site.prepared(python, folder / "project")
+    async with site.serving(python, template, folder / "site") as served:
+        yield served
 
 
 @dataclass(frozen=True)
@@ -71,28 +78,30 @@ class Setting:
 
 
 @asynccontextmanager
-async def setting(python: Path, template: Path, folder: Path, rules: str) -> AsyncIterator[Setting]:
-    """The application on its own database, behind the proxy with these rules."""
+async def setting(
+    python: Path, django: Site, folder: Path, rules: str, *account: str
+) -> AsyncIterator[Setting]:
+    """The application with nobody in it, behind the proxy with these rules."""
     address = 'upstream: "http://127.0.0.1:8000"'
     assert rules.count(address) == 1
-    async with site.serving(python, template, folder / "site") as served:
-        text = rules.replace(address, f'upstream: "{served.wire.address}"')
-        async with (
-            running(folder / "proxy", text) as instance,
-            client(python, instance.proxy) as caller,
-        ):
-            yield Setting(served, instance, caller)
-            assert faults(instance) == []
+    django.fresh()
+    text = rules.replace(address, f'upstream: "{django.wire.address}"')
+    async with (
+        running(folder / "proxy", text) as instance,
+        client(python, instance.proxy, *account) as caller,
+    ):
+        yield Setting(django, instance, caller)
+        assert faults(instance) == []
 
 
 # ---------------------------------------------------------------------- Django REST framework
 
 
-@pytest.fixture
-async def rest(python: Path, template: Path, tmp_path: Path) -> AsyncIterator[Setting]:
-    async with setting(python, template, tmp_path, (RULES / "rest-api.yaml").read_text()) as made:
-        async with client(python, made.instance.proxy, project.USER, project.PASSWORD) as caller:
-            yield replace(made, client=caller)
+@pytest_asyncio.fixture(loop_scope="module")
+async def rest(python: Path, django: Site, tmp_path: Path) -> AsyncIterator[Setting]:
+    text = (RULES / "rest-api.yaml").read_text()
+    async with setting(python, django, tmp_path, text, project.USER, project.PASSWORD) as made:
+        yield made
 
 
 async def created(rest: Setting, **content: Any) -> dict[str, Any]:
@@ -248,12 +257,12 @@ async def test_what_no_rule_names_passes_unchanged(rest):
 # ---------------------------------------------------------------------- Django's own admin
 
 
-@pytest.fixture
-async def admin(python: Path, template: Path, tmp_path: Path) -> AsyncIterator[Setting]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def admin(python: Path, django: Site, tmp_path: Path) -> AsyncIterator[Setting]:
     text = (RULES / "django-admin.yaml").read_text()
     assert text.count(OPERATIONS) == 1
     async with setting(
-        python, template, tmp_path, text.replace(OPERATIONS, OPERATIONS + READ_API)
+        python, django, tmp_path, text.replace(OPERATIONS, OPERATIONS + READ_API)
     ) as made:
         form = Page((await made.client("GET", "/admin/login/")).text).fields
         reply = await made.client("POST", "/admin/login/", data={**form, **LOGIN})

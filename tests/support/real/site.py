@@ -1,13 +1,15 @@
 """The Django project, with what it keeps and what it was sent."""
 
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.application import found_in
+from tests.support.patience import PATIENCE
 from tests.support.real import project
 from tests.support.real.served import served
 from tests.support.real.wire import Wire, tapped
@@ -22,6 +24,16 @@ class Site:
     folder: Path
     wire: Wire
     log: bytearray
+
+    def fresh(self) -> None:
+        """Forget everybody, and what was sent."""
+        with closing(sqlite3.connect(self.folder / "db.sqlite3", timeout=PATIENCE)) as base:
+            base.execute("PRAGMA secure_delete = on")
+            for table in ("people_person", "django_session", "django_admin_log", "sqlite_sequence"):
+                base.execute(f"DELETE FROM {table}")
+            base.commit()
+        self.wire.sent.clear()
+        self.log.clear()
 
     def holds(self, marker: str) -> list[str]:
         """The forms in which the marker reached the application: on the wire, in its log, its
