@@ -20,7 +20,7 @@ import pytest
 
 import proxy
 from proxy.api import attachments, request
-from proxy.audit import chain, sinks
+from proxy.audit import chain, shipping
 from proxy.auth import audiences, credentials, external_acl
 from proxy.auth.credentials import OAuthError
 from proxy.cli import record_files
@@ -464,7 +464,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     ),
     # files
     "audit.chain:parse_line": lambda text: chain.parse_line(_bytes(text)),
-    "audit.sinks:message": lambda text: sinks.message(b'{"n":1,"at":"' + _bytes(text), b""),
+    "audit.shipping:message": lambda text: shipping.message(b'{"n":1,"at":"' + _bytes(text), b""),
     "functions.runner:decode_frame": lambda text: runner.decode_frame(_bytes(text)),
     "cli.record_files:read_lines": lambda text: list(
         record_files.read_lines(io.StringIO(text), {})

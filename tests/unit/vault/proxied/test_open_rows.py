@@ -141,7 +141,7 @@ async def test_small_tokens_open_only_the_record_whose_sealed_name_the_object_ha
     assert dates[0].places != dates[1].places
     assert await texts(bench, dates) == [["1987-04-05"], ["1987-04-05"]]
 
-    rows = bench.people.store._tables[bench.people.table].rows  # type: ignore[attr-defined]
+    rows = bench.people.store._tables[bench.people.table].rows  # type: ignore[attr-defined]  # the engine is the one in memory
     one, other = sorted(rows)
     rows[one], rows[other] = (
         rows[one]._replace(key=rows[other].key),
