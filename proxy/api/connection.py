@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any, Final
 
-from aiohttp import HttpVersion11, StreamReader, web
-from aiohttp.http_parser import HttpRequestParser
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
@@ -104,25 +103,6 @@ class VaultConnection(PatientConnection):
         if isinstance(resp, web.HTTPException):
             resp = self.handle_error(request, 400)
         return await super().finish_response(request, resp, start_time)
-
-    def passed(self, content: StreamReader) -> None:
-        """The body of the request was read past the parser, to its end: what comes now is the next
-        request.
-        """
-        if self.transport is None:
-            return
-        self._parser = HttpRequestParser(  # the old one waits for the body; as the library makes it
-            self,
-            self._loop,
-            self._read_bufsize,
-            max_line_size=self.max_line_size,
-            max_field_size=self.max_field_size,
-            max_headers=self.max_headers,
-            payload_exception=web.RequestPayloadError,
-            auto_decompress=False,
-            max_msg_queue_size=self._max_msg_queue_size,
-        )
-        content.feed_eof()  # reading goes on
 
 
 def peer(request: web.Request) -> str:

@@ -1,4 +1,4 @@
-"""The one part of an upload, read as it arrives (RFC 7578, RFC 2046 section 5.1).
+"""The one part of an upload, read as it arrives (RFC 7578, RFC 2046 section 5.1), and its file name.
 
 An upload has exactly one part, and its name is ``file``. What surrounds its content is found
 without holding more of it than a piece, and whatever is not such a body is refused in words, not by
@@ -6,220 +6,15 @@ what a lenient reader makes of it.
 """
 
 import asyncio
-import fcntl
-import os
 import re
-import struct
-import termios
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+from urllib.parse import unquote_to_bytes
 
-from aiohttp import StreamReader, web
+from aiohttp import web
 
-from proxy.api.connection import VaultConnection
-from proxy.api.multipart import Scan, broken_off, cut_short, misunderstood
-from proxy.errors import Code, VaultError
-from proxy.model.record import UNKNOWN_TYPE, fault_of_mime_type
-
-# The way of a long body past the event loop: the thread that seals and stores it reads it from the
-# socket itself.
-#
-# On the usual way each byte is copied by the loop, by the parser and by whoever joins what has
-# come, and changes threads. So once a long body is seen to come fast, its connection reads no more.
-# The loop waits until there is something, and a thread reads into one buffer, over and over, as
-# long as there is something: what is searched, hashed and sealed right after it was read is still
-# in the processor's cache. The connection gets its next request when the last byte of the body was
-# taken.
-
-
-#: Bytes that are left of a body, and bytes that came at once, from which on this way pays.
-_LONG: Final = 1 << 20
-_FAST: Final = 64 * 1024
-#: Bytes of the buffer.
-_BUFFER: Final = 1 << 20
-#: Bytes after which a thread lets other files come first.
-_TURN: Final = 8 << 20
-#: Seconds for which more is waited for, one after the other, where little has come: going to a
-#: thread has a price.
-_MOMENTS: Final = (0.001, 0.002, 0.004, 0.008, 0.016)
-
-_INT: Final = struct.Struct("i")
-
-#: What makes of the bytes that were read those that are wanted.
-PieceFilter = Callable[[memoryview], bytes | memoryview]
-
-
-class Straight:
-    """The rest of a body. Its connection reads nothing until ``close``."""
-
-    def __init__(
-        self,
-        connection: VaultConnection,
-        transport: asyncio.Transport,
-        content: StreamReader,
-        left: int,
-    ) -> None:
-        # One of our own: nobody closes it under a thread. First of all, as there may be none left.
-        self._descriptor = os.dup(transport.get_extra_info("socket").fileno())
-        self.left = left  #: bytes that were not read yet
-        self._connection = connection
-        self._transport = transport
-        self._content = content
-        transport.pause_reading()
-        self._buffer = memoryview(bytearray(min(_BUFFER, left)))
-        self._dry = True  # all that had come was read
-
-    async def ready(self) -> None:
-        """Return when there is something to read, or the caller has gone.
-
-        Raises what ends the request from elsewhere.
-        """
-        if (error := self._content.exception()) is not None:
-            raise error
-        if not self._dry:
-            return
-        loop = asyncio.get_running_loop()
-        readable = loop.create_future()
-        self._content._waiter = readable  # noqa: SLF001  # so it is woken by what wakes a reader: the server stops, the connection is lost
-        loop.add_reader(self._descriptor, _tell, readable)
-        try:
-            await readable
-        finally:
-            self._content._waiter = None  # noqa: SLF001  # as above
-            loop.remove_reader(self._descriptor)
-        for moment in _MOMENTS:
-            if self._waiting() >= min(_FAST, self.left):
-                return
-            await asyncio.sleep(moment)
-
-    def pieces(self, wanted: PieceFilter) -> Iterator[bytes | memoryview]:
-        """What is wanted of what has come, for a thread; a view is good until the next one is asked
-        for.
-
-        Raises ``VaultError``: BAD_REQUEST when the caller has gone; what ``wanted`` raises.
-        """
-        turn = _TURN
-        self._dry = False
-        while self.left and turn > 0 and not self._dry:
-            if size := self._read():
-                turn -= size
-                yield wanted(self._buffer[:size])
-
-    def close(self) -> None:
-        """Let the connection read again. What is left of the body is forgotten as it comes.
-
-        Idempotent; not while a thread reads.
-        """
-        if self._descriptor < 0:
-            return
-        os.close(self._descriptor)
-        self._descriptor = -1
-        if self._connection.transport is None:
-            return
-        if self.left:
-            self._transport.set_protocol(
-                _Rest(self._connection, self._transport, self._content, self.left)
-            )
-            self._transport.resume_reading()
-        else:
-            self._connection.passed(self._content)
-
-    def _read(self) -> int:
-        """Fill the buffer with what is there."""
-        buffer = self._buffer[: self.left]
-        size = 0
-        try:
-            while size < len(buffer):
-                read = os.readv(self._descriptor, [buffer[size:]])
-                if not read:
-                    raise cut_short()
-                size += read
-        except BlockingIOError:
-            self._dry = True
-        except OSError:
-            raise cut_short() from None
-        self.left -= size
-        return size
-
-    def _waiting(self) -> int:
-        """Bytes that could be read now."""
-        size: int = _INT.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_INT.size)))[
-            0
-        ]
-        return size
-
-
-class _Rest(asyncio.BufferedProtocol):
-    """Forgets what is left of a body that nobody wants, then makes way for the connection's own
-    protocol.
-    """
-
-    def __init__(
-        self,
-        connection: VaultConnection,
-        transport: asyncio.Transport,
-        content: StreamReader,
-        left: int,
-    ) -> None:
-        self._connection = connection
-        self._transport = transport
-        self._content = content
-        self._left = left
-        self._scratch = memoryview(bytearray(min(_FAST, left)))
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the name is asyncio's
-        return self._scratch[: self._left]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._left -= nbytes
-        if not self._left:
-            self._transport.set_protocol(self._connection)
-            self._connection.passed(self._content)
-
-    def eof_received(self) -> None:
-        self._connection.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._connection.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._connection.resume_writing()
-
-
-def straight_of(request: web.Request, came: int, taken: int) -> Straight | None:
-    """The straight way for the rest of a body of which so many bytes came at once, and so many were
-    taken.
-
-    ``None`` where it does not pay, where something that came was not taken yet, over TLS, and where
-    no descriptor is left.
-    """
-    connection, content = request.protocol, request.content
-    if (
-        came < _FAST
-        or request.content_length is None
-        or not isinstance(connection, VaultConnection)
-    ):
-        return None
-    left, transport = request.content_length - taken, connection.transport
-    if left < _LONG or transport is None or transport.get_extra_info("sslcontext") is not None:
-        return None
-    if content.total_bytes != taken or content.exception() is not None:
-        return None
-    try:
-        return Straight(connection, transport, content, left)
-    except OSError:
-        return None
-
-
-def _tell(readable: "asyncio.Future[None]") -> None:
-    if not readable.done():
-        readable.set_result(None)
-
-
-_T = TypeVar("_T")
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import UNKNOWN_TYPE, fault_of_filename, fault_of_mime_type
 
 #: Bytes that the head of the part may have.
 _HEAD: Final = 16 * 1024
@@ -247,8 +42,6 @@ class FilePart:
         self._between = _LINE + _DASHES + (found[1] or found[2]).encode("ascii", "surrogateescape")
         self._request = request
         self._held = bytearray()
-        self._taken = 0  #: bytes of the body that were taken from the connection
-        self._straight: Straight | None = None
 
     async def begin(self) -> None:
         """Read up to the content.
@@ -303,40 +96,15 @@ class FilePart:
         if (fault := fault_of_mime_type(self.mime_type)) is not None:
             raise misunderstood("file", f"The type of the part {fault}")
 
-    async def content(
-        self, *, threaded: bool = False
-    ) -> AsyncIterator[bytes | Iterator[bytes | memoryview]]:
-        """The content piece by piece; ends after the end of the whole body was seen to be in order.
-
-        Where ``threaded``, a piece may be an iterator for a thread to go through, each of whose
-        views is good until the next is asked for; it was gone through when the next piece is asked
-        for.
-        """
+    async def content(self) -> AsyncIterator[bytes]:
+        """The content piece by piece; ends after the end of the whole body was seen to be in order."""
         scan = Scan(self._between)
-        piece, self._held = bytes(self._held), bytearray()
-        while True:
-            if threaded:
-                self._straight = straight_of(self._request, len(piece), self._taken)
+        piece, self._held = bytes(self._held) or await self._next(), bytearray()
+        while piece:
             if ready := scan.content(piece):
-                yield bytes(ready)
-            if self._straight is not None:
-                break
+                yield ready
             piece = await self._next()
-            if not piece:
-                break
-        straight = self._straight
-        while straight is not None and straight.left:
-            await _patient(straight.ready())
-            yield straight.pieces(scan.content)
         scan.finish()
-
-    def close(self) -> None:
-        """Give the connection back, when nobody goes through a piece.
-
-        What was not read is forgotten.
-        """
-        if self._straight is not None:
-            self._straight.close()
 
     async def _more_or_refuse(self) -> None:
         if not await self._more():
@@ -353,19 +121,164 @@ class FilePart:
 
         Raises ``VaultError``: REQUEST_TIMEOUT, BAD_REQUEST.
         """
-        piece = await _patient(self._request.content.readany())
-        self._taken += len(piece)
-        return piece
+        try:
+            async with asyncio.timeout(UPLOAD_IDLE):
+                return await self._request.content.readany()
+        except TimeoutError:
+            raise VaultError(
+                Code.REQUEST_TIMEOUT, f"The upload was silent for {UPLOAD_IDLE:.0f} seconds."
+            ) from None
+        except (web.RequestPayloadError, OSError):
+            raise cut_short() from None
 
 
-async def _patient(coming: Awaitable[_T]) -> _T:
-    """What comes from the caller in time."""
+#: Bytes that may follow the last boundary; they mean nothing (RFC 2046, section 5.1.1).
+_EPILOGUE: Final = 1024
+
+_RETURN: Final = b"\r"
+
+
+class Scan:
+    """Takes a body from the first byte of the content on.
+
+    ``between`` is the line end and the boundary that end the content.
+    """
+
+    __slots__ = ("_after", "_between", "_held")
+
+    def __init__(self, between: bytes) -> None:
+        self._between = between
+        self._held = b""  #: the end of what came, where it may be the beginning of a boundary
+        self._after: bytearray | None = None  #: what came behind the boundary, once that was there
+
+    def content(self, piece: bytes) -> bytes:
+        """The bytes that are certainly content, as of this piece.
+
+        Raises ``VaultError`` (INVALID_FILE).
+        """
+        if self._after is not None:
+            self._follow(self._after, piece)
+            return b""
+        between = self._between
+        if self._held:
+            piece, self._held = self._held + piece, b""
+        end = piece.find(between)
+        if end >= 0:
+            self._after = bytearray()
+            self._follow(self._after, piece[end + len(between) :])
+            return piece[:end]
+        self._held = _begun(piece[1 - len(between) :], between)
+        return piece[: len(piece) - len(self._held)]
+
+    def finish(self) -> None:
+        """The body is complete.
+
+        Raises ``VaultError`` (INVALID_FILE) where it ends before its last boundary does.
+        """
+        if self._after is None or len(self._after) < len(_DASHES):
+            raise broken_off()
+
+    @staticmethod
+    def _follow(after: bytearray, piece: bytes) -> None:
+        after += piece[: _EPILOGUE + 1]
+        if len(after) >= len(_DASHES) and not after.startswith(_DASHES):
+            raise misunderstood("file", "The body has to have one part, and it has more.")
+        if len(after) > _EPILOGUE:
+            raise misunderstood("file", "Something follows the end of the body.")
+
+
+def _begun(end: bytes, between: bytes) -> bytes:
+    """What of the end of a piece, in which there is no boundary, may be the beginning of one."""
+    at = end.rfind(_RETURN)  # a boundary has no other in it
+    return end[at:] if at >= 0 and between.startswith(end[at:]) else b""
+
+
+def broken_off() -> VaultError:
+    """What is raised for a body that ends too early."""
+    return misunderstood("file", "The body ends before its last boundary.")
+
+
+def misunderstood(source: str, text: str) -> VaultError:
+    """What is raised for a body of another shape."""
+    return VaultError(
+        Code.INVALID_FILE,
+        "The upload is not understood; nothing was stored.",
+        (Detail(source, text),),
+    )
+
+
+def cut_short() -> VaultError:
+    """What is raised when a connection ends before its body does."""
+    return VaultError(Code.BAD_REQUEST, "The body ended before it was complete.")
+
+
+# What an uploaded file is called: by the field ``x-filename`` of the request, or by the head of the
+# part that it is in.
+
+
+HEADER: Final = "x-filename"
+
+_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
+# RFC 8187, section 3.2
+_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*'", re.ASCII | re.IGNORECASE)
+_ANY_CASE: Final = re.IGNORECASE
+_IN_PART: Final = re.compile(r';[ \t]*filename=(?:"([^"]*)"|([^\s;"]+))', _ANY_CASE)
+_EXTENDED_IN_PART: Final = re.compile(r";[ \t]*filename\*=([^\s;]+)", _ANY_CASE)
+
+#: What browsers and common libraries escape in the name of a part, and nothing else (HTML,
+#: "multipart/form-data encoding algorithm").
+_OF_PARTS: Final = {"%22": '"', "%0A": "\n", "%0D": "\r"}
+_FEW: Final = re.compile("|".join(_OF_PARTS))
+
+
+def of_header(given: Sequence[str]) -> str:
+    """The name in the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in
+    every case.
+
+    Raises ``VaultError`` (INVALID_FILE), as ``of_part`` does.
+    """
+    if len(given) != 1:
+        raise _unusable(HEADER, "Has to be there, once.")
+    text = given[0].strip()
+    extended = _EXTENDED.match(text)
+    if extended is not None or _ESCAPED.search(text):
+        return _checked(_decoded(text[extended.end() if extended else 0 :], HEADER), HEADER)
+    return _checked(text, HEADER)
+
+
+def of_part(disposition: str) -> str:
+    """The name in the ``Content-Disposition`` of a part: ``filename*`` (RFC 8187), or else
+    ``filename``.
+    """
+    if (extended := _EXTENDED_IN_PART.search(disposition)) is not None:
+        charset = _EXTENDED.match(extended[1])
+        if charset is None:
+            raise _unusable("file", "Its filename* has to be UTF-8.")
+        return _checked(_decoded(extended[1][charset.end() :], "file"), "file")
+    found = _IN_PART.search(disposition)
+    if found is None:
+        raise _unusable(
+            "file", "The part names no file: filename is missing in its Content-Disposition."
+        )
+    return _checked(
+        _FEW.sub(lambda escaped: _OF_PARTS[escaped[0]], found[1] or found[2] or ""), "file"
+    )
+
+
+def _decoded(text: str, place: str) -> str:
     try:
-        async with asyncio.timeout(UPLOAD_IDLE):
-            return await coming
-    except TimeoutError:
-        raise VaultError(
-            Code.REQUEST_TIMEOUT, f"The upload was silent for {UPLOAD_IDLE:.0f} seconds."
-        ) from None
-    except (web.RequestPayloadError, OSError):
-        raise cut_short() from None
+        return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
+    except UnicodeDecodeError:
+        raise _unusable(place, "What is percent-encoded has to be UTF-8.") from None
+
+
+def _checked(name: str, place: str) -> str:
+    if (fault := fault_of_filename(name)) is not None:
+        raise _unusable(place, f"A file name {fault}")
+    return name
+
+
+def _unusable(place: str, text: str) -> VaultError:
+    return VaultError(
+        Code.INVALID_FILE, "The upload lacks a file name that can be used.", (Detail(place, text),)
+    )

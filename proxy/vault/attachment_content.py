@@ -13,7 +13,6 @@ row names can therefore walk through both in one order.
 import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from itertools import chain
 from typing import NamedTuple
 
 from proxy.crypto.aead import SALT_BYTES, cannot_open
@@ -52,10 +51,8 @@ _LARGE = CHUNK // 4
 _THREADS = 4
 
 
-#: A content on its way in, piece by piece. A piece that is an iterator is gone through by the
-#: thread that stores it, before the next piece is asked for; each of its views is good until the
-#: next one is asked for.
-Arriving = AsyncIterable[bytes | Iterator[bytes | memoryview]]
+#: A content on its way in, piece by piece.
+Arriving = AsyncIterable[bytes]
 
 
 class StoredContent(NamedTuple):
@@ -279,10 +276,6 @@ class _Sealing:
         parts: list[bytes | bytearray] = []
         length = 0
         async for part in content:
-            if not isinstance(part, bytes):
-                yield self._sealed(chain(parts, part))
-                parts, length = [], 0
-                continue
             length += len(part)
             if len(part) >= _LARGE:
                 parts.append(part)
@@ -296,7 +289,7 @@ class _Sealing:
         yield self._sealed(parts)
         yield iter((self._sealer.finish(),))
 
-    def _sealed(self, plain: Iterable[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
+    def _sealed(self, plain: Iterable[bytes | bytearray]) -> Iterator[memoryview]:
         for part in plain:
             self.size += len(part)
             if self.size > self._limit:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pytest
 
 import proxy
-from proxy.api import attachments, request
+from proxy.api import attachments, request, upload
 from proxy.audit import chain, shipping
 from proxy.auth import audiences, credentials, external_acl
 from proxy.auth.credentials import OAuthError
@@ -360,8 +360,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "api.attachments:requested_range whole": lambda text: attachments.requested_range(
         {"Range": text}, 9, '"a"'
     ),
-    "api.attachments:of_header": lambda text: attachments.of_header([text]),
-    "api.attachments:of_part": lambda text: attachments.of_part("form-data" + text),
+    "api.upload:of_header": lambda text: upload.of_header([text]),
+    "api.upload:of_part": lambda text: upload.of_part("form-data" + text),
     "crypto.keyset:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
     "vault.records.attachment_metadata:id_of": attachment_metadata.id_of,
     "vault.records.ngrams:folded": ngrams.folded,

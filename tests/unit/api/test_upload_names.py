@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.api.attachments import of_header, of_part
+from proxy.api.upload import of_header, of_part
 from proxy.errors import Code, VaultError
 
 FORM = 'form-data; name="file"'

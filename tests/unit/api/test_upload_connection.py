@@ -1,5 +1,5 @@
-"""Long uploads on the straight way, over real connections; what is a promise of uploads at all is
-tested with the handlers.
+"""Long uploads over real connections; what is a promise of uploads at all is tested with the
+handlers.
 """
 
 import asyncio
@@ -11,14 +11,12 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from proxy.api import upload
 from proxy.api.operations import OPERATIONS
-from proxy.api.upload import Straight
 from proxy.objectstore import open_objects
 from tests.support.api import Client, services, serving
 from tests.support.attached import LIMIT, Files, make_files
@@ -66,24 +64,6 @@ async def raw(client: Client) -> AsyncIterator[RawClient]:
         yield raw
 
 
-@pytest.fixture(autouse=True)
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Straight]:
-    """The straight ways that were taken; every body goes one that did not come whole before anybody
-    looked.
-    """
-    made: list[Straight] = []
-    begin = Straight.__init__
-
-    def begun(self: Straight, *given: Any) -> None:
-        begin(self, *given)
-        made.append(self)
-
-    monkeypatch.setattr(Straight, "__init__", begun)
-    monkeypatch.setattr(upload, "_FAST", 1)
-    monkeypatch.setattr(upload, "_LONG", 1)
-    return made
-
-
 def long(size: int) -> bytes:
     """A content in which nearly every place looks like the beginning of a boundary, and none is
     one.
@@ -112,86 +92,25 @@ async def rest(raw: RawClient, body: bytes) -> Any:
         return await raw.answer()
 
 
-async def begun(
-    raw: RawClient, body: bytes, at: int, taken: list[Straight], count: int = 1
-) -> None:
-    """Send so much of the upload of that number, and wait until its rest is awaited on the straight
-    way.
-    """
+async def begun(raw: RawClient, files: Files, body: bytes, at: int, count: int = 1) -> None:
+    """Send so much of the upload of that number, and wait until its rest is awaited."""
     request = post(PLACE, body, *FORM).replace(b"x-filename: cv", b"x-filename: cv%d" % count)
     await raw.send(request[: len(request) - len(body) + at])
-    await until(lambda: len(taken) == count)
+    await until(lambda: len(files.contents.uploading()) == 1)
 
 
-@pytest.mark.parametrize("buffer", [7, 1000, 1 << 20])
-async def test_a_long_body_comes_whole_and_the_connection_goes_on(
-    client, raw, taken, monkeypatch, buffer
-):
-    monkeypatch.setattr(upload, "_BUFFER", buffer)
+async def test_a_long_body_comes_whole_and_the_connection_goes_on(client, raw, files):
     for count, content in enumerate((long(60_000), os.urandom(70_000), long(50_001)), 1):
         body = HEAD + content + END
-        await begun(raw, body, 200, taken, count)
+        await begun(raw, files, body, 200, count)
         answer = await rest(raw, body[200:])
         assert answer.status == 201
         assert await stored(client, answer) == content
 
 
-class Asked(NamedTuple):
-    """A body on its way."""
-
-    left: int = 1 << 20
-    came: int = 65_536
-    tls: str | None = None
-    there: int = 0  #: bytes that were not taken
-
-
-@pytest.mark.parametrize(
-    ("asked", "taken"),
-    [
-        (Asked(), True),
-        (Asked(left=(1 << 20) - 1), False),
-        (Asked(came=65_535), False),
-        (Asked(tls="a context"), False),
-        (Asked(there=1), False),
-    ],
-)
-def test_the_way_is_for_what_is_long_and_comes_fast_without_tls(monkeypatch, asked, taken):
-    monkeypatch.setattr(upload, "_FAST", 65_536)
-    monkeypatch.setattr(upload, "_LONG", 1 << 20)
-    monkeypatch.setattr(upload, "VaultConnection", SimpleNamespace)
-    made: list[Any] = []
-    monkeypatch.setattr(upload, "Straight", lambda *given: made.append(given))
-    content = SimpleNamespace(total_bytes=100_000 + asked.there, exception=lambda: None)
-    connection = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: asked.tls))
-    request: Any = SimpleNamespace(
-        protocol=connection, content=content, content_length=100_000 + asked.left
-    )
-    upload.straight_of(request, asked.came, 100_000)
-    assert made == ([(connection, connection.transport, content, asked.left)] if taken else [])
-    request.content_length = None
-    assert upload.straight_of(request, asked.came, 100_000) is None
-
-
-async def test_without_a_descriptor_a_body_comes_the_usual_way(client, raw, taken, monkeypatch):
-    refused: list[int] = []
-
-    def none_left(descriptor: int) -> int:
-        refused.append(descriptor)
-        raise OSError(errno.EMFILE, "x")
-
-    monkeypatch.setattr(os, "dup", none_left)
-    body = HEAD + long(60_000) + END
-    request = post(PLACE, body, *FORM)
-    await raw.send(request[:-10_000])
-    await until(lambda: bool(refused))
-    answer = await rest(raw, request[-10_000:])
-    assert await stored(client, answer) == body[len(HEAD) : -len(END)]
-    assert taken == []
-
-
-async def test_a_request_behind_the_body_is_the_next_one(client, raw, taken):
+async def test_a_request_behind_the_body_is_the_next_one(client, raw, files):
     body = HEAD + os.urandom(80_000) + END
-    await begun(raw, body, 500, taken)
+    await begun(raw, files, body, 500)
     await raw.send(body[500:] + get(f"{PLACE}/none", FORM[0], host="x"))
     first = await raw.answer()
     assert (first.status, (await raw.answer()).status) == (201, 404)
@@ -206,9 +125,9 @@ async def test_a_request_behind_the_body_is_the_next_one(client, raw, taken):
         (b"", "before its last boundary"),
     ],
 )
-async def test_another_body_is_refused_and_the_connection_goes_on(raw, files, taken, end, text):
+async def test_another_body_is_refused_and_the_connection_goes_on(raw, files, end, text):
     body = HEAD + b"x" * 70_000 + end
-    await begun(raw, body, 300, taken)
+    await begun(raw, files, body, 300)
     answer = await rest(raw, body[300:])
     assert answer.status == 400
     assert text.encode() in answer.body
@@ -216,9 +135,9 @@ async def test_another_body_is_refused_and_the_connection_goes_on(raw, files, ta
     assert (await raw.ask(get(f"{PLACE}/none", FORM[0]))).status == 404
 
 
-async def test_what_is_left_of_a_refused_body_is_forgotten(client, raw, files, taken):
+async def test_what_is_left_of_a_refused_body_is_forgotten(client, raw, files):
     body = HEAD + b"x" * (LIMIT + 10_000) + END
-    await begun(raw, body, 300, taken)
+    await begun(raw, files, body, 300)
     await raw.send(body[300:])
     assert (await raw.answer()).status == 413
     assert await files.names() == []
@@ -226,7 +145,7 @@ async def test_what_is_left_of_a_refused_body_is_forgotten(client, raw, files, t
 
 
 async def test_the_rest_of_a_body_that_cannot_be_stored_may_still_come(
-    client, raw, files, taken, monkeypatch
+    client, raw, files, monkeypatch
 ):
     write, full = os.write, asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -237,32 +156,31 @@ async def test_the_rest_of_a_body_that_cannot_be_stored_may_still_come(
         loop.call_soon_threadsafe(full.set)
         raise OSError(errno.ENOSPC, "x")
 
-    body = HEAD + os.urandom(200_000) + END
-    await begun(raw, body, 300, taken)
+    body = HEAD + os.urandom(2_900_000) + END
+    await begun(raw, files, body, 300)
     with monkeypatch.context() as broken:
         broken.setattr(os, "write", fail)
-        await raw.send(body[300:150_000])
+        await raw.send(body[300:2_500_000])
         async with asyncio.timeout(30):
             await full.wait()
-        answer = await rest(raw, body[150_000:])
+        answer = await rest(raw, body[2_500_000:])
     assert answer.status == 503
     assert await files.names() == []
     assert (await raw.ask(post(PLACE, HEAD + b"x" + END, *FORM))).status == 201
 
 
-async def test_a_caller_that_goes_leaves_nothing(client, files, taken):
+async def test_a_caller_that_goes_leaves_nothing(client, files):
     body = HEAD + b"x" * 90_000 + END
     for at in (300, 80_000):
         async with RawClient(int(client.address.rpartition(":")[2])) as raw:
-            await begun(raw, body, 300, taken, len(taken) + 1)
+            await begun(raw, files, body, 300)
             await raw.send(body[300:at])
             await until(lambda: len(files.contents.uploading()) == 1)
         await until(lambda: not files.contents.uploading())
     assert await files.names() == []
-    await until(lambda: all(way._descriptor < 0 for way in taken))
 
 
-async def test_a_body_that_falls_silent_ends(client, raw, files, taken, monkeypatch):
+async def test_a_body_that_falls_silent_ends(client, raw, files, monkeypatch):
     body = HEAD + b"x" * 90_000 + END
     monkeypatch.setattr(upload, "UPLOAD_IDLE", 0.2)
     await raw.send(post(PLACE, body, *FORM)[:-50_000])
@@ -270,22 +188,21 @@ async def test_a_body_that_falls_silent_ends(client, raw, files, taken, monkeypa
     assert await files.names() == []
 
 
-async def test_little_by_little_is_in_order_too(client, raw, taken):
+async def test_little_by_little_is_in_order_too(client, raw, files):
     content = os.urandom(40_000)
     body = HEAD + content + END
-    await begun(raw, body, 300, taken)
+    await begun(raw, files, body, 300)
     for at in range(300, len(body), 5000):
         await raw.send(body[at : at + 5000])
         await asyncio.sleep(0)
     assert await stored(client, await raw.answer()) == content
 
 
-async def test_a_server_that_stops_waits_for_nobody(files, taken):
+async def test_a_server_that_stops_waits_for_nobody(files):
     body = HEAD + b"x" * 90_000 + END
     async with serving(services(catalog=Catalog(files), contents=files.contents), *FILES) as client:
         raw = RawClient(int(client.address.rpartition(":")[2]))
         await raw.__aenter__()
-        await begun(raw, body, 300, taken)
+        await begun(raw, files, body, 300)
     await until(lambda: not files.contents.uploading())
-    await until(lambda: taken[0]._descriptor < 0)
     await raw.__aexit__()
