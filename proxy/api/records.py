@@ -17,7 +17,7 @@ from proxy.model.policy import Act
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
 from proxy.model.record import Record, RecordDraft
 from proxy.model.record_reader import read_draft, read_drafts
-from proxy.model.values import step
+from proxy.model.values import step, unknown_field
 from proxy.offload import each, run_in_thread
 from proxy.vault.records import create as writing
 from proxy.vault.records import delete as deleting
@@ -272,7 +272,7 @@ def _return_keys(records: Records, given: Any) -> list[str]:
     names = request.strings(given, "/return_keys", 1000)
     known = {field.name for field in records.known.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
     faults = tuple(
-        Detail(f"/return_keys/{index}", "The schema has no field of this name.")
+        Detail(f"/return_keys/{index}", unknown_field(name, known))
         for index, name in enumerate(given)
         if name not in known
     )

@@ -261,7 +261,8 @@ def _unfit_key(schema: Schema, func: MetricFunction, metric: dict[str, Any]) -> 
     name = metric.get("key")
     field = field_of(schema, name) if isinstance(name, str) else None
     if field is None:
-        return "Has to be the name of an integer or decimal field."
+        wanted = "Has to be the name of an integer or decimal field."
+        return f"{wanted} {_unnamed(schema, name)}" if isinstance(name, str) else wanted
     if field.type not in NUMBERS:
         return f"Has to be an integer or decimal field for {func}."
     if field.storage is not Storage.INDEXED:
@@ -291,7 +292,7 @@ def _group_by(
     seen: set[str] = set()
     for number, name in enumerate(keys):
         field = field_of(schema, name) if isinstance(name, str) else None
-        reason = _ungroupable(field, seen)
+        reason = _ungroupable(field, seen) if field is not None else _unnamed(schema, name)
         if reason:
             faults.add(f"/group_by/keys/{number}", reason, code)
         if field is not None:
@@ -299,10 +300,13 @@ def _group_by(
     return tuple(keys), limit
 
 
-def _ungroupable(field: Field | None, seen: set[str]) -> str:
+def _unnamed(schema: Schema, name: Any) -> str:
+    """What is wrong with the name of a field that there is not."""
+    return unknown_field(name if isinstance(name, str) else "", [one.name for one in schema.fields])
+
+
+def _ungroupable(field: Field, seen: set[str]) -> str:
     """Why records cannot be grouped by that; empty when they can."""
-    if field is None:
-        return "The schema has no field of this name."
     if field.name in seen:
         return "Is grouped by already."
     if field.type is FieldType.JSON:

@@ -170,3 +170,18 @@ async def test_what_a_write_does(rows, name):
     assert await there(rows) == {
         key: record for key, record in wanted.items() if record is not None
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/batch/update", {"return_keys": ["string_plian"], "records": [{"id": "a"}]}),
+        ("/clone", {"filter": {"id": "a"}, "update_with": {"id": "n", "string_plian": "x"}}),
+    ],
+)
+async def test_a_misspelled_field_is_told_with_the_nearest_name(
+    rows: World, path: str, body: dict[str, Any]
+) -> None:
+    said = await rows.client("POST", M + path, json=body)
+    assert said.status == 400
+    assert "did you mean string_plain?" in said.json["errors"][0]["detail"]

@@ -210,3 +210,16 @@ def test_what_cannot_be_sorted_by_among_records_without_a_schema_names_the_setti
     with pytest.raises(VaultError) as caught:
         read_find(records_schema(), {"options": {"sort": [{"key1": "asc"}]}}, DEFAULTS)
     assert "records.plain" in caught.value.details[0].text
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"metrics": COUNT, "group_by": {"keys": ["citty"]}},
+        {"metrics": {"n": {"func": "sum", "key": "citty"}}},
+    ],
+)
+def test_a_misspelled_field_of_an_aggregation_is_told_with_the_nearest_name(raw):
+    with pytest.raises(VaultError) as caught:
+        read_aggregate(SCHEMA, raw, DEFAULTS)
+    assert "did you mean city?" in caught.value.details[0].text
