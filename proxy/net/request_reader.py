@@ -262,6 +262,11 @@ HEAD_SECONDS: Final = 10.0
 _KEEP_SECONDS: Final = 75.0
 _LINGER_SECONDS: Final = 5.0
 
+#: Bytes behind a head that was refused that are read and forgotten, and seconds of silence among
+#: them: a caller that is still sending would see its connection reset in place of the answer.
+_LINGER_BYTES: Final = 256 * 1024 * 1024
+_LINGER_IDLE: Final = 2.0
+
 #: Bounds of a head, in bytes and fields. The library has one exception for both lengths; it names
 #: the limit, so they differ.
 _TARGET: Final = 16384
@@ -285,7 +290,7 @@ class PatientConnection(RequestHandler):
     Requests are not listed: their paths hold keys of people.
     """
 
-    __slots__ = ("_begun_at", "_make", "waiting")
+    __slots__ = ("_begun_at", "_forgotten", "_make", "_more", "waiting")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         fixed: dict[str, Any] = {
@@ -303,6 +308,9 @@ class PatientConnection(RequestHandler):
         #: ends the connection unless a head is complete by then
         self.waiting: asyncio.TimerHandle | None = None
         self._begun_at = asyncio.get_running_loop().time()
+        #: bytes that came behind what was refused, and a sign of each; ``None``: nothing was
+        self._forgotten = 0
+        self._more: asyncio.Event | None = None
         self._make = self._request_factory
         self._request_factory = self.request
 
@@ -323,12 +331,18 @@ class PatientConnection(RequestHandler):
         """The caller has gone."""
         self._heard()
         super().connection_lost(exc)
+        if self._more is not None:
+            self._more.set()
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the caller.
 
         Where they begin a head and do not end it, the rest has to come in time.
         """
+        if self._more is not None:
+            self._forgotten += len(data)
+            self._more.set()
+            return
         super().data_received(data)
         idle = self._waiter
         if self.waiting is None and idle is not None and not idle.done():
@@ -341,6 +355,29 @@ class PatientConnection(RequestHandler):
             raise RuntimeError("the server of this connection makes no requests")
         return self._make(message, *parts)
 
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer; where it refuses what cannot be read, wait until the caller has seen it."""
+        finished = await super().finish_response(request, resp, start_time)
+        if self._more is not None:
+            await self._linger(self._more)
+        return finished
+
+    async def _linger(self, more: asyncio.Event) -> None:
+        """Read and forget what nobody wants, within bounds."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LINGER_SECONDS
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+        try:
+            while self.transport is not None and self._forgotten < _LINGER_BYTES:
+                async with asyncio.timeout_at(min(until, loop.time() + _LINGER_IDLE)):
+                    await more.wait()
+                more.clear()
+        except TimeoutError:
+            return
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -352,6 +389,8 @@ class PatientConnection(RequestHandler):
         del request, message
         if status >= 500:
             self.log_exception("unhandled", exc_info=exc)
+        else:
+            self._more = asyncio.Event()
         error = FAILED if status >= 500 else _fault(exc)
         status = STATUS[error.code]
         headers = {"Content-Type": PROBLEM, "Server": "domicile"}

@@ -138,6 +138,8 @@ async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_r
             (get("/" + "secret" * 4000), 414, "uri_too_long"),
             (get("/" + "secret" * 20_000), 414, "uri_too_long"),
             (get("/", "X: " + "secret" * 4000), 431, "header_too_large"),
+            (get("/", "X: " + "secret" * 10_000_000), 431, "header_too_large"),
+            (get("/" + "secret" * 10_000_000), 414, "uri_too_long"),
             (get("/", *["X: secret"] * 200), 431, "header_too_large"),
             (get("/", "X : secret"), 400, "bad_request"),
         ]:

@@ -130,9 +130,11 @@ class RuleExchange:
                 values = await self._all_searched(items)
             parts = request.body, body, values
             redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
-        except BaseException:
+        except BaseException as error:
             await self.failed(False)
-            raise
+            if not isinstance(error, VaultError):
+                raise
+            raise await run_in_thread(long, explained, error, self._joined, request, body) from None
         count(self._joined.protected, redacted.counts)
         if long:
             discard(items, values)

@@ -161,3 +161,18 @@ def test_a_long_text_before_the_place_is_stepped_over_in_no_time():
     text = b'"' + b"1" * 1_000_000 + b'\\""'
     assert [found[0] for found in _PART.finditer(text + b':"a"')] == [text, b":", b'"a"']
     assert best(lambda: _PART.match(text)) < best(lambda: re.match(rb'"(?:[^"\\]|\\.)*"', text)) / 2
+
+
+@pytest.mark.parametrize(("verb", "match"), [("read", "POST /search"), ("delete", "POST /purge")])
+async def test_a_search_in_a_body_names_field_and_place(verb: str, match: str):
+    one = await desk(
+        f"{{match: {match}, {verb}: p, request: {{object: $.filter}}, response: {{each: '$[*]', id: $.id}}}}",
+        fields=("fax: {kind: phone, token: {shape: numeric, same: true}, find: [exact]}",),
+    )
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, {"filter": {"fax": "ext 3"}})
+    (detail,) = caught.value.details
+    assert (caught.value.code, detail.source) == (Code.VALUE_UNFIT, "/filter/fax")
+    assert "fax" in caught.value.message
+    assert "ext 3" not in f"{caught.value}{detail}"
+    assert one.idle
