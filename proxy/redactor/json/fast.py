@@ -15,10 +15,13 @@ from operator import itemgetter
 import msgspec
 from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
 
+from proxy.errors import VaultError
 from proxy.model.schema import Path
-from proxy.redactor.array_parts import LONG_ARRAY, in_parts
+from proxy.redactor.json.arrays import LONG_ARRAY, AlikeObjects, after_element, in_parts
 from proxy.redactor.json.grammar import (
     ambiguous,
+    evened,
+    is_even,
     is_utf8,
     lone_surrogate,
     most_steps,
@@ -26,6 +29,7 @@ from proxy.redactor.json.grammar import (
     not_utf8,
     one_name,
     replace_surrogates,
+    skip,
     skip_space,
     too_deep,
     too_many,
@@ -68,6 +72,10 @@ _SEARCH = 1500
 
 #: Arrays directly inside arrays that the fast path follows.
 _SPREAD = 64
+#: Objects of a list that no pattern fits, before the others are decoded together.
+_ODD = 16
+#: Levels that one of these may nest; the whole document is measured in the end.
+_DEEPEST = 1000
 
 
 class FastSelector:
@@ -104,15 +112,13 @@ class FastSelector:
         check_tree(self.item)
         if nested:
             self._watch(objects, leaves, anchored)
-        #: The document is the selected object, and its members are the places: most rules are no
-        #: more than that.
-        self._flat = (
-            self.root.objects
-            and not (self.root.names or self.root.each or self.root.indexes)
-            and self.item.leaf < 0
-            and all(child.leaf >= 0 for child in self.item.names.values())
-            and bool(self.item.names)
-        )
+        leaves_of_item = {name: child.leaf for name, child in self.item.names.items()}
+        #: for objects whose members are the places: most rules are no more than that
+        self._alike: AlikeObjects | None = None
+        if leaves_of_item and self.item.leaf < 0 and min(leaves_of_item.values()) >= 0:
+            self._alike = AlikeObjects(leaves_of_item)
+        #: The document is the selected object.
+        self._flat = self._alike is not None and self.root.objects and self.root.is_end
         self._escapes = escapes(
             step
             for path in (objects or (), *leaves, *anchored)
@@ -143,15 +149,9 @@ class FastSelector:
         if not is_utf8(body):
             raise not_utf8()
         try:
-            found = self._at_once(body) if self._flat else None
-            if found is None:
-                return self._select(body, body, depth)
+            return self._by_pattern(body, depth) or self._select(body, body, depth)
         except (msgspec.DecodeError, RecursionError):
             pass
-        else:
-            if depth_fits(body, depth):
-                return found
-            raise too_deep(depth)
         if body.find(b"\\u") < 0:
             raise Undecided
         # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
@@ -160,42 +160,31 @@ class FastSelector:
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
 
-    def _at_once(self, body: bytes) -> TreeSelection | None:
-        """What a run finds in the usual document of a flat selection; ``None`` where anything is
-        out of the ordinary.
-
-        It is an object from its first byte to its last, without an escape, of members whose names
-        were all seen before, and the name of each selected one stands first before its value.
+    def _by_pattern(self, body: bytes, depth: int) -> TreeSelection | None:
+        """What a pattern finds in a document that is the selected object, from its first byte to
+        its last; ``None`` where none fits.
         """
-        if not (body.startswith(b"{") and body.endswith(b"}")) or b"\\" in body:
+        even = is_even(body) if self._flat and body.startswith(b"{") else None
+        if even is None or self._alike is None:
             return None
-        node = self.item
-        members = _MEMBERS.decode(body)
-        if len(body) * len(node.names) > _SEARCH * len(members) or not node.knows(members):
+        objects = self._alike.run(body, 0, len(body), even)
+        if not objects or objects[0].end != len(body):
             return None
-        base = _cast(_CHARS, _from_buffer(body))
-        leaves: list[Leaf] = []
-        for name, child in node.names.items():
-            value = members.get(name)
-            if value is None:
-                continue
-            at = _cast(_CHARS, _from_buffer(value)) - base
-            if not 0 <= at - child.width - body.find(child.needle) <= 1:
-                return None
-            leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
-        leaves.sort(key=_start)
-        return TreeSelection([_new(Located, (0, len(body), tuple(leaves)))], [])
+        if not depth_fits(body, depth):
+            raise too_deep(depth)
+        return TreeSelection(objects, [])
 
     def _select(self, readable: bytes, body: bytes, depth: int) -> TreeSelection:
         """Select from a text that can be decoded, which is the body or differs from it in halves of
         surrogate pairs.
         """
-        run = _Run(self.item, readable, self._escapes, readable is not body)
+        run = _Run((self.item, self._alike), readable, self._escapes, readable is not body)
         reason = ""
         try:
             run.document(self.root)
         except Ambiguous as fault:
             reason = str(fault)
+            _ANY.decode(readable)  # whether the rest is JSON was not seen yet
         if not depth_fits(readable, depth):
             raise too_deep(depth)
         found = run.found()
@@ -220,6 +209,7 @@ class _Run:
     """One pass over one document."""
 
     __slots__ = (
+        "_alike",
         "_anchored",
         "_base",
         "_body",
@@ -227,6 +217,8 @@ class _Run:
         "_decoded",
         "_escaped",
         "_escapes",
+        "_even",
+        "_evened",
         "_item",
         "_mended",
         "_mixed",
@@ -235,14 +227,20 @@ class _Run:
     )
 
     def __init__(
-        self, item: PathNode, body: bytes, escapes_of_names: re.Pattern[bytes], mended: bool
+        self,
+        item: tuple[PathNode, AlikeObjects | None],
+        body: bytes,
+        escapes_of_names: re.Pattern[bytes],
+        mended: bool,
     ) -> None:
-        self._item = item
+        self._item, self._alike = item
         self._body = body
         self._base = _cast(_CHARS, _from_buffer(body))
         self._escapes = escapes_of_names
         #: whether selected names may be spelled with escapes; told when asked
         self._escaped: bool | None = None
+        self._even = None if mended or self._alike is None else is_even(body)
+        self._evened: bytes | None = None  #: the body without escapes, once it was asked for
         self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
         self._decoded = False
         self._compact = True  #: as far as seen, the document has no white space between its tokens
@@ -289,17 +287,19 @@ class _Run:
             if node.names:
                 self._members(node, raw, start, end, leaves)
         elif kind == 0x5B:  # [
-            if node.objects:
-                self._spread(raw, 0)
+            if node.spreads:
+                self._spread(raw, start, end, 0)
             elif node.each or node.indexes:
-                self._elements(node, raw, leaves)
+                self._elements(node, raw, start, end, leaves)
 
     def _object(self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int) -> None:
         leaves: list[Leaf] = []
         if self._item.leaf >= 0:
             leaves.append(Leaf(self._item.leaf, start, end))
         elif self._item.names:
-            self._members(self._item, raw, start, end, leaves)
+            members = self._members(self._item, raw, start, end, leaves)
+            if self._even is not None and self._alike is not None and self._item.knows(members):
+                self._alike.learn(members, self._even)
         self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
 
     def _members(
@@ -309,16 +309,15 @@ class _Run:
         start: int,
         end: int,
         leaves: list[Leaf],
-    ) -> None:
-        found = self._decode(raw)
-        if not found:
-            return
-        if not (
+    ) -> dict[str, msgspec.Raw]:
+        members = self._decode(raw)
+        if members and not (
             self._compact
-            and len(found) <= NARROW_TREE
-            and self._measure(node, found, start, end, leaves)
+            and len(members) <= NARROW_TREE
+            and self._measure(node, members, start, end, leaves)
         ):
-            self._search(node, found, start, end, leaves)
+            self._search(node, members, start, end, leaves)
+        return members
 
     def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
         found = _MEMBERS.decode(raw)
@@ -434,23 +433,32 @@ class _Run:
             seen.add(name)
         return True
 
-    def _array(self, raw: bytes | memoryview | msgspec.Raw) -> Sequence[msgspec.Raw | memoryview]:
+    def _array(
+        self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int
+    ) -> Sequence[msgspec.Raw | memoryview]:
         elements: Sequence[msgspec.Raw | memoryview] | None = None
-        if len(raw) > LONG_ARRAY:
-            start = skip_space(self._body, _cast(_CHARS, _from_buffer(raw)) - self._base)
-            elements = in_parts(self._body, start, start + len(raw))
+        if end - start > LONG_ARRAY and self._body[end - 1] == 0x5D:  # ]
+            elements = in_parts(self._body, start + 1, end - 1)
         if elements is None:
             elements = _ELEMENTS.decode(raw)
         self._decoded = True
-        self._steps -= len(elements)
-        if self._steps < 0:
-            raise too_many()
+        self._count(len(elements))
         return elements
 
+    def _count(self, elements: int) -> None:
+        self._steps -= elements
+        if self._steps < 0:
+            raise too_many()
+
     def _elements(
-        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, leaves: list[Leaf]
+        self,
+        node: PathNode,
+        raw: bytes | memoryview | msgspec.Raw,
+        start: int,
+        end: int,
+        leaves: list[Leaf],
     ) -> None:
-        elements = self._array(raw)
+        elements = self._array(raw, start, end)
         if node.each:
             chosen = [(node.each, element) for element in elements]
         else:
@@ -462,15 +470,65 @@ class _Run:
             at = _cast(_CHARS, _from_buffer(element)) - self._base
             self._value(child, element, at, at + len(element), leaves)
 
-    def _spread(self, raw: bytes | memoryview | msgspec.Raw, nested: int) -> None:
+    def _spread(
+        self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, nested: int
+    ) -> None:
         """Every object of an array, and of arrays in it."""
         if nested == _SPREAD:
             raise Undecided
-        elements = self._array(raw)
+        rest = self._by_patterns(start, end)
+        if rest == end:
+            return
+        elements: Sequence[msgspec.Raw | memoryview] | None
+        if rest > start:
+            elements = in_parts(self._body, rest, end - 1)
+            if elements is None:
+                raise Undecided
+            self._count(len(elements))
+        else:
+            elements = self._array(raw, start, end)
         for element in elements:
             at = _cast(_CHARS, _from_buffer(element)) - self._base
             kind = self._body[at]
             if kind == 0x7B:
                 self._object(element, at, at + len(element))
             elif kind == 0x5B:
-                self._spread(element, nested + 1)
+                self._spread(element, at, at + len(element), nested + 1)
+
+    def _by_patterns(self, start: int, end: int) -> int:
+        """The objects that patterns fit, from the first of an array on.
+
+        Gives the element from which on they do not; ``start`` if that is the first, ``end`` behind
+        the last.
+        """
+        body, alike, even, objects = self._body, self._alike, self._even, self._objects
+        if alike is None or even is None or body[end - 1] != 0x5D:
+            return start
+        at = first = skip_space(body, start + 1)
+        odd = 0
+        while at < end - 1 and body[at] == 0x7B:
+            some = alike.run(body, at, end, even)
+            objects += some
+            self._count(len(some) or 1)
+            if not some:
+                odd += 1
+                if odd > _ODD and odd * 8 > len(objects):
+                    break
+                stop = self._skip(at)
+                self._object(memoryview(body)[at:stop], at, stop)
+            at = after_element(body, objects[-1].end, end)
+            if at < 0:
+                raise Undecided
+        if at == end - 1 and at > first:
+            self._decoded = True
+            return end
+        return at if at > first else start
+
+    def _skip(self, at: int) -> int:
+        """The end of an object that is looked at by itself."""
+        if self._evened is None:
+            self._evened = evened(self._body)
+        try:
+            return skip(self._evened, at, _DEEPEST, _DEEPEST)
+        except VaultError:
+            raise Undecided from None  # the walker says what is wrong

@@ -91,6 +91,8 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 
+_CONTROLS = bytes(range(32))
+
 #: Bytes that a pattern is shown at once.
 _PIECE = 32 * 1024
 #: Within so many bytes of its end a number may be cut off: ``12`` of ``12e+9``.
@@ -201,6 +203,19 @@ def is_utf8(body: bytes) -> bool:
             at += utf_8_decode(view[at : at + _PIECE], "strict", at + _PIECE >= len(body))[1]
     except UnicodeDecodeError:
         return False
+    return True
+
+
+def is_even(body: bytes) -> bool | None:
+    """Whether a text has neither a backslash nor a control character; ``None`` where it may hold
+    half of a surrogate pair.
+    """
+    if body.find(b"\\") >= 0:
+        return None if body.find(b"\\ud") >= 0 or body.find(b"\\uD") >= 0 else False
+    for at in range(0, len(body), _PIECE):
+        piece = body[at : at + _PIECE]
+        if len(piece.translate(None, _CONTROLS)) < len(piece):
+            return False
     return True
 
 

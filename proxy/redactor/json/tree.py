@@ -60,12 +60,14 @@ class PathNode:
 
     __slots__ = (
         *("_known", "_layouts", "each", "folds", "indexes", "leaf"),
-        *("names", "needle", "nested", "objects", "width"),
+        *("names", "needle", "nested", "objects", "spreads", "width"),
     )
 
     def __init__(self, name: str = "") -> None:
         self.leaf = -1  #: number of the leaf that ends here
         self.objects = False  #: the selected objects are here
+        #: so are they in each element of an array that stands here
+        self.spreads = False
         self.names: dict[str, PathNode] = {}
         self.indexes: dict[int, PathNode] = {}
         self.each: PathNode | None = None
@@ -96,6 +98,11 @@ class PathNode:
     def children(self) -> "list[PathNode]":
         """Every node one step on."""
         return [*self.names.values(), *self.indexes.values(), *([self.each] if self.each else [])]
+
+    @property
+    def is_end(self) -> bool:
+        """Whether no selector goes on from here."""
+        return not (self.names or self.indexes or self.each)
 
     def knows(self, found: Mapping[str, object]) -> bool:
         """Whether every name was admitted before."""
@@ -190,6 +197,8 @@ def check_tree(node: PathNode) -> None:
         raise Unsuitable
     if len(node.folds) < len(node.names):
         raise Unsuitable
+    each = node.each
+    node.spreads = node.objects or (each is not None and each.objects and each.is_end)
     for child in children:
         check_tree(child)
 
