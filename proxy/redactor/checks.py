@@ -15,8 +15,8 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor import form
-from proxy.redactor.json.grammar import replace_surrogates
 from proxy.redactor.json.nested import pieces
+from proxy.redactor.json.text import replace_surrogates
 from proxy.redactor.message import Media, RawHeaders, classify
 from proxy.redactor.rules import Operation
 from proxy.redactor.select import Selection

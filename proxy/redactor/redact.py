@@ -15,7 +15,7 @@ from proxy.model.schema import Value
 from proxy.redactor import content_coding
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.json.grammar import standard
+from proxy.redactor.json.text import standard
 from proxy.redactor.json.tree import Leaf, TreeSelection
 from proxy.redactor.message import (
     Media,

@@ -14,7 +14,7 @@ from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.json.grammar import evened
+from proxy.redactor.json.text import evened
 from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, header
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace

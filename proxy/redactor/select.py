@@ -5,13 +5,39 @@ selections share what was compiled.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
+import msgspec
+
 from proxy.model.schema import Path, PathStep, Value
-from proxy.redactor.json.fast import FastSelector
-from proxy.redactor.json.tree import Leaf, Located, TreeSelection, Undecided, Unsuitable
+from proxy.redactor.json.arrays import AlikeObjects
+from proxy.redactor.json.fast import FastRun
+from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
+from proxy.redactor.json.names import escapes
+from proxy.redactor.json.nested import Nested, Way
+from proxy.redactor.json.text import (
+    depth_fits,
+    is_even,
+    is_utf8,
+    lone_surrogate,
+    replace_surrogates,
+)
+from proxy.redactor.json.tree import (
+    HALF_PAIR,
+    Ambiguous,
+    Leaf,
+    Located,
+    PathNode,
+    TreeSelection,
+    Undecided,
+    Unsuitable,
+    check_tree,
+    leaf_node,
+    watch,
+)
 from proxy.redactor.json.walk import locate, walk, walk_nested
 
 __all__ = ["Leaf", "Located", "Selection", "TreeSelection"]
@@ -71,6 +97,133 @@ class Selection:
             walk(None, (), (), body, depth)
         find = walk_nested if self._nested else walk
         return find(self._objects, self._leaves, self._anchored, body, depth)
+
+
+class FastSelector:
+    """Selectors as two trees: one from the document's root, one from each selected object."""
+
+    def __init__(
+        self,
+        objects: Path | None,
+        leaves: Sequence[Path],
+        anchored: Sequence[Path],
+        *,
+        nested: bool = False,
+    ) -> None:
+        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each
+        other.
+
+        ``nested``: a name that writes out the way to a place is another spelling of it, and makes a
+        document ambiguous.
+        """
+        self.root = PathNode()
+        self.item = PathNode()
+        for number, path in enumerate(leaves):
+            leaf_node(self.item, path).leaf = number
+        for number, path in enumerate(anchored):
+            leaf_node(self.root, path).leaf = number
+        if objects is not None:
+            end = leaf_node(self.root, objects)
+            end.objects = True
+            if end.each or end.indexes or self.item.each or (end.names and self.item.leaf >= 0):
+                raise Unsuitable
+            if not end.folds.isdisjoint(self.item.folds):
+                raise Unsuitable
+        check_tree(self.root)
+        check_tree(self.item)
+        if nested:
+            self._watch(objects, leaves, anchored)
+        leaves_of_item = {name: child.leaf for name, child in self.item.names.items()}
+        #: for objects whose members are the places: most rules are no more than that
+        self._alike: AlikeObjects | None = None
+        if leaves_of_item and self.item.leaf < 0 and min(leaves_of_item.values()) >= 0:
+            self._alike = AlikeObjects(leaves_of_item)
+        #: The document is the selected object.
+        self._flat = self._alike is not None and self.root.objects and self.root.is_end
+        self._escapes = escapes(
+            step
+            for path in (objects or (), *leaves, *anchored)
+            for step in path
+            if isinstance(step, str)
+        )
+
+    def _watch(
+        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]
+    ) -> None:
+        ways: dict[PathNode, list[Way]] = {}
+        laid = [watch(self.item, path) for path in leaves] + [
+            watch(self.root, path) for path in anchored
+        ]
+        for node, further in chain(
+            *laid, watch(self.root, objects, leaves) if objects is not None else ()
+        ):
+            ways.setdefault(node, []).extend(further)
+        for node, found in ways.items():
+            node.nested = Nested(found)
+
+    def find(self, body: bytes, depth: int) -> TreeSelection:
+        """What the selectors name in a document.
+
+        ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse
+        too.
+        """
+        if not is_utf8(body):
+            raise not_utf8()
+        try:
+            return self._by_pattern(body, depth) or self._select(body, body, depth)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        if body.find(b"\\u") < 0:
+            raise Undecided
+        # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
+        try:
+            return self._select(replace_surrogates(body), body, depth)
+        except (msgspec.DecodeError, RecursionError):
+            raise Undecided from None
+
+    def _by_pattern(self, body: bytes, depth: int) -> TreeSelection | None:
+        """What a pattern finds in a document that is the selected object, from its first byte to
+        its last; ``None`` where none fits.
+        """
+        even = is_even(body) if self._flat and body.startswith(b"{") else None
+        if even is None or self._alike is None:
+            return None
+        objects = self._alike.run(body, 0, len(body), even)
+        if not objects or objects[0].end != len(body):
+            return None
+        if not depth_fits(body, depth):
+            raise too_deep(depth)
+        return TreeSelection(objects, [])
+
+    def _select(self, readable: bytes, body: bytes, depth: int) -> TreeSelection:
+        """Select from a text that can be decoded, which is the body or differs from it in halves of
+        surrogate pairs.
+        """
+        run = FastRun((self.item, self._alike), readable, self._escapes, readable is not body)
+        reason = ""
+        try:
+            run.document(self.root)
+        except Ambiguous as fault:
+            reason = str(fault)
+            run.validate()
+        if not depth_fits(readable, depth):
+            raise too_deep(depth)
+        found = run.found()
+        if (
+            readable is not body
+            and not reason
+            and any(lone_surrogate(body, leaf.start, leaf.end) for leaf in _leaves(found))
+        ):
+            reason = HALF_PAIR
+        if reason:
+            raise ambiguous(reason)
+        return found
+
+
+def _leaves(found: TreeSelection) -> Iterator[Leaf]:
+    for one in found.objects:
+        yield from one.leaves
+    yield from found.anchored
 
 
 @lru_cache(maxsize=_COMPILED)

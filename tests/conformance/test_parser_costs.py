@@ -70,7 +70,7 @@ from proxy.redactor import (
 from proxy.redactor import form as globs
 from proxy.redactor import restore as html
 from proxy.redactor import restore as words
-from proxy.redactor.json import nesting
+from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.load import parsers, yaml_tree
 from proxy.redactor.message import Request
@@ -429,7 +429,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
         _bytes(text), _bytes(text), 10**6
     ),
     "redactor.selectors": _selected,
-    "redactor.json.nesting:depth_fits": lambda text: nesting.depth_fits(_bytes(text), 64),
+    "redactor.json.text:depth_fits": lambda text: json_text.depth_fits(_bytes(text), 64),
     "redactor.restore:acting": lambda text: list(html.acting(_bytes(text))),
     "redactor.message:canonical_uuid": message.canonical_uuid,
     "redactor.words": _words,

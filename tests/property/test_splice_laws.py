@@ -13,7 +13,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
 from proxy.redactor import form
 from proxy.redactor.json import tree as codec
-from proxy.redactor.json.nesting import depth_fits
+from proxy.redactor.json.text import depth_fits
 from proxy.redactor.json.tree import TreeSelection
 from proxy.redactor.json.walk import walk
 from proxy.redactor.restore import splice

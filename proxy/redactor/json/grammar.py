@@ -8,11 +8,11 @@ keeps memory for each round, and its possessive form is broken before Python 3.1
 
 import json
 import re
-from codecs import utf_8_decode
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.json.text import evened
 
 _WS = rb"[ \t\n\r]*+"
 _STRING = rb'"[^"\\\x00-\x1f]*+"'
@@ -82,17 +82,6 @@ _LAST_OBJECT = (
 )
 _LAST_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, SCALAR, _SCALAR_RUN)
 
-_SHORT_ESCAPE = re.compile(rb'\\["\\/bfnrt]')
-_LONG_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{4}")
-
-#: One escape of a string: 12 bytes a surrogate pair, 6 bytes half of one, 2 bytes anything else.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[dD][89a-fA-F][0-9A-Fa-f]{2}|.)",
-    re.DOTALL,
-)
-
-_CONTROLS = bytes(range(32))
-
 #: Bytes that a pattern is shown at once.
 _PIECE = 32 * 1024
 #: Within so many bytes of its end a number may be cut off: ``12`` of ``12e+9``.
@@ -109,114 +98,6 @@ _MOST_STEPS = 300_000
 def most_steps(size: int) -> int:
     """How many members and elements of a document of so many bytes may be looked at one by one."""
     return min(_STEPS + size // _STEP_BYTES, _MOST_STEPS)
-
-
-def evened(body: bytes) -> bytes:
-    """The same text with plain characters in place of its escapes, every other byte where it was.
-
-    A backslash that is left belongs to no escape. Outside of strings no escape becomes anything
-    that JSON knows. Long texts are done piece by piece, since nobody else gets the interpreter's
-    lock during a call of a pattern.
-    """
-    if body.find(b"\\") < 0:
-        return body
-    if len(body) <= _PIECE:
-        return _evened(body)
-    pieces: list[bytes] = []
-    start = 0
-    while start < len(body):
-        end = _between_escapes(body, start, start + _PIECE)
-        pieces.append(_evened(body[start:end]))
-        start = end
-    return b"".join(pieces)
-
-
-def _evened(piece: bytes) -> bytes:
-    return _LONG_ESCAPE.sub(b"______", _SHORT_ESCAPE.sub(b"__", piece))
-
-
-def _between_escapes(body: bytes, start: int, end: int) -> int:
-    """A place at ``end`` or a little before it that no escape of a text lies across which begins at
-    ``start``.
-    """
-    if end >= len(body):
-        return len(body)
-    for at in range(max(end - 5, start), end):  # the longest escape has six bytes
-        before = body[start : at + 1]
-        if (
-            body[at] == 0x5C and (len(before) - len(before.rstrip(b"\\"))) % 2
-        ):  # it begins one, and is not escaped itself
-            length = 6 if body[at + 1 : at + 2] == b"u" else 2
-            if at + length > end and at > start:
-                return at
-    return end
-
-
-def replace_surrogates(body: bytes) -> bytes:
-    """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where
-    it was.
-    """
-    return _ESCAPE.sub(lambda match: rb"\ufffd" if len(match[0]) == 6 else match[0], body)
-
-
-#: Texts, passed over, and what JSON does not know though many write it.
-_LENIENT = re.compile(rb'"[^"]*"|(?<![^ \t\r\n:,\[])(?:NaN|-?Infinity)(?![^ \t\r\n,\]}])')
-_MARK = b"\xef\xbb\xbf"
-
-
-def standard(body: bytes) -> bytes | None:
-    """The same text without a byte order mark and with numbers in place of NaN and Infinity, every
-    other byte where it was.
-
-    ``None`` where it holds none of them.
-    """
-    out = bytearray(body)
-    if body.startswith(_MARK):
-        out[: len(_MARK)] = b" " * len(_MARK)
-    if b"NaN" in body or b"Infinity" in body:
-        for match in _LENIENT.finditer(evened(body)):
-            if match[0][:1] != b'"':
-                sign = b"-" if match[0][:1] == b"-" else b""
-                out[match.start() : match.end()] = sign + b"0.".ljust(
-                    len(match[0]) - len(sign), b"0"
-                )
-    return None if out == body else bytes(out)
-
-
-def lone_surrogate(raw: bytes, start: int, end: int) -> bool:
-    """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section
-    8.2).
-    """
-    if raw.find(b"\\", start, end) < 0:
-        return False
-    return any(len(match[0]) == 6 for match in _ESCAPE.finditer(raw, start, end))
-
-
-def is_utf8(body: bytes) -> bool:
-    """Whether the bytes are UTF-8; surrogates and overlong forms are not."""
-    if body.isascii():
-        return True
-    view, at = memoryview(body), 0
-    try:
-        while at < len(body):
-            # Piece by piece: a fraction of the time that one string of the whole size takes.
-            at += utf_8_decode(view[at : at + _PIECE], "strict", at + _PIECE >= len(body))[1]
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def is_even(body: bytes) -> bool | None:
-    """Whether a text has neither a backslash nor a control character; ``None`` where it may hold
-    half of a surrogate pair.
-    """
-    if body.find(b"\\") >= 0:
-        return None if body.find(b"\\ud") >= 0 or body.find(b"\\uD") >= 0 else False
-    for at in range(0, len(body), _PIECE):
-        piece = body[at : at + _PIECE]
-        if len(piece.translate(None, _CONTROLS)) < len(piece):
-            return False
-    return True
 
 
 def member_name(raw: bytes) -> str:

@@ -19,9 +19,6 @@ from proxy.redactor.json.grammar import (
     ambiguous,
     broken,
     dull,
-    evened,
-    is_utf8,
-    lone_surrogate,
     member_name,
     most_steps,
     not_utf8,
@@ -42,6 +39,7 @@ from proxy.redactor.json.nested import (
     is_nested,
     onward,
 )
+from proxy.redactor.json.text import evened, is_utf8, lone_surrogate
 from proxy.redactor.json.tree import (
     HALF_PAIR,
     LETTER_CASE,

@@ -4,8 +4,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.jsonpath import parse_jsonpath
-from proxy.redactor.json.fast import FastSelector
 from proxy.redactor.json.tree import Leaf, TreeSelection, Undecided, Unsuitable
+from proxy.redactor.select import FastSelector
 
 
 def levels(objects: str | None, *leaves: str, anchored: tuple[str, ...] = ()) -> FastSelector:

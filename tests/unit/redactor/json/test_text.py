@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from proxy.redactor.json.nesting import depth_fits
+from proxy.redactor.json.text import depth_fits
 
 DOCUMENTS = {
     "1": 0,

@@ -1,0 +1,187 @@
+"""Whole JSON texts as bytes: charset, escapes, depth; a few passes that run in C.
+
+Long texts are gone through piece by piece: nobody else gets the interpreter's lock during a call,
+and the system hands out no large blocks of memory, which would cost more than the work on them.
+"""
+
+import re
+from codecs import utf_8_decode
+from collections.abc import Iterator
+
+_SHORT_ESCAPE = re.compile(rb'\\["\\/bfnrt]')
+_LONG_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{4}")
+
+#: One escape of a string: 12 bytes a surrogate pair, 6 bytes half of one, 2 bytes anything else.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[dD][89a-fA-F][0-9A-Fa-f]{2}|.)",
+    re.DOTALL,
+)
+
+_CONTROLS = bytes(range(32))
+
+#: Bytes of a piece.
+_PIECE = 32 * 1024
+
+_UNIFY = bytes({ord("{"): ord("["), ord("}"): ord("]")}.get(byte, byte) for byte in range(256))
+_REST = bytes(byte for byte in range(256) if byte not in b'"[]{}')
+_ESCAPED_QUOTE = re.compile(rb'\\["\\]')
+
+#: Below this size it is quicker to count the brackets first: no document nests deeper than it has
+#: brackets.
+_SMALL = 4096
+
+#: With fewer escapes than one in so many bytes it is quicker to step from one to the next.
+_RARE = 1024
+
+
+def evened(body: bytes) -> bytes:
+    """The same text with plain characters in place of its escapes, every other byte where it was.
+
+    A backslash that is left belongs to no escape. Outside of strings no escape becomes anything
+    that JSON knows. Long texts are done piece by piece, since nobody else gets the interpreter's
+    lock during a call of a pattern.
+    """
+    if body.find(b"\\") < 0:
+        return body
+    if len(body) <= _PIECE:
+        return _evened(body)
+    pieces: list[bytes] = []
+    start = 0
+    while start < len(body):
+        end = _between_escapes(body, start, start + _PIECE)
+        pieces.append(_evened(body[start:end]))
+        start = end
+    return b"".join(pieces)
+
+
+def _evened(piece: bytes) -> bytes:
+    return _LONG_ESCAPE.sub(b"______", _SHORT_ESCAPE.sub(b"__", piece))
+
+
+def _between_escapes(body: bytes, start: int, end: int) -> int:
+    """A place at ``end`` or a little before it that no escape of a text lies across which begins at
+    ``start``.
+    """
+    if end >= len(body):
+        return len(body)
+    for at in range(max(end - 5, start), end):  # the longest escape has six bytes
+        before = body[start : at + 1]
+        if (
+            body[at] == 0x5C and (len(before) - len(before.rstrip(b"\\"))) % 2
+        ):  # it begins one, and is not escaped itself
+            length = 6 if body[at + 1 : at + 2] == b"u" else 2
+            if at + length > end and at > start:
+                return at
+    return end
+
+
+def replace_surrogates(body: bytes) -> bytes:
+    """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where
+    it was.
+    """
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if len(match[0]) == 6 else match[0], body)
+
+
+#: Texts, passed over, and what JSON does not know though many write it.
+_LENIENT = re.compile(rb'"[^"]*"|(?<![^ \t\r\n:,\[])(?:NaN|-?Infinity)(?![^ \t\r\n,\]}])')
+_MARK = b"\xef\xbb\xbf"
+
+
+def standard(body: bytes) -> bytes | None:
+    """The same text without a byte order mark and with numbers in place of NaN and Infinity, every
+    other byte where it was.
+
+    ``None`` where it holds none of them.
+    """
+    out = bytearray(body)
+    if body.startswith(_MARK):
+        out[: len(_MARK)] = b" " * len(_MARK)
+    if b"NaN" in body or b"Infinity" in body:
+        for match in _LENIENT.finditer(evened(body)):
+            if match[0][:1] != b'"':
+                sign = b"-" if match[0][:1] == b"-" else b""
+                out[match.start() : match.end()] = sign + b"0.".ljust(
+                    len(match[0]) - len(sign), b"0"
+                )
+    return None if out == body else bytes(out)
+
+
+def lone_surrogate(raw: bytes, start: int, end: int) -> bool:
+    """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section
+    8.2).
+    """
+    if raw.find(b"\\", start, end) < 0:
+        return False
+    return any(len(match[0]) == 6 for match in _ESCAPE.finditer(raw, start, end))
+
+
+def is_utf8(body: bytes) -> bool:
+    """Whether the bytes are UTF-8; surrogates and overlong forms are not."""
+    if body.isascii():
+        return True
+    view, at = memoryview(body), 0
+    try:
+        while at < len(body):
+            # Piece by piece: a fraction of the time that one string of the whole size takes.
+            at += utf_8_decode(view[at : at + _PIECE], "strict", at + _PIECE >= len(body))[1]
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_even(body: bytes) -> bool | None:
+    """Whether a text has neither a backslash nor a control character; ``None`` where it may hold
+    half of a surrogate pair.
+    """
+    if body.find(b"\\") >= 0:
+        return None if body.find(b"\\ud") >= 0 or body.find(b"\\uD") >= 0 else False
+    for at in range(0, len(body), _PIECE):
+        piece = body[at : at + _PIECE]
+        if len(piece.translate(None, _CONTROLS)) < len(piece):
+            return False
+    return True
+
+
+# How deep a document nests. Only quotes and brackets are kept, and both kinds of brackets become
+# one. Where no string holds a bracket, quotes stand in pairs and can go; then every ``[]`` that goes
+# takes one level away.
+
+
+def depth_fits(document: bytes, depth: int) -> bool:
+    """Whether no value of a valid document lies inside more than ``depth`` arrays and objects,
+    itself included.
+    """
+    if len(document) < _SMALL and document.count(b"{") + document.count(b"[") <= depth:
+        return True
+    skeleton = _skeleton(document)
+    brackets = skeleton.translate(None, b'"')
+    if 2 * skeleton.count(b'""') + len(brackets) != len(skeleton):
+        # A quote without a neighbour: some string holds a bracket. Every second piece lies outside
+        # of strings.
+        brackets = b"".join(skeleton.split(b'"')[::2])
+    while brackets and depth:
+        brackets = brackets.replace(b"[]", b"")
+        depth -= 1
+    return not brackets
+
+
+def _skeleton(document: bytes) -> bytes:
+    """The brackets and unescaped quotes of a document."""
+    pieces: list[bytes] = []
+    start = 0
+    for _ in range(len(document) // _RARE + 1):
+        escape = document.find(b"\\", start)
+        if escape < 0:
+            break
+        pieces += _stripped(document, start, escape)
+        start = escape + 2
+    else:
+        document = _ESCAPED_QUOTE.sub(b"", document[start:])
+        start = 0
+    pieces += _stripped(document, start, len(document))
+    return b"".join(pieces)
+
+
+def _stripped(document: bytes, start: int, end: int) -> Iterator[bytes]:
+    for at in range(start, end, _PIECE):
+        yield document[at : min(at + _PIECE, end)].translate(_UNIFY, _REST)
