@@ -56,7 +56,6 @@ _SHORT_OBJECT = (
 )
 _SHORT = rb"(?:" + _SCALAR + rb"|" + _SHORT_ARRAY + rb"|" + _SHORT_OBJECT + rb")"
 
-_SPACE = re.compile(_WS)
 _FORBIDDEN = re.compile(rb"[\\\x00-\x1f]")
 _SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
 
@@ -87,18 +86,6 @@ _PIECE = 32 * 1024
 #: Within so many bytes of its end a number may be cut off: ``12`` of ``12e+9``.
 _CUT = 4
 
-#: Members and elements that a document may have looked at one by one, each of which costs a hundred
-#: times its bytes: so many, one more for so many of its bytes, and never more than. Honest
-#: documents stay far below.
-_STEPS = 50_000
-_STEP_BYTES = 20
-_MOST_STEPS = 300_000
-
-
-def most_steps(size: int) -> int:
-    """How many members and elements of a document of so many bytes may be looked at one by one."""
-    return min(_STEPS + size // _STEP_BYTES, _MOST_STEPS)
-
 
 def member_name(raw: bytes) -> str:
     """The decoded name of a member, out of a text that fits the grammar."""
@@ -124,16 +111,6 @@ def names_of(valid: bytes) -> Iterator[str]:
         at, pattern = match.end(), NEXT_MEMBER
         value = scalar_end(text, at)
         at = value if value >= 0 else skip(text, at, len(text), 0)
-
-
-def skip_space(body: bytes, at: int) -> int:
-    """The end of the white space that starts at ``at``, which may be none."""
-    while True:
-        match = _SPACE.match(body, at, at + _PIECE)
-        end = at if match is None else match.end()
-        if end < at + _PIECE:
-            return end
-        at = end
 
 
 def scalar_end(text: bytes, at: int) -> int:

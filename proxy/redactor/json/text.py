@@ -19,6 +19,8 @@ _ESCAPE = re.compile(
 
 _CONTROLS = bytes(range(32))
 
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+
 #: Bytes of a piece.
 _PIECE = 32 * 1024
 
@@ -140,6 +142,29 @@ def is_even(body: bytes) -> bool | None:
         if len(piece.translate(None, _CONTROLS)) < len(piece):
             return False
     return True
+
+
+def skip_space(body: bytes, at: int) -> int:
+    """The end of the white space that starts at ``at``, which may be none."""
+    while True:
+        match = _SPACE.match(body, at, at + _PIECE)
+        end = at if match is None else match.end()
+        if end < at + _PIECE:
+            return end
+        at = end
+
+
+#: Members and elements that a document may have looked at one by one, each of which costs a hundred
+#: times its bytes: so many, one more for so many of its bytes, and never more than. Honest
+#: documents stay far below.
+_STEPS = 50_000
+_STEP_BYTES = 20
+_MOST_STEPS = 300_000
+
+
+def most_steps(size: int) -> int:
+    """How many members and elements of a document of so many bytes may be looked at one by one."""
+    return min(_STEPS + size // _STEP_BYTES, _MOST_STEPS)
 
 
 # How deep a document nests. Only quotes and brackets are kept, and both kinds of brackets become

@@ -20,13 +20,11 @@ from proxy.redactor.json.grammar import (
     broken,
     dull,
     member_name,
-    most_steps,
     not_utf8,
     run_end,
     run_of_scalars,
     scalar_end,
     skip,
-    skip_space,
     too_deep,
     too_many,
 )
@@ -39,7 +37,7 @@ from proxy.redactor.json.nested import (
     is_nested,
     onward,
 )
-from proxy.redactor.json.text import evened, is_utf8, lone_surrogate
+from proxy.redactor.json.text import evened, is_utf8, lone_surrogate, most_steps, skip_space
 from proxy.redactor.json.tree import (
     HALF_PAIR,
     LETTER_CASE,

@@ -5,7 +5,15 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import PathStep
-from proxy.redactor.json import grammar, text
+from proxy.redactor.json import grammar
+from proxy.redactor.json.text import (
+    evened,
+    is_utf8,
+    lone_surrogate,
+    replace_surrogates,
+    skip_space,
+    standard,
+)
 from proxy.redactor.json.walk import walk
 
 
@@ -27,7 +35,7 @@ from proxy.redactor.json.walk import walk
     ],
 )
 def test_a_scalar_is_matched_whole(text):
-    match = grammar.SCALAR.match(text.evened(text.encode()))
+    match = grammar.SCALAR.match(evened(text.encode()))
     assert match
     assert match.end() == len(text.encode())
 
@@ -53,12 +61,12 @@ def test_a_scalar_is_matched_whole(text):
     ],
 )
 def test_anything_else_is_no_scalar(text):
-    assert not grammar.SCALAR.match(text.evened(text.encode()))
+    assert not grammar.SCALAR.match(evened(text.encode()))
 
 
 @pytest.mark.parametrize("text", ["01", "1.", "1e", "1.5.5", "--1"])
 def test_a_number_that_goes_on_wrongly_is_not_matched_whole(text):
-    match = grammar.SCALAR.match(text.evened(text.encode()))
+    match = grammar.SCALAR.match(evened(text.encode()))
     assert match is None or match.end() < len(text)
 
 
@@ -144,28 +152,28 @@ def test_room_is_counted_from_the_container_itself():
 def test_half_a_surrogate_pair_is_seen(text, lone):
     raw = f'["\\ud800", "{text}"]'.encode()
     start = raw.index(b' "')
-    assert text.lone_surrogate(raw, start, len(raw)) is lone
+    assert lone_surrogate(raw, start, len(raw)) is lone
     assert any("\ud800" <= char <= "\udfff" for char in json.loads(f'"{text}"')) is lone
 
 
 def test_utf8_is_checked_strictly():
-    assert text.is_utf8(b"abc")
-    assert text.is_utf8("é😀".encode())
+    assert is_utf8(b"abc")
+    assert is_utf8("é😀".encode())
     for bad in (b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe2\x82"):
-        assert not text.is_utf8(bad)
+        assert not is_utf8(bad)
 
 
 @pytest.mark.parametrize("shift", range(5))
 def test_characters_on_the_borders_of_pieces_are_whole(shift):
     text = ("x" * shift + "é€😀" * 12_000).encode()
-    assert text.is_utf8(text)
+    assert is_utf8(text)
     for bad in (text[:-1], text[:65_000] + b"\x80" + text[65_000:], text + b"\xe2\x82"):
-        assert not text.is_utf8(bad)
+        assert not is_utf8(bad)
 
 
 def test_space_and_runs_of_scalars_end_where_they_end():
-    assert grammar.skip_space(b" \t\r\n\x0c", 0) == 4
-    assert grammar.skip_space(b"x", 0) == 0
+    assert skip_space(b" \t\r\n\x0c", 0) == 4
+    assert skip_space(b"x", 0) == 0
     assert grammar.run_of_scalars(b'[1, "]" ,null,[2],3]', 2) == 13
     assert grammar.run_of_scalars(b"[1]", 2) == 2
 
@@ -179,17 +187,16 @@ def test_one_separator_and_one_name_stand_between_values():
 
 
 def test_escapes_are_evened_and_nothing_else_moves():
-    assert text.evened(b"plain") == b"plain"
+    assert evened(b"plain") == b"plain"
     assert (
-        text.evened(rb'"\"\\\/\b\n\u00eA\\u0041\\"')
-        == b'"__________' + b"______" + b"__u0041__" + b'"'
+        evened(rb'"\"\\\/\b\n\u00eA\\u0041\\"') == b'"__________' + b"______" + b"__u0041__" + b'"'
     )
-    assert text.evened(rb'"\x\u12g4\"') == rb'"\x\u12g4__'
+    assert evened(rb'"\x\u12g4\"') == rb'"\x\u12g4__'
 
 
 def test_halves_of_surrogate_pairs_are_mended_in_place():
     assert (
-        text.replace_surrogates(rb'"\ud800\ud83d\ude00\\ud800\udc00x"')
+        replace_surrogates(rb'"\ud800\ud83d\ude00\\ud800\udc00x"')
         == rb'"\ufffd\ud83d\ude00\\ud800\ufffdx"'
     )
 
@@ -222,7 +229,7 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
     documents += [body[: chance.randrange(len(body))] + b"9" for body in documents]
 
     def outcomes() -> list[object]:
-        found: list[object] = [text.evened(one) for one in texts]
+        found: list[object] = [evened(one) for one in texts]
         for body in documents:
             try:
                 found.append(walk((PathStep.EACH,), (("b",), (PathStep.EACH,)), (), body, 20))
@@ -252,5 +259,5 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
     ],
 )
 def test_what_many_write_and_json_does_not_know_is_read_at_the_same_places(body, read):
-    assert text.standard(body) == read
+    assert standard(body) == read
     assert read is None or (len(read) == len(body) and json.loads(read) is not None)
