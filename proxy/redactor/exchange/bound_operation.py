@@ -1,17 +1,23 @@
-"""One operation ready to run: its plan, its collection, its counters.
+"""One operation ready to run: its plan, its collection, its counters, and what is noticed of it.
 
 Made when rules load, read by every request.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Final
 
 from proxy.audit.services import AuditServices
+from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.audit import Teller
-from proxy.redactor.exchange.notices import Notices
 from proxy.redactor.plan import OperationPlan
-from proxy.redactor.rules import Entity
+from proxy.redactor.rules import Entity, Operation
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.collection import Collection
+
+#: answers to reads pass with tokens then, where the rule says so
+_DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
 
 class BoundOperation:
@@ -30,6 +36,26 @@ class BoundOperation:
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)
         self.restored = _cells(metrics, "domicile_restored_values_total", entity)
 
+    async def decide(self, reconciling: Awaitable[None]) -> None:
+        """Have decided what an answer tells; without the vault, the next one that shows the record
+        does.
+        """
+        try:
+            await reconciling
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                raise
+            self.collection.observe("late")
+
+    def pass_with_tokens(self, error: VaultError) -> None:
+        """Vault or audit log cannot be used: the answer passes with its tokens, or the rule says
+        which status takes its place.
+        """
+        wanted = self.plan.operation.endpoint.on_error.vault_down_read
+        if error.code not in _DOWN or wanted != "tokens":
+            raise error
+        self.collection.observe("unrestored")
+
 
 def _cells(metrics: Metrics, name: str, entity: Entity) -> dict[str, MetricCell]:
     return {field: metrics.cell(name, entity.name, field) for field in entity.fields}
@@ -39,3 +65,114 @@ def count(cells: Mapping[str, MetricCell], counts: Mapping[str, int]) -> None:
     """Count so many values of each field."""
     for name, number in counts.items():
         cells[name].value += number
+
+
+# What the answers of an application say about it that its operator has to know: counted, and
+# logged with the field's name.
+#
+# Four things. An update in doubt whose value has the token of the value before it: no answer can
+# tell which of the two the application kept. And a token that comes back changed: whoever
+# lower-cases, cuts or trims what it is sent breaks every token. And a create that is answered without
+# an id: its values wait for an answer that shows them. And an id that is given a second time.
+
+
+_log = logs.logger("rules")
+
+_SIGNS: Final = re.compile(r"[\W_]+")
+
+#: What an application may do to a token, and what to do about it.
+_CASE: Final = "it changes letter case: give the field the token shape lower, numeric or uuid"
+_CUT: Final = (
+    "it cuts off a part: give the field a shorter token shape, such as lower, or a template as "
+    "long as its column"
+)
+_TRIMMED: Final = (
+    "it drops spaces or signs: give the field a token shape of letters and digits, such as "
+    "opaque or lower"
+)
+_OTHER: Final = (
+    "it answers with a text of its own: give the field a token shape that it takes as it is"
+)
+
+#: The fewest characters of a token that make a part of it more than chance.
+_PART: Final = 4
+
+
+class Notices:
+    """What is noticed of one operation: counted each time, logged once for each field and reason."""
+
+    __slots__ = ("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation")
+
+    def __init__(self, metrics: Metrics, operation: Operation) -> None:
+        self._metrics = metrics
+        self._operation = operation.label
+        self._entity = operation.entity.name
+        self._logged: set[tuple[str, str]] = set()
+        self._nameless = False  #: whether it was logged
+        self._displaced = False  #: likewise
+
+    def nameless(self) -> None:
+        """A create was taken, and its answer tells no id."""
+        if not self._nameless:
+            self._nameless = True
+            _log.warning(
+                "the application answers a create without the id of its record: the values are "
+                "kept, and shown once an "
+                "answer shows a token that tells the record; until then it shows tokens",
+                operation=self._operation,
+                entity=self._entity,
+            )
+
+    def displaced(self) -> None:
+        """A new record was given the id of another one that the vault has."""
+        if not self._displaced:
+            self._displaced = True
+            _log.warning(
+                "the application gives a new record an id that the vault has already: the new "
+                "values are shown, those before are in the history of the id",
+                operation=self._operation,
+                entity=self._entity,
+            )
+
+    def undecided(self, fields: Iterable[str]) -> None:
+        """Updates of these fields are in doubt, and no answer will tell: both values are kept, the
+        one before is shown.
+        """
+        for field in sorted(fields):
+            self._metrics.cell("domicile_undecided_updates_total", self._entity, field).value += 1
+            _log.warning(
+                "an update is in doubt and its old and new value have one token: both are kept, "
+                "the old one is shown; "
+                "write the field again to decide it",
+                operation=self._operation,
+                entity=self._entity,
+                field=field,
+            )
+
+    def altered(self, field: str, shown: Sequence[str], sent: Sequence[str]) -> None:
+        """The answer to a write shows a field with neither its old nor its new token."""
+        self._metrics.cell("domicile_altered_tokens_total", self._entity, field).value += 1
+        reason = _reason(shown, sent)
+        if (field, reason) in self._logged:
+            return
+        self._logged.add((field, reason))
+        _log.warning(
+            "the application changes the tokens that it is sent: values of the field are not "
+            "restored",
+            operation=self._operation,
+            entity=self._entity,
+            field=field,
+            reason=reason,
+        )
+
+
+def _reason(shown: Sequence[str], sent: Sequence[str]) -> str:
+    for text in shown:
+        for token in sent:
+            if text.casefold() == token.casefold():
+                return _CASE
+            if _SIGNS.sub("", text).casefold() == _SIGNS.sub("", token).casefold():
+                return _TRIMMED
+            if len(text) >= _PART and text.casefold() in token.casefold():
+                return _CUT
+    return _OTHER

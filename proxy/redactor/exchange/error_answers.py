@@ -9,18 +9,34 @@ the request names. Every other token stays a token.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
+from proxy.errors import VaultError
 from proxy.model.schema import Value
+from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor import restore
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken
+from proxy.redactor.message import RawHeaders, Request, Response, header
+from proxy.redactor.plan import OperationPlan, Outcome
+from proxy.redactor.restore import EscapingKinds
+from proxy.redactor.rules import Operation
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.anywhere import reveal_anywhere
+from proxy.vault.proxied.binding import StagedWrite, is_large
+from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import open_rows
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is
 #: shown either.
 WITHHELD: Final = frozenset({401, 403, 404, 407, 410})
+
+#: Kinds in which rules name places.
+_NAMED: Final = (EscapingKinds.JSON, EscapingKinds.FORM)
 
 #: Records whose stored values one error may show. A request about more of them gets tokens.
 _MOST_RECORDS: Final = 100
@@ -33,15 +49,6 @@ _SHORTEST: Final = 4
 #: A token that no shape's pattern finds is looked for inside a text only when it is too long to
 #: stand there by chance.
 _DISTINCT_LENGTH: Final = 12
-
-
-class StoredToken(NamedTuple):
-    """A token of a record that the request names."""
-
-    key: str
-    rid: int
-    field: str
-    value: Value
 
 
 class ErrorTokens:
@@ -169,3 +176,102 @@ def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]
 
 def _value(meaning: Value | StoredToken) -> Value:
     return meaning if isinstance(meaning, Value) else meaning.value
+
+
+def refuses_unread(operation: Operation) -> bool:
+    """Whether no answer of the operation passes that could not be read."""
+    return operation.endpoint.on_error.unreadable_answer != "tokens"
+
+
+def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bool:
+    """Whether tokens or ids may stand in the body of an answer with these fields."""
+    operation, kind = plan.operation, restore.surroundings(headers)
+    if outcome is not Outcome.TAKEN:
+        return operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
+    if plan.response is not None:
+        untold = kind is None and header(headers, b"content-type") is None
+        if kind in _NAMED or (untold and refuses_unread(operation)):
+            return True
+    return operation.response.anywhere and kind is not None
+
+
+def is_page(plan: OperationPlan, answer: Response) -> bool:
+    """Whether every token is to be restored in an answer of success, whoever it belongs to."""
+    kind = restore.surroundings(answer.headers)
+    return kind is not None and (plan.response is None or kind not in _NAMED)
+
+
+class AnswerScan:
+    """Restores tokens wherever they stand: in a page those of anybody, else those of one exchange
+    and of the records that it names.
+    """
+
+    def __init__(
+        self,
+        joined: BoundOperation,
+        request: Request | None,
+        held: Sequence[StagedWrite],
+        search: SearchTokens | None,
+    ) -> None:
+        self._joined = joined
+        self._request = request
+        self._held = held
+        self._search = search
+
+    async def restored(self, answer: Response, keys: Sequence[str], page: int | None) -> Response:
+        """The answer with values. ``keys``: the records that the request names.
+
+        ``page``: when the answer was asked for, where it is a page.
+        """
+        kind = restore.surroundings(answer.headers)
+        scanned = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx == "scan"
+        if not answer.body or kind is None or not (page is not None or scanned):
+            return answer
+        much = (self._request is not None and is_long(self._request.body)) or any(
+            map(is_large, self._held)
+        )
+        search, collection = self._search, self._joined.collection
+        sought = (search.values, search.returned) if search is not None else ({}, ())
+        tokens = await run_in_thread(much, ErrorTokens, collection, self._held, *sought)
+        withheld = answer.status in WITHHELD
+        stored = {} if withheld else await run_in_thread(much, tokens.of_held)
+        values = dict(tokens.exchange)
+        known = {**{text: one.value for text, one in stored.items()}, **values}
+        long = len(answer.body) > SMALL
+        patterns = await run_in_thread(much, tokens.patterns, known)
+        found = await run_in_thread(long, restore.candidates, kind, answer.body, patterns, known)
+        unknown = {
+            item.text: None
+            for item in found
+            if item.text not in known and item.text not in tokens.returned
+        }
+        try:
+            if unknown and page is not None:
+                values.update(await self._of_anybody(unknown, answer.status, page))
+            elif unknown and not withheld:
+                stored.update(await tokens.of_records(keys))
+            quoted = {
+                item.text: stored[item.text]
+                for item in found
+                if item.text in stored and item.text not in values
+            }
+            if quoted:
+                await self._joined.teller.quoted(answer.status, quoted.values())
+                values.update((text, one.value) for text, one in quoted.items())
+        except VaultError as error:
+            self._joined.pass_with_tokens(error)
+        body = await run_in_thread(long, restore.replaced, kind, answer.body, found, values)
+        return replace(answer, body=body)
+
+    async def _of_anybody(
+        self, tokens: Mapping[str, None], status: int, began: int
+    ) -> Mapping[str, Value]:
+        """The values of tokens in a page, but those that the caller itself wrote into its request."""
+        collection = self._joined.collection
+        unwritten = restore.Words(self._request).without(tokens) if self._request else ()
+        anywhere = await reveal_anywhere(collection, unwritten)
+        if anywhere.values:
+            await self._joined.teller.found(status, anywhere.opened, collection)
+        if anywhere.loose:
+            await self._joined.decide(keep(collection, anywhere.loose, began))
+        return anywhere.values

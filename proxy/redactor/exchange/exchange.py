@@ -6,23 +6,26 @@ between the requests of a connection.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 
 from msgspec.structs import replace
 
-from proxy.errors import Code, VaultError
+from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.offload import SMALL, discard, each, in_thread, is_long, run_in_thread
+from proxy.offload import SMALL, discard, in_thread, is_long, run_in_thread
 from proxy.redactor import redact, restore
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
-from proxy.redactor.exchange.canonical_id import shows_id
-from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
-from proxy.redactor.exchange.known_tokens import Recall, add_revealed, lacking
+from proxy.redactor.exchange.error_answers import (
+    AnswerScan,
+    is_page,
+    refuses_unread,
+    wants_body,
+)
+from proxy.redactor.exchange.known_tokens import Recall, SearchTokens, add_revealed, lacking
 from proxy.redactor.exchange.misfits import explained
-from proxy.redactor.exchange.settle import settle
+from proxy.redactor.exchange.settle import settle, shows_id
 from proxy.redactor.exchange.staging import Writing
-from proxy.redactor.form import write_form_value
 from proxy.redactor.message import (
     Media,
     RawHeaders,
@@ -34,19 +37,14 @@ from proxy.redactor.message import (
 )
 from proxy.redactor.plan import Outcome, outcome
 from proxy.redactor.redact import (
-    BodyObject,
     ParsedBody,
-    Spot,
-    query_spots,
     read_answer_body,
     read_request,
     request_ids,
 )
-from proxy.redactor.restore import EscapingKinds, Words, rewritten, splice
+from proxy.redactor.restore import rewritten
 from proxy.redactor.rules import Match, Verb
-from proxy.vault.proxied.anywhere import own, reveal_anywhere
-from proxy.vault.proxied.binding import StagedWrite, is_large
-from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reconcile import reconcile, reconcile_gone
 from proxy.vault.proxied.reveal import Revealed, reveal
@@ -56,8 +54,6 @@ from proxy.vault.vault import Vault
 _GONE, _BODILESS = (404, 410), (204, 304)
 #: whose bodies are searched by, and not stored
 _SEARCHING = (Verb.READ, Verb.DELETE)
-#: answers to reads pass with tokens then, where the rule says so
-_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
 
 class RuleExchange:
@@ -76,10 +72,7 @@ class RuleExchange:
         self._began = collection.clock()
         self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
-        #: (field, token) of what it searched for by token already
-        self._own: frozenset[tuple[str, str]] = frozenset()
-        #: by (field, token), what it searched for as it was spelled
-        self._asked: dict[tuple[str, str], Value] = {}
+        self._search: SearchTokens | None = None  #: what it looks for by values
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
         self._settling = False  #: whether it is decided what the answer means
@@ -115,7 +108,9 @@ class RuleExchange:
         target = request.target
         try:
             if operation.request.query or (items and operation.verb in _SEARCHING):
-                target = await self._search(target, items)
+                self._search = SearchTokens(self._collection)
+                sought = items if operation.verb in _SEARCHING else ()
+                target = await self._search.redacted(target, operation.request.query, sought)
             if writing is not None and (items or operation.verb is Verb.DELETE):
                 await writing.stage(items, self._ids, marks)
         except VaultError as error:
@@ -127,7 +122,7 @@ class RuleExchange:
                 tokens = writing.all_tokens
                 values = await in_thread(tokens, items) if long else tokens(items)
             else:
-                values = await self._all_searched(items)
+                values = await (self._search or SearchTokens(self._collection)).rows(items)
             parts = request.body, body, values
             redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         except BaseException as error:
@@ -139,45 +134,6 @@ class RuleExchange:
         if long:
             discard(items, values)
         return Request(request.method, target, request.headers, redacted.content)
-
-    async def _all_searched(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
-        """What takes the place of each value of a request that searches by them."""
-        found = iter(await each(self._searched, [spot for item in items for spot in item.spots]))
-        return [[next(found) for _ in item.spots] for item in items]
-
-    def _searched(self, spot: Spot) -> Value | None:
-        """The same-value token that finds a value in the application's own search; ``None`` for
-        what needs none.
-        """
-        if (
-            spot.value is None
-            or spot.value.text == ""
-            or (spot.field, spot.value.text) in self._own
-        ):
-            return None
-        token = self._collection.same_token(spot.field, spot.value)
-        self._asked[spot.field, token.text] = spot.value
-        return token
-
-    async def _search(self, target: bytes, items: Sequence[BodyObject]) -> bytes:
-        """The target with tokens in place of the values that it searches for.
-
-        Applications build links of what they were sent, so tokens come back where values are
-        expected: those stay.
-        """
-        names = self._operation.request.query
-        queried = query_spots(target, names) if names else []
-        sought = items if self._operation.verb in _SEARCHING else ()
-        if not queried and not sought:
-            return target
-        spots = (*queried, *(spot for item in sought for spot in item.spots))
-        self._own = await own(self._collection, restore.text_places(spots))
-        edits = []
-        for spot in queried:
-            token = self._searched(spot)
-            if token is not None:
-                edits.append((spot.start, spot.end, write_form_value(token.text)))
-        return splice(target, edits) if edits else target
 
     # ------------------------------------------------------------------ the way back
 
@@ -197,18 +153,7 @@ class RuleExchange:
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
         outcome = self._outcome(status, headers, None)
-        kind = restore.surroundings(headers)
-        if outcome is Outcome.UNREAD:
-            return True
-        if outcome is Outcome.TAKEN:
-            untold = (
-                kind is None and self._refuses_unread and header(headers, b"content-type") is None
-            )
-            named = self._plan.response is not None and (
-                untold or kind in (EscapingKinds.JSON, EscapingKinds.FORM)
-            )
-            return named or (self._operation.response.anywhere and kind is not None)
-        return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
+        return outcome is Outcome.UNREAD or wants_body(self._plan, outcome, headers)
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         """The answer is passed on as it comes: settle by its status and headers alone."""
@@ -225,15 +170,11 @@ class RuleExchange:
         Raises ``VaultError`` where the rule says that it may not pass then.
         """
         if (
-            self._refuses_unread
+            refuses_unread(self._operation)
             and self._outcome(status, headers, None) is Outcome.TAKEN
             and self.wants(status, headers)
         ):
             raise redact.unreadable_answer()
-
-    @property
-    def _refuses_unread(self) -> bool:
-        return self._operation.endpoint.on_error.unreadable_answer != "tokens"
 
     async def failed(self, sent: bool) -> None:
         """No answer came. ``sent``: the application may have got the request, or a part of it."""
@@ -253,12 +194,14 @@ class RuleExchange:
         try:
             outcome = self._outcome(answer.status, answer.headers, answer.body)
             if outcome is Outcome.TAKEN and not (
-                self._operation.response.anywhere and self._is_page(answer)
+                self._operation.response.anywhere and is_page(self._plan, answer)
             ):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._told(outcome, answer.status)
-            return await self._scan(answer, page=outcome is Outcome.TAKEN)
+            scan = AnswerScan(self._joined, self._request, self._held, self._search)
+            page = self._began if outcome is Outcome.TAKEN else None
+            return await scan.restored(answer, self._keys(), page)
         except asyncio.CancelledError:
             # the answer was not understood yet: what it means for the vault, nobody knows
             if not self._settling:
@@ -342,12 +285,13 @@ class RuleExchange:
         try:
             revealed = await reveal(self._collection, shown, self._began)
         except VaultError as error:
-            self._without_vault(error)
+            self._joined.pass_with_tokens(error)
             return own
         self._revealed = revealed
         await self._reconcile(shown, revealed)
         certain = writing.certain if writing is not None else None
-        await run_in_thread(long, add_revealed, (own, certain), items, revealed, self._asked)
+        sought = self._search.values if self._search is not None else {}
+        await run_in_thread(long, add_revealed, (own, certain), items, revealed, sought)
         if long:
             discard(shown)
         return own
@@ -367,95 +311,12 @@ class RuleExchange:
     async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
         staged = [row for row in revealed.rows if row is not None and row.staged]
         if revealed.loose or staged:
-            await self._decided(
+            await self._joined.decide(
                 self._undecided(reconcile(self._collection, shown, revealed, self._began))
             )
 
     async def _undecided(self, reconciling: Awaitable[set[str]]) -> None:
         self._joined.notices.undecided(await reconciling)
-
-    async def _decided(self, reconciling: Awaitable[None]) -> None:
-        try:
-            await reconciling
-        except VaultError as error:
-            if error.code is not Code.VAULT_DOWN:
-                raise
-            self._collection.observe("late")  # the next answer that shows the record decides it
-
-    def _without_vault(self, error: VaultError) -> None:
-        """The vault cannot be read: the answer passes with its tokens, or the rule says which
-        status takes its place.
-        """
-        if error.code not in _DOWN or self._operation.endpoint.on_error.vault_down_read != "tokens":
-            raise error
-        self._collection.observe("unrestored")
-
-    def _is_page(self, answer: Response) -> bool:
-        """Whether an answer of success is one in which every token is to be restored, whoever it
-        belongs to.
-        """
-        named = (EscapingKinds.JSON, EscapingKinds.FORM) if self._plan.response is not None else ()
-        kind = restore.surroundings(answer.headers)
-        return kind is not None and kind not in named
-
-    async def _scan(self, answer: Response, *, page: bool) -> Response:
-        """Restore tokens wherever they stand: in a page those of anybody, else those of this
-        exchange and of its record.
-        """
-        kind = restore.surroundings(answer.headers)
-        if (
-            not answer.body
-            or kind is None
-            or not (page or self._operation.endpoint.on_error.upstream_not_2xx == "scan")
-        ):
-            return answer
-        much = (self._request is not None and is_long(self._request.body)) or any(
-            map(is_large, self._held)
-        )
-        tokens = await run_in_thread(
-            much, ErrorTokens, self._collection, self._held, self._asked, self._own
-        )
-        withheld = answer.status in WITHHELD
-        stored = {} if withheld else await run_in_thread(much, tokens.of_held)
-        values = dict(tokens.exchange)
-        known = {**{text: one.value for text, one in stored.items()}, **values}
-        long = len(answer.body) > SMALL
-        patterns = await run_in_thread(much, tokens.patterns, known)
-        found = await run_in_thread(long, restore.candidates, kind, answer.body, patterns, known)
-        unknown = {
-            item.text: None
-            for item in found
-            if item.text not in known and item.text not in tokens.returned
-        }
-        try:
-            if unknown and page:
-                values.update(await self._of_anybody(unknown, answer.status))
-            elif unknown and not withheld:
-                stored.update(await tokens.of_records(self._keys()))
-            quoted = {
-                item.text: stored[item.text]
-                for item in found
-                if item.text in stored and item.text not in values
-            }
-            if quoted:
-                await self._teller.quoted(answer.status, quoted.values())
-                values.update((text, one.value) for text, one in quoted.items())
-        except VaultError as error:
-            self._without_vault(error)
-        return replace(
-            answer,
-            body=await run_in_thread(long, restore.replaced, kind, answer.body, found, values),
-        )
-
-    async def _of_anybody(self, tokens: Mapping[str, None], status: int) -> Mapping[str, Value]:
-        """The values of tokens in a page, but those that the caller itself wrote into its request."""
-        unwritten = Words(self._request).without(tokens) if self._request is not None else ()
-        anywhere = await reveal_anywhere(self._collection, unwritten)
-        if anywhere.values:
-            await self._teller.found(status, anywhere.opened, self._collection)
-        if anywhere.loose:
-            await self._decided(keep(self._collection, anywhere.loose, self._began))
-        return anywhere.values
 
     # ------------------------------------------------------------------ settling
 
@@ -478,7 +339,7 @@ class RuleExchange:
         if self._writing is not None:
             await settle(self._writing, self._operation, outcome, headers, body)
         elif status in _GONE and self._ids:
-            await self._decided(reconcile_gone(self._collection, self._ids, self._began))
+            await self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
 
     # ------------------------------------------------------------------ the audit log
 
@@ -492,7 +353,7 @@ class RuleExchange:
         except VaultError as error:
             if self._writing is not None:
                 raise
-            self._without_vault(error)
+            self._joined.pass_with_tokens(error)
 
     async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
         """Tell of what was written, or is about to be revealed; whether values may stand in the
@@ -511,7 +372,7 @@ class RuleExchange:
         except VaultError as error:
             if writing is not None:
                 raise
-            self._without_vault(error)
+            self._joined.pass_with_tokens(error)
             return False
         return True
 

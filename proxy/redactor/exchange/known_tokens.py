@@ -8,12 +8,17 @@ field that it was made for.
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from proxy.model.schema import Value
-from proxy.redactor.redact import BodyObject
+from proxy.offload import each
+from proxy.redactor import restore
+from proxy.redactor.form import write_form_value
+from proxy.redactor.redact import BodyObject, Spot, query_spots
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.collection import Collection
+from proxy.vault.proxied.anywhere import own
 from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.reveal import Revealed
 
@@ -21,6 +26,63 @@ from proxy.vault.proxied.reveal import Revealed
 _Known = dict[str, dict[str, Value]]
 #: A field and a token of it.
 _Place = tuple[str, str]
+
+
+class StoredToken(NamedTuple):
+    """A token of a record that the request names."""
+
+    key: str
+    rid: int
+    field: str
+    value: Value
+
+
+class SearchTokens:
+    """What a request looks for: the same-value tokens that it is sent with in place of values."""
+
+    __slots__ = ("_collection", "returned", "values")
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        #: (field, token) of what it searched for by token already
+        self.returned: frozenset[_Place] = frozenset()
+        #: by (field, token), what it searched for as it was spelled
+        self.values: dict[_Place, Value] = {}
+
+    async def redacted(
+        self, target: bytes, names: Mapping[str, str], items: Sequence[BodyObject] = ()
+    ) -> bytes:
+        """The target with tokens in place of the values that it searches for in parameters of
+        these names; what objects search for is looked at as well.
+
+        Applications build links of what they were sent, so tokens come back where values are
+        expected: those stay.
+        """
+        queried = query_spots(target, names) if names else []
+        spots = (*queried, *(spot for item in items for spot in item.spots))
+        if not spots:
+            return target
+        self.returned = await own(self._collection, restore.text_places(spots))
+        edits = []
+        for spot in queried:
+            token = self._token(spot)
+            if token is not None:
+                edits.append((spot.start, spot.end, write_form_value(token.text)))
+        return restore.splice(target, edits) if edits else target
+
+    async def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
+        """What takes the place of each value of objects that search by them."""
+        tokens = iter(await each(self._token, [spot for item in items for spot in item.spots]))
+        return [[next(tokens) for _ in item.spots] for item in items]
+
+    def _token(self, spot: Spot) -> Value | None:
+        """What finds a value in the application's own search; ``None`` for what needs none."""
+        value = spot.value
+        if value is None or value.text == "" or (spot.field, value.text) in self.returned:
+            return None
+        token = self._collection.same_token(spot.field, value)
+        self.values[spot.field, token.text] = value
+        return token
 
 
 class Recall:

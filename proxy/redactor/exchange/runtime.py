@@ -8,19 +8,15 @@ from typing import Final
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
-from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.form import write_form_value
+from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
-from proxy.redactor.redact import query_spots
-from proxy.redactor.restore import splice
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
-from proxy.vault.proxied.anywhere import own
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.schemas.catalog import Catalog
 from proxy.vault.vault import Vault
@@ -54,24 +50,11 @@ async def swapped(joined: BoundOperation, target: bytes) -> bytes:
     """The target with tokens in place of what its operation searches for; without its query where
     that cannot be.
     """
-    collection = joined.collection
     try:
-        spots = query_spots(target, joined.plan.operation.request.query)
-        kept = await own(collection, restore.text_places(spots))
-        edits = [
-            (
-                spot.start,
-                spot.end,
-                write_form_value(collection.same_token(spot.field, spot.value).text),
-            )
-            for spot in spots
-            if spot.value is not None
-            and spot.value.text
-            and (spot.field, spot.value.text) not in kept
-        ]
+        names = joined.plan.operation.request.query
+        return await SearchTokens(joined.collection).redacted(target, names)
     except VaultError:
         return target.partition(b"?")[0]
-    return splice(target, edits)
 
 
 # Whether what rules keep among the records of the record-based family may be kept there as the

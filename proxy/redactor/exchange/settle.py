@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.staging import Writing
-from proxy.redactor.message import RawHeaders
-from proxy.redactor.plan import Outcome
-from proxy.redactor.redact import BodyObject, ParsedBody
-from proxy.redactor.rules import IdSource, Operation, Verb
+from proxy.redactor.message import RawHeaders, Response
+from proxy.redactor.plan import Outcome, body_plan
+from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
+from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.proxied.binding import StagedWrite, bind
@@ -197,3 +197,22 @@ def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
                 return None
             found = index
     return found
+
+
+# A request that spells an id otherwise than the application does: ``PATCH /people/01``, answered
+# with the record ``1``.
+
+
+def shows_id(operation: Operation, answer: Response, body: ParsedBody, plainly: str) -> bool:
+    """Whether the answer shows its one record under the plain spelling, where the rule says that
+    ids are, or else at ``$.id``.
+    """
+    if len(body.items) != 1 or operation.verb not in (Verb.READ, Verb.UPDATE):
+        return False
+    if operation.response.id is not None:
+        return body.items[0].id == plainly
+    plan = body_plan(operation.response.body, IdPlace(IdSource.BODY, path=("id",)))
+    if plan is None:
+        return False
+    found = read_answer_body(plan, body.media, answer.body, operation).items
+    return len(found) == 1 and found[0].id == plainly

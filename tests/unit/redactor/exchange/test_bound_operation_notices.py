@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.redactor.exchange import notices
+from proxy.redactor.exchange import bound_operation as notices
 from proxy.telemetry import logs
 from proxy.vault.janitor import reap
 from proxy.vault.records.history import record_versions
