@@ -27,10 +27,10 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 #: What one request executes on the event loop, the writer's thread not counted: (modules,
 #: functions).
 EXECUTED: dict[str, tuple[int, int]] = {
-    "create": (64, 231),
-    "update": (67, 273),
-    "read": (48, 163),
-    "list": (50, 176),
+    "create": (65, 231),
+    "update": (68, 273),
+    "read": (49, 163),
+    "list": (51, 177),
     "pass": (14, 45),
 }
 
@@ -38,7 +38,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
 CUT: dict[str, int] = {
     "files": 330,
     "lines": 69_000,
-    "files under 40 lines": 10,
+    "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,
 }
@@ -171,8 +171,8 @@ async def _measured(folder: Path) -> dict[str, tuple[int, int]]:
 async def _of(client: RawClient, make: Callable[[int], bytes]) -> tuple[int, int]:
     for number in range(8):  # what is made once is made now
         assert (await client.ask(make(number))).status in {200, 201}
-    least: tuple[int, int] | None = None
-    for number in range(8, 12):
+    figures: list[tuple[int, int]] = []
+    for number in range(8, 400):
         counted = Executed()
         sys.setprofile(counted)
         try:
@@ -180,10 +180,12 @@ async def _of(client: RawClient, make: Callable[[int], bytes]) -> tuple[int, int
             await asyncio.sleep(0.05)  # the settle joins a later group
         finally:
             sys.setprofile(None)
-        figures = len(counted.modules), len(counted.functions)
-        least = min(least or figures, figures)
-    assert least is not None
-    return least
+        if any(name == "SqliteWriter._hand" for _, name, _ in counted.functions):
+            continue  # the disk was slow just now, so the thread runs what the loop would
+        figures.append((len(counted.modules), len(counted.functions)))
+        if len(figures) == 4:
+            break
+    return min(figures)
 
 
 def cut() -> dict[str, int]:
