@@ -213,7 +213,7 @@ def _in_json(records: Records, test: InJson) -> Where:
 # ---------------------------------------------------------------------- parts of texts
 
 
-def is_plain(records: Records, name: str) -> bool:
+def text_in_column(records: Records, name: str) -> bool:
     """Whether the text of the field stands beside the body."""
     return name != KEY and records.schema.field(name).storage is Storage.INDEXED
 
@@ -221,7 +221,7 @@ def is_plain(records: Records, name: str) -> bool:
 def _opened(records: Records, like: Like) -> list[str]:
     """The fields whose rows have to be opened to know."""
     text = folded(like.text)
-    hashed = [name for name in like.fields if not is_plain(records, name)]
+    hashed = [name for name in like.fields if not text_in_column(records, name)]
     if hashed and len(text) < SIZE:
         reason = (
             f"Fewer than {SIZE} characters are left of a text in its normal form (Unicode NFKC, "
@@ -238,7 +238,7 @@ def _opened(records: Records, like: Like) -> list[str]:
 def _like(records: Records, like: Like, look: Look | None) -> Where:
     parts: list[Where] = []
     for name in like.fields:
-        if is_plain(records, name):
+        if text_in_column(records, name):
             # As engines fold the column: letter by letter, with no composition afterwards.
             parts.append(Holds(records.column(name), fold(plain_text(like.text)), like.negated))
         elif look is None:

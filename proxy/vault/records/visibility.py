@@ -20,7 +20,7 @@ from proxy.storage.query import MATCH_ALL, All, Holds, ValidatedQuery, Where, fo
 from proxy.storage.rows import ColumnType, ColumnValue, Row, scaled
 from proxy.tokenization.normalize import plain_text
 from proxy.vault.records.columns import folded, leaf
-from proxy.vault.records.query import field_name, is_plain, where_of
+from proxy.vault.records.query import field_name, text_in_column, where_of
 from proxy.vault.records.repository import Records
 from proxy.vault.seal import Tampered
 
@@ -207,11 +207,13 @@ def _compiled(records: Records, query: ValidatedQuery, test: Test) -> Check:
 
 def _compiled_like(records: Records, query: ValidatedQuery, like: Like) -> Check:
     text = folded(like.text)
-    hashed = [field_name(records, name) for name in like.fields if not is_plain(records, name)]
+    hashed = [
+        field_name(records, name) for name in like.fields if not text_in_column(records, name)
+    ]
     beside = [
         query.where(Holds(records.column(name), fold(plain_text(like.text))))
         for name in like.fields
-        if is_plain(records, name)
+        if text_in_column(records, name)
     ]
 
     def check(fields: Fields, cell_of: CellOf) -> bool:
