@@ -235,11 +235,12 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
                 moved = handed_over(
                     records.collection, (source, target), files, held.get(target.rid, ())
                 )
-            if await attempt(records, [*moved, *then(())]):
-                records.note_files(EventKind.WRITE, (owner.key, destination), file_ids)
-                if moved:  # readers of the destination see them there
-                    records.note(EventKind.REVEAL, (owner.key,))
-                return
+            if not await attempt(records, [*moved, *then(())]):
+                continue
+            records.note_files(EventKind.WRITE, (owner.key, destination), file_ids)
+            if moved:  # readers of the destination see them there
+                records.note(EventKind.REVEAL, (owner.key,))
+            return
     raise overtaken(records)
 
 

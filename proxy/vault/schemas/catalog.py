@@ -321,7 +321,7 @@ class Catalog:
             records.settle()
             await at.run(records.cleaned)
         async with self._changing:
-            await self._put(following(entry, change, progress, self._now()))
+            await self._put(following(entry, change, progress, self._vault.clock()))
 
     async def start(self) -> None:
         """Read what the store has, and go on with what was under way."""
@@ -347,7 +347,7 @@ class Catalog:
         for field in (*known.schema.fields, *plan.schema.fields):
             lives[field.name] = max(field.life, lives.get(field.name, 0))
         if plan.rewrites:
-            change = MigrationState(Phase.FILLING, plan.schema, self._now())
+            change = MigrationState(Phase.FILLING, plan.schema, self._vault.clock())
             await self._put(SchemaEntry(known.schema, origin, lives, change))
         elif plan.steps or plan.schema != known.schema or origin is not known.origin:
             await self._put(SchemaEntry(plan.schema, origin, lives, outcome=known.outcome))
@@ -378,9 +378,6 @@ class Catalog:
         for table in self._entries.doomed:
             await self._vault.drop(table)
             await self._entries.dropped(table)
-
-    def _now(self) -> int:
-        return self._vault.clock()
 
 
 async def open_catalog(
