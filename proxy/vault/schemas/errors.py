@@ -8,7 +8,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.schema_store import Origin, SchemaEntry
 
 #: The names that files, and rules, declare now.
-Declarations = Mapping[Origin, frozenset[str]]
+DeclaredNames = Mapping[Origin, frozenset[str]]
 
 _NEEDED: Final = "is the name of the schema of the record-based interface"
 
@@ -69,7 +69,7 @@ def busy_schema(name: str) -> VaultError:
     )
 
 
-def refuse_foreign(known: SchemaEntry, origin: Origin, in_force: Declarations) -> None:
+def refuse_foreign(known: SchemaEntry, origin: Origin, in_force: DeclaredNames) -> None:
     """Raise for a definition of a schema that another origin declares."""
     name = known.schema.name
     if known.origin is Origin.RULES:
@@ -81,7 +81,7 @@ def refuse_foreign(known: SchemaEntry, origin: Origin, in_force: Declarations) -
         refuse_declared(known, in_force)
 
 
-def refuse_declared(entry: SchemaEntry, in_force: Declarations) -> None:
+def refuse_declared(entry: SchemaEntry, in_force: DeclaredNames) -> None:
     """Raise for a change of a schema that rules or files declare now."""
     name = entry.schema.name
     if entry.origin is Origin.BUILTIN:
