@@ -176,11 +176,11 @@ def _shown_by(
 
 def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
     """What stands in the places of an object, by field."""
-    texts: dict[str, tuple[str, ...]] = {}
+    texts: dict[str, list[str]] = {}
     for spot in item.spots:
         if spot.value is not None:
-            texts[spot.field] = (*texts.get(spot.field, ()), spot.value.text)
-    return texts
+            texts.setdefault(spot.field, []).append(spot.value.text)
+    return {name: tuple(several) for name, several in texts.items()}
 
 
 def _common(holders: Sequence[Mapping[int, None]]) -> int | None:

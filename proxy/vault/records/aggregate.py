@@ -38,9 +38,10 @@ from proxy.storage.query import (
     Where,
 )
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
-from proxy.vault.records.query import compile_query, cursor_context, open_candidates, open_cursor
+from proxy.vault.records import cursors
+from proxy.vault.records.query import compile_query, open_candidates, sealed_cells
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified, sealed_cells
+from proxy.vault.records.visibility import Verified
 
 #: Digits after the point of an average.
 AVERAGE_PLACES = 10
@@ -364,14 +365,14 @@ def _cursor(
     records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str
 ) -> str:
     place = msgspec.msgpack.encode(_Place(_write(question), after))
-    return records.cursors.seal(zlib.compress(place), cursor_context(records, client))
+    return cursors.seal_cursor(records, zlib.compress(place), cursors.bound(records, client))
 
 
 def _continued(
     records: Records, cursor: str, client: str
 ) -> tuple[Aggregation, tuple[ColumnValue, ...]]:
-    context = cursor_context(records, client)
+    context = cursors.bound(records, client)
     place = _read_place(
-        zlib.decompress(open_cursor(records, cursor, context, (Code.INVALID_INPUT, "/next")))
+        zlib.decompress(cursors.opened(records, cursor, context, (Code.INVALID_INPUT, "/next")))
     )
     return _read(place.asked), place.after
