@@ -58,12 +58,12 @@ def admin_app(
         faults = {name: await check() for name, check in checks.items()}
         ready = not any(faults.values())
         stale = {state.what: fault for state in states if (fault := await state.check())}
-        told = {
+        results = {
             state.what: f"stale: {stale[state.what]}" if state.what in stale else "ok"
             for state in states
         }
-        told |= {name: fault or "ok" for name, fault in faults.items()}
-        data = {"status": "ok" if ready else "unready", "checks": told, "stale": list(stale)}
+        results |= {name: fault or "ok" for name, fault in faults.items()}
+        data = {"status": "ok" if ready else "unready", "checks": results, "stale": list(stale)}
         return web.json_response(data, status=200 if ready else 503)
 
     async def scrape(request: web.Request) -> web.Response:
@@ -79,11 +79,11 @@ def admin_app(
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", scrape)
-    app.on_response_prepare.append(_plain)
+    app.on_response_prepare.append(_set_headers)
     return app
 
 
-async def _plain(_: web.Request, response: web.StreamResponse) -> None:
+async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:
     """Nobody needs to know which software answers; and no answer is worth keeping."""
     response.headers["Server"] = "domicile"
     response.headers["Cache-Control"] = "no-store"
@@ -91,6 +91,6 @@ async def _plain(_: web.Request, response: web.StreamResponse) -> None:
 
 def _same(sent: str, secret: str) -> bool:
     """Whether a field shows the secret as its bearer token; takes as long for a wrong one."""
-    scheme, _, shown = sent.partition(" ")
-    found = shown.strip(" ").encode("utf-8", "surrogateescape")
-    return scheme.lower() == "bearer" and hmac.compare_digest(found, secret.encode())
+    scheme, _, token = sent.partition(" ")
+    value = token.strip(" ").encode("utf-8", "surrogateescape")
+    return scheme.lower() == "bearer" and hmac.compare_digest(value, secret.encode())

@@ -63,9 +63,9 @@ async def _either(token: str, tokens: TokenIssuer, external: External) -> Princi
     """Whom a token stands for, whoever made it; one of the issuer's that is remembered costs a
     look-up.
     """
-    found = external.remembered(token)
-    if found is not None:
-        return found
+    principal = external.remembered(token)
+    if principal is not None:
+        return principal
     try:
         return tokens.principal(token)
     except VaultError:
@@ -117,9 +117,9 @@ async def list_policies(call: ApiRequest) -> ApiResponse:
     limits = call.services.limits
     limit = shapes.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.query_number(call, "offset", 0, 0, 2**31 - 1)
-    found, catalog, reach = call.space.policies.listed(), call.space.catalog, reach_of(call)
-    page = [policy_json(policy, catalog, reach) for policy in found[offset : offset + limit]]
-    return wire.page_pieces(page, limit, offset, len(found))
+    policies, catalog, reach = call.space.policies.listed(), call.space.catalog, reach_of(call)
+    page = [policy_json(policy, catalog, reach) for policy in policies[offset : offset + limit]]
+    return wire.page_pieces(page, limit, offset, len(policies))
 
 
 async def delete_policy(call: ApiRequest) -> ApiResponse:
@@ -161,8 +161,8 @@ def policy_json(policy: AccessPolicy, catalog: Catalog, reach: Reach | None) -> 
         if schema is None
         else misfits(policy, schema, DEFAULTS)
     )
-    told = [{"source": at, "detail": text} for at, text in (*faults, *beyond(policy, reach))]
-    return {**write_policy(policy), **({"faults": told} if told else {})}
+    listed = [{"source": at, "detail": text} for at, text in (*faults, *beyond(policy, reach))]
+    return {**write_policy(policy), **({"faults": listed} if listed else {})}
 
 
 def schema_of(catalog: Catalog, policy: AccessPolicy) -> Schema | None:

@@ -44,13 +44,16 @@ async def list_environments(call: ApiRequest) -> ApiResponse:
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
-    seen = [
-        found
-        for found in call.services.environments.listed()
-        if may_see_environment(call, found.id)
+    environments = [
+        environment
+        for environment in call.services.environments.listed()
+        if may_see_environment(call, environment.id)
     ]
     return wire.page_pieces(
-        map(environment_json, seen[offset : offset + limit]), limit, offset, len(seen)
+        map(environment_json, environments[offset : offset + limit]),
+        limit,
+        offset,
+        len(environments),
     )
 
 
@@ -89,8 +92,8 @@ _log = logs.logger("access")
 
 async def create_client(call: ApiRequest) -> ApiResponse:
     """A new client; its secret is told here and never again."""
-    known = ("name", "environment_id", "admin", "policies", "external_id")
-    content = request.checked_members(call.content, known, ("name", "environment_id"))
+    members = ("name", "environment_id", "admin", "policies", "external_id")
+    content = request.checked_members(call.content, members, ("name", "environment_id"))
     name, environment, admin = (
         content["name"],
         content["environment_id"],
@@ -118,12 +121,12 @@ async def create_client(call: ApiRequest) -> ApiResponse:
         )
     if external is not None:
         _check_registrar(call)
-    made = await call.services.auth.clients.create(
+    issued = await call.services.auth.clients.create(
         name, environment, admin=admin, policies=policies, external=external
     )
-    _log.info("a client was made", client=made.client.id)
-    proof = {} if external is not None else {"client_secret": made.secret}
-    return wire.json_answer(201, {"client_id": made.client.id, **proof})
+    _log.info("a client was made", client=issued.client.id)
+    proof = {} if external is not None else {"client_secret": issued.secret}
+    return wire.json_answer(201, {"client_id": issued.client.id, **proof})
 
 
 async def list_clients(call: ApiRequest) -> ApiResponse:
@@ -133,11 +136,11 @@ async def list_clients(call: ApiRequest) -> ApiResponse:
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
-    asked = call.query.get("environment_id")
+    wanted = call.query.get("environment_id")
     own = [
         client
         for client in call.services.auth.clients.listed()
-        if may_see_environment(call, client.environment) and asked in (None, client.environment)
+        if may_see_environment(call, client.environment) and wanted in (None, client.environment)
     ]
     return wire.page_pieces(map(client_json, own[offset : offset + limit]), limit, offset, len(own))
 
@@ -190,14 +193,14 @@ _TEXTS = ("name", "environment_id")
 _MOST_POLICIES = 32
 
 
-def _policy_faults(given: Any, space: Space | None) -> list[Detail]:
+def _policy_faults(names: Any, space: Space | None) -> list[Detail]:
     """What is wrong with the policies of a client; ``space``: that of its environment, where that
     is known.
     """
     if (
-        not isinstance(given, list)
-        or len(given) > _MOST_POLICIES
-        or not all(isinstance(item, str) for item in given)
+        not isinstance(names, list)
+        or len(names) > _MOST_POLICIES
+        or not all(isinstance(item, str) for item in names)
     ):
         return [
             Detail(
@@ -207,7 +210,7 @@ def _policy_faults(given: Any, space: Space | None) -> list[Detail]:
         ]
     if space is None:
         return []
-    unknown = [number for number, name in enumerate(given) if space.policies.find(name) is None]
+    unknown = [number for number, name in enumerate(names) if space.policies.find(name) is None]
     return [
         Detail(f"/policies/{number}", "There is no policy of this name in the environment.")
         for number in unknown
@@ -256,12 +259,12 @@ def _keys(call: ApiRequest) -> KeyAdministration:
     return keys
 
 
-def keys_json(told: KeysTold) -> dict[str, Any]:
+def keys_json(keys: KeysTold) -> dict[str, Any]:
     """All keys as administrators see them."""
     return {
-        "master": {"key_id": told.master},
-        "signing": [{"key_id": kid, "signs": kid == told.signing[-1]} for kid in told.signing],
-        "data": [_data_keys_json(one) for one in told.environments],
+        "master": {"key_id": keys.master},
+        "signing": [{"key_id": kid, "signs": kid == keys.signing[-1]} for kid in keys.signing],
+        "data": [_data_keys_json(one) for one in keys.environments],
     }
 
 

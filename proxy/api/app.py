@@ -11,12 +11,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from proxy.api.context import ApiOperation, ApiResponse, Services
+from proxy.api.cors import preflight
 from proxy.api.dispatch import (
     AUDIT_KEY,
     OPERATION_KEY,
     by_address,
     operation_handler,
-    preflight,
     screen,
     send,
 )

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from proxy.api import wire
-from proxy.api.conditions import asked as conditional
 from proxy.api.connection import proceed
 from proxy.api.context import ApiRequest, ApiResponse, Shows
 from proxy.api.records import records_of_call
+from proxy.api.request import preconditions
 from proxy.api.upload import HEADER, FilePart, of_header, of_part
 from proxy.api.wire import error_answer
 from proxy.audit.events import EventKind
@@ -51,10 +51,10 @@ def requested_range(headers: Mapping[str, str], size: int, etag: str) -> Span | 
     one (``If-Range``). Raises ``VaultError`` (RANGE_UNSATISFIABLE) for a range that begins behind
     the end.
     """
-    found = _ONE.fullmatch(headers.get("Range", ""))
-    if found is None or headers.get("If-Range", etag).strip() != etag:
+    match = _ONE.fullmatch(headers.get("Range", ""))
+    if match is None or headers.get("If-Range", etag).strip() != etag:
         return None
-    first, last, suffix = found.groups()
+    first, last, suffix = match.groups()
     if suffix is not None:
         start, stop = max(0, size - int(suffix)), size
     else:
@@ -72,20 +72,20 @@ def requested_range(headers: Mapping[str, str], size: int, etag: str) -> Span | 
 
 #: Bytes of an upload that may stand around its content, for a request to be refused by its length
 #: alone.
-_AROUND: Final = 64 * 1024
+_FORM_BYTES: Final = 64 * 1024
 
 _GONE: Final = ApiResponse(204)
 
 #: What a change of a file tells of it whoever made it, beside what was sent.
-_TOLD: Final = ("file_id", "updated_at", "download_link")
+_ALWAYS_SENT: Final = ("file_id", "updated_at", "download_link")
 
 
 async def upload_attachment(call: ApiRequest) -> ApiResponse:
     """A new file for a record."""
     owner = _owner(call, "record_key")
 
-    def show(made: Attachment) -> ApiResponse:
-        return _shown(call, made, 201)
+    def show(stored: Attachment) -> ApiResponse:
+        return _attachment_answer(call, stored, 201)
 
     async with _incoming(call) as incoming:
         return show(await service.upload(_contents(call), owner, incoming, _then(call, show)))
@@ -105,8 +105,8 @@ async def check_repeated(call: ApiRequest, answered: Answered) -> None:
             size += len(piece)
             if size > limit:
                 break
-    told = msgspec.json.decode(answered.body)
-    first = (told["filename"], told["mime_type"], told["size"], told["hash"])
+    answer = msgspec.json.decode(answered.body)
+    first = (answer["filename"], answer["mime_type"], answer["size"], answer["hash"])
     if (*incoming.label, size, digest.hexdigest()) != first:
         raise VaultError(
             Code.IDEMPOTENCY_CHECK_FAILED,
@@ -118,8 +118,8 @@ async def replace_attachment(call: ApiRequest) -> ApiResponse:
     """A file in place of the one of its name; without one, a new file."""
     owner = _owner(call, "record_key")
 
-    def show(made: Attachment) -> ApiResponse:
-        return _shown(call, made, 201)
+    def show(stored: Attachment) -> ApiResponse:
+        return _attachment_answer(call, stored, 201)
 
     async with _incoming(call) as incoming:
         return show(
@@ -133,10 +133,10 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
     await owner.writable()
     sees = await owner.sees()  # before anything is changed, as it may fail
 
-    def show(made: Attachment) -> ApiResponse:
-        told = _object(call, made)
+    def show(changed: Attachment) -> ApiResponse:
+        answer = _object(call, changed)
         return wire.json_answer(
-            200, told if sees else {name: told[name] for name in (*_TOLD, *call.content)}
+            200, answer if sees else {name: answer[name] for name in (*_ALWAYS_SENT, *call.content)}
         )
 
     answer = show(await service.change(owner, call.path["file_id"], label, _then(call, show)))
@@ -147,7 +147,7 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
 
 async def show_attachment(call: ApiRequest) -> ApiResponse:
     """What is known of a file."""
-    return _shown(
+    return _attachment_answer(
         call,
         await service.attachment_label(_owner(call, "record_key", Act.READ), call.path["file_id"]),
         200,
@@ -166,7 +166,7 @@ async def download_attachment(call: ApiRequest) -> ApiResponse:
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(download.attachment.filename, safe='')}",
         "ETag": etag,
     }
-    conditions = conditional(call.request)
+    conditions = preconditions(call.request)
     try:
         if conditions is not None and conditions.unchanged(etag):
             download.close()
@@ -215,7 +215,7 @@ def _owner(call: ApiRequest, name: str, act: Act = Act.WRITE) -> Owner:
     records = records_of_call(call, act)
     if not records.rights.files:
         raise denied()
-    conditions = conditional(call.request) if act is Act.WRITE else None
+    conditions = preconditions(call.request) if act is Act.WRITE else None
     return Owner(records, call.path[name], None if conditions is None else conditions.changes)
 
 
@@ -234,39 +234,39 @@ def _then(call: ApiRequest, show: Callable[[Any], ApiResponse]) -> Then:
     if keep is None:
         return _nothing_more
     key = call.path.get("record_key")
-    return lambda made: keep(
-        show(made[0][0] if made else None), [Shows(key, rid, True) for _, rid in made]
+    return lambda stored: keep(
+        show(stored[0][0] if stored else None), [Shows(key, rid, True) for _, rid in stored]
     )
 
 
-def _nothing_more(_made: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
+def _nothing_more(_changed: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
     return ()
 
 
-def _shown(call: ApiRequest, made: Attachment, status: int) -> ApiResponse:
-    return wire.json_answer(status, _object(call, made))
+def _attachment_answer(call: ApiRequest, stored: Attachment, status: int) -> ApiResponse:
+    return wire.json_answer(status, _object(call, stored))
 
 
-def _object(call: ApiRequest, made: Attachment) -> dict[str, Any]:
+def _object(call: ApiRequest, stored: Attachment) -> dict[str, Any]:
     base = wire.filled(call.operation.path.partition("/{file_id}")[0], call.path)
-    return wire.attachment(base, made)
+    return wire.attachment(base, stored)
 
 
 @asynccontextmanager
 async def _incoming(call: ApiRequest) -> AsyncIterator[IncomingFile]:
     """The file of an upload; its content is read when somebody asks for it."""
     named_inside = call.operation.named_inside
-    given = [] if named_inside else call.request.headers.getall(HEADER, [])
-    name = of_header(given) if given else ""
+    sent = [] if named_inside else call.request.headers.getall(HEADER, [])
+    name = of_header(sent) if sent else ""
     limit = _contents(call).limit
-    if (call.request.content_length or 0) > limit + _AROUND:
+    if (call.request.content_length or 0) > limit + _FORM_BYTES:
         raise VaultError(
             Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here."
         )
     part = FilePart(call.request)
     await proceed(call.request)
     await part.begin()
-    if not given:
+    if not sent:
         name = of_part(part.disposition)
     yield IncomingFile(Label(name, part.mime_type), part.content())
 
@@ -274,21 +274,21 @@ async def _incoming(call: ApiRequest) -> AsyncIterator[IncomingFile]:
 def _label(content: Any) -> tuple[str | None, str | None]:
     """The name and the type that a change asks for."""
     faults: list[Detail] = []
-    known = {"filename": fault_of_filename, "mime_type": fault_of_mime_type}
+    checks = {"filename": fault_of_filename, "mime_type": fault_of_mime_type}
     if not isinstance(content, dict):
         raise VaultError(
             Code.INVALID_INPUT,
             "The body has to be an object.",
             (Detail("", "Has to be an object."),),
         )
-    if not content.keys() <= known.keys():
+    if not content.keys() <= checks.keys():
         faults.append(Detail("", "Known members are filename and mime_type."))
     for name, value in content.items():
-        if name not in known:
+        if name not in checks:
             continue
         if not isinstance(value, str):
             faults.append(Detail(f"/{name}", "Has to be a string."))
-        elif (fault := known[name](value)) is not None:
+        elif (fault := checks[name](value)) is not None:
             faults.append(Detail(f"/{name}", f"It {fault}"))
     if not content:
         faults.append(Detail("", "Has to have filename, mime_type, or both."))
@@ -303,28 +303,28 @@ def _label(content: Any) -> tuple[str | None, str | None]:
 
 def _ids(call: ApiRequest) -> list[str]:
     """The attachments that a move names."""
-    content, place, most = call.content, "/attachment_ids", call.services.limits.batch
-    found = content.get("attachment_ids") if isinstance(content, dict) else None
-    if not isinstance(content, dict) or not isinstance(found, list):
-        raise _not_ids(Detail(place, "Has to be an array of the ids of attachments."))
+    content, pointer, most = call.content, "/attachment_ids", call.services.limits.batch
+    ids = content.get("attachment_ids") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(ids, list):
+        raise _not_ids(Detail(pointer, "Has to be an array of the ids of attachments."))
     if content.keys() != {"attachment_ids"}:
         raise _not_ids(Detail("", "The only member known is attachment_ids."))
-    if not found:
-        raise _not_ids(Detail(place, "Has to name one attachment at least."))
-    if len(found) > most:
+    if not ids:
+        raise _not_ids(Detail(pointer, "Has to name one attachment at least."))
+    if len(ids) > most:
         raise VaultError(Code.BATCH_TOO_LARGE, f"At most {most} attachments are moved at once.")
     faults: list[Detail] = []
-    seen: set[str] = set()
-    for index, item in enumerate(found):
+    distinct: set[str] = set()
+    for index, item in enumerate(ids):
         if not isinstance(item, str):
-            faults.append(Detail(f"{place}/{index}", "Has to be a string."))
-        elif item in seen:
-            faults.append(Detail(f"{place}/{index}", "Stands here twice."))
+            faults.append(Detail(f"{pointer}/{index}", "Has to be a string."))
+        elif item in distinct:
+            faults.append(Detail(f"{pointer}/{index}", "Stands here twice."))
         else:
-            seen.add(item)
+            distinct.add(item)
     if faults:
         raise _not_ids(*faults)
-    return found
+    return ids
 
 
 def _not_ids(*details: Detail) -> VaultError:

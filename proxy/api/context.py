@@ -243,17 +243,17 @@ class ApiRequest:
         that it may not use.
         """
         try:
-            found = self.space.catalog.records(schema)
+            records = self.space.catalog.records(schema)
         except VaultError as error:
             if error.code is Code.UNKNOWN_SCHEMA and self.principal.policies:
                 raise denied() from None
             raise
-        rights = self.rights(found)
+        rights = self.rights(records)
         if self.kept_out(rights):
             raise firewall_refusal()
         rights.need(*acts)
-        gate = None if rights.acl is None else self._gate(found, rights.acl)
-        return found.under(rights.doing(acts), gate, self.audit)
+        gate = None if rights.acl is None else self._gate(records, rights.acl)
+        return records.under(rights.doing(acts), gate, self.audit)
 
     def _gate(self, records: Records, url: str) -> Gate:
         """What asks the filter endpoint.

@@ -7,7 +7,7 @@ so that nobody without a token learns what the vault has, and nothing is read th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -25,6 +25,7 @@ from proxy.api.context import (
     Takes,
     is_repeatable,
 )
+from proxy.api.cors import CORS_FIELDS, allow_origin
 from proxy.audit.events import AuditContext, EventKind
 from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
 from proxy.edge.limits import LimitedError, ObserveRefusal, limit_fields
@@ -161,81 +162,6 @@ def _note(request: web.Request, count: _Count, key: str, limited: ObserveRefusal
         request[RATE_VERDICT] = counted
 
 
-# Pages of other origins that call the interface (CORS, the Fetch standard): those that an access
-# policy of the caller names.
-#
-# A browser asks before it sends a token (preflight); that request bears none, so it is answered for
-# every origin that any policy names. The answer to the request itself may be read by the page only
-# if a policy of this very client names its origin.
-
-
-_ORIGIN: Final = "Origin"
-_ASKED: Final = "Access-Control-Request-Method"
-
-#: Fields of the answer, for a request that says where its page comes from.
-CROSSING: Final = web.RequestKey("crossing", Mapping[str, str])
-
-#: What a page may send beside what every page may, and what it may read of an answer beside that.
-_SENT: Final = (
-    "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, "
-    "x-client-auth, x-encrypted-storage, x-env-id, x-filename"
-)
-_READ: Final = (
-    "content-disposition, content-range, etag, idempotent-replayed, ratelimit, ratelimit-policy, "
-    "retry-after"
-)
-
-#: Seconds for which browsers keep the answer to a preflight; a policy that changes counts for them
-#: within that time.
-_KEPT: Final = "600"
-
-_VARY: Final = {"Vary": _ORIGIN}
-
-
-def preflight(
-    request: web.Request, services: Services, methods: Iterable[str]
-) -> ApiResponse | None:
-    """The answer to a preflight; ``None`` for what is none, or comes from an origin that no policy
-    names.
-    """
-    origin = request.headers.get(_ORIGIN)
-    if request.method != "OPTIONS" or origin is None or _ASKED not in request.headers:
-        return None
-    if not any(origin in space.policies.origins for space in services.spaces.values()):
-        return None
-    return ApiResponse(
-        204,
-        headers={
-            **_VARY,
-            "Access-Control-Allow-Origin": origin,
-            "Access-Control-Allow-Methods": ", ".join(sorted(methods)),
-            "Access-Control-Allow-Headers": _SENT,
-            "Access-Control-Max-Age": _KEPT,
-        },
-    )
-
-
-def crossing(request: web.Request, services: Services, principal: Principal) -> None:
-    """Remember for the answer whether the page that asks may read it.
-
-    Costs a look where no browser says its origin.
-    """
-    origin = request.headers.get(_ORIGIN)
-    if origin is None:
-        return
-    try:
-        origins = services.space(principal).policies.standing(principal.policies).origins
-    except VaultError:
-        origins = frozenset()  # its environment has gone: told by who looks for it next
-    request[CROSSING] = _VARY
-    if origin in origins:
-        request[CROSSING] = {
-            **_VARY,
-            "Access-Control-Allow-Origin": origin,
-            "Access-Control-Expose-Headers": _READ,
-        }
-
-
 _log = logs.logger("web")
 
 #: The operation that a request reached, for the error table; set before anything can fail.
@@ -281,7 +207,7 @@ class _Served:
     def __init__(self, operation: ApiOperation, services: Services) -> None:
         self._operation = operation
         self._services = services
-        self._known = frozenset(operation.query)
+        self._query_names = frozenset(operation.query)
         self._guarded = operation.access is not Access.OPEN
         self._limit = (
             services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
@@ -308,7 +234,7 @@ class _Served:
         principal, abroad = _NOBODY, False
         if self._guarded:
             principal = await services.access(request)
-            crossing(request, services, principal)
+            allow_origin(request, services, principal)
             audit.by, audit.environment = principal.client, principal.environment
             abroad = outside(request, services, operation, principal)
             by_client(request, services, principal)
@@ -316,7 +242,7 @@ class _Served:
             services.audit.ready()
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
-        query = _query(request, self._known) if request.query_string else {}
+        query = _query(request, self._query_names) if request.query_string else {}
         call = ApiRequest(
             operation,
             services,
@@ -379,30 +305,30 @@ def event_kind(operation: ApiOperation) -> EventKind:
     return EventKind.DELETE if operation.method == "DELETE" else EventKind.WRITE
 
 
-def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:
+def _query(request: web.Request, names: frozenset[str]) -> dict[str, str]:
     """The query parameters, each known and there once; else ``VaultError`` (INVALID_INPUT) that
     names every fault.
     """
     faults: list[Detail] = []
-    found: dict[str, str] = {}
+    query: dict[str, str] = {}
     for name, value in request.query.items():
-        if name not in known:
+        if name not in names:
             text = (
-                f"Known are: {', '.join(sorted(known))}."
-                if known
+                f"Known are: {', '.join(sorted(names))}."
+                if names
                 else "This operation has no query parameters."
             )
             faults.append(
                 Detail("query", f"There is a parameter that this operation does not know. {text}")
             )
-        elif name in found:
+        elif name in query:
             faults.append(Detail(name, "This parameter may stand once."))
-        found[name] = value
+        query[name] = value
     if faults:
         raise VaultError(
             Code.INVALID_INPUT, "The query parameters do not fit.", tuple(dict.fromkeys(faults))
         )
-    return found
+    return query
 
 
 async def _body(request: web.Request, limit: int) -> bytes:
@@ -420,7 +346,7 @@ async def send(request: web.Request, answer: ApiResponse) -> web.StreamResponse:
     headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
     if answer.headers:
         headers.update(answer.headers)
-    if (crossed := request.get(CROSSING)) is not None:
+    if (crossed := request.get(CORS_FIELDS)) is not None:
         headers.update(crossed)
     headers.update(rate_limit_fields(request))
     if answer.body or answer.stream is not None:

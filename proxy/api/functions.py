@@ -35,10 +35,10 @@ def function_calls(call: ApiRequest) -> Callable[[str, Any], Awaitable[Any]]:
     caller.
     """
 
-    async def ask(operation: str, given: Any) -> Any:
-        handler, path, content = _ASKED[operation](given)
-        asked = replace(call, path=path, query={}, body=b"", content=content, keep=None)
-        answer = await handler(asked)
+    async def ask(operation: str, argument: Any) -> Any:
+        handler, path, content = _OPERATIONS[operation](argument)
+        question = replace(call, path=path, query={}, body=b"", content=content, keep=None)
+        answer = await handler(question)
         body = (
             answer.body
             if answer.stream is None
@@ -53,18 +53,26 @@ def function_calls(call: ApiRequest) -> Callable[[str, Any], Awaitable[Any]]:
 _Request = tuple[ApiHandler, Mapping[str, str], Any]
 
 #: Operations that a handle has: what each becomes.
-_ASKED: Final[Mapping[str, Callable[[Any], _Request]]] = {
-    "find": lambda given: (search.find_direct, {}, given),
-    "aggregate": lambda given: (
+_OPERATIONS: Final[Mapping[str, Callable[[Any], _Request]]] = {
+    "find": lambda argument: (search.find_direct, {}, argument),
+    "aggregate": lambda argument: (
         search.aggregate_records,
-        {"schema": given["schema"]},
-        given["request"],
+        {"schema": argument["schema"]},
+        argument["request"],
     ),
-    "create": lambda given: (records.create_records, {"schema": given["schema"]}, given["records"]),
-    "update": lambda given: (records.update_records, {"schema": given["schema"]}, given["records"]),
-    "delete": lambda given: (
+    "create": lambda argument: (
+        records.create_records,
+        {"schema": argument["schema"]},
+        argument["records"],
+    ),
+    "update": lambda argument: (
+        records.update_records,
+        {"schema": argument["schema"]},
+        argument["records"],
+    ),
+    "delete": lambda argument: (
         records.delete_record,
-        {"schema": given["schema"], "record_key": given["key"]},
+        {"schema": argument["schema"], "record_key": argument["key"]},
         None,
     ),
 }

@@ -55,12 +55,12 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
                     await check_repeated(call, one.replay)
                 return _again(one.replay)
 
-            def keep(answer: ApiResponse, shown: Sequence[Shows]) -> Sequence[Change]:
-                rids = [record.rid for record in shown] if answer.body else []
+            def keep(answer: ApiResponse, records: Sequence[Shows]) -> Sequence[Change]:
+                rids = [record.rid for record in records] if answer.body else []
                 return one.changes(
-                    _answered(call, answer, shown),
+                    _answered(call, answer, records),
                     rids,
-                    files=any(record.files for record in shown),
+                    files=any(record.files for record in records),
                 )
 
             call.keep = keep
@@ -160,15 +160,17 @@ def _unseen() -> VaultError:
 
 
 def _answered(
-    call: ApiRequest, answer: ApiResponse, shown: Sequence[Shows] | None = None
+    call: ApiRequest, answer: ApiResponse, records: Sequence[Shows] | None = None
 ) -> Answered:
     headers = dict(answer.headers)
     if answer.body:
         headers.setdefault("Content-Type", answer.media_type)
-    known = (
-        None if shown is None else tuple([record.key for record in shown if record.key is not None])
+    keys = (
+        None
+        if records is None
+        else tuple([record.key for record in records if record.key is not None])
     )
-    return Answered(answer.status, headers, answer.body, call.mark, known)
+    return Answered(answer.status, headers, answer.body, call.mark, keys)
 
 
 def _again(answered: Answered) -> ApiResponse:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from proxy.api import request, wire
-from proxy.api.conditions import guarded
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
 from proxy.api.records import GONE, Show, gone, records_of_call, tagged
 from proxy.api.records import updated_json as sent
@@ -53,7 +52,7 @@ _OTHER_NAMES: Final = {field: name for name, field in ALIASES.items()}
 
 #: What is shown of the fields of a record, in this order: the name, and the field that has the
 #: value.
-_SHOWN: Final = tuple(
+_NAMES_IN_ANSWERS: Final = tuple(
     (name, field.name)
     for field in records_schema().fields
     if field.name not in (STATED_VERSION, IS_ENCRYPTED)
@@ -72,16 +71,16 @@ def record_json(record: VisibleRecord, country: str, rights: Rights = FULL) -> d
     """A record as every answer has it; without fields that these rights hide, which others would
     take for empty ones.
     """
-    found = _fields(record.fields, rights)
-    found[RECORD_KEY] = found[_OTHER_NAMES[RECORD_KEY]] = record.key
-    found[VERSION_FIELD] = stated_version(record)
-    found[CREATED_AT] = to_wire(record.created_at)
-    found[UPDATED_AT] = to_wire(record.updated_at)
-    found[EXPIRES_AT] = None if record.expires_at is None else to_wire(record.expires_at)
-    found[COUNTRY] = country
+    body = _fields(record.fields, rights)
+    body[RECORD_KEY] = body[_OTHER_NAMES[RECORD_KEY]] = record.key
+    body[VERSION_FIELD] = stated_version(record)
+    body[CREATED_AT] = to_wire(record.created_at)
+    body[UPDATED_AT] = to_wire(record.updated_at)
+    body[EXPIRES_AT] = None if record.expires_at is None else to_wire(record.expires_at)
+    body[COUNTRY] = country
     base = wire.files_of(record.key or "", "", country) if record.attachments else ""
-    found["attachments"] = [wire.attachment(base, item) for item in record.attachments]
-    return found
+    body["attachments"] = [wire.attachment(base, item) for item in record.attachments]
+    return body
 
 
 def stated_version(record: Record) -> int:
@@ -104,11 +103,11 @@ def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[st
     }
 
 
-def groups(found: Iterable[Figures]) -> dict[str, Any]:
+def groups(figures: Iterable[Figures]) -> dict[str, Any]:
     """Groups by their names."""
     return {
         group_name(group.keys): {"group": {"keys": group.keys}, "metrics": group.metrics}
-        for group in found
+        for group in figures
     }
 
 
@@ -135,8 +134,8 @@ def _named(value: Any) -> str:
 def _fields(fields: Fields, rights: Rights) -> dict[str, Any]:
     get = fields.get
     if rights.view is None:
-        return {name: get(field) for name, field in _SHOWN}
-    return {name: get(field) for name, field in _SHOWN if field in rights.names}
+        return {name: get(field) for name, field in _NAMES_IN_ANSWERS}
+    return {name: get(field) for name, field in _NAMES_IN_ANSWERS if field in rights.names}
 
 
 #: What only find, aggregate and clone of this family know the record key by.
@@ -152,7 +151,7 @@ def require_own_country(handler: ApiHandler) -> ApiHandler:
     """The handler of an operation whose path names the country, which has to be the instance's."""
 
     async def checked(call: ApiRequest) -> ApiResponse:
-        request.check_country(call, call.path, place=COUNTRY, spelled=True)
+        request.check_country(call, call.path, source=COUNTRY, spelled=True)
         return await handler(call)
 
     return checked
@@ -161,7 +160,7 @@ def require_own_country(handler: ApiHandler) -> ApiHandler:
 async def put_legacy_record(call: ApiRequest) -> ApiResponse:
     """One record, new or in place of the one that has its key."""
     _in_country(call, call.content)
-    records = guarded(call.request, records_of_call(call, Act.WRITE))
+    records = request.with_preconditions(call.request, records_of_call(call, Act.WRITE))
     draft = parse_legacy_record(
         records.known, call.content, partial=False, limits=call.services.limits
     )
@@ -198,17 +197,17 @@ async def update_legacy_records(call: ApiRequest) -> ApiResponse:
         pointer="/records",
     )
 
-    def show(made: Sequence[Record]) -> ApiResponse:
-        return _many(call, records, 200, sent(records, drafts, made))
+    def show(stored: Sequence[Record]) -> ApiResponse:
+        return _many(call, records, 200, sent(records, drafts, stored))
 
-    made = await updating.update(
+    stored = await updating.update(
         records,
         drafts,
         call.principal.client,
         call.closing(show),
         search_key=field_of_name(search_key),
     )
-    return show(made)
+    return show(stored)
 
 
 async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
@@ -283,8 +282,8 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
             "The filter does not fit this operation.",
             (Detail("/filter", text),),
         )
-    ((name, given),) = chosen.items()
-    keys = request.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
+    ((name, values),) = chosen.items()
+    keys = request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
     cascade_by, records = call.query.get("cascadeBy"), records_of_call(call, Act.DELETE)
     await deleting.delete_many(
         records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by
@@ -311,10 +310,10 @@ async def legacy_record_history(call: ApiRequest) -> ApiResponse:
 async def _create(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
 ) -> ApiResponse:
-    made = await writing.store_records(
+    stored = await writing.store_records(
         records, drafts, call.principal.client, call.closing(show), on_existing="update"
     )
-    return show(made)
+    return show(stored)
 
 
 def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:
@@ -337,21 +336,21 @@ def _in_country(call: ApiRequest, record: Any, pointer: str = "", *, required: b
         return  # told by who reads it
     if required and COUNTRY not in record:
         raise request.invalid(f"{pointer}/{COUNTRY}", "Is missing.")
-    request.check_country(call, record, place=f"{pointer}/{COUNTRY}", spelled=True)
+    request.check_country(call, record, source=f"{pointer}/{COUNTRY}", spelled=True)
 
 
 def _without_country(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name != COUNTRY}
 
 
-def _one(call: ApiRequest, records: Records, made: Sequence[Record]) -> ApiResponse:
-    return tagged(records, made[0], wire.json_answer(201, _written(call, records, made[0])))
+def _one(call: ApiRequest, records: Records, stored: Sequence[Record]) -> ApiResponse:
+    return tagged(records, stored[0], wire.json_answer(201, _written(call, records, stored[0])))
 
 
-def _many(call: ApiRequest, records: Records, status: int, made: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(status, [_written(call, records, record) for record in made])
+def _many(call: ApiRequest, records: Records, status: int, stored: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(status, [_written(call, records, record) for record in stored])
 
 
 def _written(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
-    shown = record_json(records.rights.shown(record), call.services.country, records.rights)
-    return {**shown, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}
+    body = record_json(records.rights.shown(record), call.services.country, records.rights)
+    return {**body, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}

@@ -14,11 +14,11 @@ from proxy.errors import Code, VaultError
 from proxy.net.response import wait_of
 
 #: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
-_UNKEPT: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+_NOT_CACHED: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 #: Metadata and public keys change once a day, and then a reader that meets an unknown key asks
 #: anew.
-_KEPT: Final = {"Cache-Control": "public, max-age=300"}
+_CACHED: Final = {"Cache-Control": "public, max-age=300"}
 
 
 async def token(call: ApiRequest) -> ApiResponse:
@@ -28,8 +28,8 @@ async def token(call: ApiRequest) -> ApiResponse:
             call.body, _authorization(call), _address(call), call.audit
         )
     except OAuthError as error:
-        return _told(error)
-    return wire.json_answer(200, answer)._replace(headers=_UNKEPT)
+        return _error_answer(error)
+    return wire.json_answer(200, answer)._replace(headers=_NOT_CACHED)
 
 
 async def introspect(call: ApiRequest) -> ApiResponse:
@@ -39,18 +39,18 @@ async def introspect(call: ApiRequest) -> ApiResponse:
             call.body, _authorization(call), _address(call), call.audit
         )
     except OAuthError as error:
-        return _told(error)
-    return wire.json_answer(200, answer)._replace(headers=_UNKEPT)
+        return _error_answer(error)
+    return wire.json_answer(200, answer)._replace(headers=_NOT_CACHED)
 
 
 async def metadata(call: ApiRequest) -> ApiResponse:
     """What a client needs to know of this token service (RFC 8414)."""
-    return wire.json_answer(200, call.services.auth.metadata())._replace(headers=_KEPT)
+    return wire.json_answer(200, call.services.auth.metadata())._replace(headers=_CACHED)
 
 
 async def jwks(call: ApiRequest) -> ApiResponse:
     """The public keys of access tokens (RFC 7517)."""
-    return wire.json_answer(200, call.services.auth.jwks())._replace(headers=_KEPT)
+    return wire.json_answer(200, call.services.auth.jwks())._replace(headers=_CACHED)
 
 
 def oauth_refusal(error: VaultError) -> ApiResponse:
@@ -59,13 +59,13 @@ def oauth_refusal(error: VaultError) -> ApiResponse:
     """
     status = 400 if error.code is Code.UNSUPPORTED_MEDIA_TYPE else api_status("", error.code)
     if error.code is Code.TOO_MANY_REQUESTS:
-        return _told(slow_down(error.retry_after or 1))
+        return _error_answer(slow_down(error.retry_after or 1))
     if error.code is Code.OUTSIDE_COUNTRY:
-        return _told(
+        return _error_answer(
             OAuthError("access_denied", "Tokens are given only inside the country.", status)
         )
     if status < 500:
-        return _told(
+        return _error_answer(
             OAuthError(
                 "invalid_request",
                 "The request is no form of the size and type that is taken here.",
@@ -73,13 +73,13 @@ def oauth_refusal(error: VaultError) -> ApiResponse:
             )
         )
     word = "temporarily_unavailable" if status == 503 else "server_error"
-    told = OAuthError(word, "The service failed; try again later.", status)
-    told.retry_after = wait_of(error)
-    return _told(told)
+    refusal = OAuthError(word, "The service failed; try again later.", status)
+    refusal.retry_after = wait_of(error)
+    return _error_answer(refusal)
 
 
-def _told(error: OAuthError) -> ApiResponse:
-    headers = dict(_UNKEPT)
+def _error_answer(error: OAuthError) -> ApiResponse:
+    headers = dict(_NOT_CACHED)
     if error.challenge is not None:
         headers["WWW-Authenticate"] = error.challenge
     if error.retry_after is not None:

@@ -33,8 +33,7 @@ from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema
 from proxy.net.response import problem
 
-#: A JSON Schema, or another part of the document.
-JsonObject = dict[str, Any]
+JsonObject = dict[str, Any]  #: a JSON Schema, or another part of the document
 
 _SOURCE: Final = Path(__file__).with_name("openapi.yaml")
 _VIEWER: Final = Path(__file__).with_name("viewer")

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from proxy.api import legacy_records, request, wire
-from proxy.api.conditions import guarded
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
 from proxy.api.search import one, page_meta
 from proxy.errors import Code, Detail, VaultError
@@ -44,7 +43,7 @@ def require_own_environment(handler: ApiHandler) -> ApiHandler:
 
     async def checked(call: ApiRequest) -> ApiResponse:
         check_environment(call)
-        request.check_country(call, call.path, place=COUNTRY, spelled=True)
+        request.check_country(call, call.path, source=COUNTRY, spelled=True)
         return await handler(call)
 
     return checked
@@ -54,11 +53,11 @@ def check_environment(call: ApiRequest) -> None:
     """Raise ``VaultError``: INVALID_INPUT without the header, UNAUTHORIZED where it is not that of
     the token.
     """
-    given = call.request.headers.getall(_ENVIRONMENT, [])
-    if len(given) != 1:
+    sent = call.request.headers.getall(_ENVIRONMENT, [])
+    if len(sent) != 1:
         detail = Detail(_ENVIRONMENT, "Has to stand once, with the id of the environment.")
         raise VaultError(Code.INVALID_INPUT, "The environment is not named.", (detail,))
-    if given[0] != call.principal.environment:
+    if sent[0] != call.principal.environment:
         raise VaultError(
             Code.UNAUTHORIZED, "The access token is for another environment than x-env-id names."
         )
@@ -74,7 +73,7 @@ async def health(call: ApiRequest) -> ApiResponse:
 
 async def put_pop_record(call: ApiRequest) -> ApiResponse:
     """One record, new or in place of the one that has its key."""
-    records = guarded(call.request, call.records(RECORDS_SCHEMA, Act.WRITE))
+    records = request.with_preconditions(call.request, call.records(RECORDS_SCHEMA, Act.WRITE))
     draft = read_pop_record(
         records.known, call.content, call.services.limits, sealed_here=_sealed_here(call)
     )
@@ -94,7 +93,7 @@ async def batch_write(call: ApiRequest) -> ApiResponse:
 async def get_pop_record(call: ApiRequest) -> ApiResponse:
     """The record with that key."""
     records = call.records(RECORDS_SCHEMA, Act.READ)
-    return await one(call, records, lambda record: _shown(call, records, record))
+    return await one(call, records, lambda record: _body(call, records, record))
 
 
 async def search(call: ApiRequest) -> ApiResponse:
@@ -103,15 +102,15 @@ async def search(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(call.content, ("filter", "options"))
     query = read_pop_find(records.known, content, limits)
     result = await find_page(records, query, limits)
-    shown = [_shown(call, records, record) for record in result.records]
-    return wire.page_pieces(shown, query.limit, query.offset, result.total, page_meta(result))
+    data = [_body(call, records, record) for record in result.records]
+    return wire.page_pieces(data, query.limit, query.offset, result.total, page_meta(result))
 
 
 async def delete_pop_record(call: ApiRequest) -> ApiResponse:
     """The end of one record."""
     key = call.path[RECORD_KEY]
     await deleting.delete_one(
-        guarded(call.request, call.records(RECORDS_SCHEMA, Act.DELETE)),
+        request.with_preconditions(call.request, call.records(RECORDS_SCHEMA, Act.DELETE)),
         key,
         call.principal.client,
         call.closing(lambda _: _EMPTY),
@@ -150,40 +149,40 @@ async def _write(
     drafts: Sequence[RecordDraft],
     show: Callable[[Sequence[Record]], ApiResponse],
 ) -> ApiResponse:
-    made = await writing.store_records(
+    stored = await writing.store_records(
         records, drafts, call.principal.client, call.closing(show), on_existing="update"
     )
-    return show(made)
+    return show(stored)
 
 
 def _sealed_here(call: ApiRequest) -> bool:
     """Whether the values are as they are, so that nobody but the vault seals and hashes them."""
-    given = call.request.headers.getall(_SEALED_HERE, [])
-    if len(given) > 1 or (given and given[0].lower() not in ("true", "false")):
+    sent = call.request.headers.getall(_SEALED_HERE, [])
+    if len(sent) > 1 or (sent and sent[0].lower() not in ("true", "false")):
         detail = Detail(_SEALED_HERE, "May stand once, as true or false.")
         raise VaultError(Code.INVALID_INPUT, "It is not told who seals.", (detail,))
-    return bool(given) and given[0].lower() == "true"
+    return bool(sent) and sent[0].lower() == "true"
 
 
-def _one(call: ApiRequest, status: int, records: Records, made: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(status, _shown(call, records, made[0]))
+def _one(call: ApiRequest, status: int, records: Records, stored: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(status, _body(call, records, stored[0]))
 
 
-def _many(call: ApiRequest, records: Records, made: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(201, {"records": [_shown(call, records, record) for record in made]})
+def _many(call: ApiRequest, records: Records, stored: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, {"records": [_body(call, records, record) for record in stored]})
 
 
-def _shown(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
+def _body(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
     """A record as this interface answers with it: every member there that the caller may see,
     ``null`` where it has no value; a body always is a text.
     """
-    seen = records.rights.shown(record)
-    shown = legacy_records.record_json(seen, call.services.country, records.rights)
+    visible = records.rights.shown(record)
+    body = legacy_records.record_json(visible, call.services.country, records.rights)
     for name in _ELSEWHERE:
-        shown.pop(name, None)
-    if BODY in shown:
-        shown[BODY] = shown[BODY] or ""
-    shown[IS_ENCRYPTED] = seen.fields.get(IS_ENCRYPTED)
+        body.pop(name, None)
+    if BODY in body:
+        body[BODY] = body[BODY] or ""
+    body[IS_ENCRYPTED] = visible.fields.get(IS_ENCRYPTED)
     base = wire.filled(FILES, {COUNTRY: call.services.country, RECORD_KEY: record.key or ""})
-    shown["attachments"] = [wire.attachment(base, item) for item in seen.attachments]
-    return shown
+    body["attachments"] = [wire.attachment(base, item) for item in visible.attachments]
+    return body

@@ -8,7 +8,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from proxy.api import request, wire
-from proxy.api.conditions import guarded
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
@@ -47,21 +46,21 @@ def records_of_call(call: ApiRequest, act: Act, *acts: Act) -> Records:
 
 
 def updated_json(
-    records: Records, drafts: Sequence[RecordDraft], made: Sequence[Record]
+    records: Records, drafts: Sequence[RecordDraft], updated: Sequence[Record]
 ) -> list[Record]:
     """Records as an update made them; for who may not read, no more of each than what was sent of
     it.
     """
     if records.rights.allows(Act.READ):
-        return list(made)
+        return list(updated)
     sent = {draft.key: draft for draft in drafts}
-    found: list[Record] = []
-    for record in made:
+    visible: list[Record] = []
+    for record in updated:
         draft = sent[record.key]
         fields = {name: record.fields[name] for name in draft.fields}
         ends = None if draft.expires_at is UNSET else record.expires_at
-        found.append(replace(record, fields=fields, expires_at=ends, attachments=()))
-    return found
+        visible.append(replace(record, fields=fields, expires_at=ends, attachments=()))
+    return visible
 
 
 def _writable(call: ApiRequest) -> Records:
@@ -75,7 +74,7 @@ def _writable(call: ApiRequest) -> Records:
 
 async def create_record(call: ApiRequest) -> ApiResponse:
     """One new record."""
-    records = guarded(call.request, _writable(call))
+    records = request.with_preconditions(call.request, _writable(call))
     draft = read_draft(records.known, call.content, partial=False, limits=call.services.limits)
     return await _create(call, records, [draft], partial(_one, records, 201))
 
@@ -91,7 +90,7 @@ async def change_record(call: ApiRequest) -> ApiResponse:
 
 
 async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
-    records, key = guarded(call.request, _writable(call)), call.path[KEY]
+    records, key = request.with_preconditions(call.request, _writable(call)), call.path[KEY]
     primary = "" if records.primary is None else records.primary.name
     content = call.content
     if isinstance(content, dict) and primary not in content:
@@ -106,10 +105,10 @@ async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
         )
     drafts = [replace(draft, whole=whole)]
 
-    def show(made: Sequence[Record]) -> ApiResponse:
-        if not made:
+    def show(stored: Sequence[Record]) -> ApiResponse:
+        if not stored:
             raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
-        return _one(records, 200, updated_json(records, drafts, made))
+        return _one(records, 200, updated_json(records, drafts, stored))
 
     return show(await updating.update(records, drafts, call.principal.client, call.closing(show)))
 
@@ -130,23 +129,23 @@ async def create_records(call: ApiRequest) -> ApiResponse:
     records = _writable(call)
     raw, pointer, _ = request.batch(call)
     drafts = await _drafts(call, records, raw, pointer)
-    made = await _made(call, records, drafts, partial(_many, records))
-    return wire.json_answer(201, await each(partial(_written, records), made))
+    stored = await _store_drafts(call, records, drafts, partial(_many, records))
+    return wire.json_answer(201, await each(partial(_written, records), stored))
 
 
 async def update_records(call: ApiRequest) -> ApiResponse:
     """A batch of changes to records that exist, all or none."""
     records = _writable(call)
-    raw, pointer, beside = request.batch(call, "search_key", "return_keys")
+    raw, pointer, options = request.batch(call, "search_key", "return_keys")
     drafts = await _drafts(call, records, raw, pointer, partial=True)
-    search_key = beside.get("search_key")
+    search_key = options.get("search_key")
     if search_key is not None and not isinstance(search_key, str):
         raise request.invalid("/search_key", "Has to be the name of a field.")
-    names = _return_keys(records, beside["return_keys"]) if "return_keys" in beside else None
+    names = _return_keys(records, options["return_keys"]) if "return_keys" in options else None
 
-    def show(made: Sequence[Record]) -> ApiResponse:
-        seen = updated_json(records, drafts, made)
-        return _many(records, seen) if names is None else _chosen(records, names, seen)
+    def show(stored: Sequence[Record]) -> ApiResponse:
+        visible = updated_json(records, drafts, stored)
+        return _many(records, visible) if names is None else _chosen(records, names, visible)
 
     updated = await updating.update(
         records,
@@ -199,7 +198,7 @@ async def migrate_record(call: ApiRequest) -> ApiResponse:
 async def delete_record(call: ApiRequest) -> ApiResponse:
     """The end of one record."""
     await deleting.delete_one(
-        guarded(call.request, records_of_call(call, Act.DELETE)),
+        request.with_preconditions(call.request, records_of_call(call, Act.DELETE)),
         call.path["record_key"],
         call.principal.client,
         call.closing(gone),
@@ -224,8 +223,8 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
             "The filter does not fit this operation.",
             (Detail("/filter", text),),
         )
-    ((name, given),) = chosen.items()
-    keys = request.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
+    ((name, values),) = chosen.items()
+    keys = request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
     await deleting.delete_many(
         records,
         keys,
@@ -253,10 +252,10 @@ async def _drafts(
 async def _create(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
 ) -> ApiResponse:
-    return show(await _made(call, records, drafts, show))
+    return show(await _store_drafts(call, records, drafts, show))
 
 
-async def _made(
+async def _store_drafts(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
 ) -> list[Record]:
     return await writing.store_records(
@@ -268,21 +267,21 @@ async def _made(
     )
 
 
-def _return_keys(records: Records, given: Any) -> list[str]:
-    names = request.strings(given, "/return_keys", 1000)
-    known = {field.name for field in records.known.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
+def _return_keys(records: Records, value: Any) -> list[str]:
+    names = request.strings(value, "/return_keys", 1000)
+    valid = {field.name for field in records.known.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
     faults = tuple(
-        Detail(f"/return_keys/{index}", unknown_field(name, known))
-        for index, name in enumerate(given)
-        if name not in known
+        Detail(f"/return_keys/{index}", unknown_field(name, valid))
+        for index, name in enumerate(value)
+        if name not in valid
     )
     if faults:
         raise VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", faults)
     return names
 
 
-def _one(records: Records, status: int, made: Sequence[Record]) -> ApiResponse:
-    return tagged(records, made[0], wire.json_answer(status, _written(records, made[0])))
+def _one(records: Records, status: int, stored: Sequence[Record]) -> ApiResponse:
+    return tagged(records, stored[0], wire.json_answer(status, _written(records, stored[0])))
 
 
 def tagged(records: Records, record: Record, answer: ApiResponse) -> ApiResponse:
@@ -292,8 +291,8 @@ def tagged(records: Records, record: Record, answer: ApiResponse) -> ApiResponse
     return answer._replace(headers={**answer.headers, "ETag": records.entity_tag(record)})
 
 
-def _many(records: Records, made: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(201, [_written(records, record) for record in made])
+def _many(records: Records, stored: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, [_written(records, record) for record in stored])
 
 
 def _written(records: Records, record: Record) -> dict[str, Any]:
@@ -301,22 +300,22 @@ def _written(records: Records, record: Record) -> dict[str, Any]:
     return wire.written_json(rights.shown(record), rights.redacted_fields)
 
 
-def _chosen(records: Records, names: Sequence[str], made: Sequence[Record]) -> ApiResponse:
+def _chosen(records: Records, names: Sequence[str], stored: Sequence[Record]) -> ApiResponse:
     rights = records.rights
     redacted = [name for name in rights.redacted_fields if name in names]
-    kept = (*names, "meta")
-    shown = (wire.written_json(rights.shown(record), redacted) for record in made)
+    members = (*names, "meta")
+    bodies = (wire.written_json(rights.shown(record), redacted) for record in stored)
     return wire.json_answer(
-        201, [{name: record[name] for name in kept if name in record} for record in shown]
+        201, [{name: record[name] for name in members if name in record} for record in bodies]
     )
 
 
-def _receipts(made: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(201, [_receipt_of(record) for record in made])
+def _receipts(stored: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, [_receipt_of(record) for record in stored])
 
 
-def _receipt(made: Sequence[Record]) -> ApiResponse:
-    return wire.json_answer(201, _receipt_of(made[0]))
+def _receipt(stored: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, _receipt_of(stored[0]))
 
 
 def _receipt_of(record: Record) -> dict[str, Any]:

@@ -44,13 +44,15 @@ async def rehash_records(call: ApiRequest) -> ApiResponse:
     keys = request.strings(content["keys"], "/keys", limits.find_maximum)
     keep = call.keep
 
-    def closing(made: Sequence[RehashedRecord]) -> Sequence[Change]:
+    def closing(rehashed: Sequence[RehashedRecord]) -> Sequence[Change]:
         return (
-            () if keep is None else keep(_shown(records, made), [shows(one.record) for one in made])
+            ()
+            if keep is None
+            else keep(_rehashed(records, rehashed), [shows(one.record) for one in rehashed])
         )
 
     plan = Rehash(records, rules, dtk)
-    return _shown(
+    return _rehashed(
         records, await rehashing.rehash_profiles(records, plan, keys, limits.find_maximum, closing)
     )
 
@@ -60,12 +62,12 @@ async def resolve_tokens(call: ApiRequest) -> ApiResponse:
     records = call.records(RECORDS_SCHEMA, Act.READ)
     content = request.checked_members(call.content, ("tokens",), ("tokens",))
     tokens = request.strings(content["tokens"], "/tokens", _TOKENS)
-    found = [
+    resolved = [
         {"token": one.token, **_named(records, one.record), "field": one.name, "newest": one.newest}
         for one in await rehashing.resolve_rehashed(records, tokens)
         if _sees(records, one.name)
     ]
-    return wire.json_answer(200, {"data": found, "meta": {"count": len(found)}})
+    return wire.json_answer(200, {"data": resolved, "meta": {"count": len(resolved)}})
 
 
 async def begin_rehash(call: ApiRequest) -> ApiResponse:
@@ -80,17 +82,17 @@ async def begin_rehash(call: ApiRequest) -> ApiResponse:
         wanted = RehashRequest(dtk, msgspec.Raw(wire.encode_json(content["rules"])), forget)
     else:
         wanted = RehashRequest("", msgspec.Raw(b"{}"), forget)
-    return wire.json_answer(202, _told(await _job(call).begin(wanted)))
+    return wire.json_answer(202, _run_json(await _job(call).begin(wanted)))
 
 
 async def state(call: ApiRequest) -> ApiResponse:
     """How far the rehash of all records is, or how the last one ended."""
-    return wire.json_answer(200, _told(_job(call).last))
+    return wire.json_answer(200, _run_json(_job(call).last))
 
 
 async def stop_rehash(call: ApiRequest) -> ApiResponse:
     """The end of a rehash of all records, before it is through."""
-    return wire.json_answer(200, _told(await _job(call).stop()))
+    return wire.json_answer(200, _run_json(await _job(call).stop()))
 
 
 async def tokens(call: ApiRequest) -> ApiResponse:
@@ -123,17 +125,21 @@ def _read(content: dict[str, Any]) -> tuple[str, RehashRules]:
 def _sees(records: Records, name: str) -> bool:
     """Whether the caller sees what a rule of this name is for as it is."""
     tells = records.rights.tells
-    known = ALIASES.get(name, name)
+    field_name = ALIASES.get(name, name)
     if name == ALL_OTHERS:
         return records.rights.view is None
     return (
-        tells(known) if any(field.name == known for field in records.schema.fields) else tells(BODY)
+        tells(field_name)
+        if any(field.name == field_name for field in records.schema.fields)
+        else tells(BODY)
     )
 
 
 def _refuse_unseen(records: Records, rules: RehashRules) -> None:
     unseen = [step(name) for name in rules if not _sees(records, name)]
-    faults = [Detail(f"/rules{place}", "Is not shown to this client as it is.") for place in unseen]
+    faults = [
+        Detail(f"/rules{pointer}", "Is not shown to this client as it is.") for pointer in unseen
+    ]
     if not records.rights.tells(PROFILE_KEY):
         faults.append(Detail("/keys", "Profile keys are not shown to this client as they are."))
     if faults:
@@ -156,12 +162,12 @@ def _named(records: Records, record: Record) -> dict[str, Any]:
     return {KEY: record.key, PROFILE_KEY: records.rights.shown(record).fields.get(PROFILE_KEY)}
 
 
-def _shown(records: Records, made: Iterable[RehashedRecord]) -> ApiResponse:
-    data = [{**_named(records, one.record), "fields": one.fields} for one in made]
+def _rehashed(records: Records, rehashed: Iterable[RehashedRecord]) -> ApiResponse:
+    data = [{**_named(records, one.record), "fields": one.fields} for one in rehashed]
     return wire.json_answer(200, {"data": data, "meta": {"count": len(data)}})
 
 
-def _told(run: RehashRun | None) -> dict[str, Any]:
+def _run_json(run: RehashRun | None) -> dict[str, Any]:
     """A run as administrators see it; without one, that there was none."""
     if run is None:
         return {"state": "none"}

@@ -1,4 +1,4 @@
-"""Bodies of requests: what they may be, how much is read of them, and their JSON.
+"""Bodies of requests, what they may be, and their JSON; conditions (``If-Match``) of requests.
 
 Numbers are never binary fractions: one with a point or an exponent is a ``Decimal``. A document in
 which an object has a member twice is refused (RFC 8259, section 4: what it means is unpredictable),
@@ -8,10 +8,10 @@ and so is one that no reader could take apart safely.
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -19,8 +19,10 @@ from aiohttp import web
 from proxy.api.connection import proceed
 from proxy.api.context import ApiRequest
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import DEFAULTS
+from proxy.model.policy import Act
+from proxy.model.record import DEFAULTS, Record
 from proxy.model.values import ValueFaults
+from proxy.vault.records.repository import Records
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
@@ -180,7 +182,7 @@ _DIGITS = 10
 
 
 def checked_members(
-    content: Any, known: tuple[str, ...], required: tuple[str, ...] = ()
+    content: Any, members: tuple[str, ...], required: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """The object of a body, whose members are known; ``VaultError`` (INVALID_INPUT) with every
     other one and every missing one.
@@ -190,8 +192,8 @@ def checked_members(
     faults = ValueFaults(DEFAULTS.faults)
     faults.each(
         "",
-        [name for name in content if name not in known],
-        f"Is not known here; known are: {', '.join(known)}.",
+        [name for name in content if name not in members],
+        f"Is not known here; known are: {', '.join(members)}.",
     )
     faults.each("", [name for name in required if name not in content], "Is missing.")
     if faults:
@@ -207,7 +209,7 @@ def invalid(pointer: str, text: str) -> VaultError:
 
 
 def check_country(
-    call: ApiRequest, content: Mapping[str, Any], place: str = "/country", *, spelled: bool = False
+    call: ApiRequest, content: Mapping[str, Any], source: str = "/country", *, spelled: bool = False
 ) -> None:
     """Raise ``VaultError`` (WRONG_COUNTRY) when a body, or what ``place`` points to, names another
     country than the instance's.
@@ -224,12 +226,12 @@ def check_country(
         raise VaultError(
             Code.INVALID_INPUT,
             "The country cannot be read.",
-            (Detail(place, "Has to be a country code of two lower-case letters."),),
+            (Detail(source, "Has to be a country code of two lower-case letters."),),
         )
     raise VaultError(
         Code.WRONG_COUNTRY,
         f"This instance keeps the records of {call.services.country} alone.",
-        (Detail(place, "Is another country than the instance's."),),
+        (Detail(source, "Is another country than the instance's."),),
     )
 
 
@@ -273,10 +275,112 @@ def query_flag(call: ApiRequest, name: str, word: str) -> bool:
 
     Raises ``VaultError`` (INVALID_INPUT).
     """
-    if (given := call.query.get(name)) not in (None, word):
+    if (value := call.query.get(name)) not in (None, word):
         raise VaultError(
             Code.INVALID_INPUT,
             "The query parameters do not fit.",
             (Detail(name, f"May only be {word}."),),
         )
-    return given is not None
+    return value is not None
+
+
+# Conditional requests (RFC 9110, section 13): ``If-Match`` and ``If-None-Match`` on records and on
+# the contents of attachments.
+#
+# Entity tags here are strong. That of a record is made of its version, its files, and the rights of
+# the caller (``Records.entity_tag``), so that a masked view and a clear one never share one; that of
+# a content is its hash.
+
+_TAG: Final = r'(?:W/)?"[\x21\x23-\x7e\x80-\U0010ffff]*"'
+_LIST: Final = re.compile(rf"[ \t]*(?:{_TAG})?(?:[ \t]*,[ \t]*(?:{_TAG})?)*[ \t]*")
+_ONE_TAG: Final = re.compile(_TAG)
+_ANY: Final = "*"
+IF_MATCH: Final = "If-Match"
+IF_NONE_MATCH: Final = "If-None-Match"
+
+
+class Preconditions(NamedTuple):
+    """What a request asks of the present state; ``None``: nothing. ``*`` stands for any tag at all."""
+
+    match: frozenset[str] | None
+    none_match: frozenset[str] | None
+
+    def changes(self, tag: str | None) -> None:
+        """Raise ``VaultError(PRECONDITION_FAILED)`` unless what has this tag (``None``: it is not
+        there) may be changed.
+        """
+        if self.match is not None and (tag is None or not self.match & {_ANY, tag}):
+            raise _failed(
+                "It is not (any more) what If-Match names: read it again, and decide anew."
+            )
+        if (
+            self.none_match is not None
+            and tag is not None
+            and not self.none_match.isdisjoint({_ANY, tag, f"W/{tag}"})
+        ):
+            raise _failed("If-None-Match asks that there is nothing of the kind, and there is.")
+
+    def unchanged(self, tag: str) -> bool:
+        """Whether a read has to be answered with 304.
+
+        Raises ``VaultError(PRECONDITION_FAILED)`` where ``If-Match`` does not hold.
+        """
+        if self.match is not None and not self.match & {_ANY, tag}:
+            raise _failed("It is not (any more) what If-Match names.")
+        return self.none_match is not None and not self.none_match.isdisjoint(
+            {_ANY, tag, f"W/{tag}"}
+        )
+
+
+def preconditions(request: web.Request) -> Preconditions | None:
+    """The conditions of a request, where it has any.
+
+    Raises ``VaultError(INVALID_INPUT)`` for what is no list of entity tags.
+    """
+    headers = request.headers
+    if IF_MATCH not in headers and IF_NONE_MATCH not in headers:
+        return None
+    return Preconditions(_tags(request, IF_MATCH), _tags(request, IF_NONE_MATCH))
+
+
+def with_preconditions(request: web.Request, records: Records) -> Records:
+    """The records, changed only where the conditions of the request hold.
+
+    Who may not read was given no tag, and none fits.
+    """
+    conditions = preconditions(request)
+    if conditions is None:
+        return records
+    reads = records.rights.allows(Act.READ)
+
+    def condition(record: Record | None) -> None:
+        conditions.changes(
+            None if record is None else records.entity_tag(record) if reads else '""'
+        )
+
+    check: Callable[[Record | None], None] = condition
+    return records.when(check)
+
+
+def _tags(request: web.Request, name: str) -> frozenset[str] | None:
+    sent = request.headers.getall(name, [])
+    if not sent:
+        return None
+    text = ",".join(sent)
+    if text.strip() == _ANY:
+        return frozenset((_ANY,))
+    tags = _ONE_TAG.findall(text)
+    if not tags or _LIST.fullmatch(text) is None:
+        detail = Detail(
+            name,
+            'Has to be *, or entity tags with commas between them: "a", "b" (RFC 9110, section '
+            "13.1).",
+        )
+        raise VaultError(
+            Code.INVALID_INPUT, "The condition of the request cannot be read.", (detail,)
+        )
+    return frozenset(tags)
+
+
+def _failed(text: str) -> VaultError:
+    return VaultError(Code.PRECONDITION_FAILED, f"Nothing was done. {text}")

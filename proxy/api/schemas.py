@@ -87,7 +87,7 @@ def _migration(declared: DeclaredSchema) -> dict[str, Any] | None:
     """The migration under way, or how the last one ended; ``None`` where there was none."""
     change, outcome, progress = declared.change, declared.outcome, declared.progress
     if change is not None:
-        shown: dict[str, Any] = {
+        progress_json: dict[str, Any] = {
             "state": str(change.phase),
             "done": progress.done if progress else 0,
             "total": progress.total if progress else 0,
@@ -98,8 +98,8 @@ def _migration(declared: DeclaredSchema) -> dict[str, Any] | None:
             else 0,
         }
         if change.phase is Phase.FILLING:
-            shown["fields"] = write_definition(change.other)["fields"]
-        return shown
+            progress_json["fields"] = write_definition(change.other)["fields"]
+        return progress_json
     if outcome is None:
         return None
     state = "failed" if outcome.failed else "done"

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Final
 
 from proxy.api import request, wire
-from proxy.api.conditions import asked
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.api.records import records_of_call
 from proxy.errors import Code, VaultError
@@ -34,8 +33,8 @@ async def read_record(call: ApiRequest) -> ApiResponse:
     primary = records.primary.name if records.primary is not None else None
 
     def show(record: Record) -> dict[str, Any]:
-        shown = wire.found(records.rights.shown(record), records.name, primary)
-        return {**shown, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}
+        body = wire.found_json(records.rights.shown(record), records.name, primary)
+        return {**body, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}
 
     return await one(call, records, show)
 
@@ -48,13 +47,16 @@ async def one(
     Raises ``VaultError`` (NOT_FOUND).
     """
     query = Query((Equals(KEY, (call.path[KEY],)),), limit=1)
-    found = (await find_page(records, query, call.services.limits)).records
-    if not found:
+    records_found = (await find_page(records, query, call.services.limits)).records
+    if not records_found:
         raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
-    tag, conditions = {"ETag": records.entity_tag(found[0])}, asked(call.request)
+    tag, conditions = (
+        {"ETag": records.entity_tag(records_found[0])},
+        request.preconditions(call.request),
+    )
     if conditions is not None and conditions.unchanged(tag["ETag"]):
         return ApiResponse(304, b"", tag)
-    return wire.json_answer(200, show(found[0]))._replace(headers=tag)
+    return wire.json_answer(200, show(records_found[0]))._replace(headers=tag)
 
 
 async def find_direct(call: ApiRequest) -> ApiResponse:
@@ -88,7 +90,7 @@ async def export_records(call: ApiRequest) -> ApiResponse:
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     render = _render(records)
 
-    async def asked(room: int | None) -> tuple[ApiResponse, bool]:
+    async def fetch(room: int | None) -> tuple[ApiResponse, bool]:
         asker = PageAsker(render, call.principal.client, room)
         result = await export(records, call.query.get("next"), limit, asker, limits)
         meta: dict[str, Any] = {
@@ -100,7 +102,7 @@ async def export_records(call: ApiRequest) -> ApiResponse:
             meta["unreadable"] = result.unreadable
         return wire.pages(result.records, meta), result.cut
 
-    return await sized(call, asked)
+    return await sized(call, fetch)
 
 
 async def record_history(call: ApiRequest) -> ApiResponse:
@@ -130,7 +132,7 @@ async def found_answer(
 ) -> ApiResponse:
     """The page of a question, each record rendered as JSON; ``more`` of its ``meta``."""
 
-    async def asked(room: int | None) -> tuple[ApiResponse, bool]:
+    async def fetch(room: int | None) -> tuple[ApiResponse, bool]:
         asker = PageAsker(render, call.principal.client, room)
         result = await page_of(records, query, call.services.limits, asker)
         meta = wire.meta_of(
@@ -142,7 +144,7 @@ async def found_answer(
         )
         return wire.pages(result.records, meta), result.cut
 
-    return await sized(call, asked)
+    return await sized(call, fetch)
 
 
 async def version_pages(
@@ -152,20 +154,20 @@ async def version_pages(
     limit, offset = span
     most = call.services.limits.page_bytes
 
-    async def asked(room: int | None) -> tuple[ApiResponse, bool]:
-        found, total = await record_versions(
+    async def fetch(room: int | None) -> tuple[ApiResponse, bool]:
+        versions, total = await record_versions(
             records, call.path["record_key"], limit, offset, min(most, room or most)
         )
-        meta = wire.meta_of(len(found), limit, offset, total, wire.redacted_fields(records))
-        cut = len(found) < limit and offset + len(found) < total
-        found.reverse()  # what was rendered is let go
-        return wire.pages([render(found.pop()) for _ in range(len(found))], meta), cut
+        meta = wire.meta_of(len(versions), limit, offset, total, wire.redacted_fields(records))
+        cut = len(versions) < limit and offset + len(versions) < total
+        versions.reverse()  # what was rendered is let go
+        return wire.pages([render(versions.pop()) for _ in range(len(versions))], meta), cut
 
-    return await sized(call, asked)
+    return await sized(call, fetch)
 
 
 async def sized(
-    call: ApiRequest, asked: Callable[[int | None], Awaitable[tuple[ApiResponse, bool]]]
+    call: ApiRequest, fetch: Callable[[int | None], Awaitable[tuple[ApiResponse, bool]]]
 ) -> ApiResponse:
     """The answer to a question, within ``SMALL`` bytes if it has room there; else it waits for one
     of the few large pages.
@@ -173,13 +175,13 @@ async def sized(
     A large page holds its place until it is sent, so what all of them have in memory together is
     bounded.
     """
-    answer, cut = await asked(SMALL_PAGE)
+    answer, cut = await fetch(SMALL_PAGE)
     if not cut:
         return answer
     large, key = call.services.large_pages, call.principal.client
     await large.enter(key)
     try:
-        answer, _ = await asked(None)
+        answer, _ = await fetch(None)
         if answer.stream is None:
             large.leave(key)
             return answer
@@ -223,8 +225,8 @@ class _Leaving:
 def _render(records: Records) -> Render[bytes]:
     """What makes the JSON of a record that was found."""
     primary = records.primary.name if records.primary is not None else None
-    shown, name = records.rights.shown, records.name
-    return lambda record: wire.encode_json(wire.found(shown(record), name, primary))
+    visible, name = records.rights.shown, records.name
+    return lambda record: wire.encode_json(wire.found_json(visible(record), name, primary))
 
 
 def _key(record: Record) -> bytes:

@@ -34,14 +34,16 @@ class FilePart:
     """The part ``file`` of a request: ``begin``, then ``content`` to its end."""
 
     def __init__(self, request: web.Request) -> None:
-        found = _BOUNDARY.search(request.headers.get("Content-Type", ""))
-        if found is None:
+        boundary = _BOUNDARY.search(request.headers.get("Content-Type", ""))
+        if boundary is None:
             raise misunderstood("Content-Type", "Names no boundary of 1 to 70 characters.")
         self.mime_type = UNKNOWN_TYPE
         self.disposition = ""  #: what the head of the part says of it (RFC 7578, section 4.2)
-        self._between = _LINE + _DASHES + (found[1] or found[2]).encode("ascii", "surrogateescape")
+        self._between = (
+            _LINE + _DASHES + (boundary[1] or boundary[2]).encode("ascii", "surrogateescape")
+        )
         self._request = request
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     async def begin(self) -> None:
         """Read up to the content.
@@ -49,26 +51,26 @@ class FilePart:
         Raises ``VaultError``: INVALID_FILE for a body of another shape, and as ``_more``.
         """
         head = self._between[2:]
-        while len(self._held) < len(head) + 2:
+        while len(self._buffer) < len(head) + 2:
             await self._more_or_refuse()
-        if self._held.startswith(_LINE):
-            del self._held[:2]
-        if not self._held.startswith(head):
+        if self._buffer.startswith(_LINE):
+            del self._buffer[:2]
+        if not self._buffer.startswith(head):
             raise misunderstood("file", "The body does not begin with its boundary.")
-        while (end := self._held.find(b"\r\n\r\n", 0, _HEAD)) < 0:
-            if len(self._held) >= _HEAD:
+        while (end := self._buffer.find(b"\r\n\r\n", 0, _HEAD)) < 0:
+            if len(self._buffer) >= _HEAD:
                 raise misunderstood("file", f"The head of the part is longer than {_HEAD} bytes.")
             await self._more_or_refuse()
-        first, *lines = bytes(self._held[:end]).split(_LINE)
-        del self._held[: end + 2]  # the line end before the next boundary may be that of the head
+        first, *lines = bytes(self._buffer[:end]).split(_LINE)
+        del self._buffer[: end + 2]  # the line end before the next boundary may be that of the head
         if first[len(head) :].strip(b" \t"):
             raise misunderstood("file", "The body has no part.")
         self._read_head(lines)
-        while len(self._held) < len(self._between) and await self._more():
+        while len(self._buffer) < len(self._between) and await self._more():
             pass
         # a part without content may end with its head (RFC 2046, page 22)
-        if not self._held.startswith(self._between):
-            del self._held[:2]
+        if not self._buffer.startswith(self._between):
+            del self._buffer[:2]
 
     def _read_head(self, lines: list[bytes]) -> None:
         fields: dict[str, str] = {}
@@ -99,7 +101,7 @@ class FilePart:
     async def content(self) -> AsyncIterator[bytes]:
         """The content piece by piece; ends after the end of the whole body was seen to be in order."""
         scan = Scan(self._between)
-        piece, self._held = bytes(self._held) or await self._next(), bytearray()
+        piece, self._buffer = bytes(self._buffer) or await self._next(), bytearray()
         while piece:
             if ready := scan.content(piece):
                 yield ready
@@ -113,7 +115,7 @@ class FilePart:
     async def _more(self) -> bool:
         """Hold more of the body; ``False`` at its end. Raises as ``_next``."""
         piece = await self._next()
-        self._held += piece
+        self._buffer += piece
         return bool(piece)
 
     async def _next(self) -> bytes:
@@ -144,11 +146,11 @@ class Scan:
     ``between`` is the line end and the boundary that end the content.
     """
 
-    __slots__ = ("_after", "_between", "_held")
+    __slots__ = ("_after", "_between", "_buffer")
 
     def __init__(self, between: bytes) -> None:
         self._between = between
-        self._held = b""  #: the end of what came, where it may be the beginning of a boundary
+        self._buffer = b""  #: the end of what came, where it may be the beginning of a boundary
         self._after: bytearray | None = None  #: what came behind the boundary, once that was there
 
     def content(self, piece: bytes) -> bytes:
@@ -160,15 +162,15 @@ class Scan:
             self._follow(self._after, piece)
             return b""
         between = self._between
-        if self._held:
-            piece, self._held = self._held + piece, b""
+        if self._buffer:
+            piece, self._buffer = self._buffer + piece, b""
         end = piece.find(between)
         if end >= 0:
             self._after = bytearray()
             self._follow(self._after, piece[end + len(between) :])
             return piece[:end]
-        self._held = _begun(piece[1 - len(between) :], between)
-        return piece[: len(piece) - len(self._held)]
+        self._buffer = _begun(piece[1 - len(between) :], between)
+        return piece[: len(piece) - len(self._buffer)]
 
     def finish(self) -> None:
         """The body is complete.
@@ -231,15 +233,15 @@ _OF_PARTS: Final = {"%22": '"', "%0A": "\n", "%0D": "\r"}
 _FEW: Final = re.compile("|".join(_OF_PARTS))
 
 
-def of_header(given: Sequence[str]) -> str:
+def of_header(values: Sequence[str]) -> str:
     """The name in the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in
     every case.
 
     Raises ``VaultError`` (INVALID_FILE), as ``of_part`` does.
     """
-    if len(given) != 1:
+    if len(values) != 1:
         raise _unusable(HEADER, "Has to be there, once.")
-    text = given[0].strip()
+    text = values[0].strip()
     extended = _EXTENDED.match(text)
     if extended is not None or _ESCAPED.search(text):
         return _checked(_decoded(text[extended.end() if extended else 0 :], HEADER), HEADER)
@@ -255,30 +257,30 @@ def of_part(disposition: str) -> str:
         if charset is None:
             raise _unusable("file", "Its filename* has to be UTF-8.")
         return _checked(_decoded(extended[1][charset.end() :], "file"), "file")
-    found = _IN_PART.search(disposition)
-    if found is None:
+    filename = _IN_PART.search(disposition)
+    if filename is None:
         raise _unusable(
             "file", "The part names no file: filename is missing in its Content-Disposition."
         )
     return _checked(
-        _FEW.sub(lambda escaped: _OF_PARTS[escaped[0]], found[1] or found[2] or ""), "file"
+        _FEW.sub(lambda escaped: _OF_PARTS[escaped[0]], filename[1] or filename[2] or ""), "file"
     )
 
 
-def _decoded(text: str, place: str) -> str:
+def _decoded(text: str, source: str) -> str:
     try:
         return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
     except UnicodeDecodeError:
-        raise _unusable(place, "What is percent-encoded has to be UTF-8.") from None
+        raise _unusable(source, "What is percent-encoded has to be UTF-8.") from None
 
 
-def _checked(name: str, place: str) -> str:
+def _checked(name: str, source: str) -> str:
     if (fault := fault_of_filename(name)) is not None:
-        raise _unusable(place, f"A file name {fault}")
+        raise _unusable(source, f"A file name {fault}")
     return name
 
 
-def _unusable(place: str, text: str) -> VaultError:
+def _unusable(source: str, text: str) -> VaultError:
     return VaultError(
-        Code.INVALID_FILE, "The upload lacks a file name that can be used.", (Detail(place, text),)
+        Code.INVALID_FILE, "The upload lacks a file name that can be used.", (Detail(source, text),)
     )

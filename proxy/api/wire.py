@@ -43,14 +43,14 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
     """A record as a write answers with it: what was stored, the instants that the service set, and
     which fields are redacted.
     """
-    shown = dict(record.fields)
-    shown[CREATED_AT] = to_wire(record.created_at)
-    shown[UPDATED_AT] = to_wire(record.updated_at)
+    body = dict(record.fields)
+    body[CREATED_AT] = to_wire(record.created_at)
+    body[UPDATED_AT] = to_wire(record.updated_at)
     if record.expires_at is not None:
-        shown[EXPIRES_AT] = to_wire(record.expires_at)
+        body[EXPIRES_AT] = to_wire(record.expires_at)
     if redacted:
-        shown["meta"] = {"redacted_fields": redacted}
-    return shown
+        body["meta"] = {"redacted_fields": redacted}
+    return body
 
 
 def redacted_fields(records: Records) -> dict[str, Any]:
@@ -61,18 +61,18 @@ def redacted_fields(records: Records) -> dict[str, Any]:
     return {"redacted_fields": names} if names else {}
 
 
-def found(record: VisibleRecord, schema: str, primary: str | None) -> dict[str, Any]:
+def found_json(record: VisibleRecord, schema: str, primary: str | None) -> dict[str, Any]:
     """A record as a search answers with it.
 
     One of a rule file's entity has no key among its fields, so ``record_key`` is shown.
     """
-    shown = written_json(record)
-    shown[VERSION_FIELD] = record.version
+    body = written_json(record)
+    body[VERSION_FIELD] = record.version
     if primary is None:
-        shown[KEY] = record.key
+        body[KEY] = record.key
     base = files_of(record.key or "", schema) if record.attachments else ""
-    shown["attachments"] = [attachment(base, item) for item in record.attachments]
-    return shown
+    body["attachments"] = [attachment(base, item) for item in record.attachments]
+    return body
 
 
 def files_of(key: str, schema: str, country: str | None = None) -> str:
@@ -86,7 +86,7 @@ def files_of(key: str, schema: str, country: str | None = None) -> str:
 
 def filled(template: str, values: Mapping[str, str]) -> str:
     """A path of the table of operations with these values of its parameters."""
-    return _PARAMETER.sub(lambda found: quote(values[found[1]], safe=""), template)
+    return _PARAMETER.sub(lambda found_json: quote(values[found_json[1]], safe=""), template)
 
 
 def attachment(base: str, item: Attachment) -> dict[str, Any]:
@@ -131,19 +131,19 @@ def pages(items: list[bytes], meta: Mapping[str, Any]) -> ApiResponse:
 
 async def _streamed(items: list[bytes], tail: bytes) -> AsyncIterator[bytes]:
     items.reverse()
-    held, size = [_HEAD], len(_HEAD)
+    pieces, size = [_HEAD], len(_HEAD)
     while items:
         item = items.pop()
         for start in range(0, len(item), PIECE_BYTES):
             piece = item if len(item) <= PIECE_BYTES else item[start : start + PIECE_BYTES]
-            held.append(piece)
+            pieces.append(piece)
             size += len(piece)
             if size >= PIECE_BYTES:
-                yield b"".join(held)
-                held, size = [], 0
+                yield b"".join(pieces)
+                pieces, size = [], 0
         if items:
-            held.append(b",")
-    yield b"".join((*held, tail))
+            pieces.append(b",")
+    yield b"".join((*pieces, tail))
 
 
 def meta_of(

@@ -18,7 +18,6 @@ NO_NAMES = frozenset(
 STILL_THERE = {
     "vault": 397,
     "redactor": 283,
-    "api": 127,
     "model": 114,
     "net": 103,
     "storage": 98,
@@ -34,7 +33,6 @@ STILL_THERE = {
     "objectstore": 10,
     "demo": 9,
     "functions": 7,
-    "admin.py": 5,
     "telemetry": 4,
     "offload.py": 2,
 }

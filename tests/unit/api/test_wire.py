@@ -63,16 +63,16 @@ async def test_a_page_names_them_where_there_are_any():
 
 
 def test_a_search_adds_the_attachments():
-    assert wire.found(shown(), "s", "id")["attachments"] == []
+    assert wire.found_json(shown(), "s", "id")["attachments"] == []
     record = Record(7, "k/1", {}, 1, 0, 0, attachments=(FILE,))
-    (file,) = wire.found(shown(record), "a b", "id")["attachments"]
+    (file,) = wire.found_json(shown(record), "a b", "id")["attachments"]
     assert file["download_link"] == "/api/models/a%20b/k%2F1/files/f1"
     assert (file["size"], file["updated_at"]) == (3, "1970-01-01T00:00:00.001Z")
 
 
 def test_a_record_of_an_entity_shows_its_key():
-    assert wire.found(shown(), "s", None)["record_key"] == "k/1"
-    assert "record_key" not in wire.found(shown(), "s", "id")
+    assert wire.found_json(shown(), "s", None)["record_key"] == "k/1"
+    assert "record_key" not in wire.found_json(shown(), "s", "id")
 
 
 def test_a_version_tells_who_and_what():

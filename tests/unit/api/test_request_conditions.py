@@ -1,12 +1,12 @@
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.api.conditions import Preconditions, asked
+from proxy.api.request import Preconditions, preconditions
 from proxy.errors import Code, VaultError
 
 
 def conditions(**headers: str) -> Preconditions | None:
-    return asked(
+    return preconditions(
         make_mocked_request(
             "GET", "/", headers={name.replace("_", "-"): text for name, text in headers.items()}
         )
