@@ -77,11 +77,6 @@ class Unruled:
         """Whether its exchanges need not be looked at any more."""
         return self.told and (self.looks <= 0 or self.left <= 0)
 
-    def count(self) -> None:
-        """One request more."""
-        if self.cell is not None:
-            self.cell.value += 1
-
 
 class Sample:
     """The beginnings of one request and its answer, taken while they pass by."""
@@ -181,7 +176,8 @@ class Coverage:
             return
         if unruled.cell is None:
             unruled = self._admit(unruled, status)
-        unruled.count()
+        if unruled.cell is not None:
+            unruled.cell.value += 1
         if sample is not None and not unruled.settled:
             self._look(unruled, status, sample)
         elif not unruled.told:

@@ -118,8 +118,11 @@ def acceptable(accept_encoding: bytes | None, preferred: Sequence[str]) -> str:
 def field(headers: RawHeaders, name: bytes) -> bytes | None:
     """All fields of that lower-case name as one list, or ``None`` (RFC 9110, 5.3)."""
     size = len(name)
-    values = [value for key, value in headers if len(key) == size and key.lower() == name]
-    return b", ".join(values) if values else None
+    joined: bytes | None = None
+    for key, value in headers:
+        if len(key) == size and key.lower() == name:
+            joined = value if joined is None else b"%b, %b" % (joined, value)
+    return joined
 
 
 def _applied(content_encoding: bytes) -> tuple[str, ...]:

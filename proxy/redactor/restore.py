@@ -2,7 +2,6 @@
 
 import enum
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from operator import itemgetter
@@ -158,12 +157,12 @@ def rewritten(
     content: bytes, body: ParsedBody, values: Sequence[Sequence[Value | None]]
 ) -> Written:
     """The body with these values in the places of its objects; ``None`` leaves a place alone."""
-    fields: list[str] = []
+    counts: dict[str, int] = {}
     pairs: list[tuple[Spot, Value]] = []
     for item, row in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, row, strict=True):
             if value is not None:
-                fields.append(spot.field)
+                counts[spot.field] = counts.get(spot.field, 0) + 1
                 if value != spot.value:
                     pairs.append((spot, value))
     texts = encode_values(body.media, [value for _, value in pairs])
@@ -171,8 +170,9 @@ def rewritten(
         (spot.start, spot.end, b"=" + text if spot.bare else text)
         for (spot, _), text in zip(pairs, texts, strict=True)
     ]
-    written = Written(splice(content, edits), Counter(fields))
-    free(edits, pairs, texts)
+    written = Written(splice(content, edits), counts)
+    if len(pairs) > FEW:
+        free(edits, pairs, texts)
     return written
 
 

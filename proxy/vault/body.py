@@ -187,14 +187,17 @@ def taken(
 
 
 def values_in_order(
-    fields: TokenizedFields, places: Iterable[tuple[str, str]]
+    fields: TokenizedFields, places: Iterable[tuple[str, str | None]]
 ) -> list[Value | None] | None:
     """The values of an object's (field, token), where it shows nothing but what the record has, in
-    its order; else ``None``.
+    its order; else ``None``. A place without a token has no value.
     """
     values: list[Value | None] = []
     reached: dict[str, int] = {}  #: by field, how many of its values came already
     for name, text in places:
+        if text is None:
+            values.append(None)
+            continue
         stored, at = fields.get(name, ()), reached.get(name, 0)
         if at == len(stored) or stored[at].token != text:
             return None

@@ -51,18 +51,23 @@ class Reveals(NamedTuple):
         """The keys of the records of which values are shown; ``lone``: that of the only one, where
         the request names it.
         """
-        keys = [
-            item.id or lone or index
-            for index, (item, row) in enumerate(zip(self.items, self.restored, strict=True))
-            if any(row)
-        ]
-        return await each(lambda key: self._sealed(key, collection), keys)
+        keys: list[str | None] = []
+        nameless: list[tuple[int, int]] = []  #: place among the keys, number of the object
+        for index, (item, row) in enumerate(zip(self.items, self.restored, strict=True)):
+            if not any(row):
+                continue
+            keys.append(item.id or lone)
+            if keys[-1] is None:
+                nameless.append((len(keys) - 1, index))
+        if nameless:
+            sealed = await each(lambda one: self._sealed(one[1], collection), nameless)
+            for (number, _), key in zip(nameless, sealed, strict=True):
+                keys[number] = key
+        return keys
 
-    def _sealed(self, key: str | int, collection: VaultCollection) -> str | None:
-        """The name that is sealed beside the record which an object is, in place of its number."""
-        if isinstance(key, str):
-            return key
-        record = self.revealed.rows[key] if self.revealed is not None else None
+    def _sealed(self, index: int, collection: VaultCollection) -> str | None:
+        """The name that is sealed beside the record which an object is."""
+        record = self.revealed.rows[index] if self.revealed is not None else None
         return record.key(collection.sealer) if record is not None else None
 
 
@@ -149,7 +154,7 @@ class Teller:
         line, marks = await self._written_line(status, held)
         if outcome is not Outcome.TAKEN:
             line = b"%b,%b" % (line, _DOUBT)
-        elif any(one.displaces for one in held):
+        elif held[0].displaces or (len(held) > 1 and any(one.displaces for one in held)):
             line = b"%b,%b" % (line, _DISPLACES)
         if revealed:
             line = b'%b,"revealed":[%b]' % (line, self._names(revealed))
@@ -213,6 +218,8 @@ class Teller:
 
     async def _marks(self, keys: Sequence[str | None]) -> list[str]:
         mark, environment, schema = self._services.record_id, self._environment, self._schema
+        if len(keys) == 1 and (only := keys[0]) is not None:
+            return [mark(environment, schema, only)]
         return await each(
             lambda key: mark(environment, schema, key), [key for key in keys if key is not None]
         )

@@ -321,13 +321,11 @@ class RuleExchange:
     # ------------------------------------------------------------------ settling
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
-        return outcome(
-            self._operation.response,
-            self._request.target if self._request else b"",
-            status,
-            headers,
-            body,
-        )
+        rule = self._operation.response
+        if status in rule.success:
+            return Outcome.TAKEN
+        target = self._request.target if self._request else b""
+        return outcome(rule, target, status, headers, body)
 
     async def _settle(
         self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None

@@ -16,7 +16,7 @@ from proxy.redactor import restore
 from proxy.redactor.form import write_form_value
 from proxy.redactor.redact import BodyObject, Spot, query_spots
 from proxy.tokenization.base import Resolution
-from proxy.vault.body import tokens_of
+from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.anywhere import own
 from proxy.vault.proxied.binding import StagedWrite
@@ -200,19 +200,8 @@ def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:
         item.id is not None and held.key is not None and item.id != held.key
     ):
         return None
-    fields = held.content.values
-    row: list[Value | None] = []
-    reached: dict[str, int] = {}  #: by field, how many of its values were shown
-    for spot in item.spots:
-        if spot.value is None:
-            row.append(None)
-            continue
-        values, at = fields.get(spot.field, ()), reached.get(spot.field, 0)
-        if at == len(values) or values[at].token != spot.value.text:
-            return None
-        row.append(values[at].value)
-        reached[spot.field] = at + 1
-    return row
+    places = [(spot.field, spot.value.text if spot.value else None) for spot in item.spots]
+    return values_in_order(held.content.values, places)
 
 
 def _known(held: StagedWrite) -> _Known:

@@ -45,7 +45,9 @@ async def _bind(
     writing: Writing, operation: Operation, headers: RawHeaders, body: ParsedBody | None
 ) -> None:
     """New records get the names that the answer tells; those without one are kept all the same."""
-    fresh = [held for held in writing.held if held.row is None]
+    fresh: Sequence[StagedWrite] = writing.held
+    if len(fresh) > 1 or fresh[0].row is not None:
+        fresh = [one for one in fresh if one.row is None]
     if not fresh:
         return
     pairs: list[tuple[StagedWrite, str]] = []
@@ -114,11 +116,12 @@ def _name(
 ) -> list[tuple[StagedWrite, str]]:
     """Which new record got which id: by its own id, by the tokens beside the id, or by their order."""
     place = operation.response.id
-    known = [(held, held.key) for held in fresh if held.key is not None]
-    if len(known) == len(fresh) or place is None:
-        return known
-    if known:
+    known: list[tuple[StagedWrite, str]] = []
+    if len(fresh) > 1 or fresh[0].key is not None:
+        known = [(held, held.key) for held in fresh if held.key is not None]
         fresh = [held for held in fresh if held.key is None]
+    if not fresh or place is None:
+        return known
     if place.source is IdSource.HEADER:
         ids = restore.header_ids(place, headers)
         return known + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else known

@@ -71,7 +71,8 @@ def _together(connection: Connection, group: Sequence[Work]) -> None:
                 segment = segments[sql] = ChangeBatch(sql)
                 segment.add(change)
     for sql, segment in segments.items():
-        _grow(connection, sql, growth.get(sql, 0) + segment.run(connection))
+        if rows := growth.get(sql, 0) + segment.run(connection):
+            _grow(connection, sql, rows)
 
 
 def _one_by_one(connection: Connection, group: Sequence[Work]) -> Outcomes:
@@ -89,7 +90,8 @@ def _alone(connection: Connection, sql: Statements, changes: Iterable[Change]) -
     connection.execute("SAVEPOINT one")
     fault: Exception | None = None
     try:
-        _grow(connection, sql, sum(_change(connection, sql, change) for change in changes))
+        if rows := sum(_change(connection, sql, change) for change in changes):
+            _grow(connection, sql, rows)
     except (Conflict, VaultError) as error:
         fault = error
     except (
@@ -123,5 +125,4 @@ def _in_order(change: Change, taken: frozenset[bytes]) -> tuple[bytes, ...]:
 
 
 def _grow(connection: Connection, sql: Statements, rows: int) -> None:
-    if rows:
-        connection.execute(sql.grow, (rows, sql.layout.table))
+    connection.execute(sql.grow, (rows, sql.layout.table))

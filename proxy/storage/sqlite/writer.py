@@ -194,7 +194,7 @@ class SqliteWriter:
         connection = self._connection
         if (
             connection is None
-            or sum([len(changes) for _, _, changes in group]) > INLINE
+            or (len(group) > 1 and sum([len(changes) for _, _, changes in group]) > INLINE)
             or any(map(is_large_commit, group))
         ):
             return False
@@ -203,7 +203,8 @@ class SqliteWriter:
             return False
         start = perf_counter()
         try:
-            self._wait_for_others(connection, _IMPATIENT)
+            if self._patience != _IMPATIENT:
+                self._wait_for_others(connection, _IMPATIENT)
             begin_group(connection, group)
         except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
             _give_up(connection)

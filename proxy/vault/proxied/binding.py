@@ -69,20 +69,23 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
         binds.append(Bind(held.rid, collection.key_hash(key), sealer.key(key), now))
         if len(binds) % BIND_STRIDE == 0 and busy():
             await give_way()
+    writes = [held for held, _ in pairs]
     displaced: list[Change] = []
     overtaken = 0
     for attempt in range(_TRIES):
         changes, overtaken = _decided(collection, binds, now)
         try:  # in one breath with what was decided
-            await finish(collection, [held for held, _ in pairs], [*displaced, *changes])
+            await finish(collection, writes, [*displaced, *changes])
             break
         except Conflict:
             displaced = await displacing(collection, [(one.key, one.rid) for one in binds])
             if not displaced or attempt == _TRIES - 1:
                 raise
-    taken = {change.key for change in displaced if isinstance(change, Release)}
-    for (held, _), one in zip(pairs, binds, strict=True):
-        held.displaces = one.key in taken
+    taken: set[bytes] = set()
+    if displaced:
+        taken = {change.key for change in displaced if isinstance(change, Release)}
+        for held, one in zip(writes, binds, strict=True):
+            held.displaces = one.key in taken
     for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
         if count:
             collection.observe(event, count)
@@ -111,8 +114,10 @@ def _decided(collection: Collection, binds: Sequence[Bind], now: int) -> tuple[l
                 continue
             changes.append(Release(binding.key, own, now))
         changes.append(binding)
-    changes.extend([Accept(rid, now) for rid in twice])
-    _remember(collection, [(binding.rid, binding.key) for binding in binds])
+    if twice:
+        changes.extend([Accept(rid, now) for rid in twice])
+    if len(collection.state.in_flight) > len(binds):
+        _remember(collection, binds)
     return changes, overtaken
 
 
@@ -148,19 +153,17 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
     state.gone.update((collection.key_hash(key), collection.around.sequence()) for key in keys)
 
 
-def _remember(collection: Collection, pairs: Sequence[tuple[int, bytes]]) -> None:
+def _remember(collection: Collection, binds: Sequence[Bind]) -> None:
     """Who has which name, as long as there is anybody else under way who may turn out to be the
     same.
     """
     state = collection.state
-    if len(state.in_flight) <= len(pairs):
-        return
     if len(state.named) >= _MOST_GONE:
         oldest = min(state.in_flight)
         state.named = {digest: named for digest, named in state.named.items() if named[1] > oldest}
-    for rid, digest in pairs:
-        if state.named.get(digest, (0, 0))[0] <= rid:
-            state.named[digest] = rid, collection.around.sequence()
+    for one in binds:
+        if state.named.get(one.key, (0, 0))[0] <= one.rid:
+            state.named[one.key] = one.rid, collection.around.sequence()
 
 
 def forget_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:
