@@ -69,34 +69,24 @@ def translated_records(
         return
     countries: dict[Any, bool] = {}
     for entry in entries:
-        yield (
-            entry
-            if entry.record is None
-            else _translated(instance, entry.line, entry.record, countries)
-        )
+        if entry.record is None:
+            yield entry
+        elif not _ours(instance, entry.record.get(COUNTRY), countries):
+            fault = "this record is kept in another country than this instance's"
+            yield FileRecord(entry.line, None, fault, entry.record)
+        else:
+            yield _translated(entry.line, entry.record)
 
 
-def _translated(
-    instance: remote.Remote, line: int, record: dict[str, Any], countries: dict[Any, bool]
-) -> FileRecord:
-    found: dict[str, Any] = {}
+def _translated(line: int, record: dict[str, Any]) -> FileRecord:
+    fields: dict[str, Any] = {}
     for name, value in record.items():
-        if name == COUNTRY:
-            if not _ours(instance, value, countries):
-                return FileRecord(
-                    line,
-                    None,
-                    "this record is kept in another country than this instance's",
-                    record,
-                )
-        elif name not in _OF_THE_SERVICE:
-            known = _NAMES.get(name, name)
-            if found.get(known, value) != value:
-                return FileRecord(
-                    line, None, f"{name} says something else than another name of it", record
-                )
-            found[known] = value
-    return FileRecord(line, found)
+        if name != COUNTRY and name not in _OF_THE_SERVICE:
+            field_name = _NAMES.get(name, name)
+            if fields.setdefault(field_name, value) != value:
+                fault = f"{name} says something else than another name of it"
+                return FileRecord(line, None, fault, record)
+    return FileRecord(line, fields)
 
 
 def _ours(instance: remote.Remote, country: Any, countries: dict[Any, bool]) -> bool:
@@ -144,7 +134,7 @@ class _Job:
     schema: str
     existing: str  #: what becomes of records whose key is used: ``refuse``, ``skip``, ``update``
     mark: _Mark
-    place: Path
+    mark_file: Path
     #: where the lines of records go that cannot be taken; none: the import stops there
     rejects: Path | None
     faults: list[Detail] = field(default_factory=list)
@@ -159,11 +149,9 @@ def run(arguments: Arguments) -> int:
     """Import; status 1 when a record could not be taken, with the line of each."""
     file: Path = arguments.file
     head = _sealed(file)
-    kind = (
-        head.format
-        if head is not None
-        else arguments.format or file.suffix.removeprefix(".").lower()
-    )
+    kind = arguments.format or file.suffix.removeprefix(".").lower()
+    if head is not None:
+        kind = head.format
     if kind not in FORMATS:
         raise VaultError(
             Code.BAD_SETTINGS,
@@ -171,26 +159,21 @@ def run(arguments: Arguments) -> int:
         )
     try:
         with contextlib.closing(remote.remote(arguments)) as instance:
-            job = _job(instance, file, arguments)
-            types = with_names(arguments.schema, types_of(instance, arguments.schema))
+            mark_file = file.with_name(file.name + ".import")
+            mark = _begun(file, mark_file, arguments, instance)
+            schema = arguments.schema
+            job = _Job(instance, schema, arguments.existing, mark, mark_file, arguments.rejects)
+            types = with_names(schema, types_of(instance, schema))
             with _text(file, head, arguments) as text:
-                _all(
-                    job,
-                    translated_records(instance, arguments.schema, FORMATS[kind].read(text, types)),
-                )
+                entries = FORMATS[kind].read(text, types)
+                _all(job, translated_records(instance, schema, entries))
     except UnicodeDecodeError:
         raise VaultError(Code.BAD_SETTINGS, f"{file} is not UTF-8: convert it first.") from None
     except ValueError as error:  # the head of a table
         raise VaultError(Code.BAD_SETTINGS, f"{file}: {error}.") from None
     except OSError as error:
         raise VaultError(Code.BAD_SETTINGS, f"{file} cannot be read ({error.strerror}).") from None
-    return _told(job, arguments)
-
-
-def _job(instance: remote.Remote, file: Path, arguments: Arguments) -> _Job:
-    place = file.with_name(file.name + ".import")
-    mark = _begun(file, place, arguments, instance)
-    return _Job(instance, arguments.schema, arguments.existing, mark, place, arguments.rejects)
+    return _report(job, arguments)
 
 
 def _sealed(file: Path) -> SealedFileHead | None:
@@ -249,25 +232,19 @@ def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
             _one(job, batch)
             if not job.stopped:
                 job.mark.done += len(batch)
-                _write(job.place, job.mark)
+                _write(job.mark_file, job.mark)
                 bar.update(len(batch))
     finally:
         bar.close()
     if not job.stopped:
         with contextlib.suppress(FileNotFoundError):
-            job.place.unlink()
+            job.mark_file.unlink()
 
 
 def _one(job: _Job, batch: list[FileRecord]) -> None:
     """Store one batch but for what cannot be taken; nothing of it where that stops the import."""
-    _reject(
-        job,
-        [
-            (entry, Detail(f"line {entry.line}", entry.fault))
-            for entry in batch
-            if entry.record is None
-        ],
-    )
+    unread = [entry for entry in batch if entry.record is None]
+    _reject(job, [(entry, Detail(f"line {entry.line}", entry.fault)) for entry in unread])
     left = [entry for entry in batch if entry.record is not None]
     while left and not job.stopped:
         told = _sent(job, left)
@@ -306,7 +283,9 @@ def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
         entries = {entry.line: entry for entry, _ in faults}.values()
         try:
             with open(job.rejects, "ab", opener=_private) as file:
-                file.writelines(_encode(_left(entry)) + b"\n" for entry in entries)
+                for entry in entries:  # its record, or what stands there where none could be read
+                    content = entry.unread if entry.record is None else entry.record
+                    file.write(_encode(content) + b"\n")
         except OSError as error:
             raise VaultError(
                 Code.NOT_WRITABLE, f"{job.rejects} cannot be written ({error.strerror})."
@@ -316,13 +295,6 @@ def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
 def _private(path: str, flags: int) -> int:
     """The file is for its owner alone where it is made: it holds what people are."""
     return os.open(path, flags, 0o600)
-
-
-def _left(entry: FileRecord) -> Any:
-    """What the file of rejects keeps of an entry: its record, or what stands there where no record
-    could be read.
-    """
-    return entry.unread if entry.record is None else entry.record
 
 
 def _sent(job: _Job, entries: list[FileRecord], action: str = "batch") -> remote.RemoteAnswer:
@@ -363,7 +335,7 @@ def _write(place: Path, mark: _Mark) -> None:
     fresh.replace(place)
 
 
-def _told(job: _Job, arguments: Arguments) -> int:
+def _report(job: _Job, arguments: Arguments) -> int:
     mark = job.mark
     data: dict[str, Any] = {
         "schema": mark.schema,

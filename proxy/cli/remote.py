@@ -195,9 +195,8 @@ def remote(given: Arguments) -> Remote:
     if not client or not secret:
         raise VaultError(
             Code.BAD_SETTINGS,
-            f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, "
-            "as `domicile init` or "
-            "`domicile client create` told them.",
+            f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, as "
+            "`domicile init` or `domicile client create` told them.",
         )
     return Remote(
         given.url or _own(load_settings(given.config, os.environ)),

@@ -28,8 +28,7 @@ def check_rules(arguments: Arguments) -> int:
     }
     counts = (
         f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations "
-        f"{len(rules.operations)}, "
-        f"tests {len(rules.tests)}"
+        f"{len(rules.operations)}, tests {len(rules.tests)}"
     )
     lines = [
         f"rules {rules.version} are in order: {counts}",

@@ -186,9 +186,8 @@ async def plant(proxy: str) -> int:
             raise VaultError(
                 Code.BAD_RULES,
                 "The sample application cannot be filled through the proxy, which answered "
-                f"{fault.status}: "
-                "look at what was changed in the rule file since it last worked; `domicile rules "
-                "test` tries it.",
+                f"{fault.status}: look at what was changed in the rule file since it last worked; "
+                "`domicile rules test` tries it.",
             ) from None
 
 

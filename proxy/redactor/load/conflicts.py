@@ -1,11 +1,11 @@
 """Checks across operations and files, and the warnings that ``rules check`` prints."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, TypeVar
+from typing import Final
 
-from proxy.model.schema import Field, Path, PathStep, Schema, spell
+from proxy.model.schema import Path, PathStep, Schema, spell
 from proxy.redactor.load.entities import EntityDraft, needs_record
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import (
@@ -18,9 +18,7 @@ from proxy.redactor.path_template import (
     parse_template,
 )
 from proxy.redactor.rules import (
-    BodyPlace,
     Endpoint,
-    Entity,
     Operation,
     OtherKinds,
     PassRule,
@@ -80,9 +78,8 @@ def _check_endpoints(one: FileRules, other: FileRules, faults: RuleFaults) -> No
     ):
         faults.add(
             other.at,
-            f"requests of '{second.name}' cannot be told from those of '{first.name}' at "
-            f"{one.at}; give each a 'host' or a "
-            f"'prefix' of its own",
+            f"requests of '{second.name}' cannot be told from those of '{first.name}' at {one.at}; "
+            "give each a 'host' or a 'prefix' of its own",
         )
     for wide, narrow in ((one, other), (other, one)):
         for operation in wide.rules:
@@ -134,7 +131,11 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
             yield from _descents(operation)
             yield from _unseen(operation)
             yield from _unnamed_success(operation)
-        yield from _unread(file)
+        for operation in _unread(file):
+            yield (
+                f"{operation.position}: {operation.label} is ruled and GET {operation.template} is "
+                "not; if the application answers that, callers see tokens in it"
+            )
         yield from _plausible(file)
     yield from _shared_upstreams(files)
 
@@ -159,55 +160,42 @@ _LOOKS_REAL: Final = {
 
 
 def _plausible(file: FileRules) -> Iterator[str]:
-    """Where people may see a false date or number and believe it, because nothing there tells whose
-    it is.
+    """Where people would see a false date or number and believe it, because nothing there tells
+    whose it is.
     """
     for draft in file.entities:
-        small = [
-            rule
-            for rule in draft.entity.fields.values()
-            if needs_record(rule.shape) and rule.shape.name in _LOOKS_REAL
-        ]
-        own = [
-            operation
-            for operation in file.operations
-            if operation.entity.fields is draft.entity.fields
-        ]
-        for rule in small if own else ():
-            where = list(_unresolved(own, file))
-            if where:
+        where = "; ".join(_unresolved(draft, file))
+        for rule in draft.entity.fields.values() if where else ():
+            real = _LOOKS_REAL.get(rule.shape.name)
+            if real is not None and needs_record(rule.shape):
                 yield (
                     f"{draft.places[rule.name]}: {rule.name} has the token shape "
-                    f"{rule.shape.name}, which looks like a "
-                    f"{_LOOKS_REAL[rule.shape.name]} and is restored only beside the record's "
-                    "id: people would believe a false "
-                    f"one {'; '.join(where)}. Write token: opaque where the application's column "
-                    "is text, which nobody takes for a "
-                    f"{_LOOKS_REAL[rule.shape.name]} and which is restored anywhere"
+                    f"{rule.shape.name}, which looks like a {real} and is restored only beside the "
+                    f"record's id: people would believe a false one {where}. Write token: opaque "
+                    f"where the application's column is text, which nobody takes for a {real} and "
+                    "which is restored anywhere"
                 )
 
 
-def _unresolved(operations: Sequence[Operation], file: FileRules) -> Iterator[str]:
-    """The answers in which no record's id stands beside a token."""
-    for operation in operations:
+def _unresolved(draft: EntityDraft, file: FileRules) -> Iterator[str]:
+    """The answers in which tokens of the entity stand without a record's id beside them."""
+    own = [one for one in file.operations if one.entity.fields is draft.entity.fields]
+    for operation in own:
         if operation.response.anywhere:
             yield f"in the page of {operation.label}"
-    if file.endpoint.on_error.upstream_not_2xx == "pass":
+    if own and file.endpoint.on_error.upstream_not_2xx == "pass":
         yield "in errors, which 'upstream_not_2xx: pass' shows as they come"
     if file.endpoint.unmatched is not Unmatched.DENY:
-        yield (
-            "in pages, exports and aggregates that no rule names (an average age, a count by "
-            "year), unless 'unmatched: deny' "
-            "leaves none"
-        )
+        for operation in _unread(file):
+            if operation.entity.fields is draft.entity.fields:
+                yield f"in the answer to GET {operation.template}, which no rule names"
 
 
 def _unseen(operation: Operation) -> Iterator[str]:
     if operation.request.other_kinds is OtherKinds.PASS:
         yield (
             f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of "
-            f"{operation.label} to the application "
-            "as they come, with every value they hold"
+            f"{operation.label} to the application as they come, with every value they hold"
         )
 
 
@@ -217,10 +205,9 @@ def _unnamed_success(operation: Operation) -> Iterator[str]:
         rule.anywhere or rule.conditions or 200 in rule.success
     ):
         yield (
-            f"{operation.position}: an answer of {operation.label} with status 200 is none of "
-            "its 'success', so it shows nothing "
-            "but what is stored of the record that the request names; for pages write response: "
-            "{restore: anywhere}"
+            f"{operation.position}: an answer of {operation.label} with status 200 is none of its "
+            "'success', so it shows nothing but what is stored of the record that the request "
+            "names; for pages write response: {restore: anywhere}"
         )
 
 
@@ -235,29 +222,21 @@ def _descents(operation: Operation) -> Iterator[str]:
         for path in paths:
             if PathStep.DEEP in path:
                 yield (
-                    f"{operation.position}: '..' in {spell(path)} reads every value of each "
-                    f"{side} of {operation.label}, "
-                    f"many times slower than a place that is named"
+                    f"{operation.position}: '..' in {spell(path)} reads every value of each {side} "
+                    f"of {operation.label}, many times slower than a place that is named"
                 )
 
 
-def _unread(file: FileRules) -> Iterator[str]:
-    """Paths whose values are taken in and never turned back."""
+def _unread(file: FileRules) -> Iterator[Operation]:
+    """The first operation on each path whose values are taken in and never turned back."""
     read = {rule.template for rule in file.rules if "GET" in rule.methods}
     for operation in file.operations:
         body = operation.request.body
-        writes = (
-            operation.verb in (Verb.CREATE, Verb.UPDATE)
-            and body is not None
-            and body.objects is not None
-        )
-        if writes and operation.template not in read:
+        writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
+        if writes and body is not None and body.objects is not None:
+            if operation.template not in read:
+                yield operation
             read.add(operation.template)
-            yield (
-                f"{operation.position}: {operation.label} is ruled and GET {operation.template} "
-                "is not; if the application "
-                f"answers that, callers see tokens in it"
-            )
 
 
 def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
@@ -265,8 +244,7 @@ def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
         if one.endpoint.upstream == other.endpoint.upstream:
             yield (
                 f"{other.at}: '{other.endpoint.name}' sends to the same application as "
-                f"'{one.endpoint.name}'; the rules of "
-                f"one do not apply to requests of the other"
+                f"'{one.endpoint.name}'; the rules of one do not apply to requests of the other"
             )
 
 
@@ -394,63 +372,3 @@ def _spelled(shape: _Shape) -> str:
             else placeholder
         )
     return out or "/"
-
-
-# Entities of the record schema in its names: the last step of a load, when every check is done
-# (``keeping``).
-
-
-_T = TypeVar("_T")
-
-
-def settled(file: FileRules) -> FileRules:
-    """The file with entities of the record schema, and their operations, in the names of that
-    schema.
-    """
-    entities = {draft.entity.name: _entity(draft.entity) for draft in file.entities}
-    drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
-    operations = tuple(_operation(one, entities[one.entity.name]) for one in file.operations)
-    return replace(file, entities=drafts, operations=operations)
-
-
-def _entity(entity: Entity) -> Entity:
-    names = entity.kept_as
-    if names is None:
-        return entity
-    fields = {
-        names.get(name, name): replace(rule, name=names.get(name, name))
-        for name, rule in entity.fields.items()
-    }
-    schema = Schema(
-        entity.schema.name, tuple(Field(rule.name, kind=rule.kind) for rule in fields.values())
-    )
-    return replace(entity, fields=fields, schema=schema)
-
-
-def _operation(operation: Operation, entity: Entity) -> Operation:
-    names = entity.kept_as
-    if names is None:
-        return operation
-    request = replace(
-        operation.request,
-        body=_body(operation.request.body, names),
-        query={
-            parameter: names.get(field, field)
-            for parameter, field in operation.request.query.items()
-        },
-    )
-    response = replace(operation.response, body=_body(operation.response.body, names))
-    return replace(operation, entity=entity, request=request, response=response)
-
-
-def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
-    if body is None:
-        return None
-    form = {member: names.get(field, field) for member, field in body.form.items()}
-    return replace(
-        body, fields=_named(body.fields, names), anchored=_named(body.anchored, names), form=form
-    )
-
-
-def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
-    return {names.get(field, field): place for field, place in places.items()}

@@ -198,9 +198,8 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
     if "range" in find and not plain:
         faults.add(
             section.key("find"),
-            "range search needs order, and order tells something about the value; write "
-            "'stored: plain' beside it "
-            f"to accept that {name} is readable in the vault, or leave range out",
+            "range search needs order, and order tells something about the value; write 'stored: "
+            f"plain' beside it to accept that {name} is readable in the vault, or leave range out",
         )
     path = section.value("at", (name,))
     if shape is not None and shape.capacity() == 1 and selects_many(path):
@@ -219,9 +218,8 @@ def several(name: str, shape: Shape) -> str:
     """
     return (
         f"{name} has several values in one record there, and the token shape {shape.name} gives "
-        "them the same token, so they "
-        "could not be told apart again; choose a shape whose tokens differ, such as opaque, "
-        "numeric or date, or name one place"
+        "them the same token, so they could not be told apart again; choose a shape whose tokens "
+        "differ, such as opaque, numeric or date, or name one place"
     )
 
 
@@ -294,10 +292,8 @@ def _check_room(
         faults.add(
             at,
             f"token shape {rule.shape.name} has room for {room:,.0f} different tokens, and "
-            f"{entity} is planned for "
-            f"{population:,} records, which needs {2 * population:,}; choose a longer shape, or "
-            "state a smaller "
-            f"'population' for {entity}",
+            f"{entity} is planned for {population:,} records, which needs {2 * population:,}; "
+            f"choose a longer shape, or state a smaller 'population' for {entity}",
         )
 
 

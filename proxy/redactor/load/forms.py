@@ -1,9 +1,9 @@
 """The forms that a value of a rule file may have: how each is read, and how the JSON Schema and the
 manual name it.
 
-The tables of ``grammar`` are made of these. Reading, schema and manual come from the same objects,
+The tables of ``language`` are made of these. Reading, schema and manual come from the same objects,
 so they cannot say different things. A value that does not fit is noted as a fault and read as
-``None``; whoever uses it then leaves it out, because a fault is already on record.
+``None``, which the compiler leaves out.
 """
 
 import os
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from proxy.redactor.load.yaml_tree import (
     Items,
@@ -27,6 +27,9 @@ from proxy.redactor.load.yaml_tree import (
 from proxy.redactor.rules import Position
 
 JsonSchema = dict[str, Any]
+
+#: A pattern that fits every text.
+_ANY: Final = r"(?s).+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Text:
 
     name: str
     hint: str
-    pattern: str = r"(?s).+"
+    pattern: str = _ANY
     parse: Callable[[str], Any] | None = None
     reference: bool = False  #: whether ``${env:X}`` and ``${file:path}`` may stand in it
 
@@ -81,39 +84,29 @@ class Text:
         if not isinstance(node, Scalar) or node.value is None:
             return context.faults.add(node.at, f"this must be a text: {self.hint}")
         if not isinstance(node.value, str):
-            return context.faults.add(
-                node.at, f'this is read as {_kind(node)}; put it in quotes: "{node.text}"'
-            )
-        text: str | None = node.value
-        if "${" in node.value:
-            text = self._resolved(node, context)
-        if text is None:
-            return None
-        if not re.fullmatch(self.pattern, text):
-            return context.faults.add(node.at, f"{_shown(node)} does not fit here: {self.hint}")
+            text = f'this is read as {_kind(node)}; put it in quotes: "{node.text}"'
+            return context.faults.add(node.at, text)
+        text = node.value
         try:
+            if "${" in text:
+                text = self._resolved(node, context)
+            if not re.fullmatch(self.pattern, text):
+                raise ValueError(f"{_quoted(node)} does not fit here: {self.hint}")
             return self.parse(text) if self.parse else text
         except ValueError as error:
             return context.faults.add(node.at, f"{error}")
 
-    def _resolved(self, node: Scalar, context: Context) -> str | None:
-        if not self.reference:
-            context.faults.add(
-                node.at,
-                "references (${env:…}, ${file:…}) are not allowed here; write the text itself",
-            )
-            return None
-        try:
+    def _resolved(self, node: Scalar, context: Context) -> str:
+        if self.reference:
             return resolve_references(node.text, context.folder, context.environ)
-        except ValueError as error:
-            context.faults.add(node.at, str(error))
-            return None
+        raise ValueError(
+            "references (${env:…}, ${file:…}) are not allowed here; write the text itself"
+        )
 
     def schema(self) -> JsonSchema:
         exact = {"type": "string", "description": self.hint}
-        if self.reference or self.pattern == r"(?s).+":
-            return exact
-        return exact | {"pattern": f"^(?:{self.pattern})$"}
+        fits_all = self.reference or self.pattern == _ANY
+        return exact if fits_all else exact | {"pattern": f"^(?:{self.pattern})$"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +129,11 @@ class KeywordForm:
         if text in self.choices:
             return text
         if text in self.later:
-            return context.faults.add(
-                node.at, f"'{text}' is not supported yet; write {_either(self.choices)}"
-            )
+            instead = f"write {_either(self.choices)}"
+            return context.faults.add(node.at, f"'{text}' is not supported yet; {instead}")
         near = nearest_word(text, self.choices) if text else None
         instead = f"did you mean '{near}'?" if near else f"write {_either(self.choices)}"
-        return context.faults.add(node.at, f"{_shown(node)} is not known here; {instead}")
+        return context.faults.add(node.at, f"{_quoted(node)} is not known here; {instead}")
 
     def schema(self) -> JsonSchema:
         return {"enum": list(self.choices)}
@@ -156,21 +148,15 @@ class Whole:
 
     @property
     def label(self) -> str:
-        return (
-            f"`{self.least}`"
-            if self.least == self.most
-            else f"number from {self.least} to {self.most}"
-        )
+        if self.least == self.most:
+            return f"`{self.least}`"
+        return f"number from {self.least} to {self.most}"
 
     def read(self, node: YamlNode, context: Context) -> Any:
         value = node.value if isinstance(node, Scalar) else None
         if type(value) is int and self.least <= value <= self.most:
             return value
-        wanted = (
-            f"{self.least}"
-            if self.least == self.most
-            else f"a whole number from {self.least} to {self.most}"
-        )
+        wanted = self.label.strip("`") if self.least == self.most else f"a whole {self.label}"
         return context.faults.add(node.at, f"this must be {wanted}")
 
     def schema(self) -> JsonSchema:
@@ -220,18 +206,14 @@ class ListOf:
         return f"list of {self.form.label}" + (" (one may stand alone)" if self.single else "")
 
     def read(self, node: YamlNode, context: Context) -> Any:
-        if self.single and not isinstance(node, Items):
-            return [PlacedValue(self.form.read(node, context), node.at, node.at)]
-        if not isinstance(node, Items):
+        nodes = node.nodes if isinstance(node, Items) else [node] if self.single else None
+        if nodes is None:
             written = f": [{node.text}]" if isinstance(node, Scalar) else ""
             return context.faults.add(node.at, f"this must be a list{written}")
-        if len(node.nodes) < self.least:
-            return context.faults.add(
-                node.at, "this list is empty; name at least one, or leave the key out"
-            )
-        return [
-            PlacedValue(self.form.read(child, context), child.at, child.at) for child in node.nodes
-        ]
+        if len(nodes) < self.least:
+            text = "this list is empty; name at least one, or leave the key out"
+            return context.faults.add(node.at, text)
+        return [PlacedValue(self.form.read(child, context), child.at, child.at) for child in nodes]
 
     def schema(self) -> JsonSchema:
         items = {"type": "array", "items": self.form.schema(), "minItems": self.least}
@@ -244,7 +226,7 @@ class MapOf:
 
     form: Form
     names: str  #: what the names are, e.g. "field name"
-    pattern: str = r"(?s).+"
+    pattern: str = _ANY
     hint: str = "a name"
 
     @property
@@ -253,29 +235,24 @@ class MapOf:
 
     def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
-            return context.faults.add(
-                node.at, f"this must be a mapping, one entry for each {self.names}"
-            )
+            text = f"this must be a mapping, one entry for each {self.names}"
+            return context.faults.add(node.at, text)
         if not node.entries:
-            return context.faults.add(
-                node.at,
-                f"this mapping is empty; name at least one {self.names}, or leave the key out",
-            )
+            text = f"this mapping is empty; name at least one {self.names}, or leave the key out"
+            return context.faults.add(node.at, text)
         out = {}
         for name, value in node.entries.items():
             if not re.fullmatch(self.pattern, name):
-                context.faults.add(
-                    node.place(name), f"'{name}' cannot be a {self.names}: {self.hint}"
-                )
+                text = f"'{name}' cannot be a {self.names}: {self.hint}"
+                context.faults.add(node.place(name), text)
             out[name] = PlacedValue(self.form.read(value, context), value.at, node.place(name))
         return out
 
     def schema(self) -> JsonSchema:
+        named = True if self.pattern == _ANY else {"pattern": f"^(?:{self.pattern})$"}
         return {
             "type": "object",
-            "propertyNames": {"pattern": f"^(?:{self.pattern})$"}
-            if self.pattern != r"(?s).+"
-            else True,
+            "propertyNames": named,
             "additionalProperties": self.form.schema(),
             "minProperties": 1,
         }
@@ -363,23 +340,19 @@ class Block:
     def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
             keys = ", ".join(key.name for key in self.keys[:6])
-            return context.faults.add(
-                node.at, f"{self.name} must be a mapping with keys such as {keys}"
-            )
+            text = f"{self.name} must be a mapping with keys such as {keys}"
+            return context.faults.add(node.at, text)
         items = {}
         forms = {key.name: key.form for key in self.keys}
         for name, value in node.entries.items():
+            place = node.place(name)
             if name in forms:
-                items[name] = PlacedValue(
-                    forms[name].read(value, context), value.at, node.place(name)
-                )
+                items[name] = PlacedValue(forms[name].read(value, context), value.at, place)
             elif name in self.later:
-                context.faults.add(node.place(name), f"'{name}' is not supported yet; leave it out")
+                context.faults.add(place, f"'{name}' is not supported yet; leave it out")
             else:
-                context.faults.add(
-                    node.place(name),
-                    f"unknown key '{name}' in {self.name}; {did_you_mean(name, forms)}",
-                )
+                near = did_you_mean(name, forms)
+                context.faults.add(place, f"unknown key '{name}' in {self.name}; {near}")
         for key in self.keys:
             if key.required and key.name not in node.entries:
                 context.faults.add(node.at, f"{self.name} lacks '{key.name}': {key.about}")
@@ -413,7 +386,7 @@ def _kind(node: Scalar) -> str:
     return "a truth value" if isinstance(node.value, bool) else "a number"
 
 
-def _shown(node: YamlNode) -> str:
+def _quoted(node: YamlNode) -> str:
     """The node as the operator wrote it; a reference stays a reference, so no secret shows."""
     if not isinstance(node, Scalar):
         return "a list" if isinstance(node, Items) else "a mapping"

@@ -76,9 +76,8 @@ def request_id(
     if verb is Verb.CREATE:
         faults.add(
             section.key("id"),
-            f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the "
-            "id, write update: "
-            f"an update of an unknown id creates it",
+            f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the id, "
+            "write update: an update of an unknown id creates it",
         )
     elif place.source is IdSource.HEADER:
         faults.add(

@@ -155,16 +155,9 @@ _SWAP_LATER = ("via", "send", "refuse", "split", "expression", "fields", "json")
 _SWAP = Block(
     "parameter",
     "A query parameter or form member that carries a value of a field.",
-    (
-        Key(
-            "field",
-            _FIELD,
-            "the field; a name list needs `via`, which is not supported yet",
-            required=True,
-        ),
-    ),
+    (Key("field", _FIELD, "the field; a name list needs `via`, which is not supported yet", required=True),),
     later=_SWAP_LATER,
-)
+)  # fmt: skip
 _MEMBER = Either(_FIELD, _SWAP)
 _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(_SELECTOR, "field name", RULE_NAME, _NAME_HINT)
@@ -352,21 +345,14 @@ TEST = Block(
     "test",
     "One exchange with its expected outcome, run by `domicile rules test`.",
     (
-        Key(
-            "name",
-            Text("text", "a sentence that says what the test shows"),
-            "what the test shows",
-            required=True,
-        ),
+        Key("name", Text("text", "a sentence that says what the test shows"), "what the test shows", required=True),
         Key("call", CALL, "the caller's request", required=True),
         Key("app_sees", APP_SEES, "what must arrive at the application"),
-        Key(
-            "app_answers", APP_ANSWERS, "what the application answers", "status 200 without a body"
-        ),
+        Key("app_answers", APP_ANSWERS, "what the application answers", "status 200 without a body"),
         Key("caller_sees", CALLER_SEES, "what must arrive at the caller"),
     ),
     later=("as",),
-)
+)  # fmt: skip
 
 RULE_FILE = Block(
     "rule file",
@@ -394,19 +380,16 @@ RULE_FILE = Block(
 
 def blocks(form: Form = RULE_FILE) -> Iterator[Block]:
     """Every block of the language once, outermost first."""
-    seen: dict[str, Block] = {}
-    _collect(form, seen)
-    yield from seen.values()
-
-
-def _collect(form: Form, seen: dict[str, Block]) -> None:
-    if isinstance(form, Block):
-        if form.name not in seen:
-            seen[form.name] = form
-            for key in form.keys:
-                _collect(key.form, seen)
-    elif isinstance(form, ListOf | MapOf):
-        _collect(form.form, seen)
-    elif isinstance(form, Either):
-        _collect(form.scalar, seen)
-        _collect(form.mapping, seen)
+    seen: set[str] = set()
+    waiting = [form]
+    while waiting:
+        form = waiting.pop(0)
+        if isinstance(form, Block):
+            if form.name not in seen:
+                seen.add(form.name)
+                yield form
+                waiting[:0] = [key.form for key in form.keys]
+        elif isinstance(form, ListOf | MapOf):
+            waiting.insert(0, form.form)
+        elif isinstance(form, Either):
+            waiting[:0] = [form.scalar, form.mapping]

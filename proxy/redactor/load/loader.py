@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from proxy.model.schema import Field, Schema
 from proxy.redactor.load.conflicts import (
     FileRules,
     check_conflicts,
     check_rivals,
-    settled,
     warnings,
 )
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
@@ -20,7 +20,16 @@ from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.rule_tests import parse_case
 from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
-from proxy.redactor.rules import Operation, PassRule, Position, Rule, RuleSet, RuleTest
+from proxy.redactor.rules import (
+    BodyPlace,
+    Entity,
+    Operation,
+    PassRule,
+    Position,
+    Rule,
+    RuleSet,
+    RuleTest,
+)
 
 # Rule files on disk: which ones count, what is in them, and a fingerprint that tells whether
 # anything changed.
@@ -185,15 +194,15 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     job.faults.raise_any()
     addressed = [_addressed(file) for file in files]
     told = tuple(warnings(addressed))
-    kept = [settled(file) for file in addressed]
+    mapped = [_settled(file) for file in addressed]
     return RuleSet(
         rules_version(sources),
-        tuple(file.endpoint for file in kept),
-        tuple(draft.entity for file in kept for draft in file.entities),
-        tuple(operation for file in kept for operation in file.operations),
-        tuple(test for file in kept for test in file.tests),
+        tuple(file.endpoint for file in mapped),
+        tuple(draft.entity for file in mapped for draft in file.entities),
+        tuple(operation for file in mapped for operation in file.operations),
+        tuple(test for file in mapped for test in file.tests),
         told,
-        tuple(rule for file in kept for rule in file.passed),
+        tuple(rule for file in mapped for rule in file.passed),
         tuple(source.name for source in sources),
     )
 
@@ -313,3 +322,63 @@ def _addressed(file: FileRules) -> FileRules:
         operations=operations,
         passed=passed,
     )
+
+
+# Entities of the record schema in its names: the last step of a load, when every check is done.
+
+_T = TypeVar("_T")
+
+
+def _settled(file: FileRules) -> FileRules:
+    """The file with entities of the record schema, and their operations, in the names of that
+    schema.
+    """
+    entities = {draft.entity.name: _settled_entity(draft.entity) for draft in file.entities}
+    drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
+    operations = tuple(
+        _settled_operation(one, entities[one.entity.name]) for one in file.operations
+    )
+    return replace(file, entities=drafts, operations=operations)
+
+
+def _settled_entity(entity: Entity) -> Entity:
+    names = entity.kept_as
+    if names is None:
+        return entity
+    fields = {
+        names.get(name, name): replace(rule, name=names.get(name, name))
+        for name, rule in entity.fields.items()
+    }
+    schema = Schema(
+        entity.schema.name, tuple(Field(rule.name, kind=rule.kind) for rule in fields.values())
+    )
+    return replace(entity, fields=fields, schema=schema)
+
+
+def _settled_operation(operation: Operation, entity: Entity) -> Operation:
+    names = entity.kept_as
+    if names is None:
+        return operation
+    request = replace(
+        operation.request,
+        body=_body(operation.request.body, names),
+        query={
+            parameter: names.get(field, field)
+            for parameter, field in operation.request.query.items()
+        },
+    )
+    response = replace(operation.response, body=_body(operation.response.body, names))
+    return replace(operation, entity=entity, request=request, response=response)
+
+
+def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
+    if body is None:
+        return None
+    form = {member: names.get(field, field) for member, field in body.form.items()}
+    return replace(
+        body, fields=_named(body.fields, names), anchored=_named(body.anchored, names), form=form
+    )
+
+
+def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
+    return {names.get(field, field): place for field, place in places.items()}

@@ -42,9 +42,6 @@ from proxy.redactor.rules import (
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution
 
-# ``request:`` and ``response:`` compiled to places in a body.
-
-
 #: Keys that say where something stands in a body.
 PLACE_KEYS = ("object", "each", "form", "fields")
 
@@ -62,17 +59,15 @@ def compile_body(
     form = member_fields(section.value("form", {}), entity, faults)
     objects = _objects(section, default, faults)
     own = _own_places(section.value("fields", {}), entity, faults)
-    inside = (
-        {}
-        if objects is None
-        else {name: path[len(objects) :] for name, path in own.items() if _within(path, objects)}
-    )
+    depth = len(objects or ())
+    inside = {
+        name: path[depth:]
+        for name, path in own.items()
+        if path[:depth] == objects and len(path) > depth
+    }
     outside = {name: path for name, path in own.items() if name not in inside}
-    fields = (
-        {}
-        if objects is None
-        else {rule.name: rule.at for rule in entity.fields.values() if rule.name not in own}
-    )
+    named = entity.fields.values() if objects is not None else ()
+    fields = {rule.name: rule.at for rule in named if rule.name not in own}
     place = BodyPlace(objects, "each" in section, fields | inside, outside, form)
     if own:
         _check_places(place, section, faults)
@@ -87,8 +82,9 @@ def member_fields(
     """
     out: dict[str, str] = {}
     for name, item in members.items():
-        field = item.value.value("field") if isinstance(item.value, Section) else item.value
-        at = item.value.place("field") if isinstance(item.value, Section) else item.at
+        field, at = item.value, item.at
+        if isinstance(item.value, Section):
+            field, at = item.value.value("field"), item.value.place("field")
         if field is not None and field not in entity.fields:
             faults.add(
                 at, f"{entity.name} has no field '{field}'; {did_you_mean(field, entity.fields)}"
@@ -96,10 +92,8 @@ def member_fields(
         elif field is not None:
             out[name] = field
     for one, other in combinations(out, 2):
-        tie = globs.pattern_weight(one) == globs.pattern_weight(other) and globs.patterns_overlap(
-            one, other
-        )
-        if tie and "*" in one and out[one] != out[other]:
+        even = globs.pattern_weight(one) == globs.pattern_weight(other)
+        if even and "*" in one and out[one] != out[other] and globs.patterns_overlap(one, other):
             faults.add(
                 members[other].key,
                 f"'{other}' and '{one}' can name the same member and neither is more specific; "
@@ -153,10 +147,6 @@ def _own_places(
         elif item.value is not None:
             own[name] = item.value
     return own
-
-
-def _within(path: Path, objects: Path) -> bool:
-    return len(path) > len(objects) and path[: len(objects)] == objects
 
 
 def _check_places(place: BodyPlace, section: Section, faults: RuleFaults) -> None:
@@ -237,8 +227,7 @@ def _pass(section: Section, scope: Scope) -> PassRule | None:
             scope.faults.add(
                 section.key(key),
                 "'pass: true' says that nobody's data is in this request and its answer, and "
-                f"'{key}' that there is; "
-                "leave one of the two out",
+                f"'{key}' that there is; leave one of the two out",
             )
     matched = section.value("match")
     if not isinstance(matched, MatchPattern) or section.value("pass") is None:
@@ -255,8 +244,7 @@ def _verb(section: Section, faults: RuleFaults) -> Verb | None:
         faults.add(
             section.at,
             "an operation says what it does and to which entity; write create, read, update or "
-            "delete, or pass: true "
-            "where it holds nobody's data",
+            "delete, or pass: true where it holds nobody's data",
         )
     for verb in said[1:]:
         faults.add(
@@ -289,26 +277,19 @@ def _check_prefix(section: Section, matched: MatchPattern, scope: Scope) -> None
 def _request(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> RequestRule:
     inner: Section | None = section.value("request")
     writes = verb in (Verb.CREATE, Verb.UPDATE)
-    for word in _WORDS:
-        if (
-            inner is not None
-            and word in inner
-            and (not writes or (word == "absent" and verb is Verb.CREATE))
-        ):
+    pointless = _WORDS if not writes else ("absent",) if verb is Verb.CREATE else ()
+    for word in pointless:
+        if inner is not None and word in inner:
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
-    words = (
-        {}
-        if inner is None
-        else {word: inner.value(word) for word in _WORDS if inner.value(word) is not None}
-    )
+    words = {} if inner is None else {word: inner.value(word) for word in inner}
     return RequestRule(
         compile_body(inner, entity, default=writes, faults=faults),
         member_fields(section.value("query", {}), entity, faults),
-        Absent(words.get("absent", "keep")),
-        Nulls(words.get("nulls", "erase")),
-        Empty(words.get("empty", "store")),
-        OwnToken(words.get("own_token", "keep")),
-        OtherKinds((inner.value("other_kinds") if inner is not None else None) or "refuse"),
+        Absent(words.get("absent") or "keep"),
+        Nulls(words.get("nulls") or "erase"),
+        Empty(words.get("empty") or "store"),
+        OwnToken(words.get("own_token") or "keep"),
+        OtherKinds(words.get("other_kinds") or "refuse"),
     )
 
 
@@ -344,8 +325,7 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
         faults.add(
             section.key("query"),
             f"the vault keeps what the body of a {operation.verb} carries, and a value in its "
-            "address would be lost; "
-            "leave query out, and have it sent in the body",
+            "address would be lost; leave query out, and have it sent in the body",
         )
         return
     for name, field in operation.request.query.items():
@@ -371,9 +351,8 @@ def _findable(entity: Entity, field: str) -> bool:
 
 def _same_hint(entity: Entity, field: str, where: str) -> str:
     rule = entity.fields[field]
-    shape = (
-        rule.shape.name if "same" in SHAPES[rule.shape.name].options else DEFAULT_SHAPE[rule.kind]
-    )
+    sameable = "same" in SHAPES[rule.shape.name].options
+    shape = rule.shape.name if sameable else DEFAULT_SHAPE[rule.kind]
     return (
         f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
         f"{shape}, same: true}} at "
@@ -395,9 +374,8 @@ def _check_addressed(
         faults.add(
             at,
             f"{rule.name} has the token shape {rule.shape.name}, which resolves by the record's "
-            "id, and this answer carries "
-            "none; write response: {id: $.id} with the member that holds it, or choose a "
-            "larger shape",
+            "id, and this answer carries none; write response: {id: $.id} with the member that "
+            "holds it, or choose a larger shape",
         )
 
 
@@ -406,9 +384,8 @@ def _check_single(operation: Operation, section: Section, faults: RuleFaults) ->
     checked there.
     """
     for side, body in (("request", operation.request.body), ("response", operation.response.body)):
-        for name, path in (
-            (*body.fields.items(), *body.anchored.items()) if body is not None else ()
-        ):
+        places = {} if body is None else {**body.fields, **body.anchored}
+        for name, path in places.items():
             rule = operation.entity.fields[name]
             if rule.shape.capacity() == 1 and path != rule.at and selects_many(path):
                 faults.add(section.key(side), several(name, rule.shape))
@@ -419,7 +396,5 @@ def carries_id(operation: Operation) -> bool:
     if operation.response.id is not None:
         return True
     body = operation.response.body
-    several = body is not None and (
-        body.each or (body.objects is not None and selects_many(body.objects))
-    )
-    return is_single(operation.id) and not several
+    many = body is not None and (body.each or selects_many(body.objects or ()))
+    return is_single(operation.id) and not many

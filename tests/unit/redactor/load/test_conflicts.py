@@ -189,10 +189,16 @@ def test_false_dates_and_numbers_that_people_would_believe_are_told():
     born, age = told_of(SMALL.replace("MORE", ""))
     assert born.startswith("rules.yaml:7:")
     assert "born has the token shape date" in born
-    assert "pages, exports and aggregates that no rule names" in born
+    assert "a false one in the answer to GET /people, which no rule names. Write" in born
     assert "Write token: opaque" in born
     assert "age has the token shape zero" in age
     assert "looks like a number" in age
+
+
+@pytest.mark.parametrize("unmatched", ["", ", unmatched: pass", ", unmatched: deny"])
+def test_where_the_answers_of_a_ruled_path_are_named_none_is_told(unmatched: str):
+    named = "  - {match: GET /people, read: person, response: {each: '$[*]', id: $.id}}\n"
+    assert told_of(SMALL.replace("MORE", unmatched) + named) == []
 
 
 def test_where_every_request_is_named_nobody_sees_one():
