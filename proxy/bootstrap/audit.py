@@ -20,7 +20,7 @@ from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.storage.sqlite.file import peek
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.vault import keyset_note
+from proxy.vault.environments import keyset_note
 
 _KINDS: Final = ("bait", "log", "tampered")
 

@@ -14,7 +14,6 @@ from proxy.crypto.prf import Prf
 from proxy.edge.concurrency import ConcurrencyLimit
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.geoip import Countries, read_database
 from proxy.edge.limits import Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code
@@ -207,6 +206,8 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
     given = settings.firewall
     countries = None
     if given.country_database is not None:
+        from proxy.edge.geoip import Countries
+
         failures = metrics.cell("domicile_firewall_database_failures_total")
 
         def failed() -> None:
@@ -225,5 +226,7 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
 
 def check_firewall(path: Path) -> str:
     """The file and its age. Raises what a start would say of it."""
+    from proxy.edge.geoip import read_database
+
     days = max(0, int((time.time() - read_database(path).built) / 86_400))
     return f"{path}, built {days} days ago"

@@ -26,8 +26,9 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.attachment_content import Contents
+from proxy.vault.environments import Environments, in_use
 from proxy.vault.schemas.catalog import Catalog
-from proxy.vault.vault import Environments, Vault, in_use, new_vault
+from proxy.vault.vault import Vault, new_vault
 
 _log = logs.logger("environments")
 

@@ -75,8 +75,9 @@ from proxy.storage.base import Hooks
 from proxy.storage.sqlite.file import refuse_new
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.environments import has_keyset
 from proxy.vault.schemas.catalog import Catalog
-from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
+from proxy.vault.vault import Vault, VaultOptions, new_vault, open_vault
 
 _log = logs.logger("bootstrap")
 

@@ -40,9 +40,10 @@ from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.attachment_content import Contents
+from proxy.vault.environments import Environments, in_use
 from proxy.vault.maintenance.key_usage import scan_key_usage
 from proxy.vault.schema_store import wake
-from proxy.vault.vault import Environments, Vault, in_use, new_vault
+from proxy.vault.vault import Vault, new_vault
 
 # The lines that a command leaves in the audit log, on a vault that no instance runs on.
 #

@@ -18,14 +18,8 @@ from proxy.storage.sqlite.file import peek
 from proxy.telemetry import logs
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.sweep import check_pair
-from proxy.vault.vault import (
-    Environments,
-    Vault,
-    VaultOptions,
-    has_keyset,
-    keyset_note,
-    open_keyset,
-)
+from proxy.vault.environments import Environments, has_keyset, keyset_note, open_keyset
+from proxy.vault.vault import Vault, VaultOptions
 
 _log = logs.logger("bootstrap")
 

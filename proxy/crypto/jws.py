@@ -10,14 +10,17 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from proxy.crypto.secret import Secret
+
+if TYPE_CHECKING:
+    from jwt import PyJWS
 
 SIGNATURE_ALGORITHM: Final = "ES256"
 SEED_BYTES: Final = 32
@@ -27,7 +30,13 @@ _LONGEST: Final = 4096
 
 _CURVE: Final = ec.SECP256R1()
 
-_jws = jwt.PyJWS(algorithms=[SIGNATURE_ALGORITHM])
+
+@cache
+def _jws(*algorithms: str) -> "PyJWS":
+    """The verifier for these algorithms; loaded with the first token."""
+    import jwt
+
+    return jwt.PyJWS(algorithms=list(algorithms))
 
 
 class SigningKey(Secret):
@@ -63,14 +72,18 @@ class SigningKey(Secret):
 
     def sign(self, payload: bytes, kind: str) -> str:
         """The payload as a signed token of that ``typ``."""
-        return _jws.encode(
+        return _jws(SIGNATURE_ALGORITHM).encode(
             payload, self._private, SIGNATURE_ALGORITHM, {"typ": kind, "kid": self.kid}
         )
 
     def payload(self, token: str) -> bytes:
         """What a token says that this key signed; ``ValueError`` otherwise."""
+        import jwt
+
         try:
-            found = _jws.decode_complete(token, self._public, [SIGNATURE_ALGORITHM])
+            found = _jws(SIGNATURE_ALGORITHM).decode_complete(
+                token, self._public, [SIGNATURE_ALGORITHM]
+            )
         except jwt.PyJWTError:
             raise ValueError("the signature does not hold") from None
         if token.rpartition(".")[2] != _text(found["signature"]):
@@ -85,8 +98,10 @@ def signed_by(token: str, keys: Mapping[str, SigningKey], kind: str) -> bytes:
     """
     if len(token) > _LONGEST or not token.isascii():
         raise ValueError("this is not a token")
+    import jwt
+
     try:
-        header = _jws.get_unverified_header(token)
+        header = _jws(SIGNATURE_ALGORITHM).get_unverified_header(token)
     except jwt.PyJWTError:
         raise ValueError("this is not a token") from None
     if (header.get("alg"), header.get("typ")) != (SIGNATURE_ALGORITHM, kind):
@@ -136,8 +151,6 @@ _BITS: Final = 2048
 #: What kind of token may be shown (RFC 9068, section 2.1); issuers from before that say ``JWT``, or
 #: nothing.
 _TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", None)
-
-_verified_jws = jwt.PyJWS(algorithms=list(_KINDS))
 
 
 class UnknownKeyError(ValueError):
@@ -189,8 +202,10 @@ class ForeignKeys:
         """
         if len(token) > _LONGEST_TOKEN or not token.isascii():
             raise ValueError("this is not a token")
+        import jwt
+
         try:
-            header = _verified_jws.get_unverified_header(token)
+            header = _jws(*_KINDS).get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
             raise ValueError("this is not a token") from None
         algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ")
@@ -216,11 +231,13 @@ def _verified(token: str, key: _Key, algorithm: str) -> bytes | None:
     given = {
         name: value for name in key.__struct_fields__ if (value := getattr(key, name)) is not None
     }
+    import jwt
+
     try:
         public = jwt.PyJWK(given, algorithm).key
         if isinstance(public, RSAPublicKey) and public.key_size < _BITS:
             return None
-        payload: bytes = _verified_jws.decode_complete(token, public, [algorithm])["payload"]
+        payload: bytes = _jws(*_KINDS).decode_complete(token, public, [algorithm])["payload"]
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
     return payload

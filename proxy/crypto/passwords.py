@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
-from cryptography import x509
 
 _LETTERS: Final = string.ascii_letters + string.digits
 _SECRET: Final = 43  # log2(62 ** 43) = 256
@@ -73,6 +72,8 @@ def described(pem: bytes) -> Certificate:
 
     ``ValueError`` when there is none in it.
     """
+    from cryptography import x509  # loads 2 MB that only certificates need
+
     chain = x509.load_pem_x509_certificates(pem)
     try:
         extension = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)

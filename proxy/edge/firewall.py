@@ -13,13 +13,15 @@ to name, and behind it is the world.
 
 import enum
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from proxy.edge.geoip import Countries
 from proxy.errors import Code, VaultError
 from proxy.net.client_address import IpNetwork, Trusted, loopback, special, told_of, within
 from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
+
+if TYPE_CHECKING:
+    from proxy.edge.geoip import Countries
 
 _log = logs.logger("firewall")
 
@@ -66,7 +68,7 @@ class Firewall:
         mode: Mode,
         country: str,
         allow: Sequence[IpNetwork],
-        countries: Countries | None,
+        countries: "Countries | None",
         trusted: Trusted,
     ) -> None:
         self.mode = mode

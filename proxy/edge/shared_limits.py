@@ -22,7 +22,8 @@ import redis.asyncio as redis
 from throttled.asyncio import RedisStore, Throttled, per_sec
 from throttled.exceptions import StoreUnavailableError
 
-from proxy.edge.rate_limit import GCRA, Rates
+from proxy.edge.buckets import GCRA
+from proxy.edge.rate_limit import Rates
 from proxy.telemetry import logs
 
 _log = logs.logger("limits")

@@ -1,303 +1,22 @@
-"""Every metric of the program in one table, and cells that cost an integer addition each.
+"""Cells that cost an integer addition each, and their text for a scrape.
 
 The hot path never calls prometheus-client: a caller asks once for its cell (``metrics.cell(name,
-label, ...)``), keeps it, and adds to a plain attribute. ``render`` turns all cells into the text
-format when somebody scrapes. One cell belongs to one thread at a time; adding is not atomic across
-threads, and what the writer thread counts is its own cell.
+label, ...)``) and adds to a plain attribute. ``render`` turns all cells into the text format, and
+loads that library. One cell belongs to one thread at a time; adding is not atomic across threads.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
+from proxy.telemetry.metric_table import METRICS, MetricKind, MetricSpec
 
-MetricKind = Literal["counter", "gauge", "histogram"]
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 #: The content type of what ``Metrics.render`` answers.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class MetricSpec(NamedTuple):
-    """One line of the table: what kind of metric, which labels in which order, and what it tells."""
-
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-    bounds: tuple[float, ...] = ()  #: upper bounds of a histogram's buckets, ascending
-
-
-#: Seconds; a durable commit takes half a millisecond to some hundred on a slow disk.
-_COMMIT_BOUNDS: Final = (
-    0.0005,
-    0.001,
-    0.002,
-    0.004,
-    0.008,
-    0.016,
-    0.032,
-    0.064,
-    0.128,
-    0.256,
-    0.512,
-    1.0,
-    2.0,
-)
-
-#: Seconds; a look-up takes a millisecond, a search over a million records or an upload some
-#: seconds.
-_API_BOUNDS: Final = (
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    30.0,
-)
-
-#: Every metric there is. Counters end in ``_total``; times are in seconds, instants in seconds
-#: since the epoch.
-METRICS: Final[dict[str, MetricSpec]] = {
-    "domicile_requests_total": MetricSpec(
-        "counter",
-        ("endpoint", "operation", "outcome"),
-        "Requests, by outcome: passed (no rule names them, or one lets them pass), matched, "
-        "refused (by the proxy), failed (by "
-        "the application).",
-    ),
-    "domicile_unmatched_requests_total": MetricSpec(
-        "counter",
-        ("endpoint", "method", "path"),
-        "Requests that no rule names, by the shape of their path, which shows words of the "
-        "rules' paths and of many interfaces alone. Shapes beyond "
-        "500 are counted together as other.",
-    ),
-    "domicile_unmatched_suspected": MetricSpec(
-        "gauge",
-        ("endpoint", "method", "path", "kind"),
-        "1 where a value of that kind is suspected in requests or answers that no rule names.",
-    ),
-    "domicile_protected_values_total": MetricSpec(
-        "counter", ("entity", "field"), "Values replaced by tokens on the way to the application."
-    ),
-    "domicile_restored_values_total": MetricSpec(
-        "counter", ("entity", "field"), "Tokens replaced by values on the way to the caller."
-    ),
-    "domicile_undecided_updates_total": MetricSpec(
-        "counter",
-        ("entity", "field"),
-        "Updates in doubt whose old and new value have one token, so that no answer tells which "
-        "one the application kept: "
-        "both are kept, the old one is shown, and the next write of the field decides.",
-    ),
-    "domicile_altered_tokens_total": MetricSpec(
-        "counter",
-        ("entity", "field"),
-        "Answers to writes that show neither the old nor the new token of a field: the "
-        "application lower-cases, cuts or "
-        "rewrites what it is sent, and its values cannot be restored.",
-    ),
-    "domicile_vault_events_total": MetricSpec(
-        "counter",
-        ("schema", "event"),
-        "What happened to records: staged (durable before it was forwarded), settled, dropped "
-        "(the application refused), "
-        "nameless (taken, and no id was told: kept, and bound by the first answer that shows it), "
-        "displaced (the application gave its id to another record: in the history of that id), "
-        "deleted, in_doubt (nobody knows), reconciled (a later answer told), late (settled once "
-        "the store could be written "
-        "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that "
-        "does not open), "
-        "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full. Over "
-        "the vault's own interface: created, "
-        "updated, migrated (taken into another record), attached, detached (a file), "
-        "unopenable_file (an attachment that does not open), "
-        "tampered (a row whose columns differ from what is sealed in it).",
-    ),
-    "domicile_api_requests_total": MetricSpec(
-        "counter",
-        ("operation", "status"),
-        "Requests to the vault's own interface, by the operation of its interface document and "
-        "the status of the answer.",
-    ),
-    "domicile_api_seconds": MetricSpec(
-        "histogram",
-        (),
-        "How long requests to the vault's own interface took, uploads and downloads included.",
-        _API_BOUNDS,
-    ),
-    "domicile_records": MetricSpec(
-        "gauge",
-        ("schema", "state"),
-        "Records in the vault, by state: live, pending; staged: changes that wait for an answer.",
-    ),
-    "domicile_schema_migration_records": MetricSpec(
-        "gauge",
-        ("schema", "state"),
-        "Records of the migration of a schema that is under way, or was last: done, total, "
-        "failed (a value cannot be converted).",
-    ),
-    "domicile_rules_info": MetricSpec(
-        "gauge", ("version",), "1 for the version of the rules that is in force."
-    ),
-    "domicile_rules_reload_success_timestamp_seconds": MetricSpec(
-        "gauge", (), "When rules were last loaded whole."
-    ),
-    "domicile_rules_reload_failures_total": MetricSpec(
-        "counter", (), "Loads of the rules that failed; the rules before stayed in force."
-    ),
-    "domicile_reload_failed": MetricSpec(
-        "gauge",
-        ("what",),
-        "1 while the version on disk cannot be used and an older one is in force: rules, "
-        "policies, schemas, certificates (towards "
-        "callers), upstream_certificates, countries.",
-    ),
-    "domicile_operation_fired_timestamp_seconds": MetricSpec(
-        "gauge",
-        ("endpoint", "operation"),
-        "When a request last matched the operation; 0: never since the start. A rule that never "
-        "fires protects nothing.",
-    ),
-    "domicile_vault_commit_seconds": MetricSpec(
-        "histogram",
-        (),
-        "Time from handing a change to the vault until it is durable.",
-        _COMMIT_BOUNDS,
-    ),
-    "domicile_vault_writer_queue": MetricSpec(
-        "gauge", (), "Changes that wait for the vault's writer thread."
-    ),
-    "domicile_audit_line": MetricSpec("gauge", (), "Number of the last line of the audit log."),
-    "domicile_audit_down": MetricSpec(
-        "gauge",
-        (),
-        "1 while the audit log cannot be written, and so nothing is revealed or changed.",
-    ),
-    "domicile_audit_unshipped": MetricSpec(
-        "gauge",
-        ("sink",),
-        "Lines of the audit log that a place (stdout, syslog) has not been handed yet.",
-    ),
-    "domicile_alarms_total": MetricSpec(
-        "counter",
-        ("kind",),
-        "Alarms, each of which is a line of the audit log: bait (a record marked as bait was "
-        "revealed), log (lines of the audit "
-        "log are missing, or were changed), tampered (columns of a record differ from what is "
-        "sealed in it: somebody wrote to the store; "
-        "by a request to the vault's interface that met it).",
-    ),
-    "domicile_token_requests_total": MetricSpec(
-        "counter",
-        ("outcome",),
-        "Requests for access tokens, by outcome: issued, slowed (too many failures or too much "
-        "at once), or the error.",
-    ),
-    "domicile_limited_requests_total": MetricSpec(
-        "counter",
-        ("listener", "limit"),
-        "Requests answered 429, by listener (proxy, vault) and limit: credential, address, "
-        "concurrent, uploads.",
-    ),
-    "domicile_limited_connections_total": MetricSpec(
-        "counter",
-        (),
-        "Connections that were refused, or closed while they were idle, for a new one: "
-        "limits.connections or limits.address_connections were open.",
-    ),
-    "domicile_limits_store_up": MetricSpec(
-        "gauge",
-        (),
-        "1 while the store of limits.store answers; 0: it does not, and each replica counts by "
-        "itself, or there is none.",
-    ),
-    "domicile_firewall_requests_total": MetricSpec(
-        "counter",
-        ("listener", "outcome"),
-        "Requests from outside the country, by listener (proxy, vault) and outcome: blocked "
-        "(refused), masked (nothing in clear).",
-    ),
-    "domicile_firewall_database_age_seconds": MetricSpec(
-        "gauge", (), "How long ago the database of countries in force was built; 0: there is none."
-    ),
-    "domicile_firewall_database_failures_total": MetricSpec(
-        "counter",
-        (),
-        "New files of the database of countries that could not be used; the one before stayed in "
-        "force.",
-    ),
-    "domicile_acl_requests_total": MetricSpec(
-        "counter",
-        ("outcome",),
-        "Questions to the filter endpoints of access policies, by outcome: answered, wrong (not "
-        "reached, or not what it has to "
-        "answer), late (not within acl.timeout). After the last two nothing is allowed.",
-    ),
-    "domicile_upstream_connections": MetricSpec(
-        "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
-    ),
-    "domicile_upstream_suspended": MetricSpec(
-        "gauge",
-        ("endpoint",),
-        "1 while the application is not asked because it gave no answer several times in a row "
-        "(upstream.breaker).",
-    ),
-    "domicile_upstream_errors_total": MetricSpec(
-        "counter",
-        ("endpoint", "code"),
-        "Exchanges that the application or the way to it broke, by error code.",
-    ),
-    "domicile_resealed_records": MetricSpec(
-        "gauge",
-        ("environment", "state"),
-        "What the run that seals anew with the data key of now has been to: records (done), past "
-        "versions (versions), contents of files "
-        "(contents); unreadable: of all of them, those that do not open.",
-    ),
-    "domicile_tls_handshakes_total": MetricSpec(
-        "counter",
-        ("listener", "outcome"),
-        "TLS handshakes of callers, by outcome: done, no_name (no SNI), foreign_name (in no "
-        "certificate of ours), no_certificate and "
-        "bad_certificate (of the caller), late (not complete in time), left (the caller went "
-        "away), failed (anything else).",
-    ),
-    "domicile_tls_certificate_end_timestamp_seconds": MetricSpec(
-        "gauge",
-        ("name",),
-        "When the certificate shown to callers, or the first one of its chain, ends.",
-    ),
-    "domicile_tls_reload_success_timestamp_seconds": MetricSpec(
-        "gauge", (), "When the files for TLS towards callers were last taken over."
-    ),
-    "domicile_tls_reload_failures_total": MetricSpec(
-        "counter",
-        (),
-        "Changes of the files for TLS towards callers that could not be used; those before "
-        "stayed in force.",
-    ),
-    "domicile_shape_fill_ratio": MetricSpec(
-        "gauge",
-        ("entity", "field"),
-        "Share of the field's possible tokens that is used; full at 1.",
-    ),
-}
 
 
 class MetricCell:
@@ -343,12 +62,10 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
+        self._registry: CollectorRegistry | None = None  #: from the first scrape on
         self._cells: dict[str, dict[tuple[str, ...], MetricCell]] = {}
         self._buckets: dict[str, Histogram] = {}
         self._watched: dict[str, dict[tuple[str, ...], Callable[[], float]]] = {}
-        self.registry.register(_Cells(self))
-        ProcessCollector(registry=self.registry)
 
     def cell(self, name: str, *labels: str) -> MetricCell:
         """The cell of a counter or gauge under these label values; the same one each time."""
@@ -382,9 +99,15 @@ class Metrics:
 
     def render(self) -> bytes:
         """All metrics in the text format, for ``CONTENT_TYPE``."""
-        return generate_latest(self.registry)
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-    def families(self) -> Iterator[Metric]:
+        if self._registry is None:
+            self._registry = CollectorRegistry(auto_describe=False)
+            self._registry.register(_Cells(self))
+            ProcessCollector(registry=self._registry)
+        return generate_latest(self._registry)
+
+    def families(self) -> "Iterator[Metric]":
         """Every declared metric as prometheus-client's families, with the samples there are."""
         for name, declared in METRICS.items():
             if declared.kind == "histogram":
@@ -392,7 +115,9 @@ class Metrics:
             else:
                 yield self._plain(name, declared)
 
-    def _plain(self, name: str, declared: MetricSpec) -> Metric:
+    def _plain(self, name: str, declared: MetricSpec) -> "Metric":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         family = (CounterMetricFamily if declared.kind == "counter" else GaugeMetricFamily)(
             name, declared.help, labels=declared.labels
         )
@@ -405,20 +130,22 @@ class Metrics:
             family.add_metric(labels, read())
         return family
 
-    def _histogram(self, name: str, declared: MetricSpec) -> Metric:
+    def _histogram(self, name: str, declared: MetricSpec) -> "Metric":
         buckets = self._buckets.get(name) or Histogram(declared.bounds)
+        from prometheus_client.core import HistogramMetricFamily
+
         family = HistogramMetricFamily(name, declared.help)
         family.add_metric((), buckets.cumulated(), buckets.total)
         return family
 
 
-class _Cells(Collector):
-    """The bridge to prometheus-client: asked at each scrape."""
+class _Cells:
+    """The bridge to prometheus-client: collected at each scrape."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         return self._metrics.families()
 
 

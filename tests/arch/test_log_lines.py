@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.telemetry.logs import FIELDS
-from proxy.telemetry.metrics import METRICS
+from proxy.telemetry.metric_table import METRICS
 from tests.support.tree import parsed, python_files, relative
 
 _SPEAKS = {"debug", "info", "warning", "error", "exception", "critical"}

@@ -16,7 +16,7 @@ import yaml
 from proxy.config import Settings, load_settings
 from proxy.config.document import VARIABLE_PREFIX
 from proxy.redactor.load import load_rule_set as load_rules
-from proxy.telemetry.metrics import METRICS
+from proxy.telemetry.metric_table import METRICS
 from tests.support.tree import ROOT
 
 FOLDER = ROOT / "k8s"

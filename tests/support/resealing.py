@@ -13,12 +13,12 @@ from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import Change, Remember, ReplaceCiphertext
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Past, StoredReply
+from proxy.vault.environments import load_keyset, make_keyset
 from proxy.vault.maintenance.key_usage import drop_keys, renew_keys
 from proxy.vault.maintenance.reencryption import ReencryptionJob
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import update
-from proxy.vault.vault import load_keyset, make_keyset
 from tests.support.attached import LIMIT, Files
 from tests.support.contacts import contact, make_contacts
 from tests.support.patience import PATIENCE

@@ -23,9 +23,10 @@ from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.environments import Environments, make_keyset
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import Catalog, open_catalog
-from proxy.vault.vault import Environments, Vault, VaultOptions, make_keyset, new_vault
+from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.api import Client, access, services, serving
 from tests.support.audit import Kept, auditing
 from tests.support.auth import Office, office

@@ -40,20 +40,9 @@ from proxy.storage.sqlite.statements import Statements
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times
 # slower.
 (
-    _INSERT,
-    _STAGE,
-    _RELEASE,
-    _BIND,
-    _INSCRIBE,
-    _REPLACE,
-    _DOUBT,
-    _UNSTAGE,
-    _REINDEX,
-    _FILE,
-    _REPLY,
-    _RECAST,
-    _REMOVE,
-) = range(13)
+    _INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE,
+    _REPLY, _RECAST, _REMOVE,
+) = range(13)  # fmt: skip
 
 #: Token index entries from which on sorting them costs less than it spares.
 _SORTED = 64

@@ -23,7 +23,6 @@ from proxy.vault.attachment_content import Arriving, Contents, OpenContent, Stor
 from proxy.vault.records.attachment_metadata import (
     Label,
     OpenFile,
-    attachments_of,
     by_id,
     file_of,
     handed_over,
@@ -35,18 +34,6 @@ from proxy.vault.records.attachment_metadata import (
 from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Within
-
-__all__ = [
-    "Label",
-    "attachment_label",
-    "attachments_of",
-    "change",
-    "download",
-    "move",
-    "remove_attachment",
-    "replace_attachment_of",
-    "upload",
-]
 
 #: Further changes for the commit, given the attachment as it is then, and the row that has it;
 #: nothing of a delete or a move.
@@ -248,9 +235,12 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
                 moved = handed_over(
                     records.collection, (source, target), files, held.get(target.rid, ())
                 )
-            if await attempt(records, [*moved, *then(())]):
-                _note_moved(records, (owner.key, destination), file_ids, bool(moved))
-                return
+            if not await attempt(records, [*moved, *then(())]):
+                continue
+            records.note_files(EventKind.WRITE, (owner.key, destination), file_ids)
+            if moved:  # readers of the destination see them there
+                records.note(EventKind.REVEAL, (owner.key,))
+            return
     raise overtaken(records)
 
 
@@ -383,14 +373,6 @@ async def _commit(owner: Owner, row: Row, main: Attach | UpdateFile, then: Then)
 
 def _scope(owner: Owner) -> bytes:
     return owner.records.collection.sealer.scope
-
-
-def _note_moved(
-    records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool
-) -> None:
-    records.note_files(EventKind.WRITE, keys, file_ids)
-    if moved:  # readers of the destination see them there
-        records.note(EventKind.REVEAL, keys[:1])
 
 
 def _no_record() -> VaultError:

@@ -32,8 +32,9 @@ from proxy.storage.changes import (
     UpdateFile,
 )
 from proxy.storage.rows import File
+from proxy.vault.environments import keyset_note
 from proxy.vault.schema_store import placed_schemas
-from proxy.vault.vault import Vault, keyset_note
+from proxy.vault.vault import Vault
 
 #: What is counted, in the order in which it is told.
 USAGE_KINDS: Final = (

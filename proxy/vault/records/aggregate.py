@@ -38,10 +38,9 @@ from proxy.storage.query import (
     Where,
 )
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
-from proxy.vault.records import cursors
-from proxy.vault.records.query import compile_query, open_candidates, sealed_cells
+from proxy.vault.records.query import compile_query, cursor_context, open_candidates, open_cursor
 from proxy.vault.records.repository import Records
-from proxy.vault.records.visibility import Verified
+from proxy.vault.records.visibility import Verified, sealed_cells
 
 #: Digits after the point of an average.
 AVERAGE_PLACES = 10
@@ -365,14 +364,14 @@ def _cursor(
     records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str
 ) -> str:
     place = msgspec.msgpack.encode(_Place(_write(question), after))
-    return cursors.seal_cursor(records, zlib.compress(place), cursors.bound(records, client))
+    return records.cursors.seal(zlib.compress(place), cursor_context(records, client))
 
 
 def _continued(
     records: Records, cursor: str, client: str
 ) -> tuple[Aggregation, tuple[ColumnValue, ...]]:
-    context = cursors.bound(records, client)
+    context = cursor_context(records, client)
     place = _read_place(
-        zlib.decompress(cursors.opened(records, cursor, context, (Code.INVALID_INPUT, "/next")))
+        zlib.decompress(open_cursor(records, cursor, context, (Code.INVALID_INPUT, "/next")))
     )
     return _read(place.asked), place.after

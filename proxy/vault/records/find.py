@@ -22,9 +22,15 @@ from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import DEFAULTS, Record, RecordLimits
 from proxy.storage.query import Order, RowPage, Select, Where
 from proxy.storage.rows import ColumnValue, Row
-from proxy.vault.records import cursors
 from proxy.vault.records.attachment_metadata import with_attachments
-from proxy.vault.records.query import BUILT_IN_COLUMNS, OPENED, compile_query, open_candidates
+from proxy.vault.records.query import (
+    BUILT_IN_COLUMNS,
+    OPENED,
+    compile_query,
+    cursor_context,
+    open_candidates,
+    open_cursor,
+)
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified
 
@@ -300,7 +306,7 @@ def _end(records: Records, query: Query, row: Row) -> tuple[ColumnValue, ...]:
 
 def _context(records: Records, query: Query, client: str) -> bytes:
     """What a cursor is bound to; of the question, which records it asks for, and in which order."""
-    return cursors.bound(records, client, b"find\x00" + _write((query.tests, query.sort)))
+    return cursor_context(records, client, b"find\x00" + _write((query.tests, query.sort)))
 
 
 def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: int) -> str | None:
@@ -308,9 +314,7 @@ def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: 
     if client is None or after is None:
         return None
     place = msgspec.msgpack.encode(_Place(after, total))
-    return cursors.seal_cursor(
-        search.records, place, _context(search.records, search.query, client)
-    )
+    return search.records.cursors.seal(place, _context(search.records, search.query, client))
 
 
 def _place(records: Records, query: Query, client: str | None) -> _Place | None:
@@ -328,5 +332,5 @@ def _place(records: Records, query: Query, client: str | None) -> _Place | None:
             Code.INVALID_OPTIONS, "The options of the search cannot be used.", (detail,)
         )
     return _read_place(
-        cursors.opened(records, query.next, _context(records, query, client), _UNUSABLE)
+        open_cursor(records, query.next, _context(records, query, client), _UNUSABLE)
     )

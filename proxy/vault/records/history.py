@@ -17,10 +17,9 @@ from proxy.storage.changes import Remove
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
 from proxy.vault.collection import Sequencer
-from proxy.vault.records import cursors
 from proxy.vault.records.commit import COMMIT_TRIES, locked
 from proxy.vault.records.find import PageAsker, portion_of
-from proxy.vault.records.query import open_candidates
+from proxy.vault.records.query import open_candidates, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, Within, inside
 
@@ -299,7 +298,7 @@ async def export(
     stored = await collection.store.select(collection.table, select)
     rows, size = stored.rows, len(stored.rows)
     more = (
-        cursors.seal_cursor(records, b"%d" % rows[-1].rid, _context(records, client))
+        records.cursors.seal(b"%d" % rows[-1].rid, _context(records, client))
         if stored.more
         else None
     )
@@ -332,7 +331,7 @@ async def export(
 
 
 def _place(records: Records, cursor: str, client: str) -> int:
-    return int(cursors.opened(records, cursor, _context(records, client), _UNUSABLE))
+    return int(open_cursor(records, cursor, _context(records, client), _UNUSABLE))
 
 
 def _context(records: Records, client: str) -> bytes:

@@ -11,9 +11,10 @@ a time, and the event loop goes on between; more rows than the limits allow are 
 first is opened.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any as Any_
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.query import (
@@ -30,8 +31,8 @@ from proxy.model.query import (
     Op,
     Test,
 )
-from proxy.model.record import DEFAULTS, Fields, Record, RecordLimits
-from proxy.model.schema import FieldType, Storage
+from proxy.model.record import DEFAULTS, Record, RecordLimits
+from proxy.model.schema import Storage
 from proxy.offload import busy, give_way, run_in_thread
 from proxy.storage.query import (
     All,
@@ -45,13 +46,11 @@ from proxy.storage.query import (
     Select,
     Where,
     fold,
-    holds,
 )
-from proxy.storage.query import ValidatedQuery as Layouted
-from proxy.storage.rows import ColumnValue, Row, scaled
+from proxy.storage.rows import Row
 from proxy.tokenization.normalize import plain_text
 from proxy.vault.collection import LONG
-from proxy.vault.records.ngrams import SIZE, folded, leaf
+from proxy.vault.records.columns import SIZE, folded
 from proxy.vault.records.repository import Records
 
 #: Rows that are read at once, and opened before others may have to be let go on, while candidates
@@ -148,123 +147,6 @@ def _opened_one(records: Records, row: Row) -> Record | None:
     return next(records.open_all((row,)), None)
 
 
-# ---------------------------------------------------------------------- opened records
-
-#: What stands in a column, by its name, as engines keep it.
-CellOf = Callable[[str], ColumnValue]
-#: Whether tests hold for a record: its fields as they were sealed, and what stands in its columns.
-Check = Callable[[Fields, CellOf], bool]
-
-
-def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
-    """The tests as a function of opened records: made once for each question, and equal to what
-    engines answer.
-    """
-    asked = Layouted(records.collection.layout)
-    checks = [_compiled(records, asked, test) for test in tests]
-    if len(checks) == 1:
-        return checks[0]
-    return lambda fields, cell_of: all(check(fields, cell_of) for check in checks)
-
-
-def sealed_cells(records: Records, record: Record) -> CellOf:
-    """What the columns of the record's row hold unless somebody changed them: made of what is
-    sealed.
-    """
-
-    def cell_of(column: str) -> ColumnValue:
-        if column == "@key":
-            return None if record.key is None else records.collection.key_hash(record.key)
-        if column.startswith("@"):
-            fixed: ColumnValue = getattr(record, column[1:])
-            return fixed
-        name = records.field_in[column]
-        value = record.fields.get(name)
-        if isinstance(value, list):
-            value = value[0] if value else None
-        if value is None:
-            return None
-        cell = records.cell(name, value)
-        field = records.schema.field(name)
-        return (
-            scaled(cell)
-            if field.type is FieldType.DECIMAL and field.storage is Storage.INDEXED
-            else cell
-        )
-
-    return cell_of
-
-
-def _compiled(records: Records, asked: Layouted, test: Test) -> Check:
-    if isinstance(test, Like):
-        return _compiled_like(records, asked, test)
-    if isinstance(test, InJson):
-        return _compiled_json(test)
-    if isinstance(test, AnyOf):
-        parts = [compiled_query(records, tests) for tests in test.alternatives]
-        return lambda fields, cell_of: any(part(fields, cell_of) for part in parts)
-    where = asked.where(where_of(records, test))
-    return lambda _fields, cell_of: holds(where, cell_of, _never)
-
-
-def _compiled_like(records: Records, asked: Layouted, like: Like) -> Check:
-    text = folded(like.text)
-    hashed = [_field(records, name) for name in like.fields if not _plain(records, name)]
-    beside = [
-        asked.where(Holds(records.column(name), fold(plain_text(like.text))))
-        for name in like.fields
-        if _plain(records, name)
-    ]
-
-    def check(fields: Fields, cell_of: CellOf) -> bool:
-        found = any(holds(where, cell_of, _never) for where in beside) or any(
-            text in folded(value) for name in hashed if (value := fields.get(name)) is not None
-        )
-        return found is not like.negated
-
-    return check
-
-
-def _compiled_json(test: InJson) -> Check:
-    alone = None if test.contains else leaf((), test.values[0], inside=False)
-    wanted = {leaf((), value, inside=True) for value in test.values}
-
-    def check(fields: Fields, _cell_of: CellOf) -> bool:
-        there, found = _standing(fields.get(test.field), test.path)
-        if not found:
-            return False
-        if isinstance(there, list):
-            return wanted <= {
-                leaf((), item, inside=True) for item in there if not isinstance(item, dict | list)
-            }
-        return (
-            alone is not None
-            and not isinstance(there, dict)
-            and leaf((), there, inside=False) == alone
-        )
-
-    return check
-
-
-def _standing(document: Any_, path: Sequence[str | int]) -> tuple[Any_, bool]:
-    """What stands at a path of a JSON document, and whether anything does."""
-    at = document
-    for step in path:
-        if isinstance(at, dict):
-            known = isinstance(step, str) and step in at
-        else:
-            known = isinstance(at, list) and isinstance(step, int) and step < len(at)
-        if not known:
-            return None, False
-        at = at[step]
-    return at, True
-
-
-def _never(_token: bytes) -> bool:
-    """The token index is not asked: what it would tell is looked for in the fields."""
-    return False
-
-
 # ---------------------------------------------------------------------- conditions
 
 
@@ -331,7 +213,7 @@ def _in_json(records: Records, test: InJson) -> Where:
 # ---------------------------------------------------------------------- parts of texts
 
 
-def _plain(records: Records, name: str) -> bool:
+def text_in_column(records: Records, name: str) -> bool:
     """Whether the text of the field stands beside the body."""
     return name != KEY and records.schema.field(name).storage is Storage.INDEXED
 
@@ -339,7 +221,7 @@ def _plain(records: Records, name: str) -> bool:
 def _opened(records: Records, like: Like) -> list[str]:
     """The fields whose rows have to be opened to know."""
     text = folded(like.text)
-    hashed = [name for name in like.fields if not _plain(records, name)]
+    hashed = [name for name in like.fields if not text_in_column(records, name)]
     if hashed and len(text) < SIZE:
         reason = (
             f"Fewer than {SIZE} characters are left of a text in its normal form (Unicode NFKC, "
@@ -356,19 +238,21 @@ def _opened(records: Records, like: Like) -> list[str]:
 def _like(records: Records, like: Like, look: Look | None) -> Where:
     parts: list[Where] = []
     for name in like.fields:
-        if _plain(records, name):
+        if text_in_column(records, name):
             # As engines fold the column: letter by letter, with no composition afterwards.
             parts.append(Holds(records.column(name), fold(plain_text(like.text)), like.negated))
         elif look is None:
             parts.append(
-                Indexed(tuple(records.gram_hashes(_field(records, name), like.text)), like.negated)
+                Indexed(
+                    tuple(records.gram_hashes(field_name(records, name), like.text)), like.negated
+                )
             )
     if look is not None:
         parts.append(Is("@rid", tuple(look.rids), like.negated))
     return All(tuple(parts)) if like.negated else Any(tuple(parts))
 
 
-def _field(records: Records, name: str) -> str:
+def field_name(records: Records, name: str) -> str:
     """The name of the field: that of the primary key for the record key."""
     return records.primary.name if name == KEY and records.primary is not None else name
 
@@ -394,7 +278,7 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
     ``None``: there are more than ``most``.
     """
     look = Look(
-        tuple(_field(records, name) for name in _opened(records, like)),
+        tuple(field_name(records, name) for name in _opened(records, like)),
         folded(like.text),
         frozenset(),
     )
@@ -424,3 +308,35 @@ def _too_broad(limits: RecordLimits) -> VaultError:
         "have to be opened; "
         "search for a longer one, or add other conditions.",
     )
+
+
+# Cursors of pages: the place where a page ended, sealed, so that it tells nothing and cannot be
+# made or changed. A cursor is bound to the client who got it, its rights, the schema with its
+# definition, and the question where the request has it once more: nobody else can use it, nor
+# anybody for something else.
+
+
+def open_cursor(records: Records, cursor: str, context: bytes, refusal: tuple[Code, str]) -> bytes:
+    """The place of a cursor.
+
+    Raises ``VaultError`` as ``refusal`` says: with that code, at that place of the request.
+    """
+    try:
+        return records.cursors.open(cursor, context)
+    except VaultError:
+        code, at = refusal
+        raise VaultError(
+            code,
+            "The cursor cannot be used: it was changed, belongs to another client, schema or "
+            "question, or the schema or the "
+            "rights of the client have changed since; ask the question anew.",
+            (Detail(at, "Is no cursor of this client for this question."),),
+        ) from None
+
+
+def cursor_context(records: Records, client: str, question: bytes = b"") -> bytes:
+    """The context of cursors that count for this client, its rights, this definition of the schema,
+    and the question.
+    """
+    definition = msgspec.json.encode(records.schema)
+    return b"%b\x00%b%b%b" % (client.encode(), definition, records.rights.mark.encode(), question)

@@ -8,7 +8,6 @@ reads those rows too: an entity of a rule file is a schema.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -17,21 +16,18 @@ from proxy.audit.events import AuditContext, AuditEvent, EventKind
 from proxy.auth.external_acl import Gate
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
-from proxy.model.record import Action, Eras, Fields, Record, RecordDraft, RehashTokens
+from proxy.model.record import Action, Eras, Fields, Record, RecordDraft
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import (
     KEPT_AS,
     RECORD_KEY,
     RECORDS_SCHEMA,
-    Field,
     FieldType,
     Schema,
-    Storage,
     is_collected,
 )
 from proxy.model.schema_change import conformed
-from proxy.storage.rows import ColumnValue, Past, Row, RowState, spelled_exactly
-from proxy.tokenization.normalize import normalize, plain_text
+from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import (
     NO_EXTRAS,
     NO_VALUES,
@@ -42,22 +38,18 @@ from proxy.vault.body import (
     texts_of,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.records.ngrams import NgramSteps, folded, folded_before, grams, leaf, leaves
+from proxy.vault.records.columns import Columns
 from proxy.vault.seal import Tampered
 
 #: Members of enumerations, which are looked up five times slower there.
 _CREATE, _LIVE = Action.CREATE, RowState.LIVE
 
-#: What a value becomes in the column of its field.
-ToCell = Callable[[Any], ColumnValue]
 
-
-class Records:
+class Records(Columns):
     """The records of one schema; ``collection`` has their keys and their table."""
 
     def __init__(self, collection: Collection) -> None:
-        self.collection = collection
-        self.schema: Schema = collection.schema
+        super().__init__(collection)
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         #: the filter endpoint that decides about each record, where there is one
         self.gate: Gate | None = None
@@ -68,44 +60,10 @@ class Records:
         self.condition: Callable[[Record | None], None] | None = None
         self._entity_tag = collection.around.keyset.hasher("etag", self.schema.name)
         self._form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
-        #: ``None`` in a schema that rules declare: the ids of the application are the keys.
-        self.primary = self.schema.primary
         #: Whether records that the proxy collects stand among those that callers write.
         self._shared = self.schema.name == RECORDS_SCHEMA
-        keyset = collection.around.keyset
-        self._hashers = {
-            field.name: keyset.hasher("field", self.schema.name, field.name)
-            for field in self.schema.fields
-        }
-        self._gram = {
-            field.name: keyset.hasher("gram", self.schema.name, field.name, *_lives(field))
-            for field in self.schema.fields
-            if field.partial_match and field.storage is Storage.INDEXED_HASHED
-        }
-        self._leaf = {
-            field.name: keyset.hasher("json", self.schema.name, field.name, *_lives(field))
-            for field in self.schema.fields
-            if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
-        }
-        #: What a token that a rehash has made is found by.
-        self.rehashed = keyset.hasher("rehashed", self.schema.name)
-        #: Whether the token index has anything of a record.
-        self.has_parts = bool(self._gram or self._leaf)
         #: Seals the places where pages of aggregations end.
-        self.cursors = keyset.sealed_texts("cursor")
-        self._columns = {
-            field.name: column
-            for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
-        }
-        self._places = {
-            field.name: place for place, field in enumerate(collection.slots) if field is not None
-        }
-        self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
-        #: which field a column is of
-        self.field_in = {column: name for name, column in self._columns.items()}
-        self._cells = [
-            None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots
-        ]
+        self.cursors = collection.around.keyset.sealed_texts("cursor")
         self._decimals = [
             field.name for field in self.schema.fields if field.type is FieldType.DECIMAL
         ]
@@ -306,83 +264,6 @@ class Records:
         body = self.collection.sealer.body((row.rid, row.salt), content, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
-    def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
-        """What stands beside the body, in the order of the layout."""
-        return tuple(
-            [
-                None if of is None or (value := fields.get(of[0])) is None else of[1](value)
-                for of in self._cells
-            ]
-        )
-
-    def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
-        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON
-        documents.
-
-        ``before``: also in forms in which texts are not indexed any more, so that they go with the
-        text.
-        """
-        found: set[bytes] = set()
-        if not self.has_parts:
-            return found
-        for name in self._gram:
-            value = fields.get(name)
-            if value is not None:
-                found.update(self.gram_hashes(name, value))
-                if before:
-                    found.update(*self.grams_of(name, value))
-        for name, hash_of in self._leaf.items():
-            value = fields.get(name)
-            if value is not None:
-                found.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
-        return found
-
-    def token_hashes(self, tokens: RehashTokens) -> set[bytes]:
-        """What the token index has of tokens that a rehash has made."""
-        return {
-            self.rehashed(text.encode())
-            for one in tokens.values()
-            if one.found
-            for text in (one.token, *one.old)
-        }
-
-    # ------------------------------------------------------------------ questions
-
-    def column(self, name: str) -> str:
-        """The column that holds a field that has one (``KeyError``), as questions name it."""
-        return self._columns[name]
-
-    def stored(self, row: Row, name: str) -> ColumnValue:
-        """What a row holds in the column of a field that has one (``KeyError``)."""
-        place = self._places[name]
-        return row.cells[place] if place < len(row.cells) else None
-
-    def cell(self, name: str, value: Any) -> ColumnValue:
-        """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
-        return self._to_cell[name](value)
-
-    def gram_hashes(self, name: str, text: str) -> list[bytes]:
-        """The index entries that each text has in which this one occurs; none of a text that is too
-        short.
-        """
-        hash_of = self._gram[name]
-        return [hash_of(gram.encode()) for gram in grams(folded(text))]
-
-    def grams_of(self, name: str, text: str) -> list[list[bytes]]:
-        """The same for each form in which texts have been indexed: that of now, and that of before
-        where it differs.
-        """
-        found = [self.gram_hashes(name, text)]
-        if (before := folded_before(text)) is not None:
-            found.append([self._gram[name](gram.encode()) for gram in grams(before)])
-        return found
-
-    def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
-        """The index entry of a JSON field with that scalar there; ``inside``: as an element of the
-        array there.
-        """
-        return self._leaf[name](leaf(at, value, inside))
-
     # ------------------------------------------------------------------ from the store
 
     def open(self, row: Row) -> Record:
@@ -504,32 +385,3 @@ class Records:
         the key of a record whose id the application has not told yet.
         """
         return self.primary is None or (self._shared and is_collected(key))
-
-    def _column(self, field: Field) -> ToCell:
-        if field.type is FieldType.PRIMARY_KEY:
-            return self.collection.key_hash
-        text = self._spelling(field)
-        if field.storage is Storage.INDEXED_HASHED:
-            hash_of = self._hashers[field.name]
-            return lambda value: hash_of(text(value).encode())
-        if field.type in (FieldType.INTEGER, FieldType.BOOLEAN):
-            return int
-        return text
-
-    def _spelling(self, field: Field) -> Callable[[Any], str]:
-        """The normal form of a value as text."""
-        if field.type is FieldType.STRING:
-            if field.kind == "text":
-                return plain_text
-            region = self.collection.around.region
-            return lambda value: normalize(field.kind, value, region)
-        if field.type is FieldType.DECIMAL:
-            return spelled_exactly
-        if field.type is FieldType.BOOLEAN:
-            return lambda value: "true" if value else "false"
-        return str
-
-
-def _lives(field: Field) -> tuple[str, ...]:
-    """What tells the index entries of a field from those of an earlier one of its name."""
-    return (str(field.life),) if field.life else ()

@@ -7,18 +7,27 @@ whose columns say otherwise is left out and reported as tampered with. What is a
 what was stored once, and what was found by its key are checked by the same conditions.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
-from proxy.model.query import Test
+from proxy.model.query import AnyOf, InJson, Like, Test
 from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
-from proxy.storage.query import MATCH_ALL, All, Where
+from proxy.model.schema import FieldType, Storage
+from proxy.storage.query import MATCH_ALL, All, Holds, ValidatedQuery, Where, fold, holds
 from proxy.storage.rows import ColumnType, ColumnValue, Row, scaled
-from proxy.vault.records.query import CellOf, Check, compiled_query, sealed_cells, where_of
+from proxy.tokenization.normalize import plain_text
+from proxy.vault.records.columns import folded, leaf
+from proxy.vault.records.query import field_name, text_in_column, where_of
 from proxy.vault.records.repository import Records
 from proxy.vault.seal import Tampered
+
+#: What stands in a column, by its name, as engines keep it.
+CellOf = Callable[[str], ColumnValue]
+#: Whether tests hold for a record: its fields as they were sealed, and what stands in its columns.
+Check = Callable[[Fields, CellOf], bool]
 
 
 def inside(records: Records) -> Where:
@@ -143,3 +152,114 @@ class Within(Verified):
             return scaled(cell) if column in self._decimals else cell
 
         return cell_of
+
+
+def compiled_query(records: Records, tests: Sequence[Test]) -> Check:
+    """The tests as a function of opened records: made once for each question, and equal to what
+    engines answer.
+    """
+    query = ValidatedQuery(records.collection.layout)
+    checks = [_compiled(records, query, test) for test in tests]
+    if len(checks) == 1:
+        return checks[0]
+    return lambda fields, cell_of: all(check(fields, cell_of) for check in checks)
+
+
+def sealed_cells(records: Records, record: Record) -> CellOf:
+    """What the columns of the record's row hold unless somebody changed them: made of what is
+    sealed.
+    """
+
+    def cell_of(column: str) -> ColumnValue:
+        if column == "@key":
+            return None if record.key is None else records.collection.key_hash(record.key)
+        if column.startswith("@"):
+            fixed: ColumnValue = getattr(record, column[1:])
+            return fixed
+        name = records.field_in[column]
+        value = record.fields.get(name)
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if value is None:
+            return None
+        cell = records.cell(name, value)
+        field = records.schema.field(name)
+        return (
+            scaled(cell)
+            if field.type is FieldType.DECIMAL and field.storage is Storage.INDEXED
+            else cell
+        )
+
+    return cell_of
+
+
+def _compiled(records: Records, query: ValidatedQuery, test: Test) -> Check:
+    if isinstance(test, Like):
+        return _compiled_like(records, query, test)
+    if isinstance(test, InJson):
+        return _compiled_json(test)
+    if isinstance(test, AnyOf):
+        parts = [compiled_query(records, tests) for tests in test.alternatives]
+        return lambda fields, cell_of: any(part(fields, cell_of) for part in parts)
+    where = query.where(where_of(records, test))
+    return lambda _fields, cell_of: holds(where, cell_of, _never)
+
+
+def _compiled_like(records: Records, query: ValidatedQuery, like: Like) -> Check:
+    text = folded(like.text)
+    hashed = [
+        field_name(records, name) for name in like.fields if not text_in_column(records, name)
+    ]
+    beside = [
+        query.where(Holds(records.column(name), fold(plain_text(like.text))))
+        for name in like.fields
+        if text_in_column(records, name)
+    ]
+
+    def check(fields: Fields, cell_of: CellOf) -> bool:
+        found = any(holds(where, cell_of, _never) for where in beside) or any(
+            text in folded(value) for name in hashed if (value := fields.get(name)) is not None
+        )
+        return found is not like.negated
+
+    return check
+
+
+def _compiled_json(test: InJson) -> Check:
+    alone = None if test.contains else leaf((), test.values[0], inside=False)
+    wanted = {leaf((), value, inside=True) for value in test.values}
+
+    def check(fields: Fields, _cell_of: CellOf) -> bool:
+        there, found = _standing(fields.get(test.field), test.path)
+        if not found:
+            return False
+        if isinstance(there, list):
+            return wanted <= {
+                leaf((), item, inside=True) for item in there if not isinstance(item, dict | list)
+            }
+        return (
+            alone is not None
+            and not isinstance(there, dict)
+            and leaf((), there, inside=False) == alone
+        )
+
+    return check
+
+
+def _standing(document: Any, path: Sequence[str | int]) -> tuple[Any, bool]:
+    """What stands at a path of a JSON document, and whether anything does."""
+    at = document
+    for step in path:
+        if isinstance(at, dict):
+            known = isinstance(step, str) and step in at
+        else:
+            known = isinstance(at, list) and isinstance(step, int) and step < len(at)
+        if not known:
+            return None, False
+        at = at[step]
+    return at, True
+
+
+def _never(_token: bytes) -> bool:
+    """The token index is not asked: what it would tell is looked for in the fields."""
+    return False

@@ -33,14 +33,13 @@ from proxy.vault.schema_store import (
     SchemaEntry,
 )
 from proxy.vault.schemas.errors import (
-    built_in,
-    built_in_name,
     busy_schema,
     occupied,
-    of_file,
-    of_rules,
+    refuse_declared,
+    refuse_foreign,
+    refuse_in_use,
 )
-from proxy.vault.schemas.migration import Backfill, Cleanup, migrated_records
+from proxy.vault.schemas.migration import Backfill, Cleanup, following, migrated_records
 from proxy.vault.vault import Vault
 
 #: Seconds before a migration that met a fault of the store is tried again.
@@ -133,7 +132,7 @@ class Catalog:
                     await self._drop_tables()  # one of this name may have been interrupted
                     await self._put(SchemaEntry(schema, origin))
                 return Applied(created=True, steps=(), migrating=False)
-            self._refuse_foreign(known, origin)
+            refuse_foreign(known, origin, self._in_force)
             if known.change is not None:
                 return await self._meanwhile(known, schema)
             plan = planned(known.schema, schema, known.lives)
@@ -216,18 +215,16 @@ class Catalog:
         """Raise ``VaultError(BAD_RULES)`` where rules would take the name of a schema that was
         declared otherwise.
         """
+        schemas = self._entries.schemas
         taken = [
-            name
-            for name in names
-            if (entry := self._entries.schemas.get(name)) is not None
-            and entry.origin is not Origin.RULES
+            name for name in names if name in schemas and schemas[name].origin is not Origin.RULES
         ]
         if taken:
             raise VaultError(
                 Code.BAD_RULES,
                 "Entities of the rules have names of schemas that were declared over the "
-                "interface or in files: "
-                "give each another name with `schema:`, or delete the schema.",
+                "interface or in files: give each another name with `schema:`, or delete the "
+                "schema.",
                 tuple(Detail(name, "a schema of this name is there already") for name in taken),
             )
 
@@ -264,14 +261,14 @@ class Catalog:
         async with self._changing:
             held = self.records(name)
             entry = self._entries.schemas[name]
-            self._refuse_declared(entry)
+            refuse_declared(entry, self._in_force)
             if entry.change is not None:
                 raise busy_schema(name)
-            await self._refuse_in_use(held, records)
+            await refuse_in_use(held.collection, records)
             del self._records[name]  # from here on nobody begins anything with it
             try:
                 await self.alone(f"the schema {name!r}")
-                await self._refuse_in_use(held, records)
+                await refuse_in_use(held.collection, records)
                 await self._entries.remove(name, held.collection.table)
             except BaseException:
                 self._records[name] = held
@@ -324,25 +321,7 @@ class Catalog:
             records.settle()
             await at.run(records.cleaned)
         async with self._changing:
-            await self._put(self._following(entry, change, progress))
-
-    def _following(
-        self, entry: SchemaEntry, change: MigrationState, progress: JobProgress
-    ) -> SchemaEntry:
-        """The entry after a phase that is done."""
-        outcome, now = MigrationOutcome(progress.total, progress.failed, self._now()), self._now()
-        if change.phase is not Phase.FILLING:
-            ended = entry.outcome if change.phase is Phase.REVERTING else outcome
-            return msgspec.structs.replace(entry, change=None, outcome=ended)
-        if progress.failed:
-            return msgspec.structs.replace(
-                entry, change=MigrationState(Phase.REVERTING, change.other, now), outcome=outcome
-            )
-        return msgspec.structs.replace(
-            entry, schema=change.other, change=MigrationState(Phase.CLEANING, entry.schema, now)
-        )
-
-    # ------------------------------------------------------------------ parts
+            await self._put(following(entry, change, progress, self._vault.clock()))
 
     async def start(self) -> None:
         """Read what the store has, and go on with what was under way."""
@@ -368,7 +347,7 @@ class Catalog:
         for field in (*known.schema.fields, *plan.schema.fields):
             lives[field.name] = max(field.life, lives.get(field.name, 0))
         if plan.rewrites:
-            change = MigrationState(Phase.FILLING, plan.schema, self._now())
+            change = MigrationState(Phase.FILLING, plan.schema, self._vault.clock())
             await self._put(SchemaEntry(known.schema, origin, lives, change))
         elif plan.steps or plan.schema != known.schema or origin is not known.origin:
             await self._put(SchemaEntry(plan.schema, origin, lives, outcome=known.outcome))
@@ -380,38 +359,6 @@ class Catalog:
             if not planned(target, schema, {}).steps:
                 return Applied(created=False, steps=(), migrating=True)
         raise busy_schema(schema.name)
-
-    def _refuse_foreign(self, known: SchemaEntry, origin: Origin) -> None:
-        """Refuse a definition of a schema that somebody else declares."""
-        if known.origin is Origin.RULES:
-            raise of_rules(known.schema.name)
-        if Origin.BUILTIN in (known.origin, origin):
-            if known.origin is not origin:
-                raise built_in_name(known.schema.name)
-            return
-        if origin is not Origin.FILE:
-            self._refuse_declared(known)
-
-    def _refuse_declared(self, entry: SchemaEntry) -> None:
-        """Refuse a change of what rules or files declare now."""
-        name = entry.schema.name
-        if entry.origin is Origin.BUILTIN:
-            raise built_in(name)
-        if entry.origin is Origin.API or name not in self._in_force.get(entry.origin, ()):
-            return
-        if entry.origin is Origin.RULES:
-            raise of_rules(name)
-        raise of_file(name)
-
-    async def _refuse_in_use(self, records: Records, wanted: bool) -> None:
-        collection = records.collection
-        if wanted or (await collection.store.count(collection.table))[0] == 0:
-            return
-        raise VaultError(
-            Code.SCHEMA_IN_USE,
-            f"The schema {collection.name!r} still holds records: delete them first, or say "
-            "records=delete.",
-        )
 
     async def alone(self, what: str) -> None:
         """Wait until all requests that are going on have ended.
@@ -432,18 +379,14 @@ class Catalog:
             await self._vault.drop(table)
             await self._entries.dropped(table)
 
-    def _now(self) -> int:
-        return self._vault.clock()
-
 
 async def open_catalog(
     vault: Vault, report: Callable[[VaultError], None], own: Sequence[Schema] = ()
 ) -> Catalog:
     """The catalog of a vault; migrations that were under way go on.
 
-    ``report`` hears of faults that are tried again.
-
-    ``own`` are the schemas that come with the program; raises as ``Catalog.declare_builtin``.
+    ``report`` gets faults that are tried again; ``own`` are the schemas that come with the program.
+    Raises as ``Catalog.declare_builtin``.
     """
     catalog = Catalog(vault, Entries(vault.store, vault.environment), report)
     try:

@@ -1,9 +1,14 @@
-"""Why a schema cannot be changed: the errors of the catalog, by who declared it."""
+"""Refusals of the catalog: who may change a schema, and the errors that say so."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.vault.schema_store import Origin
+from proxy.vault.collection import Collection
+from proxy.vault.schema_store import Origin, SchemaEntry
+
+#: The names that files, and rules, declare now.
+DeclaredNames = Mapping[Origin, frozenset[str]]
 
 _NEEDED: Final = "is the name of the schema of the record-based interface"
 
@@ -62,3 +67,36 @@ def busy_schema(name: str) -> VaultError:
         Code.SCHEMA_BUSY,
         f"The schema {name!r} is being changed; try again when its migration has ended.",
     )
+
+
+def refuse_foreign(known: SchemaEntry, origin: Origin, in_force: DeclaredNames) -> None:
+    """Raise for a definition of a schema that another origin declares."""
+    name = known.schema.name
+    if known.origin is Origin.RULES:
+        raise of_rules(name)
+    if Origin.BUILTIN in (known.origin, origin):
+        if known.origin is not origin:
+            raise built_in_name(name)
+    elif origin is not Origin.FILE:
+        refuse_declared(known, in_force)
+
+
+def refuse_declared(entry: SchemaEntry, in_force: DeclaredNames) -> None:
+    """Raise for a change of a schema that rules or files declare now."""
+    name = entry.schema.name
+    if entry.origin is Origin.BUILTIN:
+        raise built_in(name)
+    if entry.origin is not Origin.API and name in in_force.get(entry.origin, ()):
+        raise of_rules(name) if entry.origin is Origin.RULES else of_file(name)
+
+
+async def refuse_in_use(collection: Collection, records: bool) -> None:
+    """Raise ``VaultError(SCHEMA_IN_USE)`` for the end of a schema that holds records, unless they
+    are to go with it.
+    """
+    if not records and (await collection.store.count(collection.table))[0]:
+        raise VaultError(
+            Code.SCHEMA_IN_USE,
+            f"The schema {collection.name!r} still holds records: delete them first, or say "
+            "records=delete.",
+        )

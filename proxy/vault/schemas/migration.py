@@ -18,8 +18,9 @@ from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.rows import ColumnValue, Row
 from proxy.vault.body import RecordBody
 from proxy.vault.collection import Collection, TableSpec
+from proxy.vault.job import JobProgress
 from proxy.vault.records.repository import Records
-from proxy.vault.schema_store import Phase, SchemaEntry
+from proxy.vault.schema_store import MigrationOutcome, MigrationState, Phase, SchemaEntry
 from proxy.vault.vault import Vault
 
 
@@ -157,3 +158,21 @@ def _merged(
     return tuple(
         [other if cell is None else cell for cell, other in zip(first, second, strict=True)]
     )
+
+
+def following(
+    entry: SchemaEntry, change: MigrationState, progress: JobProgress, now: int
+) -> SchemaEntry:
+    """The entry of a schema after a phase that is done."""
+    outcome, replace = (
+        MigrationOutcome(progress.total, progress.failed, now),
+        msgspec.structs.replace,
+    )
+    if change.phase is not Phase.FILLING:
+        ended = entry.outcome if change.phase is Phase.REVERTING else outcome
+        return replace(entry, change=None, outcome=ended)
+    if progress.failed:
+        back = MigrationState(Phase.REVERTING, change.other, now)
+        return replace(entry, change=back, outcome=outcome)
+    cleaning = MigrationState(Phase.CLEANING, entry.schema, now)
+    return replace(entry, schema=change.other, change=cleaning)

@@ -11,10 +11,11 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import RecordDraft
+from proxy.vault.environments import Environments
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.schemas import catalog
-from proxy.vault.vault import Environments, Vault
+from proxy.vault.vault import Vault
 from tests.support.patience import PATIENCE
 from tests.support.world import World, world
 

@@ -14,8 +14,9 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.environments import has_keyset, load_keyset, make_keyset
 from proxy.vault.maintenance import key_usage
-from proxy.vault.vault import Vault, VaultOptions, has_keyset, load_keyset, make_keyset, new_vault
+from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.patience import PATIENCE
 
 

@@ -7,7 +7,7 @@ import pytest
 from proxy.bootstrap.offline import stopped_environments
 from proxy.cli import main
 from proxy.config import load_settings
-from proxy.vault.vault import Environments
+from proxy.vault.environments import Environments
 
 pytestmark = pytest.mark.usefixtures("vault")
 

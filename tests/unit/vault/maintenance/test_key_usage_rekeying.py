@@ -6,8 +6,8 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
+from proxy.vault.environments import keyset_note, load_keyset, make_keyset
 from proxy.vault.maintenance.key_usage import drop_keys, renew_keys, rewrap, wrapper
-from proxy.vault.vault import keyset_note, load_keyset, make_keyset
 
 SALT, CONTEXT = bytes(16), b"context"
 

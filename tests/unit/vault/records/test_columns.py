@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from proxy.vault.records.ngrams import folded, grams, leaf, leaves
+from proxy.vault.records.columns import folded, grams, leaf, leaves
 
 
 def test_a_text_that_occurs_has_all_its_grams_in_the_other() -> None:

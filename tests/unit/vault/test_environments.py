@@ -9,9 +9,9 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
-from proxy.vault import vault
+from proxy.vault import environments
+from proxy.vault.environments import Environments, keyset_note, make_keyset
 from proxy.vault.schema_store import place_schema
-from proxy.vault.vault import Environments, keyset_note, make_keyset
 from tests.support.stores import FailingStore
 
 MASTER = MasterKey(bytes(range(32)))
@@ -99,7 +99,7 @@ async def test_an_id_is_given_once_also_when_its_environment_is_gone() -> None:
 
 
 async def test_there_is_a_most(monkeypatch) -> None:
-    monkeypatch.setattr(vault, "MOST_ENVIRONMENTS", 2)
+    monkeypatch.setattr(environments, "MOST_ENVIRONMENTS", 2)
     book = await opened(MemoryStore())
     await book.create(None, "one")
     with pytest.raises(VaultError) as caught:

@@ -1,0 +1,234 @@
+"""The environments of a store: the book of which there are, their keysets, and the end of one.
+
+An environment begins with its keyset, wrapped by the same master key as that of ``default``; the
+line in the book makes it one. Its end is a line in the book, too. From that line on it never comes
+back, whatever happens: first its keyset is destroyed, so that nothing it held can be opened any
+more by anybody; then its tables and its notes go. The next ``load`` goes on where that was
+interrupted. An id is given once. The keyset of ``default`` seals the book.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from proxy.auth.sealed_notes import SealedNote
+from proxy.clock import Clock
+from proxy.crypto.key_sources import KeySource
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.master_key import MasterKey
+from proxy.crypto.passwords import new_ident
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import DEFAULT, IDENT, Environment
+from proxy.storage.base import Store
+from proxy.vault.schema_store import Entries, placed_schemas
+
+#: Environments at one time: each is looked after every few seconds.
+MOST_ENVIRONMENTS: Final = 100
+
+_NAME: Final = 128  # characters of a name
+
+_decode = msgspec.json.Decoder(list[Environment]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+async def has_keyset(store: Store, environment: str) -> bool:
+    """Whether the store already belongs to a master key: then a missing key file must be restored,
+    never replaced.
+    """
+    return await store.note(keyset_note(environment)) is not None
+
+
+async def open_keyset(store: Store, source: KeySource, environment: str) -> Keyset:
+    """The environment's keyset, opened by the master key of ``source``; made where the store has
+    none. Raises as ``open_vault``.
+    """
+    return await make_keyset(store, source.load(), environment)
+
+
+async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:
+    """The environment's keyset; a new one, wrapped by that master key and read back, where the
+    store has none. Raises as ``load_keyset``.
+    """
+    if not await has_keyset(store, environment):
+        wrapped = Keyset.create(environment).wrap(master)
+        await store.put_note(keyset_note(environment), wrapped, None)
+    return await load_keyset(store, master, environment)
+
+
+async def load_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:
+    """The environment's keyset.
+
+    Raises ``VaultError(BAD_KEYS)`` when it is lost, damaged, or wrapped by another master key.
+    """
+    note = await store.note(keyset_note(environment))
+    if note is None:
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The keys of the environment {environment!r} are not in the store: restore the "
+            "store from a backup.",
+        )
+    return Keyset.unwrap(note, master)
+
+
+def keyset_note(environment: str) -> str:
+    """The note of the store that holds the environment's wrapped keyset."""
+    return f"keyset:{environment}"
+
+
+class Environments:
+    """The environments of one store; ``load`` before use.
+
+    ``master``: where the master key comes from when it is needed.
+    """
+
+    def __init__(
+        self, store: Store, root: Keyset, master: Callable[[], MasterKey], clock: Clock
+    ) -> None:
+        self._store = store
+        self._master = master
+        self._clock = clock
+        self._note = SealedNote(store, root.aead(), DEFAULT, "environments")
+        self._book: dict[str, Environment] = {}
+
+    async def load(self) -> None:
+        """Read the book, or begin it. Raises ``VaultError(CANNOT_OPEN)`` when it was changed."""
+        content = await self._note.read()
+        if content is not None:
+            self._book = {found.id: found for found in _decode(content)}
+        else:
+            await self._write(Environment(DEFAULT, DEFAULT, self._clock()))
+
+    def listed(self) -> Sequence[Environment]:
+        """Those that are there, the oldest first."""
+        return [found for found in self._book.values() if found.removed_at is None]
+
+    def find(self, ident: str) -> Environment | None:
+        """The environment of that id, if it is there."""
+        found = self._book.get(ident)
+        return found if found is not None and found.removed_at is None else None
+
+    def doomed(self) -> Sequence[str]:
+        """The ids of those that have ended and are still to be erased."""
+        return [
+            found.id
+            for found in self._book.values()
+            if found.removed_at is not None and not found.erased
+        ]
+
+    async def keyset(self, ident: str) -> Keyset:
+        """The keyset of an environment.
+
+        Raises ``VaultError(BAD_KEYS)`` when it is lost, or the master key is another one.
+        """
+        return await load_keyset(self._store, self._master(), ident)
+
+    async def create(self, ident: str | None, name: str) -> Environment:
+        """Make an environment; without an id it gets a random one.
+
+        Raises ``VaultError``: INVALID_INPUT with every fault, CONFLICT for an id that was given
+        before, UNPROCESSABLE when there are as many as there may be, BAD_KEYS when the master key
+        cannot be read or is not that of this vault.
+        """
+        faults = _faults(ident, name)
+        if faults:
+            raise VaultError(
+                Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults)
+            )
+        if ident in self._book:
+            raise VaultError(
+                Code.CONFLICT,
+                "There is an environment of this id, or there was one: choose another id, or "
+                "leave it out.",
+                (Detail("/environment_id", "Was given before."),),
+            )
+        if len(self.listed()) >= MOST_ENVIRONMENTS:
+            raise VaultError(
+                Code.UNPROCESSABLE,
+                f"There are {MOST_ENVIRONMENTS} environments, the most that one instance looks "
+                "after.",
+            )
+        master = self._master()
+        await load_keyset(
+            self._store, master, DEFAULT
+        )  # the key of another vault would make keys that no start could open
+        made = Environment(ident or _letters(new_ident()), name, self._clock())
+        await make_keyset(self._store, master, made.id)
+        await self._write(made)
+        return made
+
+    def removable(self, ident: str) -> Environment:
+        """The environment of that id.
+
+        Raises ``VaultError``: NOT_FOUND; CONFLICT for the one that stays.
+        """
+        found = self.find(ident)
+        if found is None:
+            raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
+        if ident == DEFAULT:
+            raise VaultError(
+                Code.CONFLICT, f"The environment {DEFAULT!r} stays: the proxy works in it."
+            )
+        return found
+
+    async def records(self, ident: str) -> int:
+        """How many records an environment holds, also of schemas that nobody declares any more.
+
+        Its tables have to be awake.
+        """
+        tables = await placed_schemas(self._store, ident)
+        return sum([(await self._store.count(table))[0] for table in tables.values()])
+
+    async def end(self, ident: str) -> None:
+        """End an environment and destroy its keys; it never comes back, also when this is
+        interrupted. Ended already: no effect.
+        """
+        found = self._book[ident]
+        if found.removed_at is None:
+            await self._write(msgspec.structs.replace(found, removed_at=self._clock()))
+        await self._store.drop_notes(keyset_note(ident))
+
+    async def erase(self, ident: str) -> None:
+        """Remove what is left of an environment that has ended: tables, then notes.
+
+        May be interrupted and begun again.
+        """
+        await self._store.drop_notes(keyset_note(ident))
+        gone = Entries(self._store, ident)
+        await gone.load()
+        for table in (*(await placed_schemas(self._store, ident)).values(), *gone.doomed):
+            await self._store.drop(table)
+        await self._store.drop_notes(f":{ident}")
+        await self._write(msgspec.structs.replace(self._book[ident], erased=True))
+
+    async def _write(self, changed: Environment) -> None:
+        book = {**self._book, changed.id: changed}
+        await self._note.write(_encode(list(book.values())))
+        self._book = book
+
+
+def in_use(ident: str) -> VaultError:
+    """The refusal to remove an environment that holds records."""
+    return VaultError(
+        Code.ENVIRONMENT_IN_USE,
+        f"The environment {ident!r} still holds records: delete them first, or say records=delete.",
+        (Detail("records", "May be delete, which removes all of them."),),
+    )
+
+
+def _faults(ident: str | None, name: str) -> list[Detail]:
+    faults = []
+    if ident is not None and not IDENT.fullmatch(ident):
+        faults.append(
+            Detail(
+                "/environment_id", "has to be 1 to 32 lower-case letters and digits, a letter first"
+            )
+        )
+    if not (0 < len(name) <= _NAME and name.isprintable() and name.strip()):
+        faults.append(Detail("/name", f"must be 1 to {_NAME} printable characters"))
+    return faults
+
+
+def _letters(ident: str) -> str:
+    """A random id that begins with a letter, as names of tables have to."""
+    return "e" + ident

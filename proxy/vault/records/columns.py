@@ -1,0 +1,246 @@
+"""What stands beside the bodies of records: columns, and parts of texts and JSON documents by which
+a record is found although the store sees only keyed hashes of them.
+
+A text that is searched for has all its grams in each text that holds it; the reverse is not sure,
+so a query opens what it finds (``query``). The grams of a text are every three characters in a row
+of its folded normal form.
+"""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from proxy.model.record import Fields, RehashTokens
+from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.storage.rows import ColumnValue, Row, spelled_exactly
+from proxy.tokenization.normalize import normalize, plain_text
+from proxy.vault.collection import Collection
+
+#: Characters of a gram, and so the shortest text that can be searched for.
+SIZE = 3
+
+#: What case folding makes of ``İ``: an i with a dot of its own, which is an i to whoever searches.
+_DOTTED_I = "i\u0307"
+
+_encode = msgspec.json.Encoder(decimal_format="string").encode
+
+
+def folded(text: str) -> str:
+    """The form in which texts are compared part by part: normal form, case folded, normal form
+    again.
+    """
+    if text.isascii():
+        return text.strip().lower()
+    return _folded(text).replace(_DOTTED_I, "i")
+
+
+def folded_before(text: str) -> str | None:
+    """The form that was indexed before ``İ`` was found by ``i``; ``None`` where it is the same."""
+    if text.isascii() or _DOTTED_I not in (found := _folded(text)):
+        return None
+    return found
+
+
+def _folded(text: str) -> str:
+    return plain_text(plain_text(text).casefold())
+
+
+def grams(text: str) -> set[str]:
+    """Every three characters in a row of a folded text; none of a shorter one."""
+    return {text[start : start + SIZE] for start in range(len(text) - SIZE + 1)}
+
+
+#: Where something stands in a JSON document, from its root.
+NgramSteps = tuple[str | int, ...]
+
+
+def leaves(document: Any, at: NgramSteps = ()) -> Iterator[tuple[NgramSteps, Any, bool]]:
+    """Every scalar of a JSON document: (where, value, whether it is an element of the array that
+    stands there).
+
+    An element of an array is told twice: as what stands at its own number, and as one of those that
+    stand in the array.
+    """
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield from leaves(value, (*at, name))
+    elif isinstance(document, list):
+        for number, value in enumerate(document):
+            if not isinstance(value, dict | list):
+                yield at, value, True
+            yield from leaves(value, (*at, number))
+    else:
+        yield at, document, False
+
+
+def leaf(at: NgramSteps, value: Any, inside: bool) -> bytes:
+    """A leaf as bytes to be hashed: equal for equal values, whatever their spelling (``1`` and
+    ``1.0``, composed letters).
+    """
+    if isinstance(value, str):
+        value = plain_text(value)
+    elif isinstance(value, int | Decimal) and not isinstance(value, bool):
+        value = [_number(Decimal(value))]  # in a list, so that no text is taken for it
+    return _encode([inside, at, value])
+
+
+def _number(value: Decimal) -> str:
+    """One spelling for each number; no exponent can make it long."""
+    sign, digits, exponent = value.as_tuple()
+    significant = "".join(map(str, digits)).lstrip("0")
+    bare = significant.rstrip("0")
+    if not bare or not isinstance(exponent, int):
+        return "0"
+    return f"{'-' if sign else ''}{bare}e{exponent + len(significant) - len(bare)}"
+
+
+#: What a value becomes in the column of its field.
+ToCell = Callable[[Any], ColumnValue]
+
+
+class Columns:
+    """What stands beside the bodies of the records of one schema."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.schema: Schema = collection.schema
+        #: ``None`` in a schema that rules declare: the ids of the application are the keys.
+        self.primary = self.schema.primary
+        keyset = collection.around.keyset
+        self._hashers = {
+            field.name: keyset.hasher("field", self.schema.name, field.name)
+            for field in self.schema.fields
+        }
+        self._gram = {
+            field.name: keyset.hasher("gram", self.schema.name, field.name, *_lives(field))
+            for field in self.schema.fields
+            if field.partial_match and field.storage is Storage.INDEXED_HASHED
+        }
+        self._leaf = {
+            field.name: keyset.hasher("json", self.schema.name, field.name, *_lives(field))
+            for field in self.schema.fields
+            if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
+        }
+        #: What a token that a rehash has made is found by.
+        self.rehashed = keyset.hasher("rehashed", self.schema.name)
+        #: Whether the token index has anything of a record.
+        self.has_parts = bool(self._gram or self._leaf)
+        self._columns = {
+            field.name: column
+            for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
+        }
+        self._places = {
+            field.name: place for place, field in enumerate(collection.slots) if field is not None
+        }
+        self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
+        #: which field a column is of
+        self.field_in = {column: name for name, column in self._columns.items()}
+        self._cells = [
+            None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots
+        ]
+
+    def cells(self, fields: Fields) -> tuple[ColumnValue, ...]:
+        """What stands beside the body, in the order of the layout."""
+        return tuple(
+            [
+                None if of is None or (value := fields.get(of[0])) is None else of[1](value)
+                for of in self._cells
+            ]
+        )
+
+    def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
+        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON
+        documents.
+
+        ``before``: also in forms in which texts are not indexed any more, so that they go with the
+        text.
+        """
+        found: set[bytes] = set()
+        if not self.has_parts:
+            return found
+        for name in self._gram:
+            value = fields.get(name)
+            if value is not None:
+                found.update(self.gram_hashes(name, value))
+                if before:
+                    found.update(*self.grams_of(name, value))
+        for name, hash_of in self._leaf.items():
+            value = fields.get(name)
+            if value is not None:
+                found.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
+        return found
+
+    def token_hashes(self, tokens: RehashTokens) -> set[bytes]:
+        """What the token index has of tokens that a rehash has made."""
+        return {
+            self.rehashed(text.encode())
+            for one in tokens.values()
+            if one.found
+            for text in (one.token, *one.old)
+        }
+
+    def column(self, name: str) -> str:
+        """The column that holds a field that has one (``KeyError``), as questions name it."""
+        return self._columns[name]
+
+    def stored(self, row: Row, name: str) -> ColumnValue:
+        """What a row holds in the column of a field that has one (``KeyError``)."""
+        place = self._places[name]
+        return row.cells[place] if place < len(row.cells) else None
+
+    def cell(self, name: str, value: Any) -> ColumnValue:
+        """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
+        return self._to_cell[name](value)
+
+    def gram_hashes(self, name: str, text: str) -> list[bytes]:
+        """The index entries that each text has in which this one occurs; none of a text that is too
+        short.
+        """
+        hash_of = self._gram[name]
+        return [hash_of(gram.encode()) for gram in grams(folded(text))]
+
+    def grams_of(self, name: str, text: str) -> list[list[bytes]]:
+        """The same for each form in which texts have been indexed: that of now, and that of before
+        where it differs.
+        """
+        found = [self.gram_hashes(name, text)]
+        if (before := folded_before(text)) is not None:
+            found.append([self._gram[name](gram.encode()) for gram in grams(before)])
+        return found
+
+    def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
+        """The index entry of a JSON field with that scalar there; ``inside``: as an element of the
+        array there.
+        """
+        return self._leaf[name](leaf(at, value, inside))
+
+    def _column(self, field: Field) -> ToCell:
+        if field.type is FieldType.PRIMARY_KEY:
+            return self.collection.key_hash
+        text = self._spelling(field)
+        if field.storage is Storage.INDEXED_HASHED:
+            hash_of = self._hashers[field.name]
+            return lambda value: hash_of(text(value).encode())
+        if field.type in (FieldType.INTEGER, FieldType.BOOLEAN):
+            return int
+        return text
+
+    def _spelling(self, field: Field) -> Callable[[Any], str]:
+        """The normal form of a value as text."""
+        if field.type is FieldType.STRING:
+            if field.kind == "text":
+                return plain_text
+            region = self.collection.around.region
+            return lambda value: normalize(field.kind, value, region)
+        if field.type is FieldType.DECIMAL:
+            return spelled_exactly
+        if field.type is FieldType.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        return str
+
+
+def _lives(field: Field) -> tuple[str, ...]:
+    """What tells the index entries of a field from those of an earlier one of its name."""
+    return (str(field.life),) if field.life else ()
