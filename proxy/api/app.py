@@ -23,7 +23,7 @@ from proxy.api.dispatch import (
 from proxy.api.operations import OPERATIONS
 from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
-from proxy.net.request_reader import FAILED
+from proxy.net.server import FAILED
 from proxy.telemetry import logs
 
 _log = logs.logger("web")

@@ -1,15 +1,16 @@
 """A connection to the vault listener: who its caller is, and what it waits for."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from proxy.net.caller_connection import CallerConnection
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
 from proxy.net.proxy_protocol import Preambles
-from proxy.net.request_reader import PatientConnection
-from proxy.net.server import CallerConnection
+from proxy.net.server import ApplicationConnection
 from proxy.net.tls_transport import TlsListener
 
 # ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when
@@ -65,7 +66,7 @@ def unsent(request: web.Request) -> bool:
     return request.get(_EXPECTS, False) and request.can_read_body
 
 
-class VaultConnection(PatientConnection):
+class VaultConnection(ApplicationConnection):
     """A connection whose caller is known, and which waits with ``100 Continue`` until a body is
     wanted.
 
@@ -86,11 +87,12 @@ class VaultConnection(PatientConnection):
             self.learned = peer_of(self.transport)
         return self.learned
 
-    def request(self, message: Any, *parts: Any) -> web.BaseRequest:
+    def request(self, make: Callable[..., web.BaseRequest], *parts: Any) -> web.BaseRequest:
         """The request object of a head that is complete."""
+        message, *rest = parts
         if not expects(message):
-            return super().request(message, *parts)
-        request = super().request(without_expect(message), *parts)
+            return make(*parts)
+        request = make(without_expect(message), *rest)
         note(request)
         return request
 

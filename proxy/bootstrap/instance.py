@@ -63,7 +63,7 @@ from proxy.model.schema import records_schema
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.memory import bound_arenas
-from proxy.net.request_reader import PatientConnection
+from proxy.net.server import ApplicationConnection
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules, refuse_unfit
@@ -333,7 +333,7 @@ async def running(
         )
         auth.audiences.listening(started.interface)
         started.admin = await enter(
-            listen("admin", at.admin, admin, PatientConnection, guard.admin)
+            listen("admin", at.admin, admin, ApplicationConnection, guard.admin)
         )
         started.proxy = await enter(listen("proxy", at.proxy, gateway.server, first=guard.first))
         _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())

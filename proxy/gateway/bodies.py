@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aiohttp import web
-
 from proxy.errors import Code, VaultError
 from proxy.gateway.ports import ActiveRules
-from proxy.net.framing import Pace
 from proxy.net.hop_headers import authority
-from proxy.net.memory_budget import MemoryBudget, Reservation
-from proxy.net.reply import LENGTH, UpstreamResponse
-from proxy.net.request import BodyQueue, RequestContext
+from proxy.net.http1.body import BodyQueue
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import LENGTH
+from proxy.net.memory_budget import MemoryBudget, Pace, Reservation
+from proxy.net.reply import UpstreamResponse
+from proxy.net.request import RequestContext
 from proxy.offload import LARGE, SMALL, in_thread, run_in_thread
 from proxy.redactor import content_coding, method_override
 from proxy.redactor.message import header
@@ -51,13 +51,13 @@ def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) ->
     or tells what is wrong.
     """
     payload = incoming.payload
-    if not payload.is_eof() or payload.total_bytes > limits.body:
+    if not payload.done or payload.total > limits.body:
         return None
     holding = Reservation(room)
-    if not holding.at_once(payload.total_bytes):
+    if not holding.at_once(payload.total):
         return None
     incoming.held = holding
-    return payload.read_nowait()
+    return payload.take()
 
 
 async def read_whole(
@@ -72,8 +72,8 @@ async def read_whole(
         raise _too_large(limits)
     try:
         holding = incoming.held = Reservation(room)
-        if payload.is_eof():
-            body = payload.read_nowait()
+        if payload.done:
+            body = payload.take()
             await holding.take(len(body))
         else:
             body = await _arriving(incoming, limits, holding, seconds)
@@ -81,7 +81,7 @@ async def read_whole(
         raise VaultError(
             Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time."
         ) from None
-    except web.RequestPayloadError:
+    except BadMessageError:
         raise VaultError(
             Code.BAD_REQUEST, "The body of the request is not framed as its head says."
         ) from None
@@ -115,12 +115,12 @@ async def _collected(
     pieces: list[bytes] = []
     while True:
         pace.wait(clock())
-        piece = await payload.readany()
+        piece = await payload.read()
         pace.came(len(piece), clock())
         if not piece:
             return b"".join(pieces)
         pieces.append(piece)
-        if payload.total_bytes > limits.body:
+        if payload.total > limits.body:
             raise _too_large(limits)
         await holding.take(len(piece))
 

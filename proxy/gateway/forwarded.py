@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from proxy.net.client_address import ClientAddress, Trusted
-from proxy.net.fields import HeaderField
 from proxy.net.hop_headers import RequestFields
+from proxy.net.http1.fields import HeaderField
 from proxy.net.reply import UpstreamAddress
 from proxy.net.request import RequestContext
 

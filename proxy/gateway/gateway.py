@@ -17,14 +17,14 @@ from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnam
 from proxy.gateway.ports import ActiveRules, Journal, Seen
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest, masked
 from proxy.net import response
+from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage, Unruled
 from proxy.net.entity_tags import KeyedTags
 from proxy.net.errors import STATUS, proxy_status
 from proxy.net.hop_headers import RequestFields, authority, request_fields
-from proxy.net.http1 import Heads
+from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
-from proxy.net.server import CallerServer
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched
 
 #: Faults of the application; all others are refusals of the proxy.

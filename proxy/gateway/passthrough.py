@@ -8,16 +8,16 @@ from functools import partial
 from typing import cast
 
 import msgspec
-from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.errors import Code, VaultError
 from proxy.gateway.ports import ActiveRules
 from proxy.net import response
+from proxy.net.caller_connection import CallerConnection
 from proxy.net.coverage import Coverage, Sample, Unruled
 from proxy.net.hop_headers import RequestFields, authority, encode_fields, trailing
-from proxy.net.http1 import RequestHead
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import TUNNEL, RequestHead
 from proxy.net.reply import (
-    TUNNEL,
     Begun,
     Call,
     Tunnel,
@@ -27,7 +27,6 @@ from proxy.net.reply import (
     UpstreamResponse,
 )
 from proxy.net.request import RequestContext
-from proxy.net.server import CallerConnection
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Endpoint, Unmatched
 
@@ -36,9 +35,7 @@ from proxy.redactor.rules import Endpoint, Unmatched
 
 
 class _FromCaller:
-    """What aiohttp hands the caller's bytes to after the switch; stops reading while the
-    application does not.
-    """
+    """Carries the caller's bytes after the switch; stops reading while the application does not."""
 
     def __init__(self, connection: CallerConnection, tunnel: Tunnel) -> None:
         self.ended = asyncio.get_running_loop().create_future()
@@ -46,12 +43,11 @@ class _FromCaller:
         self._tunnel = tunnel
         self._waiting: asyncio.Task[None] | None = None
 
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Bytes of the caller. The answer tells aiohttp that more are welcome."""
+    def feed_data(self, data: bytes) -> None:
+        """Bytes of the caller."""
         self._tunnel.write(data)
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop().create_task(self._hold())
-        return False, b""
 
     async def _hold(self) -> None:
         """Read no more from the caller until the application has taken what it was sent."""
@@ -62,12 +58,8 @@ class _FromCaller:
             transport.resume_reading()
         self._waiting = None
 
-    def feed_eof(self) -> None:
-        """The caller's connection is gone."""
-        self.half_closed()
-
     def half_closed(self) -> bool:
-        """The caller sends nothing more, but may still read; true keeps its connection open."""
+        """End the caller's direction: it sends nothing more; true keeps its connection open."""
         if not self.ended.done():
             self.ended.set_result(None)
             self._tunnel.write_eof()
@@ -84,8 +76,7 @@ async def relay(
     incoming.close = True
     incoming.write(response.begin_response(incoming, reply))
     caller = _FromCaller(connection, tunnel)
-    connection.on_eof = caller.half_closed
-    connection.set_parser(caller)  # type: ignore[arg-type]  # any object with feed_data and feed_eof serves
+    connection.switch(caller.feed_data, caller.half_closed)
     try:
         while piece := await reply.read():
             incoming.size += len(piece)
@@ -131,7 +122,11 @@ class Quick(Begun):
         for the caller's task.
         """
         incoming, reply = self.incoming, self.reply
-        if reply is None or not reply.done or reply.held + incoming.unsent > response.WRITE_BUFFER:
+        if (
+            reply is None
+            or not reply.done
+            or reply.waiting + incoming.unsent > response.WRITE_BUFFER
+        ):
             incoming.connection.resume(incoming, self)
             return
         try:
@@ -202,7 +197,7 @@ class Passing:
     ) -> None:
         try:
             reply = await self._upstream.send(call, begun)
-        except RequestPayloadError:
+        except BadMessageError:
             raise VaultError(
                 Code.BAD_REQUEST, "The body of the request is not framed as its head says."
             ) from None
@@ -228,7 +223,7 @@ class Passing:
             else:
                 await response.stream(incoming, reply, self._patience)
             await response.wait_taken(incoming, self._patience)
-        except (UpstreamFault, RequestPayloadError, TimeoutError):
+        except (UpstreamFault, BadMessageError, TimeoutError):
             incoming.cut()
             raise
         finally:
@@ -257,9 +252,9 @@ def forwarded_head(
 def body_of(incoming: RequestContext) -> bytes | AsyncIterator[bytes]:
     """The body as bytes if it came together with the head, else as a stream."""
     payload = incoming.payload
-    if payload.is_eof():
-        return payload.read_nowait()
-    return payload.iter_any()
+    if payload.done:
+        return payload.take()
+    return payload.pieces()
 
 
 def trailers_of(incoming: RequestContext) -> bytes:

@@ -12,16 +12,9 @@ from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, re
 from proxy.gateway.ports import Exchange
 from proxy.net import entity_tags, response
 from proxy.net.hop_headers import RequestFields, answered
+from proxy.net.http1.head import NONE, ResponseHead
 from proxy.net.memory_budget import Reservation
-from proxy.net.reply import (
-    NONE,
-    Call,
-    Head,
-    UpstreamAddress,
-    UpstreamFault,
-    UpstreamPort,
-    UpstreamResponse,
-)
+from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
@@ -211,7 +204,7 @@ class RedactedHandler:
     async def _restored(
         self,
         incoming: RequestContext,
-        head: Head,
+        head: ResponseHead,
         answer: Response,
         codings: tuple[str, ...],
         mark: Callable[[], bytes],

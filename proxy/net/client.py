@@ -143,9 +143,10 @@ class HttpUpstream:
 
     def tunnel(self, reply: UpstreamResponse) -> Tunnel:
         """See ``Upstream.tunnel``."""
-        if not isinstance(reply, BufferedReply) or not isinstance(reply.feed, UpstreamConnection):
+        connection = reply.connection if isinstance(reply, BufferedReply) else None
+        if not isinstance(connection, UpstreamConnection):
             raise TypeError("the reply is not of this upstream")
-        return reply.feed
+        return connection
 
     def _pool(self, address: UpstreamAddress) -> Pool:
         limits = self._special.get(address.special, self._way).limits

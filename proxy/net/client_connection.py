@@ -1,9 +1,8 @@
 """One connection to an application: an asyncio protocol that carries one exchange after the other.
 
-It writes the request, reads the answer strictly (``head``, ``chunks``), holds at most
-``Limits.buffer_bytes`` for a slow reader, stops sending when the application stops reading, and
-carries its deadline as a plain number which the pool's sweeper compares: no timer is made per
-request.
+It writes the request, reads the answer by ``http1.reader``, holds at most
+``CallLimits.buffer_bytes`` for a slow reader, stops sending when the application stops reading, and
+carries its deadline as a number which the pool's sweeper compares: no timer is made per request.
 """
 
 import asyncio
@@ -13,20 +12,11 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol, cast
 
 from proxy.errors import Code
-from proxy.net.framing import ChunkReader, frame
-from proxy.net.http1 import BadAnswerError, begun, framing, parse_response_head, with_line_ends
-from proxy.net.reply import (
-    CHUNKED,
-    LENGTH,
-    NONE,
-    TUNNEL,
-    Begun,
-    BufferedReply,
-    Call,
-    CallLimits,
-    Head,
-    UpstreamFault,
-)
+from proxy.net.http1.body import EMPTY, frame
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import CLOSE, TUNNEL, ResponseHead
+from proxy.net.http1.reader import ResponseReader
+from proxy.net.reply import Begun, BufferedReply, Call, CallLimits, UpstreamFault
 
 _NEVER = float("inf")
 
@@ -39,17 +29,11 @@ _REJECTED: Final = (
     "certificate?"
 )
 
-#: No head at all.
-_UNSEEN: Final = (b"", Head((1, 200, b""), b""))
-
-# What the next bytes from the application are. Plain numbers: an enumeration's members cost a
-# look-up each time.
+# What the next bytes from the application are.
 _IDLE: Final = 0  #: nothing is asked; any byte is a fault
 _HEAD: Final = 1
-_LENGTH: Final = 2
-_CHUNKED: Final = 3
-_RAW: Final = 4  #: a body that ends with the connection, or a tunnel
-_CLOSED: Final = 5
+_BODY: Final = 2
+_CLOSED: Final = 3
 
 
 class ConnectionOwner(Protocol):
@@ -79,14 +63,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._state = _IDLE
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._poll: select.poll | None = None
-        self._held = b""
-        #: the last head and its bytes: the same one need not be read again
-        self._last: tuple[bytes, Head] = _UNSEEN
+        self._reader = ResponseReader(limits.head_bytes)
         self._call: Call = _NOTHING
         self._waiter: asyncio.Future[BufferedReply] | Begun | None = None
         self._reply: BufferedReply | None = None
-        self._left = 0  #: bytes of body still to come; before that, those of interim answers
-        self._chunks: ChunkReader | None = None
         self._silent = True
         self._closing = False  #: the application ends the connection after this answer
         self._sender: asyncio.Task[None] | None = None
@@ -112,7 +92,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.served += 1
         self._call = call
         self._silent = True
-        self._state, self._left = _HEAD, 0
+        self._state = _HEAD
         if limits.total:
             self.expires = now + limits.total
         self._waiter = waiter
@@ -234,16 +214,12 @@ class UpstreamConnection(asyncio.Protocol):
         state = self._state
         try:
             if state == _HEAD:
-                self._on_head(self._held + data if self._held else data)
-            elif state == _LENGTH:
-                self._on_length(data)
-            elif state == _CHUNKED:
-                self._on_chunks(data)
-            elif state == _RAW:
-                self._push(data)
+                self._on_head(data)
+            elif state == _BODY:
+                self._on_body(data)
             elif state == _IDLE:
                 self.retire()
-        except BadAnswerError as why:
+        except BadMessageError as why:
             self._fail(
                 UpstreamFault(
                     Code.UPSTREAM_BROKEN, f"The application's answer is not HTTP: {why}.", sent=True
@@ -255,7 +231,7 @@ class UpstreamConnection(asyncio.Protocol):
         ends.
         """
         reply = self._reply
-        if self._state == _RAW and reply is not None and reply.framing is TUNNEL:
+        if reply is not None and reply.framing is TUNNEL:
             reply.finish()
             return True
         if self._state == _IDLE:
@@ -264,7 +240,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Part of asyncio.Protocol."""
-        if self._state == _RAW and exc is None and self._reply is not None:
+        if self._reply is not None and exc is None and self._reply.framing in (CLOSE, TUNNEL):
             self._reply.finish()
             self._end(None)
             return
@@ -298,130 +274,71 @@ class UpstreamConnection(asyncio.Protocol):
     # ------------------------------------------------ reading the answer
 
     def _on_head(self, data: bytes) -> None:
-        while True:
-            self._silent = False
-            end = data.find(b"\r\n\r\n")
-            if end > self._limits.head_bytes or (end < 0 and len(data) > self._limits.head_bytes):
-                raise BadAnswerError("its head is too large")
-            if end < 0:
-                whole = begun(data)
-                if whole is data:
-                    self._held = data
-                    return
-                data = whole
-                continue
-            try:
-                raw, head = self._last
-                if not raw or len(raw) != end or not data.startswith(raw):
-                    head = parse_response_head(data, end)
-                    self._last = (
-                        (data[:end], head)
-                        if head.status >= 200 and b"ookie" not in head.block
-                        else _UNSEEN
-                    )
-            except BadAnswerError:
-                whole = with_line_ends(data)
-                if whole is data:
-                    raise
-                data = whole
-                continue
-            data = data[end + 4 :]
+        self._silent = False
+        while (found := self._reader.read_head(data)) is not None:
+            head, data = found
             if head.status >= 200 or head.status == 101:
-                break
-            self._left += end
-            if self._left > self._limits.head_bytes:
-                raise BadAnswerError("it has too many interim answers before it")
+                self._begin(head, data)
+                return
             tell = self._waiter.interim if isinstance(self._waiter, Begun) else self._call.interim
             if tell is not None:
                 tell(head.status, head.reason, head.headers)
             if not data:
-                self._held = b""
                 return
-        self._held = b""
-        self._begin(head, data)
 
-    def _begin(self, head: Head, rest: bytes) -> None:
-        """The final head is there: make the reply, read what came with it, and wake who waits."""
+    def _begin(self, head: ResponseHead, rest: bytes) -> None:
+        """Make the reply of a final head, read what came with it, and wake who waits."""
         call, self._call = self._call, _NOTHING
-        kind = framing(head, call.method)
-        if kind is TUNNEL and not call.upgrade:
-            raise BadAnswerError("it switches to a protocol that nobody asked for")
+        framing = self._reader.framing(head, call.method)
+        if framing is TUNNEL and not call.upgrade:
+            raise BadMessageError("it switches to a protocol that nobody asked for")
         self._closing = head.close
-        reply = self._reply = BufferedReply(head, kind, self)
-        if kind is LENGTH:
-            self._left = head.length
-            self._state = _LENGTH
-            self._on_length(rest)
-        elif kind is NONE:
-            self._finish(rest)
-        elif kind is CHUNKED:
-            self._chunks = ChunkReader(self._limits.head_bytes)
-            self._state = _CHUNKED
-            self._on_chunks(rest)
-        else:
-            self._state = _RAW
-            self._push(rest)
+        reply = self._reply = BufferedReply(head, framing, self, self._limits.buffer_bytes)
+        self._state = _BODY
+        self._reader.start_body(reply, framing, head.length, self._limits.head_bytes)
+        self._on_body(rest)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(reply)
 
-    def _on_length(self, data: bytes) -> None:
-        size = len(data)
-        left = self._left
-        if size == left:
-            if left:
-                self._reply.push(data)  # type: ignore[union-attr]  # a body is only read into a reply
-            self._finish(b"")
-        elif size < left:
-            self._left = left - size
-            self._push(data)
-        else:
-            self._push(data[:left])
-            self._finish(data[left:])
+    def _on_body(self, data: bytes) -> None:
+        rest = self._reader.feed_body(data)
+        if self._reader.body.done:
+            self._finish(rest)
+        elif not self._reading_paused:
+            self._touch()
 
-    def _on_chunks(self, data: bytes) -> None:
-        reader = cast("ChunkReader", self._chunks)
-        for piece in reader.feed(data):
-            cast("BufferedReply", self._reply).push(piece)
-        if reader.done:
-            cast("BufferedReply", self._reply).trailers = reader.trailers
-            self._finish(reader.rest)
-        else:
-            self._push(b"")
+    def pause_reading(self) -> None:
+        """Read no more of a body until its reader has taken what waits."""
+        self._reading_paused = True
+        self.deadline = _NEVER  # the silence is ours, not the application's
+        self._transport.pause_reading()
 
-    def _push(self, data: bytes) -> None:
-        reply = cast("BufferedReply", self._reply)
-        if data:
-            reply.push(data)
-        self._touch()
-        if reply.held > self._limits.buffer_bytes and not self._reading_paused:
-            self._reading_paused = True
-            self.deadline = _NEVER  # the silence is ours, not the application's
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        """The reader took what was held: read on."""
+    def resume_reading(self) -> None:
+        """Read on."""
         if self._reading_paused:
             self._reading_paused = False
             self._touch()
             self._transport.resume_reading()
 
     def _touch(self) -> None:
-        """Something moved: the silence begins anew."""
+        """Something moved: the silence begins again."""
         self.deadline = self._loop.time() + self._limits.idle
 
     def _finish(self, rest: bytes) -> None:
-        """The answer is complete.
+        """Release the connection behind a complete answer.
 
         Bytes behind it, or a request not fully sent, end the connection's use.
         """
-        self._reply.finish()  # type: ignore[union-attr]  # only an answer that began is finished
+        if self._reading_paused:
+            self._reader.body.detach()
+        self._reader.body = EMPTY
         self._reply = None
         if rest or self._closing or self._sender is not None:
             self.retire()
             return
         if self._reading_paused:
-            self.resume()
+            self.resume_reading()
         self._state = _IDLE
         self._home.release(self)
 

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
-from proxy.net import entity_tags, fields
-from proxy.net.fields import HEADER_KINDS, HeaderField, HeaderKind
-from proxy.net.http1 import RequestHead
-from proxy.net.reply import TUNNEL, Framing
+from proxy.net import entity_tags
+from proxy.net.http1.fields import (
+    HEADER_KINDS,
+    HeaderField,
+    HeaderKind,
+    SpecialFields,
+    connection_options,
+)
+from proxy.net.http1.head import TUNNEL, Framing, RequestHead
 from proxy.redactor.message import RawHeaders
 
 #: Fields that carry meaning end to end: a Connection field that names one of them is not obeyed
@@ -62,21 +67,31 @@ def _apart(head: RequestHead) -> RequestFields:
     headers = _expecting(head.headers) if entity_tags.MARK in head.block else head.headers
     if not special:
         return RequestFields(headers, False, False)
+    also = {HeaderKind.TRANSFER_ENCODING, HeaderKind.UPGRADE if head.upgrade else HeaderKind.PLAIN}
+    fields = _end_to_end(headers, named, also)
+    if b"te" in named and _trailers_welcome(special):
+        fields.append((b"TE", b"trailers"))
+        fields.append((b"Connection", b"TE, Upgrade" if head.upgrade else b"TE"))
+    elif head.upgrade:
+        fields.append((b"Connection", b"Upgrade"))
+    return RequestFields(fields, head.chunked, head.upgrade)
+
+
+def _end_to_end(
+    headers: Iterable[HeaderField], named: frozenset[bytes], also: set[HeaderKind]
+) -> list[HeaderField]:
+    """The fields that go on, and those of the kinds ``also``; ``named``: by Connection fields."""
+    fields: list[HeaderField] = []
     kinds = HEADER_KINDS
-    kept: list[HeaderField] = []
     for field in headers:
         kind = kinds[field[0]]
-        if kind is HeaderKind.PLAIN:
-            if not named or field[0].lower() not in named or field[0].lower() in _END_TO_END:
-                kept.append(field)
-        elif kind is HeaderKind.TRANSFER_ENCODING or (kind is HeaderKind.UPGRADE and head.upgrade):
-            kept.append(field)
-    if b"te" in named and _trailers_welcome(special):
-        kept.append((b"TE", b"trailers"))
-        kept.append((b"Connection", b"TE, Upgrade" if head.upgrade else b"TE"))
-    elif head.upgrade:
-        kept.append((b"Connection", b"Upgrade"))
-    return RequestFields(kept, head.chunked, head.upgrade)
+        if kind <= HeaderKind.LENGTH:
+            lower = field[0].lower() if named else b""
+            if lower not in named or lower in _END_TO_END:
+                fields.append(field)
+        elif kind in also:
+            fields.append(field)
+    return fields
 
 
 def _expecting(headers: RawHeaders) -> RawHeaders:
@@ -99,7 +114,7 @@ def trailing(trailers: RawHeaders) -> list[HeaderField]:
     return [
         field
         for field in trailers
-        if kinds[field[0]] is HeaderKind.PLAIN
+        if kinds[field[0]] <= HeaderKind.LENGTH
         and field[0].lower().replace(b"_", b"-") not in _NEVER_TRAILERS
     ]
 
@@ -111,30 +126,23 @@ def answered(
     connection.
     """
     kinds = HEADER_KINDS
-    special = [field for field in headers if kinds[field[0]]]
     switching = framing is TUNNEL or status == 426
+    special = [field for field in headers if kinds[field[0]] > HeaderKind.LENGTH]
     if not special and not switching:
         return headers
-    named = fields.connection_options(
+    also = {HeaderKind.TRANSFER_ENCODING} if minor == 1 and status != 204 else set()
+    if switching:
+        also.add(HeaderKind.UPGRADE)
+    named = connection_options(
         [value for name, value in special if kinds[name] is HeaderKind.CONNECTION]
     )
-    kept: list[HeaderField] = []
-    for field in headers:
-        kind = kinds[field[0]]
-        if kind is HeaderKind.PLAIN:
-            if not named or field[0].lower() not in named or field[0].lower() in _END_TO_END:
-                kept.append(field)
-        elif kind is HeaderKind.TRANSFER_ENCODING:
-            if minor == 1 and status != 204:
-                kept.append(field)
-        elif kind is HeaderKind.UPGRADE and switching:
-            kept.append(field)
+    fields = _end_to_end(headers, named, also)
     if switching:
-        kept.append((b"Connection", b"Upgrade"))
-    return kept
+        fields.append((b"Connection", b"Upgrade"))
+    return fields
 
 
-def _trailers_welcome(special: Sequence[tuple[HeaderKind, bytes, bytes]]) -> bool:
+def _trailers_welcome(special: SpecialFields) -> bool:
     return any(kind is HeaderKind.TE and b"trailers" in value.lower() for kind, _, value in special)
 
 

@@ -11,7 +11,8 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
-from proxy.net.server import CallerServer
+from proxy.net.caller_connection import CallerServer
+from proxy.net.server import time_heads
 from proxy.telemetry import logs
 
 _log = logs.logger("web")
@@ -76,6 +77,7 @@ async def listen(
     try:
         factory = runner.server
         if connections is not None and factory is not None:
+            time_heads(factory)
             server = await _open(name, address, partial(connections, factory), first)
         else:
             server = await _open(name, address, factory, first)

@@ -23,13 +23,47 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
-from proxy.net.framing import Pace
 
 #: A message is small while it holds no more than this part of the room.
 _SMALL = 1024
 
 #: Seconds after which it is looked again, while somebody waits, for bodies that come too slowly.
 _AGAIN: Final = 0.25
+
+
+#: Bytes a second that are expected of a caller, and how many seconds of them it may be ahead at
+#: most, and is at first.
+SLOWEST_BODY: Final = 4096
+_AHEAD: Final = 2.0
+_FIRST: Final = 1.0
+
+
+class Pace:
+    """Tells whether one body comes as fast as may be expected of any caller.
+
+    Only the time counts in which its caller is waited for, and only the last seconds: a megabyte at
+    once and then nothing more is behind soon, too. Times are of the loop, in seconds.
+    """
+
+    __slots__ = ("_ahead", "_since")
+
+    def __init__(self) -> None:
+        self._ahead = _FIRST * SLOWEST_BODY  #: bytes more than were expected so far
+        self._since: float | None = None  #: when its caller began to be waited for
+
+    def wait(self, now: float) -> None:
+        """Note that its caller is waited for from now on."""
+        self._since = now
+
+    def came(self, size: int, now: float) -> None:
+        """Count bytes that came."""
+        since = now if self._since is None else self._since
+        self._ahead = min(self._ahead - (now - since) * SLOWEST_BODY + size, _AHEAD * SLOWEST_BODY)
+        self._since = None
+
+    def behind(self, now: float) -> float:
+        """Bytes that should have come and did not; never above zero for a body in time."""
+        return 0.0 if self._since is None else (now - self._since) * SLOWEST_BODY - self._ahead
 
 
 class MemoryBudget:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from proxy.errors import Code
-from proxy.net.framing import Pace
+from proxy.net.memory_budget import Pace
 from proxy.net.reply import UpstreamFault
 
 #: Seconds after which one who waits in line looks again for somebody to give way.

@@ -1,7 +1,5 @@
 """An answer on its way: the head is there, the pieces of the body arrive and are taken."""
 
-import asyncio
-import enum
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, cast
@@ -10,6 +8,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proxy.errors import Code, VaultError
+from proxy.net.http1.body import BodyQueue, Flow
+from proxy.net.http1.head import Framing, ResponseHead
 from proxy.redactor.message import RawHeaders
 
 # The upstream port: what the gateway may ask of the way to the application, and what it gets back.
@@ -85,76 +85,16 @@ class Call(msgspec.Struct, frozen=True):
         return self.method in IDEMPOTENT and isinstance(self.body, bytes) and not self.once
 
 
-class Framing(enum.IntEnum):
-    """How the end of an answer's body is known (RFC 9112 section 6.3)."""
-
-    NONE = 0  #: there is none: HEAD, 204, 304
-    LENGTH = 1
-    CHUNKED = 2
-    CLOSE = 3  #: by the end of the connection
-    TUNNEL = 4  #: 101: what follows is another protocol
-
-
-#: The members by themselves: looking one up in its class takes as long as calling a function.
-NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
-
-
-class Head:
-    """The head of an answer, checked and kept as bytes, and what it says about the connection."""
-
-    __slots__ = (
-        "_fields",
-        "block",
-        "chunked",
-        "close",
-        "drop",
-        "length",
-        "minor",
-        "plain",
-        "reason",
-        "status",
-        "wire",
-    )
-
-    def __init__(self, start: tuple[int, int, bytes], block: bytes) -> None:
-        self.minor, self.status, self.reason = start  #: ``minor``: 0 or 1, of the HTTP version
-        self.block = block  #: the fields, each with its line end, as they came
-        self.length = -1  #: Content-Length, or -1
-        self.chunked = False
-        self.close = self.minor == 0  #: the connection ends with this answer
-        self.plain = True  #: without the lines in ``drop``, all fields may be forwarded as they are
-        self.drop: tuple[bytes, ...] = ()  #: lines that only steer keep-alive
-        #: as it was written for a caller of HTTP/1.1 whose connection goes on
-        self.wire: bytes | None = None
-        self._fields: RawHeaders | None = None
-
-    @property
-    def headers(self) -> RawHeaders:
-        """The fields in order, spelled as they came, hop-by-hop fields included."""
-        if self._fields is None:
-            parts = [line.partition(b":") for line in self.block.split(b"\r\n")[:-1]]
-            self._fields = tuple([(name, value.strip()) for name, _, value in parts])
-        return self._fields
-
-    def forwarded(self) -> bytes:
-        """The fields as bytes without those in ``drop``; what to forward if ``plain``."""
-        block = self.block
-        for line in self.drop:
-            # The first field of a block has no line end before it.
-            block = (b"\r\n" + block).replace(b"\r\n%b\r\n" % line, b"\r\n", 1)[2:]
-        return block
-
-
 class UpstreamResponse(Protocol):
     """The final answer. Its body is consumed once: ``whole`` if it is there, else ``read`` until it
     gives ``b""``.
     """
 
-    head: Head
+    head: ResponseHead
     framing: Framing
     trailers: RawHeaders  #: filled when the body ends
     done: bool  #: the body is complete
-    held: int  #: bytes of body that wait to be read
+    waiting: int  #: bytes of body that wait to be read
 
     @property
     def whole(self) -> bytes | None:
@@ -306,106 +246,35 @@ class UpstreamFault(VaultError):
         self.silent = silent  #: the peer closed before the first byte of an answer
 
 
-class Feed(Protocol):
+class ReplyConnection(Flow, Protocol):
     """The connection behind a reply, as far as the reply steers it."""
-
-    def resume(self) -> None:
-        """The pieces were taken: read on."""
 
     def abort(self) -> None:
         """Drop the connection."""
 
 
-class BufferedReply:
-    """The reply of a real connection: a queue of pieces between the connection, which fills it, and
-    one reader.
-    """
+class BufferedReply(BodyQueue):
+    """The reply of a real connection, whose body is a queue between the connection and one reader."""
 
-    __slots__ = (
-        "_error",
-        "_pieces",
-        "_waiter",
-        "done",
-        "feed",
-        "framing",
-        "head",
-        "held",
-        "trailers",
-    )
+    __slots__ = ("connection", "framing", "head")
 
-    def __init__(self, head: Head, framing: Framing, feed: Feed) -> None:
+    def __init__(
+        self, head: ResponseHead, framing: Framing, connection: ReplyConnection, most: int
+    ) -> None:
+        super().__init__(connection, most=most)
         self.head = head
         self.framing = framing
-        self.feed = feed
-        self.trailers: RawHeaders = ()
-        self.done = False  #: the body is complete
-        self.held = 0  #: bytes of body that wait to be read
-        self._pieces: list[bytes] = []
-        self._waiter: asyncio.Future[None] | None = None
-        self._error: BaseException | None = None
-
-    # ------------------------------------------------ the connection's side
-
-    def push(self, piece: bytes) -> None:
-        """More of the body."""
-        self._pieces.append(piece)
-        self.held += len(piece)
-        if self._waiter is not None:
-            self._wake()
-
-    def finish(self) -> None:
-        """The body is complete."""
-        self.done = True
-        if self._waiter is not None:
-            self._wake()
-
-    def fail(self, error: BaseException) -> None:
-        """The body will never be complete; the reader gets what came, then the error."""
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    # ------------------------------------------------ the reader's side
+        self.connection = connection
 
     @property
     def whole(self) -> bytes | None:
-        """See ``Reply.whole``."""
-        return self._take() if self.done else None
-
-    async def read(self) -> bytes:
-        """See ``Reply.read``."""
-        while True:
-            if self._pieces:
-                return self._take()
-            if self.done:
-                return b""
-            if self._error is not None:
-                raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-
-    def _take(self) -> bytes:
-        pieces = self._pieces
-        if not pieces:
-            return b""
-        if len(pieces) == 1:
-            data = pieces.pop()
-        else:
-            data = b"".join(pieces)
-            pieces.clear()
-        self.held = 0
-        if not self.done:
-            self.feed.resume()
-        return data
+        """See ``UpstreamResponse.whole``."""
+        return self.take() if self.done else None
 
     def abort(self) -> None:
-        """See ``Reply.abort``."""
+        """See ``UpstreamResponse.abort``."""
         if not self.done:
-            self.feed.abort()
+            self.connection.abort()
 
 
 # Bounds towards one application.

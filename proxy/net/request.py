@@ -3,141 +3,17 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
 from time import perf_counter
 from typing import Final, Protocol
 
 from proxy.net.client_address import ClientAddress
 from proxy.net.coverage import Sample, Unruled
-from proxy.net.http1 import RequestHead
+from proxy.net.http1.body import BodyQueue
+from proxy.net.http1.head import RequestHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Begun
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Endpoint, Match, PassRule
-
-# The body of a request on its way: the reader of the connection fills it, whoever handles the
-# request takes from it.
-
-
-#: Bytes held for a slow taker before the caller's connection is read no further.
-_HIGH: Final = 131072
-#: The same in pieces: each costs more than the bytes in it where they come one by one.
-_MANY: Final = 512
-
-
-class Flow(Protocol):
-    """The connection behind a body, as far as the body steers it."""
-
-    def pause_reading(self) -> None:
-        """Read no more for now."""
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on."""
-
-
-class BodyQueue:
-    """A queue of pieces between the connection, which fills it, and one taker."""
-
-    __slots__ = (
-        "_eof",
-        "_error",
-        "_flow",
-        "_held",
-        "_paused",
-        "_pieces",
-        "_waiter",
-        "total_bytes",
-        "trailers",
-    )
-
-    def __init__(self, flow: Flow | None, whole: bytes | None = None) -> None:
-        self._flow = flow
-        self._pieces: list[bytes] = [whole] if whole else []
-        self._held = 0
-        self._paused = False
-        self._eof = whole is not None  #: nothing more comes
-        self._error: BaseException | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self.total_bytes = len(whole) if whole else 0  #: bytes that have come so far
-        self.trailers: RawHeaders = ()  #: filled when the body ends
-
-    # ------------------------------------------------ the connection's side
-
-    def feed_data(self, data: bytes) -> None:
-        """More of it."""
-        self._pieces.append(data)
-        self._held += len(data)
-        self.total_bytes += len(data)
-        self._wake()
-        if (
-            (self._held > _HIGH or len(self._pieces) > _MANY)
-            and not self._paused
-            and self._flow is not None
-        ):
-            self._paused = True
-            self._flow.pause_reading()
-
-    def feed_eof(self) -> None:
-        """It is complete."""
-        self._eof = True
-        self._wake()
-
-    def set_exception(self, error: BaseException) -> None:
-        """It will never be complete; the taker gets what came, then the error.
-
-        Does nothing to a complete one.
-        """
-        if not self._eof and self._error is None:
-            self._error = error
-            self._wake()
-
-    def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    # ------------------------------------------------ the taker's side
-
-    def is_eof(self) -> bool:
-        """Whether all of it has come, taken or not."""
-        return self._eof
-
-    def read_nowait(self) -> bytes:
-        """What has come and was not taken yet."""
-        pieces = self._pieces
-        if not pieces:
-            return b""
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        self._held = 0
-        if self._paused and self._flow is not None:
-            self._paused = False
-            self._flow.resume_reading(resume_parser=False)
-        return data
-
-    async def readany(self) -> bytes:
-        """The next bytes as soon as there are any; ``b""`` at the end.
-
-        Raises what went wrong on the connection.
-        """
-        while not self._pieces:
-            if self._error is not None:
-                raise self._error
-            if self._eof:
-                return b""
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self.read_nowait()
-
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        """The pieces as they come, to the end."""
-        while piece := await self.readany():
-            yield piece
-
-
-#: Of every request without a body.
-EMPTY: Final = BodyQueue(None, b"")
-
 
 #: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a
 #: complete answer.
@@ -148,8 +24,6 @@ class CallerPort(Protocol):
     """The caller's connection, as far as whoever handles a request needs it."""
 
     transport: asyncio.Transport | None  #: none: the caller has gone
-    #: told of the end of what the caller sends; true: stay half open
-    on_eof: Callable[[], bool] | None
 
     @property
     def client(self) -> ClientAddress:
@@ -231,7 +105,7 @@ class RequestContext:
         """
         self.began = True
         self.status = status
-        if not self.payload.is_eof():
+        if not self.payload.done:
             self.close = True
 
     def write(self, data: bytes) -> None:
@@ -266,7 +140,3 @@ class RequestContext:
             if tcp is not None:
                 tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()
-
-    def _cancel(self, error: BaseException) -> None:
-        """Called by aiohttp when the caller is gone."""
-        self.payload.set_exception(error)

@@ -11,9 +11,10 @@ from http import HTTPStatus
 from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.net.framing import frame
 from proxy.net.hop_headers import answered, encode_fields
-from proxy.net.reply import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, UpstreamResponse
+from proxy.net.http1.body import frame
+from proxy.net.http1.head import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL
+from proxy.net.reply import UpstreamResponse
 from proxy.net.request import RequestContext
 from proxy.redactor import content_coding
 from proxy.redactor.content_coding import weights
@@ -219,7 +220,7 @@ def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
     usual = minor == 1 and not incoming.close and framing is LENGTH
     if usual and head.wire is not None:
         return head.wire
-    if head.plain and (minor or not head.chunked) and not (head.status == 204 and head.chunked):
+    if head.verbatim and (minor or not head.chunked) and not (head.status == 204 and head.chunked):
         fields = head.forwarded()
     else:
         fields = encode_fields(answered(head.headers, framing, head.status, minor))

@@ -47,16 +47,8 @@ from proxy.model.record_reader import read_draft
 from proxy.model.schema import PathStep, Value, records_schema
 from proxy.model.template import read_template
 from proxy.model.values import ValueFaults
-from proxy.net import (
-    client_address,
-    entity_tags,
-    fields,
-    framing,
-    hop_headers,
-    http1,
-    proxy_protocol,
-)
-from proxy.net import http1 as answer_head
+from proxy.net import client_address, entity_tags, hop_headers, proxy_protocol
+from proxy.net.http1 import body, fields, head
 from proxy.redactor import (
     content_coding,
     form,
@@ -93,8 +85,7 @@ REFUSALS: Final = (
     VaultError,
     ValueError,
     OAuthError,
-    http1.BadRequestError,
-    answer_head.BadAnswerError,
+    fields.BadMessageError,
     proxy_protocol.BadPreambleError,
     runner.BrokenFrameError,
 )
@@ -187,23 +178,23 @@ def _selected(text: str) -> None:
 
 
 def _chunked(text: str) -> None:
-    framing.ChunkReader(4096).feed(_bytes(text))
+    body.ChunkReader(4096).feed(_bytes(text))
 
 
 def _answer(text: str) -> object:
     data = b"HTTP/1.1 200 OK\r\n" + _bytes(text)
-    answer_head.begun(_bytes(text))
-    return answer_head.parse_response_head(data, len(data))
+    head.check_response_start(_bytes(text))
+    return head.parse_response_head(data, len(data))
 
 
 def _head(text: str) -> object:
     data = b"GET / HTTP/1.1\r\nHost: a\r\n" + _bytes(text)
-    return http1.parse_request_head(data, len(data), http1.Heads())
+    return head.parse_request_head(data, len(data), head.Heads())
 
 
 def _target(text: str) -> object:
     data = b"GET /" + _bytes(text) + b" HTTP/1.1\r\nHost: a"
-    return http1.parse_request_head(data, len(data), http1.Heads())
+    return head.parse_request_head(data, len(data), head.Heads())
 
 
 def _routed(text: str) -> None:
@@ -378,11 +369,14 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "crypto.jws:read": lambda text: ForeignKeys.read(_bytes(text)),
     "crypto.jws:payload": ForeignKeys([]).payload,
     # what callers of an application and the application write
-    "net.http1:parse_request_head": _head,
-    "net.http1:parse_request_head target": _target,
-    "net.http1:parse_response_head": _answer,
-    "net.http1:begun": lambda text: answer_head.begun(b"HTTP/1.1 200 " + _bytes(text)),
-    "net.http1:parse_fields": lambda text: answer_head.parse_fields(_bytes(text)),
+    "net.http1.head:parse_request_head": _head,
+    "net.http1.head:parse_request_head target": _target,
+    "net.http1.head:parse_response_head": _answer,
+    "net.http1.head:check_response_start": lambda text: head.check_response_start(
+        b"HTTP/1.1 200 " + _bytes(text)
+    ),
+    "net.http1.fields:parse_trailers": lambda text: fields.parse_trailers(_bytes(text)),
+    "net.http1.fields:split_lines": lambda text: fields.split_lines(_bytes(text)),
     "web.upstream.chunks": _chunked,
     "net.proxy_protocol:parse_preamble": lambda text: proxy_protocol.parse_preamble(
         b"PROXY TCP4 " + _bytes(text)
@@ -397,7 +391,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "net.hop_headers:authority absolute": lambda text: hop_headers.authority(
         b"http://" + _bytes(text), None
     ),
-    "net.fields:connection_options": lambda text: fields.connection_options([_bytes(text)]),
+    "net.http1.fields:connection_options": lambda text: fields.connection_options([_bytes(text)]),
     "net.entity_tags:shown": lambda text: entity_tags.shown(_bytes(text), b"", None, bytes),
     "net.entity_tags:own_tag": lambda text: entity_tags.own_tag(_bytes(text) + entity_tags.MARK),
     "net.entity_tags:lists": lambda text: entity_tags.lists(_bytes(text), b'"a"'),

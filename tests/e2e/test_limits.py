@@ -15,7 +15,7 @@ import pytest
 from proxy.bootstrap.instance import Running, first_client, prepare_instance, running
 from proxy.config import load_settings
 from proxy.errors import VaultError
-from proxy.net import request_reader
+from proxy.net import server
 from tests.support.application import Application
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -177,7 +177,7 @@ def test_a_store_that_is_none_is_a_fault(tmp_path, store):
 @pytest.mark.parametrize("listener", ["admin", "interface"])
 async def test_a_connection_that_never_ends_a_head_is_closed(tmp_path, monkeypatch, listener):
     async with started(settings(tmp_path, "http://127.0.0.1:1", "{concurrent: 3}")) as asking:
-        monkeypatch.setattr(request_reader, "HEAD_SECONDS", 0.05)
+        monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
         async with RawClient(int(getattr(asking.instance, listener).rpartition(":")[2])) as client:
             await client.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
             async with asyncio.timeout(PATIENCE):

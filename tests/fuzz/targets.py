@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
-from proxy.net.framing import ChunkReader
-from proxy.net.http1 import BadAnswerError, BadRequestError, Heads
-from proxy.net.request_reader import RequestReader
+from proxy.net.http1.body import ChunkReader
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import Heads
+from proxy.net.http1.reader import SWITCH, RequestReader
 from proxy.redactor import form
 from proxy.redactor.json import tree as codec
 from proxy.redactor.json.tree import TreeSelection
@@ -37,7 +38,7 @@ class _Flow:
 
     def pause_reading(self) -> None: ...
 
-    def resume_reading(self, resume_parser: bool = True) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
 #: A request that was read: its method, its target, its fields, and its body if that is complete.
@@ -50,16 +51,14 @@ def _requests(pieces: Iterable[bytes]) -> tuple[list[_Read], bool]:
     found = []
     refused = False
     for piece in pieces:
-        messages, upgraded, _ = reader.feed_data(piece)
-        for head, body in messages:
-            if isinstance(head, BadRequestError):
+        for head, body in reader.feed(piece):
+            if isinstance(head, BadMessageError):
                 refused = True
             else:
                 found.append((head, body))
-                reader.message_consumed()
-        if refused or upgraded:
+        if refused or reader.state == SWITCH:
             break
-    complete = [(head, body.read_nowait() if body.is_eof() else None) for head, body in found]
+    complete = [(head, body.take() if body.done else None) for head, body in found]
     return [(head.method, head.target, head.block, body) for head, body in complete], refused
 
 
@@ -101,7 +100,7 @@ def chunks(data: bytes) -> None:
                     rest += piece
                 else:
                     content += b"".join(reader.feed(piece))
-        except BadAnswerError:
+        except BadMessageError:
             return None
         return (
             (content, reader.rest + rest, reader.trailers) if reader.done else (content, b"", None)

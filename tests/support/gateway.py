@@ -12,11 +12,11 @@ from proxy.errors import Code, VaultError
 from proxy.gateway.gateway import Gateway, GatewayOptions
 from proxy.gateway.ports import Seen
 from proxy.model.schema import Schema
+from proxy.net.caller_connection import CallerConnection
 from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
-from proxy.net.reply import CallLimits as UpstreamLimits
-from proxy.net.server import CallerConnection
+from proxy.net.reply import CallLimits
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import (
     BodyLimits,
@@ -192,7 +192,7 @@ def keyed(message: bytes) -> bytes:
 async def gateway(
     url: str,
     *,
-    limits: UpstreamLimits | None = None,
+    limits: CallLimits | None = None,
     options: dict[str, Any] | None = None,
     coverage: Coverage | None = None,
     **more: Any,

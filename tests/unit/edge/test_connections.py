@@ -9,7 +9,7 @@ from aiohttp import web
 from proxy.edge.connections import ConnectionLimit
 from proxy.net.client_address import Trusted
 from proxy.net.listener import listen
-from proxy.net.request_reader import PatientConnection
+from proxy.net.server import ApplicationConnection
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 
@@ -130,7 +130,7 @@ async def served(limit: ConnectionLimit) -> AsyncIterator[int]:
         return web.Response(text="ok")
 
     app.router.add_get("/", ok)
-    async with listen("vault", ("127.0.0.1", 0), app, PatientConnection, limit) as place:
+    async with listen("vault", ("127.0.0.1", 0), app, ApplicationConnection, limit) as place:
         yield int(place.rpartition(":")[2])
 
 

@@ -239,10 +239,10 @@ async def test_what_is_sent_behind_waits_for_its_turn(begun):
         await client.send(get("/a"))
         await server.until(lambda: len(server.requests) == 2)
         await client.send(get("/b") + get("/c"))
-        await server.until(lambda: len(steered.callers[0]._messages) == 2)
+        await server.until(lambda: len(steered.callers[0]._queue) == 2)
         held.released.set()
         assert [(await client.answer()).body for _ in range(3)] == [b"/a", b"/b", b"/c"]
-    assert begun == [b"/a"]
+    assert begun == [b"/a", b"/b", b"/c"]
 
 
 async def test_more_is_sent_behind_than_is_read_ahead(begun):
@@ -252,13 +252,13 @@ async def test_more_is_sent_behind_than_is_read_ahead(begun):
         await client.send(get("/a"))
         await server.until(lambda: len(server.requests) == 2)
         await client.send(b"".join(map(get, paths)))
-        await server.until(lambda: len(steered.callers[0]._messages) == 32)
+        await server.until(lambda: len(steered.callers[0]._queue) == 32)
         held.released.set()
         async with asyncio.timeout(PATIENCE):
             assert [(await client.answer()).body.decode() for _ in range(81)] == ["/a", *paths]
         await server.until(lambda: not steered.callers[0].busy)
         assert (await client.ask(get("/z"))).body == b"/z"
-    assert begun == [b"/a", b"/z"]
+    assert begun == [path.encode() for path in ("/a", *paths, "/z")]
 
 
 async def test_who_waits_for_a_connection_is_not_overtaken(begun):
@@ -322,12 +322,12 @@ async def test_what_a_caller_does_not_take_is_bounded(begun):
         assert caller.transport.get_write_buffer_size() < response.WRITE_BUFFER + size + 100
         asked = len(server.requests)
         await client.send(get("/b") * 3)
-        await server.until(lambda: len(caller._messages) == 3)
+        await server.until(lambda: len(caller._queue) == 3)
         assert len(server.requests) == asked
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # the same one
         for _ in range(sent + 3):
             assert len((await client.answer()).body) == size
-    assert b"/b" not in begun
+    assert begun == [b"/a"] * sent + [b"/b"] * 3
 
 
 async def test_the_application_is_told_when_the_caller_goes(begun):
@@ -345,12 +345,14 @@ async def test_the_application_is_told_when_the_caller_goes(begun):
 
 
 async def test_a_caller_that_sends_nothing_more_gets_its_answer(begun, monkeypatch):
-    monkeypatch.setattr("proxy.net.server._HALF_CLOSE_SECONDS", 60.0)  # however slow the machine
+    monkeypatch.setattr(
+        "proxy.net.caller_connection._HALF_CLOSE_SECONDS", 60.0
+    )  # however slow the machine
     held = Held()
     async with warmed(held) as (server, steered, client):
         await client.send(get("/a"))
         client.half_close()
-        await server.until(lambda: bool(steered.callers[0]._ended))
+        await server.until(lambda: bool(steered.callers[0]._no_more))
         held.released.set()
         assert (await client.answer()).body == b"/a"
         assert await asyncio.wait_for(client.until_close(), PATIENCE) == b""
@@ -366,7 +368,7 @@ async def test_draining_and_closing_wait_for_it_or_end_it(begun):
         draining = asyncio.ensure_future(steered.gateway.drain(PATIENCE))
         await server.until(
             lambda: (
-                [one._serving is not None and one._serving.close for one in steered.callers]
+                [one._current is not None and one._current.close for one in steered.callers]
                 == [True]
             )
         )
@@ -394,13 +396,13 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle(begun):
         await client.send(get("/a"))
         await server.until(lambda: len(server.requests) == 2)
         (caller,) = steered.callers
-        caller._next_keepalive_close_time = 0.0
-        caller._process_keepalive()
+        caller.idle_until = 0.0
+        caller._idle()
         held.released.set()
         assert (await client.answer()).body == b"/a"
-        await server.until(lambda: caller._keepalive_handle is not None)
-        caller._next_keepalive_close_time = 0.0
-        caller._process_keepalive()
+        await server.until(lambda: caller.idle_timer is not None)
+        caller.idle_until = 0.0
+        caller._idle()
         assert await asyncio.wait_for(client.until_close(), PATIENCE) == b""
     assert begun == [b"/a"]
 

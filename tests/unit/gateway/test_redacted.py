@@ -12,7 +12,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience
 from proxy.net.entity_tags import shown
-from proxy.net.reply import CallLimits as UpstreamLimits
+from proxy.net.reply import CallLimits
 from proxy.redactor.rules import BodyLimits, OnError, Verb
 from tests.support.gateway import TOKEN, VALUE, gateway, keyed
 from tests.support.patience import PATIENCE
@@ -21,7 +21,7 @@ from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawserver import OK, RawServer, closes, says, silent
 
 #: Only for a test that waits for one of them to pass.
-QUICK = UpstreamLimits(connect=60, head=0.4, idle=0.4)
+QUICK = CallLimits(connect=60, head=0.4, idle=0.4)
 BODY = b'{"name": "Ann"}'
 TOKENS = BODY.replace(VALUE, TOKEN)
 

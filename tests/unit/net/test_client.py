@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from proxy.errors import Code
 from proxy.net.client import HttpUpstream
 from proxy.net.client_connection import UpstreamConnection
+from proxy.net.http1.head import Framing
 from proxy.net.reply import (
     Begun,
     Call,
     CallLimits,
-    Framing,
     UpstreamAddress,
     UpstreamFault,
     UpstreamResponse,

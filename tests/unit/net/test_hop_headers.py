@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from proxy.errors import Code, VaultError
 from proxy.net.entity_tags import shown
 from proxy.net.hop_headers import answered, authority, encode_fields, request_fields, trailing
-from proxy.net.http1 import Heads, RequestHead, parse_request_head
-from proxy.net.reply import Framing
+from proxy.net.http1.head import Framing, Heads, RequestHead, parse_request_head
 
 Fields = tuple[tuple[bytes, bytes], ...]
 

@@ -6,9 +6,9 @@ import pytest
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
-from proxy.net.http1 import Heads
+from proxy.net.caller_connection import CallerServer
+from proxy.net.http1.head import Heads
 from proxy.net.listener import listen
-from proxy.net.server import CallerServer
 from tests.support.rawclient import RawClient, get
 
 

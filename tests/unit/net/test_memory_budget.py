@@ -7,7 +7,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience
-from proxy.net import framing
+from proxy.net import memory_budget
 from proxy.net import memory_budget as room_module
 from proxy.net.memory_budget import MemoryBudget, Reservation
 from proxy.redactor.rules import Verb
@@ -328,8 +328,8 @@ async def test_an_answer_keeps_its_room_until_its_caller_has_taken_it():
 async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_others_waiting(
     monkeypatch,
 ):
-    monkeypatch.setattr(framing, "_FIRST", 0.0)
-    monkeypatch.setattr(framing, "_AHEAD", 0.0)
+    monkeypatch.setattr(memory_budget, "_FIRST", 0.0)
+    monkeypatch.setattr(memory_budget, "_AHEAD", 0.0)
     options = {"held": 40_000, "patience": Patience(body=10 * PATIENCE, room=PATIENCE)}
     async with (
         RawServer(says(OK)) as server,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.errors import Code
-from proxy.net import framing, outgoing_body
+from proxy.net import memory_budget, outgoing_body
 from proxy.net.client import HttpUpstream
 from proxy.net.outgoing_body import Uploads
 from proxy.net.reply import Call, CallLimits, UpstreamAddress, UpstreamFault
@@ -58,8 +58,8 @@ async def test_waiting_for_a_place_is_bounded():
 
 
 async def test_where_all_places_are_taken_the_slowest_gives_way(monkeypatch):
-    monkeypatch.setattr(framing, "_FIRST", 0.0)
-    monkeypatch.setattr(framing, "SLOWEST_BODY", 1e9)
+    monkeypatch.setattr(memory_budget, "_FIRST", 0.0)
+    monkeypatch.setattr(memory_budget, "SLOWEST_BODY", 1e9)
     gate = Uploads(2, 60.0)
     fast, slow = (
         sending(await gate.enter(hanging(bytes(1_000_000)))),
@@ -76,7 +76,7 @@ async def test_where_all_places_are_taken_the_slowest_gives_way(monkeypatch):
 
 
 async def test_who_sends_much_at_once_and_then_nothing_gives_way_too(monkeypatch):
-    monkeypatch.setattr(framing, "_AHEAD", 0.0)
+    monkeypatch.setattr(memory_budget, "_AHEAD", 0.0)
     gate = Uploads(1, 60.0)
     stopped = sending(await gate.enter(hanging(bytes(1_000_000))))
     await asyncio.sleep(0)

@@ -2,15 +2,19 @@ import asyncio
 
 import pytest
 
-from proxy.net.reply import BufferedReply, Framing, Head
+from proxy.net.http1.head import Framing, ResponseHead
+from proxy.net.reply import BufferedReply
 
 
 class Feed:
     def __init__(self) -> None:
-        self.resumed = 0
+        self.paused = self.resumed = 0
         self.aborted = 0
 
-    def resume(self):
+    def pause_reading(self):
+        self.paused += 1
+
+    def resume_reading(self):
         self.resumed += 1
 
     def abort(self):
@@ -24,36 +28,37 @@ def feed():
 
 @pytest.fixture
 def reply(feed):
-    return BufferedReply(Head((1, 200, b""), b""), Framing.LENGTH, feed)
+    return BufferedReply(ResponseHead((1, 200, b""), b""), Framing.LENGTH, feed, 1)
 
 
 def test_a_complete_answer_is_whole_and_taken_once(reply, feed):
-    reply.push(b"a")
-    reply.push(b"b")
+    reply.feed(b"a")
+    reply.feed(b"b")
     before = reply.whole
     reply.finish()
+    reply.detach()
     assert (before, reply.whole) == (None, b"ab")
     assert reply.whole == b""
-    assert reply.held == 0
-    assert feed.resumed == 0
+    assert reply.waiting == 0
+    assert (feed.paused, feed.resumed) == (1, 0)
 
 
 async def test_pieces_come_as_they_arrive_and_then_the_end(reply, feed):
     reading = asyncio.ensure_future(reply.read())
     await asyncio.sleep(0)
-    reply.push(b"a")
+    reply.feed(b"a")
     assert await reading == b"a"
-    reply.push(b"b")
-    reply.push(b"c")
-    assert reply.held == 2
+    reply.feed(b"b")
+    reply.feed(b"c")
+    assert reply.waiting == 2
     assert await reply.read() == b"bc"
-    assert feed.resumed == 2
+    assert (feed.paused, feed.resumed) == (1, 1)
     reply.finish()
     assert await reply.read() == b""
 
 
 async def test_what_came_before_a_fault_is_read_before_it(reply):
-    reply.push(b"a")
+    reply.feed(b"a")
     reply.fail(ConnectionError("broken"))
     assert await reply.read() == b"a"
     for _ in range(2):

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.net.client import HttpUpstream
-from proxy.net.reply import Call, Head, UpstreamAddress, UpstreamPort
+from proxy.net.http1.head import ResponseHead
+from proxy.net.reply import Call, UpstreamAddress, UpstreamPort
 
 ADDRESS = UpstreamAddress("http", "app", 80)
 
@@ -61,7 +62,7 @@ async def test_a_stream_cannot_be_sent_twice():
 
 
 def test_forwarded_fields_leave_out_whole_lines_only():
-    head = Head(
+    head = ResponseHead(
         (1, 200, b"OK"), b"Connection: close\r\nX: Connection: close\r\nConnection: closed\r\n"
     )
     head.drop = (b"Connection: close",)

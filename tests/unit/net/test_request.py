@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any, cast
 
-from proxy.net.http1 import Heads, parse_request_head
-from proxy.net.request import EMPTY, BodyQueue, RequestContext
+from proxy.net.http1.body import EMPTY, BodyQueue
+from proxy.net.http1.head import Heads, parse_request_head
+from proxy.net.request import RequestContext
 from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
@@ -48,7 +49,7 @@ async def test_a_cut_is_seen_as_one():
     ):
         await client.send(get())
         await server.until(lambda: server.requests != [])
-        serving = steered.callers[0]._serving
+        serving = steered.callers[0]._current
         assert serving is not None
         serving.cut()
         try:

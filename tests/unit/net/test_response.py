@@ -1,11 +1,12 @@
+import asyncio
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.net import response
-from proxy.net.http1 import parse_response_head
-from proxy.net.reply import BufferedReply, Framing
+from proxy.net.http1.head import Framing, parse_response_head
+from proxy.net.reply import BufferedReply
 
 
 class Caller:
@@ -39,9 +40,9 @@ class Caller:
 def reply(head: bytes, framing: Framing, *pieces: bytes, done: bool = True) -> BufferedReply:
     data = head + b"\r\n\r\n"
     feed: Any = None
-    made = BufferedReply(parse_response_head(data, len(head)), framing, feed)
+    made = BufferedReply(parse_response_head(data, len(head)), framing, feed, 1 << 20)
     for piece in pieces:
-        made.push(piece)
+        made.feed(piece)
     if done:
         made.finish()
     return made
@@ -100,14 +101,14 @@ async def test_a_stream_in_chunks_ends_with_its_trailers_but_no_framing_among_th
     made = reply(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Framing.CHUNKED, b"abc", done=False
     )
-    made.trailers = (
+    trailers = (
         (b"X-Sum", b"1"),
         (b"Transfer-Encoding", b"x"),
         (b"Content-Length", b"9"),
         (b"Host", b"h"),
     )
     caller: Any = Caller()
-    made.feed = type("Feed", (), {"resume": lambda self: made.finish()})()
+    asyncio.get_running_loop().call_soon(made.finish, trailers)
     await response.stream(caller, made, 1)
     assert caller.sent.endswith(b"\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n")
     assert caller.size == 3
@@ -117,7 +118,6 @@ async def test_a_stream_to_nobody_stops():
     made = reply(b"HTTP/1.1 200 OK", Framing.CLOSE, b"abc", done=False)
     caller: Any = Caller()
     caller.gone = True
-    made.feed = type("Feed", (), {"resume": lambda self: None})()
     await response.stream(caller, made, 1)
     assert caller.size == 0
 

@@ -2,18 +2,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.http1 import (
-    BadAnswerError,
-    begun,
-    framing,
-    parse_fields,
+from proxy.net.http1.fields import BadMessageError, parse_trailers
+from proxy.net.http1.head import (
+    Framing,
+    ResponseHead,
+    check_response_start,
     parse_response_head,
     with_line_ends,
 )
-from proxy.net.reply import Framing, Head
+from proxy.net.http1.reader import ResponseReader
 
 
-def parse(text: bytes) -> Head:
+def parse(text: bytes) -> ResponseHead:
     data = text + b"\r\n\r\n"
     return parse_response_head(data, data.find(b"\r\n\r\n"))
 
@@ -30,7 +30,7 @@ def test_a_head_is_kept_byte_for_byte():
         (b"Set-Cookie", b"a"),
         (b"Set-Cookie", b"b"),
     )
-    assert head.plain
+    assert head.verbatim
     assert head.forwarded() == head.block
 
 
@@ -83,7 +83,7 @@ def test_a_reason_may_be_missing_and_the_version_may_be_old(line):
 )
 def test_what_two_readers_could_read_differently_is_refused(head):
     parse(b"HTTP/1.1 200 OK\r\nServer: x\r\nX: y")  # names seen before are still checked
-    with pytest.raises(BadAnswerError):
+    with pytest.raises(BadMessageError):
         parse(head)
 
 
@@ -102,7 +102,7 @@ def test_what_two_readers_could_read_differently_is_refused(head):
 )
 def test_what_the_fields_say_about_the_connection(fields, close, plain, forwarded):
     head = parse(b"HTTP/1.1 200 OK" + fields)
-    assert (head.close, head.plain, head.forwarded()) == (close, plain, forwarded)
+    assert (head.close, head.verbatim, head.forwarded()) == (close, plain, forwarded)
 
 
 def test_an_old_version_closes_unless_it_says_otherwise():
@@ -124,21 +124,21 @@ def test_an_old_version_closes_unless_it_says_otherwise():
     ],
 )
 def test_how_the_end_of_a_body_is_known(head, method, kind):
-    assert framing(parse(head), method) is kind
+    assert ResponseReader.framing(parse(head), method) is kind
 
 
 def test_trailers_are_fields():
-    assert parse_fields(b"") == ()
-    assert parse_fields(b"X-Sum: 1\r\nY: 2\r\n") == ((b"X-Sum", b"1"), (b"Y", b"2"))
-    with pytest.raises(BadAnswerError):
-        parse_fields(b"X Sum: 1\r\n")
+    assert parse_trailers(b"") == ()
+    assert parse_trailers(b"X-Sum: 1\r\nY: 2\r\n") == ((b"X-Sum", b"1"), (b"Y", b"2"))
+    with pytest.raises(BadMessageError):
+        parse_trailers(b"X Sum: 1\r\n")
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data):
     try:
         head = parse(b"HTTP/1.1 200 OK\r\nServer: x\r\n" + data.replace(b"\r\n\r\n", b""))
-    except BadAnswerError:
+    except BadMessageError:
         return
     assert (
         b"\r\n".join(b":".join(pair) for pair in head.headers).count(b"\n") == len(head.headers) - 1
@@ -159,7 +159,7 @@ def test_any_bytes_are_read_or_refused(data):
     ],
 )
 def test_the_beginning_of_a_head_is_waited_for(data):
-    assert begun(data) is data
+    assert check_response_start(data) is data
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_the_beginning_of_a_head_is_waited_for(data):
     ],
 )
 def test_what_can_never_become_a_head_is_refused_at_once(data):
-    with pytest.raises(BadAnswerError):
-        begun(data)
+    with pytest.raises(BadMessageError):
+        check_response_start(data)
 
 
 def test_bare_line_ends_throughout_are_mended_and_the_body_is_left_alone():

@@ -3,14 +3,14 @@
 from itertools import pairwise
 
 import pytest
-from aiohttp.web_protocol import RequestPayloadError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code
-from proxy.net.http1 import BadRequestError, Heads, RequestHead
-from proxy.net.request import BodyQueue
-from proxy.net.request_reader import RequestReader
+from proxy.net.http1.body import BodyQueue
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import Heads, RequestHead
+from proxy.net.http1.reader import RequestReader
 from tests.support.rawclient import chunked, get, post
 
 STREAM = (
@@ -37,7 +37,7 @@ class Flow:
     def pause_reading(self) -> None:
         raise AssertionError
 
-    def resume_reading(self, resume_parser: bool = True) -> None:
+    def resume_reading(self) -> None:
         raise AssertionError
 
 
@@ -47,7 +47,7 @@ class Steered(Flow):
     def pause_reading(self) -> None:
         self.paused = True
 
-    def resume_reading(self, resume_parser: bool = True) -> None:
+    def resume_reading(self) -> None:
         self.paused = False
 
 
@@ -59,15 +59,12 @@ def read(pieces: list[bytes]) -> list[tuple[bytes, bytes, tuple[tuple[bytes, byt
     one = reader()
     found: list[tuple[RequestHead, BodyQueue]] = []
     for piece in pieces:
-        messages, upgraded, tail = one.feed_data(piece)
-        assert (upgraded, tail) == (False, b"")
-        for head, body in messages:
+        for head, body in one.feed(piece):
             assert isinstance(head, RequestHead)
             found.append((head, body))
-            one.message_consumed()
-    assert not one.midway
-    assert all(body.is_eof() for _, body in found)
-    return [(head.target, body.read_nowait(), body.trailers) for head, body in found]
+    assert not one.in_body
+    assert all(body.done for _, body in found)
+    return [(head.target, body.take(), body.trailers) for head, body in found]
 
 
 def test_requests_in_one_piece_and_in_single_bytes():
@@ -83,31 +80,29 @@ def test_requests_cut_anywhere(cuts):
 
 def test_what_is_no_request_ends_it_and_what_came_before_is_given():
     one = reader()
-    messages, _, _ = one.feed_data(get("/1") + b"\x00" + get("/2"))
-    assert [type(head) for head, _ in messages] == [RequestHead, BadRequestError]
-    assert one.feed_data(get("/3")) == ([], False, b"")
+    messages = one.feed(get("/1") + b"\x00" + get("/2"))
+    assert [type(head) for head, _ in messages] == [RequestHead, BadMessageError]
+    assert one.feed(get("/3")) == []
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100_000])
 def test_a_head_without_end_is_refused(piece):
     one = reader(Heads(whole=1000), Steered())
     data = get("/", *["X: y"] * 100, "Y: " + "z" * 2000)
-    found = [
-        m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]
-    ]
+    found = [m for at in range(0, len(data), piece) for m in one.feed(data[at : at + piece])]
     assert len(found) == 1
-    assert isinstance(found[0][0], BadRequestError)
+    assert isinstance(found[0][0], BadMessageError)
 
 
 def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away():
     flow = Steered()
     one = reader(flow=flow)
-    [(fault, rest)], _, _ = one.feed_data(b"no request\r\n\r\n")
-    assert isinstance(fault, BadRequestError)
-    assert not rest.is_eof()
+    [(fault, rest)] = one.feed(b"no request\r\n\r\n")
+    assert isinstance(fault, BadMessageError)
+    assert not rest.done
     while not flow.paused:
-        one.feed_data(b"x" * 50_000)
-    assert len(rest.read_nowait()) < 500_000
+        one.feed(b"x" * 50_000)
+    assert len(rest.take()) < 500_000
     assert not flow.paused
 
 
@@ -126,47 +121,45 @@ def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away(
 )
 async def test_a_body_that_breaks_its_framing_ends_it(rest):
     one = reader()
-    messages, _, _ = one.feed_data(
-        get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n"
-    )
+    messages = one.feed(get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n")
     body = messages[0][1]
-    assert one.midway
-    assert one.feed_data(rest + get("/2")) == ([], False, b"")
-    assert await body.readany() in (b"ab", b"ababc")
-    with pytest.raises(RequestPayloadError):
-        await body.readany()
-    assert one.feed_data(get("/3")) == ([], False, b"")
+    assert one.in_body
+    assert one.feed(rest + get("/2")) == []
+    assert await body.read() in (b"ab", b"ababc")
+    with pytest.raises(BadMessageError):
+        await body.read()
+    assert one.feed(get("/3")) == []
 
 
 async def test_trailers_without_end_are_refused():
     one = reader(Heads(whole=1000))
-    messages, _, _ = one.feed_data(chunked("/", b"ab")[:-2])
-    one.feed_data(b"X: y\r\n" * 100)
-    assert await messages[0][1].readany() == b"ab"
-    with pytest.raises(RequestPayloadError):
-        await messages[0][1].readany()
+    messages = one.feed(chunked("/", b"ab")[:-2])
+    one.feed(b"X: y\r\n" * 100)
+    assert await messages[0][1].read() == b"ab"
+    with pytest.raises(BadMessageError):
+        await messages[0][1].read()
 
 
 async def test_the_end_in_the_middle_of_a_body_is_no_end_of_the_request():
     one = reader()
-    messages, _, _ = one.feed_data(post("/", b"abc")[:-1])
-    one.feed_eof()
-    assert await messages[0][1].readany() == b"ab"
-    with pytest.raises(RequestPayloadError):
-        await messages[0][1].readany()
+    messages = one.feed(post("/", b"abc")[:-1])
+    one.end()
+    assert await messages[0][1].read() == b"ab"
+    with pytest.raises(BadMessageError):
+        await messages[0][1].read()
 
 
 def test_only_so_many_requests_are_read_ahead():
     one = reader()
     stream = b"".join(get(f"/{number}") for number in range(100))
-    messages, _, _ = one.feed_data(stream[:1900])
+    messages = one.feed(stream[:1900])
     found = len(messages)
     assert found == 32
-    assert one.feed_data(stream[1900:]) == ([], False, b"")
+    assert one.feed(stream[1900:], 0) == []
     targets = [head.target for head, _ in messages if isinstance(head, RequestHead)]
+    assert one.pending
     while found < 100:
-        one.message_consumed()
-        more, _, _ = one.feed_data(b"")
+        more = one.feed(b"", 1)
         assert len(more) == 1
         targets += [head.target for head, _ in more if isinstance(head, RequestHead)]
         found += 1
@@ -176,11 +169,20 @@ def test_only_so_many_requests_are_read_ahead():
 def test_what_follows_an_upgrade_waits():
     one = reader()
     ask = post("/", b"ab", "Connection: upgrade", "Upgrade: x")
-    messages, upgraded, tail = one.feed_data(get("/1") + ask + b"\x00not http")
-    assert [len(messages), upgraded, tail] == [2, True, b"\x00not http"]
-    # it was declined, and the server hands back what waited
-    messages, upgraded, tail = one.feed_data(get("/2"))
-    assert [len(messages), upgraded, tail] == [1, False, b""]
+    assert len(one.feed(get("/1") + ask + get("/2")[:9])) == 2
+    assert one.feed(get("/2")[9:]) == []
+    assert one.pending == get("/2")
+    one.decline()
+    assert [head.target for head, _ in one.feed(b"") if isinstance(head, RequestHead)] == [b"/2"]
+
+
+def test_another_protocol_gets_what_waited_and_nothing_more_is_read():
+    one = reader()
+    ask = get("/", "Connection: upgrade", "Upgrade: x")
+    assert len(one.feed(ask + b"\x00not")) == 1
+    assert one.feed(b" http") == []
+    assert one.switched() == b"\x00not http"
+    assert one.pending == b""
 
 
 def outcome(pieces: list[bytes]) -> list[object]:
@@ -188,16 +190,13 @@ def outcome(pieces: list[bytes]) -> list[object]:
     one = reader()
     messages = []
     for piece in pieces:
-        found, _, _ = one.feed_data(piece)
-        messages += found
-        for _ in found:
-            one.message_consumed()
+        messages += one.feed(piece)
     return [
         (
             head.method,
             head.target,
             head.headers,
-            body.is_eof() and (body.read_nowait(), body.trailers),
+            body.done and (body.take(), body.trailers),
         )
         if isinstance(head, RequestHead)
         else "no request"
@@ -229,8 +228,8 @@ def test_any_bytes_are_read_or_refused(data):
 def test_empty_lines_cost_no_more_than_their_bytes():
     """Taken off one by one, with a copy of the rest for each, a million of them would take minutes."""
     one = reader()
-    assert one.feed_data(b"\r\n" * 1_000_000 + b"\r") == ([], False, b"")
-    messages, _, _ = one.feed_data(b"\n\r\n" + get("/1"))
+    assert one.feed(b"\r\n" * 1_000_000 + b"\r") == []
+    messages = one.feed(b"\n\r\n" + get("/1"))
     assert [head.target for head, _ in messages if isinstance(head, RequestHead)] == [b"/1"]
 
 
@@ -238,10 +237,9 @@ def heads(*requests: bytes) -> list[RequestHead]:
     one = reader()
     found = []
     for request in requests:
-        ((head, body),) = one.feed_data(request)[0]
+        ((head, body),) = one.feed(request)
         assert isinstance(head, RequestHead)
-        assert body.is_eof()
-        one.message_consumed()
+        assert body.done
         found.append(head)
     return found
 
@@ -256,9 +254,7 @@ def test_a_head_that_is_the_same_to_the_byte_is_read_once():
 def test_bodies_behind_equal_heads_are_their_own():
     one = reader()
     bodies = [
-        message[1].read_nowait()
-        for text in (b"abc", b"xyz")
-        for message in one.feed_data(post("/2", text))[0]
+        message[1].take() for text in (b"abc", b"xyz") for message in one.feed(post("/2", text))
     ]
     assert bodies == [b"abc", b"xyz"]
 
@@ -306,9 +302,7 @@ def test_a_long_head_is_not_remembered():
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
 def test_what_is_too_long_is_told_from_what_cannot_be_read_however_it_is_cut(data, code, piece):
     one = reader()
-    found = [
-        m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]
-    ]
+    found = [m for at in range(0, len(data), piece) for m in one.feed(data[at : at + piece])]
     [(fault, _)] = found
-    assert isinstance(fault, BadRequestError)
+    assert isinstance(fault, BadMessageError)
     assert fault.code is code

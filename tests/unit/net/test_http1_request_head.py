@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.net.http1 import BadRequestError, Heads, RequestHead, check_start, parse_request_head
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import Heads, RequestHead, check_request_start, parse_request_head
 from tests.support.rawclient import get
 
 
@@ -156,7 +157,7 @@ def test_how_the_body_is_framed(fields, length, chunked):
 )
 def test_what_readers_could_read_differently_is_no_request(data):
     for _ in range(2):
-        with pytest.raises(BadRequestError):
+        with pytest.raises(BadMessageError):
             parse(data)
 
 
@@ -176,7 +177,7 @@ def test_what_readers_could_read_differently_is_no_request(data):
 )
 def test_what_can_never_become_a_head_is_refused_at_once(beginning, fine):
     if fine:
-        check_start(beginning, Heads())
+        check_request_start(beginning, Heads())
         return
-    with pytest.raises(BadRequestError):
-        check_start(bytearray(beginning), Heads())
+    with pytest.raises(BadMessageError):
+        check_request_start(bytearray(beginning), Heads())

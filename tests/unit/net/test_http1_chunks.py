@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.framing import ChunkReader, frame
-from proxy.net.http1 import BadAnswerError
+from proxy.net.http1.body import ChunkReader, frame
+from proxy.net.http1.fields import BadMessageError
 
 LIMIT = 200
 
@@ -72,7 +72,7 @@ def test_extensions_are_read_over_and_trailers_kept(step):
 )
 @pytest.mark.parametrize("step", [1, 7, 5000])
 def test_wrong_framing_is_refused_however_it_is_cut(data, step):
-    with pytest.raises(BadAnswerError):
+    with pytest.raises(BadMessageError):
         read(data, *range(step, len(data), step))
 
 
@@ -80,6 +80,6 @@ def test_wrong_framing_is_refused_however_it_is_cut(data, step):
 def test_any_bytes_are_read_or_refused(data):
     try:
         body, _ = read(data, *range(1, len(data)))
-    except BadAnswerError:
+    except BadMessageError:
         return
     assert len(body) <= len(data)

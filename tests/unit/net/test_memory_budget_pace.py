@@ -1,6 +1,6 @@
 """What counts as slow, by a clock that the test sets."""
 
-from proxy.net.framing import SLOWEST_BODY, Pace
+from proxy.net.memory_budget import SLOWEST_BODY, Pace
 
 
 def test_who_has_just_begun_is_in_time_for_a_second():

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.net.fields import HEADER_KINDS, HeaderKind, connection_options, request_names
+from proxy.net.http1.fields import HEADER_KINDS, HeaderKind, connection_options
 
 
 @pytest.mark.parametrize(
@@ -23,18 +23,15 @@ from proxy.net.fields import HEADER_KINDS, HeaderKind, connection_options, reque
     ],
 )
 def test_what_a_name_means_whenever_it_is_asked(name, kind):
-    assert [HEADER_KINDS[name], HEADER_KINDS[name], request_names[name]] == [kind] * 3
+    assert [HEADER_KINDS[name], HEADER_KINDS[name], HEADER_KINDS[name]] == [kind] * 3
 
 
-def test_only_requests_ask_for_host_and_length():
-    assert [request_names[name] for name in (b"HOST", b"content-Length")] == [
+def test_host_and_length_concern_no_connection():
+    assert [HEADER_KINDS[name] for name in (b"HOST", b"content-Length")] == [
         HeaderKind.HOST,
         HeaderKind.LENGTH,
     ]
-    assert [HEADER_KINDS[name] for name in (b"HOST", b"content-Length")] == [
-        HeaderKind.PLAIN,
-        HeaderKind.PLAIN,
-    ]
+    assert HeaderKind.PLAIN < HeaderKind.HOST < HeaderKind.LENGTH < HeaderKind.CONNECTION
 
 
 def test_what_is_remembered_is_bounded():

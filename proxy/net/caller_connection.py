@@ -1,0 +1,385 @@
+"""Callers' connections to the proxy listener: their requests in order, answered as bytes.
+
+aiohttp's parser would lose trailers and refuse what harms nobody, and its answers would change
+bytes. So ``http1.reader`` reads, and all bytes to the caller are written to the transport as they
+are. A request begins as soon as its bytes are there; the task of its connection goes on with what
+has to be waited for.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from aiohttp import web
+
+from proxy.errors import Code, VaultError
+from proxy.net import response
+from proxy.net.client_address import ClientAddress, peer_of
+from proxy.net.errors import STATUS
+from proxy.net.http1.body import EMPTY, REQUEST_BUFFER, BodyQueue
+from proxy.net.http1.fields import BadMessageError
+from proxy.net.http1.head import Heads
+from proxy.net.http1.reader import READ_AHEAD, Message, RequestReader
+from proxy.net.reply import Begun
+from proxy.net.request import RequestContext
+from proxy.net.server import BareConnection
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+#: Seconds and bytes that a caller may go on sending what nobody reads any more, so that it gets to
+#: see its answer: closing at once would reset the connection under it. Many callers read nothing
+#: before they have sent everything.
+_LINGER_SECONDS: Final = 10.0
+_LINGER_BYTES: Final = 256 * 1024 * 1024
+#: Seconds for which nothing may come of it.
+_LINGER_IDLE: Final = 3.0
+
+#: A caller that ends its side later than so many seconds after its last byte has gone away;
+#: earlier, it may only have said that nothing more comes, and waits for its answer (RFC 9112
+#: section 9.6).
+_HALF_CLOSE_SECONDS: Final = 1.0
+
+#: What handles a request: writes the whole answer, or raises.
+ContextHandler = Callable[[RequestContext], Awaitable[None]]
+#: What may begin the exchange of a request without a body at once. It does not raise. The exchange
+#: then ends with a call of ``answered``, or with one of ``resume``; without one, the request is
+#: handed to the ``ContextHandler``.
+Beginner = Callable[[RequestContext], "Begun | None"]
+
+
+class CallerConnection(BareConnection):
+    """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open
+    tunnels.
+    """
+
+    __slots__ = (
+        *("_begun", "_body_full", "_clock", "_current", "_ending", "_last_bytes", "_no_more"),
+        *("_queue", "_queue_full", "_reader", "_reading_stopped", "_runner", "_server", "_feed"),
+        *("_turn", "_turn_waiter", "_on_eof", "learned"),
+    )
+
+    def __init__(self, server: "CallerServer") -> None:
+        super().__init__(server, server.heads.keep)
+        self._server = server
+        self._clock = asyncio.get_running_loop().time
+        self._reader = RequestReader(self, server.heads)
+        self._queue: deque[Message] = deque()  #: requests that were read and not begun
+        self._current: RequestContext | None = None  #: the request under way
+        self._begun: Begun | None = None  #: its exchange, where the task does not wait for it
+        self._turn: RequestContext | Message | None = None  #: what the task handles
+        self._turn_waiter: asyncio.Future[None] | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._last_bytes = self._clock()
+        self._queue_full = self._body_full = self._reading_stopped = False
+        self._ending = False  #: nothing more is begun
+        self._no_more = False  #: the caller sends nothing more
+        self._feed: Callable[[bytes], None] | None = None  #: takes the bytes of another protocol
+        self._on_eof: Callable[[], bool] | None = None
+        #: who the caller is, once somebody asked or a trusted proxy told
+        self.learned: ClientAddress | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being handled or waits to be."""
+        return self._current is not None or bool(self._queue)
+
+    @property
+    def idle_since(self) -> float | None:
+        """In loop time, since when no request is under way; ``None``: one is, or still arrives."""
+        return None if self._turn is not None else super().idle_since
+
+    @property
+    def head_seconds(self) -> float:
+        """See ``Heads``."""
+        return self._server.heads.seconds
+
+    @property
+    def client(self) -> ClientAddress:
+        """Who the caller is."""
+        if self.learned is None:
+            self.learned = peer_of(self.transport)
+        return self.learned
+
+    # ------------------------------------------------ what the event loop calls
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End what passes through; what a rule names is brought to its end all the same."""
+        super().connection_lost(exc)
+        self._drop()
+        if self._on_eof is not None:
+            self._on_eof()
+        current = self._current
+        if current is not None:
+            current.payload.fail(exc or ConnectionResetError("Connection lost"))
+        if self._runner is not None and (current is None or current.match is None):
+            self._runner.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Read requests, and begin the first one unless one is under way."""
+        self._last_bytes = self._clock()
+        if self._feed is not None:
+            self._feed(data)
+        elif not self._ending:
+            self._read(data)
+            if self._current is None and self._turn is None and self._queue:
+                self._next()
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]  # the base always closes; here it may stay half open
+        """Note that the caller sends nothing more; true keeps the connection open for answers it
+        still waits for.
+        """
+        if self._on_eof is not None:
+            return self._on_eof()
+        self._no_more = True
+        current = self._current
+        late = self._clock() - self._last_bytes > _HALF_CLOSE_SECONDS
+        if (
+            not self.busy
+            or late
+            or (current is not None and (current.began or not current.payload.done))
+        ):
+            return None  # gone, or idle: whoever still takes an answer has not begun to get it
+        self._reader.end()
+        return self.transport is not None
+
+    def pause_reading(self) -> None:
+        """Read no more of a body until what waits was taken."""
+        self._body_full = True
+        self._steer()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Read on."""
+        del resume_parser
+        self._body_full = False
+        self._steer()
+
+    def _steer(self) -> None:
+        """Read from the caller, or not, as what waits allows."""
+        stop = self._body_full or self._queue_full
+        transport = self.transport
+        if stop != self._reading_stopped and transport is not None and not transport.is_closing():
+            self._reading_stopped = stop
+            (transport.pause_reading if stop else transport.resume_reading)()
+
+    # ------------------------------------------------ requests
+
+    def _read(self, data: bytes) -> None:
+        """Queue the requests that begin in these bytes."""
+        reader, queue = self._reader, self._queue
+        messages = reader.feed(data, READ_AHEAD - len(queue))
+        if messages:
+            queue.extend(messages)
+            if self.waiting is not None:
+                self.head_complete()
+        if reader.pending:
+            if self.waiting is None and reader.in_head:
+                self.await_head()
+            self._queue_full = len(queue) >= READ_AHEAD or len(reader.pending) > REQUEST_BUFFER
+            self._steer()
+
+    def _next(self) -> None:
+        """Begin the next request; the task goes on with what has to be waited for."""
+        message = self._queue.popleft()
+        if self._queue_full and len(self._queue) <= READ_AHEAD // 2:
+            self._read_on()
+        head, payload = message
+        if isinstance(head, BadMessageError):
+            self._turn = message
+            self._wake()
+            return
+        context = self._current = RequestContext(head, payload, self)
+        begun = self._server.begin(context) if payload is EMPTY else None
+        if begun is None:
+            self._turn = context
+            self._wake()
+        elif self._turn is None:
+            self._begun = begun
+
+    def _read_on(self) -> None:
+        self._queue_full = False
+        self._read(b"")
+        self._steer()
+
+    def _wake(self) -> None:
+        waiter, self._turn_waiter = self._turn_waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def answered(self, context: RequestContext) -> None:
+        """Go on behind an exchange that was begun at once and has come to its end."""
+        self._begun = None
+        if not self._go_on(context):
+            self.force_close()
+
+    def resume(self, context: RequestContext, begun: Begun) -> None:
+        """Let the task go on with an exchange that was begun at once."""
+        context.begun = begun
+        self._begun = None
+        self._turn = context
+        self._wake()
+
+    async def start(self) -> None:
+        """Handle what has to be waited for, until the connection ends; called by aiohttp."""
+        self._runner = asyncio.current_task()
+        while not self._ending:
+            turn = self._turn
+            if turn is None:
+                self._turn_waiter = asyncio.get_running_loop().create_future()
+                await self._turn_waiter
+            elif isinstance(turn, RequestContext):
+                await self._serve(turn)
+                self._turn = None
+                if not self._go_on(turn):
+                    self._turn = turn
+                    await self._linger(turn.payload)
+                    break
+            else:
+                await self._misread(cast("BadMessageError", turn[0]), turn[1])
+                break
+        self._ending = True
+        if self.transport is not None:
+            self.transport.close()
+
+    async def _serve(self, context: RequestContext) -> None:
+        """Handle one request; what goes wrong inside is logged, and answered without a word of it."""
+        try:
+            await self._server.handler(context)
+        except asyncio.CancelledError:
+            self.force_close()
+            raise
+        except Exception:  # noqa: BLE001  # the one catch-all: a fault of ours must not end the service
+            _log.error("a request failed inside the proxy", exc_info=True)
+            context.close = True
+            if context.began:
+                context.cut()
+            else:
+                self._answer(
+                    500, VaultError(Code.INTERNAL, "The proxy failed; its log names the place.")
+                )
+
+    def _go_on(self, context: RequestContext) -> bool:
+        """Wait for the next request, or begin it if it is there; false: that was the last one."""
+        self._current = None
+        if context.close or self._ending or (self._no_more and not self._queue):
+            return False
+        if context.head.upgrade:  # declined: what the caller sent since is its next request
+            self._reader.decline()
+            self._read_on()
+        self.idle_until = self._clock() + self._server.heads.keep
+        if self.idle_timer is None:
+            self.start_idle_timer()
+        if self._queue:
+            self._next()
+        return True
+
+    def _drop(self) -> None:
+        """End the exchange that was begun at once: the caller has gone."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._current = None
+            begun.drop()
+
+    # ------------------------------------------------ ends
+
+    async def stop(self) -> None:
+        """End the connection and whatever is under way on it."""
+        self.force_close()
+        self._drop()
+        if self._runner is not None and not self._runner.done():
+            self._runner.cancel()
+            await asyncio.wait([self._runner])
+
+    def finish(self) -> None:
+        """End the connection: at once if it is idle, else with the answer under way."""
+        if self._current is not None:
+            self._current.close = True
+        elif not self._queue:
+            self.force_close()
+
+    def force_close(self) -> None:
+        """End the connection when what was written is sent."""
+        self._ending = True
+        super().force_close()
+        self._wake()
+
+    def switch(self, feed: Callable[[bytes], None], on_eof: Callable[[], bool]) -> None:
+        """Speak another protocol from now on: ``feed`` gets all bytes of the caller, ``on_eof`` is
+        called at their end; true: stay half open.
+        """
+        self._feed, self._on_eof = feed, on_eof
+        if data := self._reader.switched():
+            feed(data)
+        self._queue_full = False
+        self._steer()
+
+    async def _misread(self, fault: BadMessageError, rest: BodyQueue) -> None:
+        """Answer what is no request, and what comes behind it.
+
+        Where that ends nobody knows: the caller is to close.
+        """
+        what = (
+            "This is not a request of HTTP/1.1"
+            if fault.code is Code.BAD_REQUEST
+            else "The request is too large"
+        )
+        self._answer(STATUS[fault.code], VaultError(fault.code, f"{what}: {fault}."))
+        self._server.unreadable(fault.code)
+        # over TLS it would end the other way as well
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+            await self._linger(rest)
+
+    def _answer(self, status: int, error: VaultError) -> None:
+        if self.transport is not None:
+            self.transport.write(response.own_answer(status, error, close=True))
+
+    async def _linger(self, payload: BodyQueue) -> None:
+        """Read and forget what nobody wants, within bounds."""
+        limit = payload.total + _LINGER_BYTES
+        until = self._clock() + _LINGER_SECONDS
+        try:
+            while not payload.done and payload.total < limit and self.transport is not None:
+                async with asyncio.timeout_at(min(until, self._clock() + _LINGER_IDLE)):
+                    await payload.read()
+        except (TimeoutError, OSError, BadMessageError):
+            return
+
+
+class CallerServer(web.Server):
+    """Makes a ``CallerConnection`` for each connection and lists them all.
+
+    ``unreadable`` is called after each refusal of what is not a request, ``begin`` with each
+    request that has no body.
+    """
+
+    def __init__(
+        self,
+        handler: ContextHandler,
+        heads: Heads,
+        unreadable: Callable[[Code], None] = lambda _: None,
+        begin: Beginner = lambda _context: None,
+    ) -> None:
+        super().__init__(self._never)
+        self.begin = begin
+        self.heads = heads
+        self.handler = handler
+        self.unreadable = unreadable
+        #: Makes what a new connection is handed to; whatever reads something before HTTP is put
+        #: here.
+        self.entrance: Callable[[], asyncio.BaseProtocol] = self
+        #: the sockets that listen for callers; ``listener`` fills it
+        self.listeners: list[asyncio.Server] = []
+
+    async def _never(self, request: web.BaseRequest) -> web.StreamResponse:
+        raise RuntimeError(f"{request!r} was not handled by its CallerConnection")
+
+    def __call__(self) -> CallerConnection:
+        """A protocol for a new connection."""
+        return CallerConnection(self)
+
+    @property
+    def callers(self) -> list[CallerConnection]:
+        """The open connections."""
+        return [one for one in self.connections if isinstance(one, CallerConnection)]
