@@ -12,9 +12,8 @@ from proxy.audit.events import AuditContext
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
 from proxy.auth.policies import Policies, Standing
 from proxy.auth.token_service import TokenService
-from proxy.edge.concurrency import LargePages
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
-from proxy.edge.limits import Quotas
+from proxy.edge.limits import LargePages, Quotas
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.policy import Act

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.config import Settings
 from proxy.crypto.prf import Prf
-from proxy.edge.concurrency import ConcurrencyLimit
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.limits import Quotas
+from proxy.edge.limits import ConcurrencyLimit, Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code
 from proxy.net.client_address import Trusted

@@ -2,9 +2,9 @@
 applications.
 
 A request that no rule names must pass as if the proxy were not there, so the bytes of HTTP are
-under our control: aiohttp keeps the connections of callers, ``http1`` reads and refuses heads,
-``response`` writes; ``client`` carries exchanges to the application on connections of a ``pool``.
-TLS runs over the plain transport (``tls_transport``), because a refused handshake has to say why
-and may stand behind a PROXY preamble. It may touch sockets and PEM files. It knows no rule, no
-record and no vault.
+under our control: ``http1`` is one codec for both roles, ``caller_connection`` serves callers on
+aiohttp's ``server``, ``response`` writes; ``client`` carries exchanges to the application on
+connections of a ``pool``. TLS runs over the plain transport (``tls_transport``), because a refused
+handshake has to say why and may stand behind a PROXY preamble. It may touch sockets and PEM files.
+It knows no rule, no record and no vault.
 """

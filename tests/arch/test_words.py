@@ -19,7 +19,7 @@ STILL_THERE = {
     "vault": 397,
     "redactor": 283,
     "model": 114,
-    "net": 103,
+    "net": 74,
     "storage": 98,
     "auth": 91,
     "cli": 83,

@@ -9,8 +9,7 @@ from proxy.api import oauth
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.dispatch import request_weight
 from proxy.api.operations import OPERATIONS
-from proxy.edge.concurrency import ConcurrencyLimit
-from proxy.edge.limits import Quotas
+from proxy.edge.limits import ConcurrencyLimit, Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code
 from proxy.net.client_address import Trusted

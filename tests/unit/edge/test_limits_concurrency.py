@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from proxy.edge.concurrency import ConcurrencyLimit
+from proxy.edge.limits import ConcurrencyLimit
 from proxy.errors import Code, VaultError
 
 
