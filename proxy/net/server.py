@@ -13,9 +13,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiohttp import StreamReader, web
+from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
-from aiohttp.http_parser import HttpRequestParser
 
 from proxy.errors import Code, VaultError
 from proxy.net import response
@@ -136,12 +135,16 @@ class BareConnection(_TimedConnection):
 _KEEP_SECONDS: Final = 75.0
 _LINGER: Final = 5.0
 
+#: Bytes behind a head that was refused that are read and forgotten, and seconds of silence among
+#: them: a caller that is still sending would see its connection reset in place of the answer.
+_LINGER_BYTES: Final = 256 * 1024 * 1024
+_LINGER_IDLE: Final = 2.0
+
 #: Bounds of a head, in bytes and fields. The library has one exception for both lengths; it names
 #: the limit, so they differ.
 _TARGET: Final = 16384
 _FIELD: Final = 8190
 _FIELDS: Final = 128
-_READ_BUFFER: Final = 65536  #: bytes of a body that wait before its connection is read no further
 
 FAILED: Final = VaultError(Code.INTERNAL, "The service failed; its log names the place.")
 _UNREAD: Final = VaultError(Code.BAD_REQUEST, "This is not HTTP as it is understood here.")
@@ -163,7 +166,7 @@ class ApplicationConnection(_TimedConnection):
     of people. ``options`` are those of aiohttp's ``RequestHandler``.
     """
 
-    __slots__ = ()
+    __slots__ = ("_forgotten", "_more")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         super().__init__(
@@ -173,9 +176,11 @@ class ApplicationConnection(_TimedConnection):
             max_line_size=_TARGET,
             max_field_size=_FIELD,
             max_headers=_FIELDS,
-            read_bufsize=_READ_BUFFER,
             **options,
         )
+        #: bytes that came behind what was refused, and a sign of each; ``None``: nothing was
+        self._forgotten = 0
+        self._more: asyncio.Event | None = None
 
     @property
     def idle_since(self) -> float | None:
@@ -185,8 +190,18 @@ class ApplicationConnection(_TimedConnection):
             return None
         return max(self._opened, self._next_keepalive_close_time - _KEEP_SECONDS)
 
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop waiting: the caller has gone."""
+        super().connection_lost(exc)
+        if self._more is not None:
+            self._more.set()
+
     def data_received(self, data: bytes) -> None:
         """Read bytes; where they begin a head and do not end it, the rest has to come in time."""
+        if self._more is not None:
+            self._forgotten += len(data)
+            self._more.set()
+            return
         super().data_received(data)
         idle = self._waiter
         if self.waiting is None and idle is not None and not idle.done():
@@ -195,6 +210,29 @@ class ApplicationConnection(_TimedConnection):
     def request(self, make: Callable[..., web.BaseRequest], *parts: Any) -> web.BaseRequest:
         """The request object of a head that is complete; ``make`` is the application's."""
         return make(*parts)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer; where it refuses what cannot be read, wait until the caller has seen it."""
+        finished = await super().finish_response(request, resp, start_time)
+        if self._more is not None:
+            await self._linger(self._more)
+        return finished
+
+    async def _linger(self, more: asyncio.Event) -> None:
+        """Read and forget what nobody wants, within bounds."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LINGER
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+        try:
+            while self.transport is not None and self._forgotten < _LINGER_BYTES:
+                async with asyncio.timeout_at(min(until, loop.time() + _LINGER_IDLE)):
+                    await more.wait()
+                more.clear()
+        except TimeoutError:
+            return
 
     def handle_error(
         self,
@@ -207,28 +245,14 @@ class ApplicationConnection(_TimedConnection):
         del request, message
         if status >= 500:
             self.log_exception("unhandled", exc_info=exc)
+        else:
+            self._more = asyncio.Event()
         error = FAILED if status >= 500 else _parser_fault(exc)
         status = STATUS[error.code]
         headers = {"Content-Type": response.PROBLEM, "Server": "domicile"}
         answer = web.Response(status=status, body=response.document(status, error), headers=headers)
         answer.force_close()
         return answer
-
-    def body_was_read(self, content: StreamReader) -> None:
-        """Go on behind a body that was read past the parser, to its end."""
-        if self.transport is None:
-            return
-        self._parser = HttpRequestParser(  # the old one waits for the body; as the library makes it
-            self,
-            asyncio.get_running_loop(),
-            _READ_BUFFER,
-            max_line_size=self.max_line_size,
-            max_field_size=self.max_field_size,
-            max_headers=self.max_headers,
-            payload_exception=web.RequestPayloadError,
-            auto_decompress=False,
-        )
-        content.feed_eof()  # reading goes on
 
 
 def time_heads(server: web.Server) -> None:
@@ -241,11 +265,6 @@ def time_heads(server: web.Server) -> None:
         return created
 
     server.request_factory = request
-
-
-def set_reader_waiter(content: StreamReader, waiter: "asyncio.Future[None] | None") -> None:
-    """Let what wakes a reader of a body wake this future: its end, a fault, the end of service."""
-    content._waiter = waiter  # noqa: SLF001  # there is no public name for it
 
 
 def _parser_fault(exc: BaseException | None) -> VaultError:
