@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.auth.credentials import DESCRIPTION, Credentials, OAuthError, credentials, read_form
+from proxy.auth.credentials import (
+    DESCRIPTION,
+    Credentials,
+    OAuthError,
+    credentials,
+    invalid_client,
+    invalid_request,
+    read_form,
+    slow_down,
+)
 from tests.support.auth import basic
 
 
@@ -109,3 +118,22 @@ def test_whatever_is_sent_as_proof_is_credentials_or_refused(authorization, form
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_what_a_client_encodes_is_what_is_read(client, secret):
     assert credentials(basic(client, secret), {}) == Credentials(client, secret)
+
+
+@pytest.mark.parametrize(
+    "error", [invalid_request("The body is no form."), invalid_client(), slow_down(3)]
+)
+def test_a_description_has_only_the_characters_of_rfc_6749(error):
+    assert DESCRIPTION.fullmatch(error.description)
+
+
+def test_who_did_not_prove_itself_is_told_how():
+    error = invalid_client()
+    assert (error.status, error.error) == (401, "invalid_client")
+    assert error.challenge is not None
+    assert error.challenge.startswith("Basic ")
+
+
+def test_who_is_slowed_is_told_for_how_long():
+    assert (slow_down(3).status, slow_down(3).retry_after) == (429, 3)
+    assert slow_down(1, 503).status == 503

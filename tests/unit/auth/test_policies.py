@@ -3,11 +3,13 @@ from typing import Any
 import pytest
 
 from proxy.auth import policies as module
-from proxy.auth.policies import FREE, Policies, open_policies
+from proxy.auth.policies import FREE, AuthOptions, Policies, open_policies, open_service
+from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, Act, read_policy
 from proxy.storage.memory import MemoryStore
+from tests.support.auth import office
 from tests.unit.model.test_policy import EXAMPLE, SCHEMA
 
 KEYSET = Keyset.create("default")
@@ -143,3 +145,40 @@ async def test_it_is_known_whether_any_policy_lets_callers_from_outside_in():
         known.append(policies.masks)
     await policies.remove("let")
     assert [*known, policies.masks] == [False, True, False]
+
+
+async def test_clients_and_keys_are_there_after_a_restart():
+    async with office() as here:
+        made = await here.client()
+        async with office(here.store, here.keyset) as again:
+            assert again.service.clients.find(made.client.id) == made.client
+            assert again.service.jwks() == here.service.jwks()
+            assert await again.token(made)
+
+
+async def test_another_keyset_opens_nothing():
+    async with office() as here:
+        await here.client()
+        with pytest.raises(VaultError) as caught:
+            await open_service(
+                here.store,
+                {"default": Keyset.create("default")},
+                ManualClock(),
+                lambda _: None,
+                AuthOptions(),
+            )
+        assert caught.value.code is Code.CANNOT_OPEN
+
+
+async def test_opening_a_new_store_makes_a_signing_key_and_no_client():
+    service = await open_service(
+        MemoryStore(),
+        {"default": Keyset.create("default")},
+        ManualClock(),
+        lambda _: None,
+        AuthOptions(60),
+    )
+    assert len(service.clients) == 0
+    assert len(service.jwks()["keys"]) == 1
+    assert service.tokens.lifetime == 60
+    service.close()

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.bootstrap.offline import stopped_vault
 from proxy.cli import main
-from proxy.cli.backend import RemoteBackend, stopped
+from proxy.cli.backend import RemoteBackend, stopped, stopped_first
 from proxy.cli.remote import RemoteAnswer
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
@@ -92,3 +92,30 @@ async def test_the_environment_of_the_command_line_is_opened_with_its_schemas(
         async with stopped(argparse.Namespace(environment="acme"), settings, "put_schema"):
             pytest.fail("there is no such environment")
     assert caught.value.code is Code.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8081", "ftp://a", "http://a/path", "http://:80", "http://a b"]
+)
+def test_an_instance_is_named_by_a_whole_address(url, capsys):
+    assert main(["import", "--url", url, "--schema", "contact", "a.jsonl"]) == 2
+    assert "write scheme, host and port alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("noun", ["policy", "schema"])
+def test_what_is_declared_stands_in_files(noun, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([noun, "apply"]) == 2
+    assert "FILE" in capsys.readouterr().err
+    assert main([noun, "apply", "--environment", "acme", "none.yaml"]) == 1
+    assert "none.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(Code.STORE_BUSY, "An instance runs on this vault: stop it."), (Code.BAD_STORE, "so")],
+)
+def test_only_of_an_instance_in_the_way_it_says_what_to_do(code, text):
+    with pytest.raises(VaultError) as caught, stopped_first("stop it."):
+        raise VaultError(code, "so")
+    assert (caught.value.code, caught.value.message) == (code, text)

@@ -1,13 +1,14 @@
 import json
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from proxy import __version__
 from proxy.cli import commands, main
-from proxy.cli.command import Arguments, Command, execute, parser
+from proxy.cli.command import Arguments, Command, execute, parser, progress, show
 from proxy.errors import Code, Detail, VaultError
 
 
@@ -125,3 +126,24 @@ def test_a_reader_that_went_away_is_no_traceback(capfd):
 def test_what_is_no_fault_of_the_operator_is_not_hidden():
     with pytest.raises(ZeroDivisionError):
         execute(one(failing(ZeroDivisionError())), ["one"])
+
+
+def test_a_result_is_text_or_one_line_of_json(capsys):
+    show({"name": "Åsa"}, "for people", as_json=False)
+    show({"name": "Åsa"}, "for people", as_json=True)
+    assert capsys.readouterr().out == 'for people\n{"name": "Åsa"}\n'
+
+
+def test_a_terminal_sees_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bar = progress("import", 10, "records", done=2)
+    bar.update(3)
+    bar.close()
+    assert "5/10" in capsys.readouterr().err
+
+
+def test_a_pipe_sees_nothing(capsys):
+    bar = progress("import", 10, "records")
+    bar.update(10)
+    bar.close()
+    assert capsys.readouterr().err == ""

@@ -86,3 +86,8 @@ def test_another_key_does_not_open_it(vault, tmp_path, capsys):
     (tmp_path / "data" / "vault.db").unlink()
     assert main(["init"]) == 0
     assert run(vault, "import", "a.jsonl.sealed") == 1
+
+
+def test_a_file_has_to_be_named(capsys):
+    assert main(["export", "--schema", "contact"]) == 2
+    assert "FILE" in capsys.readouterr().err

@@ -1,6 +1,19 @@
+from typing import Any
+
 import pytest
 
-from proxy.config.document import LARGEST_FILE, GivenSetting, SettingsDocument
+from proxy.config.document import (
+    LARGEST_FILE,
+    SECTIONS,
+    GivenSetting,
+    SettingsDocument,
+    read_environment,
+    section_members,
+    suggest_setting,
+    variable,
+)
+from proxy.config.schema import SETTINGS
+from proxy.config.settings import Settings
 
 
 def read(text: str) -> SettingsDocument:
@@ -136,3 +149,95 @@ def test_a_huge_file_is_refused_unread():
         "is this the settings file"
         in SettingsDocument("domicile.yaml", b"#" * (LARGEST_FILE + 1)).faults[0].text
     )
+
+
+def test_a_variable_sets_the_setting_of_its_name():
+    given, faults = read_environment({"DOMICILE__LISTEN__PROXY": "0.0.0.0:80", "PATH": "/bin"})
+    assert given == {"listen.proxy": GivenSetting("0.0.0.0:80", "DOMICILE__LISTEN__PROXY")}
+    assert faults == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_has_a_variable(name):
+    given, faults = read_environment({variable(name): "x"})
+    assert list(given) == [name]
+    assert faults == []
+
+
+def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone():
+    assert read_environment(
+        {"DOMICILE_SERVICE_HOST": "10.0.0.1", "DOMICILE_PORT": "tcp://10.0.0.1:80"}
+    ) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("DOMICILE_RULES", "DOMICILE__RULES"), ("DOMICILE_LISTEN_PROXY", "DOMICILE__LISTEN__PROXY")],
+)
+def test_a_variable_that_lacks_an_underscore_is_a_fault(written, meant):
+    given, (fault,) = read_environment({written: "x"})
+    assert given == {}
+    assert fault.source == written
+    assert fault.text.endswith(f"write {meant}")
+
+
+def test_a_key_may_stand_in_a_variable_of_a_fair_name():
+    assert read_environment({"DOMICILE_KEYS": "secret"}) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "sentence"),
+    [
+        ("DOMICILE__LISTEN", "x", "set each, such as DOMICILE__LISTEN__PROXY"),
+        ("DOMICILE__UPSTREAM__TLS", "x", "set each, such as DOMICILE__UPSTREAM__TLS__CA"),
+        (
+            "DOMICILE__UPSTREAM__TLS__SNI",
+            "x",
+            "upstream.tls has ca, certificate, key, verify, server_name",
+        ),
+        ("DOMICILE__LISTN__PROXY", "x", "did you mean listen.proxy?"),
+        ("DOMICILE__listen__proxy", "x", "DOMICILE__LISTEN__PROXY"),
+        ("DOMICILE__COUNTRY", "", "the variable is empty"),
+        ("DOMICILE__", "x", "is not a setting"),
+    ],
+)
+def test_a_variable_that_sets_nothing_is_a_fault(written, text, sentence):
+    given, (fault,) = read_environment({written: text})
+    assert given == {}
+    assert fault.source == written
+    assert sentence in fault.text
+
+
+def test_the_table_and_the_settings_object_hold_the_same_names():
+    assert set(section_members("")) == set(Settings.__dataclass_fields__)  # applications among them
+    for section in SECTIONS:
+        kind: Any = Settings
+        for name in section.split("."):
+            kind = kind.__dataclass_fields__[name].type
+        assert set(section_members(section)) == set(kind.__dataclass_fields__)
+
+
+ALL = ", ".join(sorted({"applications", *(name.partition(".")[0] for name in SETTINGS)}))
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ("contry", "did you mean country?"),
+        ("listen.prox", "did you mean listen.proxy?"),
+        ("listn.proxy", "did you mean listen.proxy?"),
+        ("level", "did you mean log.level?"),
+        ("listen.console", "listen has proxy, vault, admin, insecure, tls, proxy_protocol"),
+        ("weather", f"there are {ALL}"),
+        ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
+        ("upstream.breker", "did you mean upstream.breaker?"),
+        ("applications.crm.haed", "did you mean applications.crm.head?"),
+        (
+            "applications.crm.tls.sni",
+            "applications.crm.tls has ca, certificate, key, verify, server_name",
+        ),
+        ("upstream.tsl.ca", "did you mean upstream.tls.ca?"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_what_was_probably_meant(written, sentence):
+    assert suggest_setting(written) == sentence

@@ -1,11 +1,22 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
-from proxy.demo.contacts import STORE, contacts_app
+from proxy.demo.contacts import (
+    STORE,
+    as_json,
+    contact_id,
+    contacts_app,
+    end_request,
+    validation_failed,
+)
+from proxy.demo.validation import ContactFault
 from tests.support.serving import serving
 
 ANN = {
@@ -134,3 +145,178 @@ async def test_the_store_is_at_hand_for_whoever_runs_the_application(file: Path)
             pass
     running, found = app[STORE], contacts_app(file)[STORE]
     assert list(running) == list(found) == [{"id": 1, **ANN}]
+
+
+def test_json_is_utf8_and_asked_for_again() -> None:
+    answer = as_json({"name": "Åsa"}, 201, {"Location": "/x"})
+    assert (answer.status, answer.body) == (201, '{"name": "Åsa"}'.encode())
+    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+    assert answer.headers["Location"] == "/x"
+    assert answer.headers["Cache-Control"] == "no-cache"
+
+
+def test_a_refusal_names_the_fields_and_repeats_what_came() -> None:
+    answer = validation_failed([ContactFault("email", "must be one")], {"email": "ann@"})
+    assert answer.status == 422
+    assert answer.content_type == "application/problem+json"
+    content = json.loads(answer.text or "")
+    assert content["errors"] == [{"field": "email", "message": "must be one"}]
+    assert content["input"] == {"email": "ann@"}
+
+
+def test_stop_ends_the_request_with_problem_details() -> None:
+    with pytest.raises(web.HTTPNotFound) as ended:
+        end_request(web.HTTPNotFound, "There is none.")
+    assert ended.value.content_type == "application/problem+json"
+    assert json.loads(ended.value.text or "") == {"title": "There is none.", "status": 404}
+
+
+def test_the_number_is_the_id_of_the_path() -> None:
+    assert contact_id(make_mocked_request("GET", "/contacts/17", match_info={"id": "17"})) == 17
+
+
+FORM = {
+    "first_name": "Ann",
+    "last_name": "Lindqvist",
+    "email": "ann@example.com",
+    "phone": "+46 70 174 06 05",
+    "birth_date": "1987-04-12",
+    "card": "4242424242424242",
+    "street": "Sveavägen 21",
+    "city": "Stockholm",
+    "note": "",
+    "vip": "yes",
+}
+
+
+async def stored(client: aiohttp.ClientSession) -> list[dict[str, object]]:
+    async with client.get("/api/contacts") as answer:
+        items: list[dict[str, object]] = (await answer.json())["items"]
+        return items
+
+
+async def test_the_form_of_a_new_contact_leads_to_its_page(client: aiohttp.ClientSession) -> None:
+    async with client.post("/contacts", data=FORM, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (302, "/contacts/1")
+    assert await stored(client) == [
+        {
+            "id": 1,
+            **{
+                name: FORM[name]
+                for name in (
+                    "first_name",
+                    "last_name",
+                    "email",
+                    "phone",
+                    "birth_date",
+                    "card",
+                    "note",
+                )
+            },
+            "address": {"street": "Sveavägen 21", "city": "Stockholm"},
+            "tags": [],
+            "vip": True,
+        }
+    ]
+
+
+async def test_the_form_of_a_contact_leaves_its_tags_alone(client: aiohttp.ClientSession) -> None:
+    person = {
+        "first_name": "Ann",
+        "last_name": "L",
+        "tags": ["press"],
+        "vip": True,
+        "address": {"city": "Lund"},
+    }
+    async with client.post("/api/contacts", json=person):
+        pass
+    async with client.post(
+        "/contacts/1", data={"last_name": "Berg"}, allow_redirects=False
+    ) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/contacts/1")
+    (contact,) = await stored(client)
+    assert (contact["first_name"], contact["last_name"], contact["tags"]) == (
+        "Ann",
+        "Berg",
+        ["press"],
+    )
+    assert contact["address"] == {"street": "", "city": "Lund"}
+    assert contact["vip"] is False  # the box was not ticked
+
+
+async def test_the_delete_button_leads_back_to_the_list(client: aiohttp.ClientSession) -> None:
+    async with client.post("/contacts", data=FORM):
+        pass
+    async with client.post("/contacts/1/delete", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/contacts")
+    assert await stored(client) == []
+
+
+@pytest.mark.parametrize("path", ["/contacts", "/contacts/1"])
+async def test_an_unfit_form_is_shown_back_with_the_fields_at_fault(
+    client: aiohttp.ClientSession, path: str
+) -> None:
+    async with client.post("/contacts", data=FORM):
+        pass
+    before = await stored(client)
+    unfit = {**FORM, "email": "<b>ann", "birth_date": "yesterday"}
+    async with client.post(path, data=unfit) as answer:
+        assert (answer.status, answer.content_type) == (422, "text/html")
+        text = await answer.text()
+    assert "<b>Email</b> must look like" in text
+    assert "<b>Birth date</b> must be a date" in text
+    assert "&lt;b&gt;ann" in text
+    assert "<b>ann" not in text
+    async with client.post(path, data=unfit, headers={"Accept": "application/json"}) as answer:
+        assert (answer.status, answer.content_type) == (422, "application/problem+json")
+        assert json.loads(await answer.text())["input"] == unfit
+    assert await stored(client) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{}", "application/json", 415),
+        (b"first_name=Ann", "application/x-www-form-urlencoded; charset=none-such", 400),
+        (b"first_name=\xff", "application/x-www-form-urlencoded", 400),
+    ],
+)
+async def test_a_form_of_another_kind_is_refused(
+    client: aiohttp.ClientSession, body: bytes, kind: str, status: int
+) -> None:
+    async with client.post("/contacts", data=body, headers={"Content-Type": kind}) as answer:
+        assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/contacts/7"), ("POST", "/contacts/7"), ("POST", "/contacts/7/delete")],
+)
+async def test_pages_of_nobody_answer_404(
+    client: aiohttp.ClientSession, method: str, path: str
+) -> None:
+    async with client.request(method, path, data=FORM if method == "POST" else None) as answer:
+        assert answer.status == 404
+
+
+async def test_pages_hold_no_contact_and_ask_nobody_else(client: aiohttp.ClientSession) -> None:
+    async with client.post("/contacts", data=FORM):
+        pass
+    for path in ("/", "/contacts", "/contacts/1"):
+        async with client.get(path) as answer:
+            assert (answer.status, answer.content_type) == (200, "text/html")
+            text = await answer.text()
+        assert "Ann" not in text
+        assert "$" not in text  # every placeholder of the template is filled
+        assert "//" not in re.sub(r"<!--.*?-->", "", text)  # no address of another host
+        for asset in re.findall(r'(?:src|href)="(/static/[^"]+)"', text):
+            async with client.get(asset) as answer:
+                assert answer.status == 200, asset
+
+
+def test_no_script_or_style_fetches_from_another_host() -> None:
+    static = Path(__file__).parents[3] / "proxy" / "demo" / "static"
+    files = [file for file in static.rglob("*") if file.suffix in {".js", ".css", ".html"}]
+    assert len(files) >= 9
+    for file in files:
+        assert not re.findall(r"https?://[^\s\"']+", file.read_text("utf-8")), file.name

@@ -1,7 +1,10 @@
+import math
+
 import pytest
 
 from proxy.model.schema import Value
 from proxy.tokenization import make_shape
+from proxy.tokenization.base import Resolution
 from tests.support.shapes import bound
 
 
@@ -46,3 +49,18 @@ def test_written_zeros_are_recognised():
     assert zero.resembles("+00 00-0")
     assert not zero.resembles("+00 01")
     assert not zero.resembles("--")
+
+
+def test_the_value_goes_on_as_it_is_and_nothing_is_a_token():
+    tokenizer = bound("plain")
+    for value in (Value("Ann"), Value(""), Value("1.0", json=True)):
+        assert tokenizer.mint(value, 1, 1) is value
+        assert not tokenizer.indexed(value)
+        assert not tokenizer.resembles(value.text)
+        assert tokenizer.identify(value.text) is None
+    assert tokenizer.pattern.search("Ann") is None
+
+
+def test_it_never_runs_out():
+    shape = make_shape("plain", {})
+    assert (shape.capacity(), shape.resolution) == (math.inf, Resolution.CLEAR)

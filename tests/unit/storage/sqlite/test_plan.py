@@ -4,9 +4,10 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.storage.query import MATCH_ALL, All, Any, Compare, Compared, Holds, Indexed, Is, Where
+from proxy.storage.sqlite import plan
 from proxy.storage.sqlite import plan as sqlite_plan
 from proxy.storage.sqlite import plan as sqlite_tokens
-from proxy.storage.sqlite.plan import Planner, condition_columns
+from proxy.storage.sqlite.plan import Planner, TokenIndex, condition_columns
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.where import add_functions
 from tests.support.groups import connect
@@ -129,3 +130,42 @@ def test_rows_are_walked_in_indexes_that_have_all_of_them(connection: sqlite3.Co
 def test_the_columns_of_a_condition_are_known() -> None:
     where = All((Is("city", ()), Any((Indexed(()), Compared("@rid", Compare.GT, 1)))))
     assert condition_columns(where) == {"city", "@tokens", "@rid"}
+
+
+@pytest.fixture
+def connection_tokens() -> Iterator[sqlite3.Connection]:
+    """Hash ``n`` has the rows that ``n`` divides, up to 30."""
+    connection_tokens = connect()
+    pairs = [(h(n), rid) for n in (1, 2, 3, 5) for rid in range(n, 31, n)]
+    connection_tokens.executemany(Statements(LAYOUT).shares.single, pairs)
+    yield connection_tokens
+    connection_tokens.close()
+
+
+def test_rows_that_have_all_hashes_are_found_by_the_rarest(
+    connection_tokens: sqlite3.Connection,
+) -> None:
+    tokens = TokenIndex(connection_tokens, TABLE)
+    text, values = tokens.rids(Indexed((h(1), h(3), h(5), h(3))))
+    assert values == [h(5), h(3), h(1)]
+    assert [rid for (rid,) in connection_tokens.execute(text, values)] == [15, 30]
+    bounds = (Compared("@rid", Compare.GT, 15), Compared("@rid", Compare.LTE, 29))
+    text, values = tokens.rids(Indexed((h(2),)), bounds)
+    assert [rid for (rid,) in connection_tokens.execute(text, values)] == [
+        16,
+        18,
+        20,
+        22,
+        24,
+        26,
+        28,
+    ]
+
+
+def test_many_are_not_counted_to_the_end(
+    connection_tokens: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MOST_COUNTED", 12)
+    tokens = TokenIndex(connection_tokens, TABLE)
+    assert [tokens.few(Indexed((h(n),))) for n in (1, 2, 3, 5, 7)] == [None, None, 10, 6, 0]
+    assert tokens.few(Indexed((h(1), h(3)))) == 10

@@ -1,11 +1,35 @@
 import sqlite3
+from asyncio import Future
 
 import pytest
 
-from proxy.storage.rows import Row, RowState, Staged, StagedKind
-from proxy.storage.sqlite.statements import Listed, Statements, read_staged
+from proxy.errors import Code, VaultError
+from proxy.storage.changes import Attach, Change, Insert, Remove, StageRow
+from proxy.storage.rows import (
+    Column,
+    ColumnType,
+    File,
+    Row,
+    RowState,
+    Staged,
+    StagedKind,
+    TableLayout,
+)
+from proxy.storage.sqlite.apply import apply_group
+from proxy.storage.sqlite.statements import (
+    TABLES,
+    Listed,
+    Statements,
+    drop_table,
+    empty,
+    is_complete,
+    make,
+    read_staged,
+    statements,
+    table_columns,
+)
 from tests.support.groups import connect
-from tests.support.rows import LAYOUT, h, live, row
+from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, outlived, row, staged
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 16, 17, 100, 320, 511, 512, 513, 1300])
@@ -81,3 +105,97 @@ def test_a_staged_change_is_read() -> None:
     assert read_staged((1, 2, 2, 3, None, 1, b"")) == Staged(
         1, 2, StagedKind.DELETE, 3, None, True, b""
     )
+
+
+def test_make_is_idempotent_and_adds_what_is_missing() -> None:
+    connection = connect()
+    assert is_complete(connection, LAYOUT)
+    make(connection, LAYOUT)
+    wider = TableLayout(TABLE, (*COLUMNS, Column("more", ColumnType.TEXT)))
+    assert not is_complete(connection, wider)
+    make(connection, wider)
+    assert is_complete(connection, wider)
+    assert is_complete(connection, LAYOUT)
+    connection.close()
+
+
+def test_a_table_that_is_not_there_has_no_columns() -> None:
+    connection = connect()
+    assert table_columns(connection, "none") is None
+    assert not is_complete(connection, TableLayout("none", ()))
+    make(connection, TableLayout("none", ()))
+    assert table_columns(connection, "none") == {}
+    assert is_complete(connection, TableLayout("none", ()))
+    connection.close()
+
+
+def test_every_column_has_an_index_and_its_type() -> None:
+    connection = connect()
+    assert table_columns(connection, TABLE) == {
+        "email": "BLOB",
+        "city": "TEXT",
+        "visits": "INTEGER",
+        "balance": "DECIMAL",
+    }
+    names = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")
+    }
+    assert {f"ix_{TABLE}.{column.name}" for column in COLUMNS} <= names
+    connection.close()
+
+
+def test_names_of_tables_and_indexes_never_meet() -> None:
+    connection = connect()
+    for table in ("a", "a_key", "key", "ik_a", "r_a", "sqlite_x", "tables", "notes"):
+        make(
+            connection,
+            TableLayout(table, (Column("rid", ColumnType.TEXT), Column("x_rid", ColumnType.TEXT))),
+        )
+    connection.close()
+
+
+def test_another_type_is_refused() -> None:
+    connection = connect()
+    with pytest.raises(VaultError) as caught:
+        is_complete(connection, TableLayout(TABLE, (Column("email", ColumnType.DECIMAL),)))
+    assert caught.value.code is Code.BAD_STORE
+    connection.close()
+
+
+def test_columns_that_the_layout_drops_are_cleared_by_replace() -> None:
+    connection = connect()
+    sql = statements(connection, TableLayout(TABLE, COLUMNS[:1]))
+    assert "x_city = NULL" in sql.replace
+    assert "x_email = ?" in sql.replace
+    connection.close()
+
+
+def test_a_table_is_emptied_piece_by_piece_and_sound_in_between() -> None:
+    connection = connect()
+    sql = Statements(LAYOUT)
+    file = File(h("f"), 1, h("n"), "object", 1, 1, 1, b"")
+    changes: list[Change] = [Insert(live(rid, rid), (h(rid),)) for rid in range(1, 6)]
+    changes += [
+        StageRow(staged(1, 2)),
+        *(outlived(live(rid, rid)) for rid in range(1, 6)),
+        Attach(file),
+        Remove(5, keep_past=True),
+    ]
+    future: Future[None] = None  # type: ignore[assignment]  # nobody waits
+    assert apply_group(connection, [(future, sql, changes)]) is None
+    assert empty(connection, TABLE, 3) == 3
+    counts = {
+        prefix: connection.execute(f"SELECT count(*) FROM {prefix}_{TABLE}").fetchone()[0]
+        for prefix in TABLES
+    }
+    assert counts == {"r": 1, "s": 0, "t": 1, "h": 2, "f": 0, "i": 0, "l": 0}
+    assert connection.execute(sql.count).fetchone()[0] == 1
+    assert connection.execute("SELECT object FROM doomed").fetchall() == [("object",)]
+    # the past of a record that had gone comes last
+    assert [empty(connection, TABLE, 3) for _ in range(3)] == [1, 1, 0]
+    assert empty(connection, "none", 3) == 0
+    drop_table(connection, TABLE)
+    drop_table(connection, TABLE)
+    assert table_columns(connection, TABLE) is None
+    connection.close()
