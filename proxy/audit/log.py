@@ -7,7 +7,7 @@ metric say so, and the chain goes on behind the gap.
 
 import asyncio
 import time
-from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -370,6 +370,9 @@ def check_folder(folder: Path) -> None:
         raise _unusable(folder, error) from None
 
 
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+
+
 def record_ids(keyed: Callable[[bytes], bytes]) -> RecordId:
     """The ids by which lines name records, since a key may itself be somebody's number.
 
@@ -379,7 +382,8 @@ def record_ids(keyed: Callable[[bytes], bytes]) -> RecordId:
     def record_id(environment: str, schema: str, key: str) -> str:
         # no name has a NUL
         message = f"{environment}\0{schema}\0{key}".encode("utf-8", "surrogatepass")
-        return urlsafe_b64encode(keyed(message)[:_RECORD_ID_BYTES]).decode("ascii")
+        text = b2a_base64(keyed(message)[:_RECORD_ID_BYTES], newline=False)
+        return text.translate(_URL_SAFE).decode("ascii")
 
     return record_id
 

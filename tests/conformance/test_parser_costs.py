@@ -69,7 +69,7 @@ from proxy.redactor.message import Request
 from proxy.redactor.select import Selection
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, strategy, uuid
 from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
-from proxy.vault.records import attachment_metadata, ngrams
+from proxy.vault.records import attachment_metadata, columns
 from tests.support.shapes import SAMPLES, bound
 from tests.unit.model.test_filter_language import SCHEMA
 
@@ -355,8 +355,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "api.upload:of_part": lambda text: upload.of_part("form-data" + text),
     "crypto.keyset:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
     "vault.records.attachment_metadata:id_of": attachment_metadata.id_of,
-    "vault.records.ngrams:folded": ngrams.folded,
-    "vault.records.ngrams:grams": lambda text: ngrams.grams(ngrams.folded(text)),
+    "vault.records.columns:folded": columns.folded,
+    "vault.records.columns:grams": lambda text: columns.grams(columns.folded(text)),
     # what callers of the token service and issuers write
     "auth.credentials:read_form": lambda text: credentials.read_form(_bytes(text)),
     "auth.credentials:credentials": lambda text: credentials.credentials("Basic " + text, {}),

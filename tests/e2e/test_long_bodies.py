@@ -90,7 +90,8 @@ async def turns(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
     monkeypatch.setattr(Collection, "identify", found.counting("identified", Collection.identify))
     monkeypatch.setattr(Collection, "key_hash", found.counting("hashed", Collection.key_hash))
     monkeypatch.setattr(Collection, "token_hash", found.counting("hashed", Collection.token_hash))
-    monkeypatch.setattr(Sealer, "open", found.counting("opened", Sealer.open))
+    for name in ("open", "open_with_key"):
+        monkeypatch.setattr(Sealer, name, found.counting("opened", getattr(Sealer, name)))
     monkeypatch.setattr(Sealer, "record", found.counting("sealed", Sealer.record))
     task = asyncio.ensure_future(found.count())
     yield found

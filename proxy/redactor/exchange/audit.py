@@ -6,6 +6,7 @@ load: a line is put together of bytes that are there already.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.services import AuditServices
 from proxy.model.schema import Value
-from proxy.offload import each
+from proxy.offload import STRIDE, busy, each, give_way
 from proxy.redactor.exchange.known_tokens import StoredToken
 from proxy.redactor.plan import Outcome
 from proxy.redactor.redact import BodyObject
@@ -52,23 +53,17 @@ class Reveals(NamedTuple):
         the request names it.
         """
         keys: list[str | None] = []
-        nameless: list[tuple[int, int]] = []  #: place among the keys, number of the object
+        records = self.revealed.rows if self.revealed is not None else None
         for index, (item, row) in enumerate(zip(self.items, self.restored, strict=True)):
             if not any(row):
                 continue
-            keys.append(item.id or lone)
-            if keys[-1] is None:
-                nameless.append((len(keys) - 1, index))
-        if nameless:
-            sealed = await each(lambda one: self._sealed(one[1], collection), nameless)
-            for (number, _), key in zip(nameless, sealed, strict=True):
-                keys[number] = key
+            key = item.id or lone
+            if key is None and records is not None and (record := records[index]) is not None:
+                key = record.key(collection.sealer)  # the name that is sealed beside the record
+            keys.append(key)
+            if len(keys) % STRIDE == 0 and busy():
+                await give_way()
         return keys
-
-    def _sealed(self, index: int, collection: VaultCollection) -> str | None:
-        """The name that is sealed beside the record which an object is."""
-        record = self.revealed.rows[index] if self.revealed is not None else None
-        return record.key(collection.sealer) if record is not None else None
 
 
 #: An answer without values.
@@ -221,7 +216,7 @@ class Teller:
         if len(keys) == 1 and (only := keys[0]) is not None:
             return [mark(environment, schema, only)]
         return await each(
-            lambda key: mark(environment, schema, key), [key for key in keys if key is not None]
+            partial(mark, environment, schema), [key for key in keys if key is not None]
         )
 
     def _alarms(self, status: int, marks: Sequence[str], rids: Collection[int]) -> list[bytes]:

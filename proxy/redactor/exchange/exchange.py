@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, discard, in_thread, is_long, run_in_thread
-from proxy.redactor import redact, restore
+from proxy.redactor import redact
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
 from proxy.redactor.exchange.error_answers import (
@@ -22,7 +22,7 @@ from proxy.redactor.exchange.error_answers import (
     refuses_unread,
     wants_body,
 )
-from proxy.redactor.exchange.known_tokens import Recall, SearchTokens, add_revealed, lacking
+from proxy.redactor.exchange.known_tokens import Recall, SearchTokens, add_revealed, unresolved
 from proxy.redactor.exchange.misfits import explained
 from proxy.redactor.exchange.settle import settle, shows_id
 from proxy.redactor.exchange.staging import Writing
@@ -272,16 +272,13 @@ class RuleExchange:
         the vault.
         """
         items, writing = body.items, self._writing
-        own: list[list[Value | None]]
-        if writing is None or not writing.held:
-            own = [[None] * len(item.spots) for item in items]
-        else:
-            recall = Recall(self._collection, writing.held).rows
-            own = await in_thread(recall, items) if long else recall(items)
-        if not lacking(items, own):
+        recall = None
+        if writing is not None and writing.held:
+            recall = Recall(self._collection, writing.held)
+        parts = recall, items, self._lone() if len(items) == 1 else None
+        own, shown = await in_thread(unresolved, *parts) if long else unresolved(*parts)
+        if not shown:
             return own
-        lone = self._lone() if len(items) == 1 else None
-        shown = [AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items]
         try:
             revealed = await reveal(self._collection, shown, self._began)
         except VaultError as error:

@@ -20,6 +20,7 @@ from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.anywhere import own
 from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import Revealed
 
 #: Values by token, by field.
@@ -181,7 +182,30 @@ def add_revealed(
             row[index] = first or second or asked.get((spot.field, spot.value.text))
 
 
-def lacking(items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]) -> bool:
+def unresolved(
+    recall: Recall | None, items: Sequence[BodyObject], lone: str | None
+) -> tuple[list[list[Value | None]], list[AnswerObject]]:
+    """The values of objects as far as the exchange knows them, and the objects that the vault is
+    asked about: all, or none where no token is left.
+
+    ``lone``: the id of an object that shows none.
+    """
+    if recall is None:
+        rows: list[list[Value | None]] = [[None] * len(item.spots) for item in items]
+    else:
+        rows = recall.rows(items)
+    if not _lacking(items, rows):
+        return rows, []
+    return rows, [
+        AnswerObject(
+            item.id or lone,
+            tuple([(one.field, one.value.text) for one in item.spots if one.value is not None]),
+        )
+        for item in items
+    ]
+
+
+def _lacking(items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]) -> bool:
     """Whether some token of these objects is still to be resolved."""
     for item, row in zip(items, rows, strict=True):
         if None not in row:

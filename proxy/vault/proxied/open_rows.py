@@ -129,7 +129,9 @@ def _as_it_is(
     That the row is the object's own, a token that carries its record tells, or the name that is
     sealed beside it. What does not open or fit is reported once it was looked at from all sides.
     """
-    if row.staged or row.key is None or len(row.body) > LONG or not collection.alive(row):
+    if row.staged or row.key is None or len(row.body) > LONG:
+        return None
+    if row.expires_at is not None and not collection.alive(row):
         return None
     try:
         if item.id is None or _carried(collection, item, row.rid) is None:
