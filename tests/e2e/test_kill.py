@@ -14,6 +14,8 @@ import pytest
 from aiohttp import web
 
 from tests.support.application import Application, Misbehaviour, found_in
+from tests.support.crashing import STEPS as STEPS_OF
+from tests.support.crashing import step_at
 from tests.support.crowd import FIELDS, MARKERS, VALUES, Crowd, body, faults, moody
 from tests.support.effort import rounds
 from tests.support.lives import Installation, nursery
@@ -270,6 +272,12 @@ async def test_killed_at_random(moods: Crowd, part: int) -> None:
         "nothing was tried"
     )
     assert moods.counts["POST killed"] > 5, moods.counts
+
+
+@pytest.mark.parametrize("place", [place for places in STEPS_OF.values() for place in places])
+def test_each_step_is_a_function_of_the_program(place: str) -> None:
+    owner, name = step_at(place)
+    assert callable(getattr(owner, name))
 
 
 def test_the_judge_sees_a_wrong_value() -> None:

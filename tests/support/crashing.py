@@ -42,8 +42,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "transaction": ("proxy.storage.sqlite.apply:_together",),
     "send": ("proxy.net.client:HttpUpstream.send",),
     "settle": tuple(
-        f"proxy.redactor.exchange.staging:Writing.{verb}"
-        for verb in ("bind", "promote", "remove", "drop", "doubt")
+        f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("settle", "remove", "doubt")
     ),
     "answer": tuple(
         f"proxy.net.response:{verb}"
@@ -129,7 +128,8 @@ def _nothing() -> None:
     pass
 
 
-def _place(place: str) -> tuple[Any, str]:
+def step_at(place: str) -> tuple[Any, str]:
+    """Owner and name of the function that stands at a place of ``STEPS``."""
     module, _, path = place.partition(":")
     *owners, name = path.split(".")
     owner = importlib.import_module(module)
@@ -139,13 +139,13 @@ def _place(place: str) -> tuple[Any, str]:
 
 
 def _set(place: str, value: Any) -> None:
-    owner, name = _place(place)
+    owner, name = step_at(place)
     getattr(owner, name)  # a name that moved must not be set in vain
     setattr(owner, name, value)
 
 
 def _wrap(place: str, before: Callable[[], None], after: Callable[[], None]) -> None:
-    owner, name = _place(place)
+    owner, name = step_at(place)
     inner = getattr(owner, name)
 
     @wraps(inner)
@@ -168,7 +168,7 @@ def _wrap(place: str, before: Callable[[], None], after: Callable[[], None]) -> 
 def _break(verb: str, while_exists: str) -> None:
     """Let a verb of the store fail for as long as the file exists."""
     verb, _, change = verb.partition(" ")
-    owner, name = _place(f"proxy.storage.sqlite.store:SqliteStore.{verb}")
+    owner, name = step_at(f"proxy.storage.sqlite.store:SqliteStore.{verb}")
     inner = getattr(owner, name)
 
     @wraps(inner)
