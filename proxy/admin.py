@@ -23,14 +23,15 @@ ReadinessCheck = Callable[[], Awaitable[str | None]]
 
 
 class Watchers(NamedTuple):
-    """Who may see the metrics."""
+    """The callers that may see the metrics."""
 
     access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError``
     secret: Callable[[], str | None]  #: what a scraper shows as its bearer token, at the moment
 
     async def check(self, request: web.Request) -> None:
-        """Raise ``VaultError`` unless the request comes from one of them: UNAUTHORIZED, FORBIDDEN,
-        BAD_REQUEST, ISSUER_UNREACHABLE.
+        """Raise ``VaultError`` unless the request comes from one of them.
+
+        That is UNAUTHORIZED, FORBIDDEN, BAD_REQUEST or ISSUER_UNREACHABLE.
         """
         secret, sent = self.secret(), request.headers.getall("Authorization", ())
         if secret is not None and len(sent) == 1 and _same(sent[0], secret):
@@ -84,7 +85,7 @@ def admin_app(
 
 
 async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Nobody needs to know which software answers; and no answer is worth keeping."""
+    """Hide the software and forbid caching."""
     response.headers["Server"] = "domicile"
     response.headers["Cache-Control"] = "no-store"
 

@@ -26,11 +26,10 @@ _CHALLENGE: Final = 'Bearer realm="domicile"'
 def bearer(
     tokens: TokenIssuer, external: External | None = None
 ) -> Callable[[web.Request], Awaitable[Principal]]:
-    """The check of every guarded operation: whom the token of a request stands for, which we or an
-    ``external`` issuer made.
+    """Build the check of guarded operations: a bearer token, ours or an issuer's, to its principal.
 
-    Raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or (BAD_REQUEST)
-    for two tokens at once.
+    The check raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or
+    (BAD_REQUEST) for two tokens at once.
     """
 
     async def access(request: web.Request) -> Principal:
@@ -60,9 +59,7 @@ def bearer(
 
 
 async def _either(token: str, tokens: TokenIssuer, external: External) -> Principal:
-    """Whom a token stands for, whoever made it; one of the issuer's that is remembered costs a
-    look-up.
-    """
+    """Resolve a token of ours or of the external issuer; a remembered one costs a look-up."""
     principal = external.remembered(token)
     if principal is not None:
         return principal
@@ -143,7 +140,7 @@ def reach_of(call: ApiRequest) -> Reach | None:
 
 
 def beyond(policy: AccessPolicy, reach: Reach | None) -> list[Detail]:
-    """What is wrong with where the filter endpoint of a policy is."""
+    """List the faults of where the filter endpoint of a policy is."""
     if policy.external_acl is None or reach is None or reach.names(policy.external_acl):
         return []
     text = (

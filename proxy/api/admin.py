@@ -38,9 +38,7 @@ async def create_environment(call: ApiRequest) -> ApiResponse:
 
 
 async def list_environments(call: ApiRequest) -> ApiResponse:
-    """The environments, oldest first, page by page; for administrators of another one than
-    ``default`` their own alone.
-    """
+    """Answer with the environments, oldest first; administrators of one see that one alone."""
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
@@ -58,9 +56,7 @@ async def list_environments(call: ApiRequest) -> ApiResponse:
 
 
 async def delete_environment(call: ApiRequest) -> ApiResponse:
-    """End an environment with its clients and schemas, and with its records where the caller says
-    so.
-    """
+    """End an environment with its clients and schemas, and with its records where asked to."""
     check_root(call)
     records = request.query_flag(call, "records", "delete")
     await call.services.environments.remove(call.path["environment_id"], records=records)
@@ -91,7 +87,7 @@ _log = logs.logger("access")
 
 
 async def create_client(call: ApiRequest) -> ApiResponse:
-    """A new client; its secret is told here and never again."""
+    """Create a client and answer with its secret, which is not shown again."""
     members = ("name", "environment_id", "admin", "policies", "external_id")
     content = request.checked_members(call.content, members, ("name", "environment_id"))
     name, environment, admin = (
@@ -130,9 +126,7 @@ async def create_client(call: ApiRequest) -> ApiResponse:
 
 
 async def list_clients(call: ApiRequest) -> ApiResponse:
-    """The clients, oldest first, page by page; of one environment where the caller says so; never a
-    secret.
-    """
+    """Answer with a page of the clients, oldest first, without their secrets."""
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
@@ -173,11 +167,10 @@ def client_json(client: Client) -> dict[str, Any]:
 
 
 def _check_registrar(call: ApiRequest) -> None:
-    """Raise ``VaultError(FORBIDDEN)`` where an id of the external issuer is one in all
-    environments, and the caller looks after one of them.
+    """Raise ``VaultError(FORBIDDEN)`` unless the caller may register an id of the external issuer.
 
-    It could take an id that is meant for another environment, and would learn from refusals which
-    ones others have.
+    Where such ids are one namespace for all environments, an administrator of one could take an id
+    meant for another, and would learn from refusals which ones others have.
     """
     if not call.services.auth.clients.apart and call.principal.environment != DEFAULT:
         raise not_admin(
@@ -194,9 +187,7 @@ _MOST_POLICIES = 32
 
 
 def _policy_faults(names: Any, space: Space | None) -> list[Detail]:
-    """What is wrong with the policies of a client; ``space``: that of its environment, where that
-    is known.
-    """
+    """List the faults of a client's policy names; ``space`` is its environment's, if any."""
     if (
         not isinstance(names, list)
         or len(names) > _MOST_POLICIES
@@ -288,7 +279,7 @@ def _data_keys_json(one: DataKeys) -> dict[str, Any]:
 
 
 def _used(one: DataKeys, key: str) -> dict[str, int] | None:
-    """What an older key is still needed for, as the last complete look has found it."""
+    """Count what an older key is still needed for, as of the last complete scan."""
     if key == one.keys[-1] or one.used is None or key not in one.used:
         return None
     return dict(one.used[key])

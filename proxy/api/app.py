@@ -41,10 +41,10 @@ _COUNTRY: Final = "{country:(?!(?:batch|rehash)/)[^/]+}"
 def vault_app(
     services: Services, operations: tuple[ApiOperation, ...] = OPERATIONS, hsts: int = 0
 ) -> web.Application:
-    """The interface as an application; ``operations`` are those of the table unless a test has its
-    own.
+    """Build the interface as an application.
 
-    ``hsts``: for so many seconds browsers are told to come over TLS alone (RFC 6797).
+    ``operations`` are those of the table unless a test has its own; ``hsts`` are the seconds for
+    which browsers shall use TLS alone (RFC 6797).
     """
     services.operations = operations
     app = web.Application(
@@ -64,9 +64,7 @@ def vault_app(
 
 
 def _secured(policy: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Tells who came over TLS to do so again; over plain HTTP it must not be told (RFC 6797 section
-    7.2).
-    """
+    """Set ``Strict-Transport-Security`` over TLS; plain HTTP must not (RFC 6797 section 7.2)."""
 
     async def secured(request: web.Request, response: web.StreamResponse) -> None:
         if request.secure:
@@ -90,9 +88,7 @@ def _watched(services: Services) -> Middleware:
 
 
 def _outermost(services: Services) -> Middleware:
-    """Every error becomes a problem document here, and here alone; and each is told to the audit
-    log.
-    """
+    """Turn every error into a problem document and a line of the audit log: the one catch-all."""
 
     @web.middleware
     async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -120,7 +116,7 @@ def _outermost(services: Services) -> Middleware:
 
 
 def _unreached(request: web.Request, services: Services, error: web.HTTPException) -> ApiResponse:
-    """The answer to a request that no operation takes; whoever is outside is not even told that."""
+    """Answer a request that no operation takes; callers outside the country are refused first."""
     try:
         screen(request, services)
         by_address(request, services)

@@ -92,11 +92,10 @@ async def upload_attachment(call: ApiRequest) -> ApiResponse:
 
 
 async def check_repeated(call: ApiRequest, answered: Answered) -> None:
-    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless an upload brings the file of which
-    that answer tells.
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless an upload repeats the stored answer's.
 
-    What arrives is hashed and kept nowhere. Name, type and content count; the boundary of the body
-    is another each time.
+    The content is hashed and not stored. Name, type and content count; the boundary of the body
+    differs each time.
     """
     digest, size, limit = hashlib.sha256(), 0, _contents(call).limit
     async with _incoming(call) as incoming:
@@ -128,7 +127,7 @@ async def replace_attachment(call: ApiRequest) -> ApiResponse:
 
 
 async def change_attachment(call: ApiRequest) -> ApiResponse:
-    """Another name or type for a file; who may not read is told of what it sent alone."""
+    """Rename a file or change its type; a caller without the right to read sees its own values."""
     label, owner = _label(call.content), _owner(call, "record_key")
     await owner.writable()
     sees = await owner.sees()  # before anything is changed, as it may fail
@@ -146,7 +145,7 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
 
 
 async def show_attachment(call: ApiRequest) -> ApiResponse:
-    """What is known of a file."""
+    """Answer with the metadata of a file."""
     return _attachment_answer(
         call,
         await service.attachment_label(_owner(call, "record_key", Act.READ), call.path["file_id"]),
@@ -227,9 +226,7 @@ def _contents(call: ApiRequest) -> Contents:
 
 
 def _then(call: ApiRequest, show: Callable[[Any], ApiResponse]) -> Then:
-    """What has to be committed with the change, so that its answer, which shows a file of the
-    record, can be given again.
-    """
+    """Build the hook that commits the answer with the change, so that it can be replayed."""
     keep = call.keep
     if keep is None:
         return _nothing_more
@@ -334,9 +331,7 @@ def _not_ids(*details: Detail) -> VaultError:
 
 
 class _Begun:
-    """A stream whose first piece is there already: what does not open is refused before an answer
-    begins.
-    """
+    """A stream with its first piece read, so that content that does not open is refused in time."""
 
     def __init__(self, first: bytes, rest: AsyncIterator[bytes], download: Download) -> None:
         self._first: bytes | None = first
@@ -353,7 +348,7 @@ class _Begun:
         return await anext(self._rest)
 
     async def aclose(self) -> None:
-        """Let go of the content, also when nobody read it to its end."""
+        """Close the content, also when it was not read to its end."""
         close = getattr(self._rest, "aclose", None)
         if close is not None:
             await close()

@@ -29,7 +29,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def expects(message: Any) -> bool:
-    """Whether the sender of a head waits to be told that its body may come.
+    """Tell whether the sender of a head waits for ``100 Continue``.
 
     Any other expectation is the library's to refuse.
     """
@@ -60,15 +60,12 @@ async def proceed(request: web.Request) -> None:
 
 
 def unsent(request: web.Request) -> bool:
-    """Whether the caller may still hold its body back: then the connection cannot go on behind the
-    answer.
-    """
+    """Tell whether the caller may still hold its body back, so that the connection has to end."""
     return request.get(_EXPECTS, False) and request.can_read_body
 
 
 class VaultConnection(ApplicationConnection):
-    """A connection whose caller is known, and which waits with ``100 Continue`` until a body is
-    wanted.
+    """A connection that knows its caller's address and defers ``100 Continue`` to the operation.
 
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
     """
@@ -82,7 +79,7 @@ class VaultConnection(ApplicationConnection):
 
     @property
     def client(self) -> ClientAddress:
-        """Who the caller is."""
+        """The caller's address and port."""
         if self.learned is None:
             self.learned = peer_of(self.transport)
         return self.learned
@@ -99,18 +96,14 @@ class VaultConnection(ApplicationConnection):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer. What the library refuses before any operation is asked (an unknown
-        ``Expect``) quotes the request.
-        """
+        """Send an answer; the library's own errors quote the request and are replaced."""
         if isinstance(resp, web.HTTPException):
             resp = self.handle_error(request, 400)
         return await super().finish_response(request, resp, start_time)
 
 
 def peer(request: web.Request) -> str:
-    """The address at the other end, or the one that a trusted proxy told of in its preamble; empty:
-    unknown.
-    """
+    """The peer's address, or the one in a trusted proxy's preamble; empty where unknown."""
     connection = request.protocol
     return (
         connection.client.host
@@ -120,10 +113,7 @@ def peer(request: web.Request) -> str:
 
 
 def caller(request: web.Request, trusted: Trusted) -> str:
-    """The address that a request comes from; empty: unknown.
-
-    A trusted proxy may tell of another than its own.
-    """
+    """The address that a request comes from, through trusted proxies; empty where unknown."""
     return caller_of(peer(request), request.headers.getall("X-Forwarded-For", ()), trusted)
 
 
@@ -139,12 +129,12 @@ class Entrance:
         self._tls = tls
 
     def __call__(self, connection: CallerConnection | VaultConnection) -> asyncio.Protocol:
-        """What a new connection is handed to."""
+        """Wrap a new connection in the parts that come before HTTP."""
         inner: asyncio.Protocol = connection if self._tls is None else self._tls(connection)
         return inner if self.preambles is None else self.preambles(connection, inner)
 
     def of_vault(self, server: web.Server) -> asyncio.Protocol:
-        """What a new connection to the vault listener is handed to."""
+        """Wrap a new connection of the vault listener."""
         return self(VaultConnection(server))
 
     def close(self) -> None:

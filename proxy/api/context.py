@@ -38,15 +38,15 @@ from proxy.vault.schemas.catalog import Catalog
 
 
 def _unobserved(_operation: str, _status: int, _seconds: float) -> None:
-    """Nobody counts."""
+    """Ignore an observation."""
 
 
 def _unscreened(_outcome: str) -> None:
-    """Nobody counts."""
+    """Ignore an outcome."""
 
 
 class Takes(enum.Enum):
-    """What the body of a request has to be."""
+    """Kinds of request bodies."""
 
     NOTHING = "nothing"
     JSON = "application/json"
@@ -55,7 +55,7 @@ class Takes(enum.Enum):
 
 
 class Access(enum.Enum):
-    """Who may call an operation."""
+    """Kinds of callers that an operation admits."""
 
     OPEN = "open"  #: everybody: the token endpoint, the interface document
     CLIENT = "client"  #: every client with a valid access token
@@ -79,7 +79,7 @@ class ApiResponse(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Space:
-    """What belongs to one environment, and never reaches a caller of another."""
+    """The services of one environment; they never reach a caller of another."""
 
     catalog: Catalog
     once: "IdempotencyRunner"  #: answers that are kept under idempotency keys
@@ -93,7 +93,7 @@ class Administered(Protocol):
 
     @property
     def spaces(self) -> MutableMapping[str, Space]:
-        """What belongs to each, by its id."""
+        """The services of each environment, by its id."""
 
     def listed(self) -> Sequence[Environment]:
         """The environments that there are, the oldest first."""
@@ -126,7 +126,7 @@ class KeyAdministration(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
+    """The services that handlers use, joined once at start."""
 
     spaces: MutableMapping[str, Space]  #: by id of environment
     environments: Administered  #: who makes and removes them
@@ -163,10 +163,7 @@ class Services:
         return self.firewall is not None and self.firewall.mode is Mode.BLOCK
 
     def space(self, principal: Principal) -> Space:
-        """That of the caller's environment.
-
-        Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile.
-        """
+        """The services of the caller's environment."""
         space = self.spaces.get(principal.environment)
         if space is None:
             raise VaultError(Code.UNAUTHORIZED, "There is no such environment any more.")
@@ -199,21 +196,21 @@ class ApiRequest:
 
     @property
     def space(self) -> Space:
-        """What belongs to the caller's environment."""
+        """The services of the caller's environment."""
         return self.services.space(self.principal)
 
     @property
     def standing(self) -> Standing:
-        """What is known of the caller by its policies alone."""
+        """The summary of the caller's policies."""
         return self.space.policies.standing(self.principal.policies)
 
     @property
     def mark(self) -> str:
-        """What the caller's rights are called; another one as soon as they change."""
+        """The name of the caller's rights; it changes when they do."""
         return f"{self.standing.mark}/outside" if self.outside else self.standing.mark
 
     def rights(self, records: Records) -> Rights:
-        """What the caller may do with the records of a schema."""
+        """The caller's rights to the records of a schema."""
         names = self.principal.policies
         if not names and not self.outside:
             return FULL
@@ -222,9 +219,7 @@ class ApiRequest:
         return rights.outside() if self.outside else rights
 
     def kept_out(self, rights: Rights) -> bool:
-        """Whether the caller is outside of the country, and no policy for the schema of these
-        rights lets it in from there.
-        """
+        """Tell whether the firewall keeps the caller from the schema of these rights."""
         return self.outside and rights.firewall is None and self.services.blocks
 
     def rights_to(self, schema: str) -> Rights:
@@ -237,9 +232,8 @@ class ApiRequest:
     def records(self, schema: str, *acts: Act) -> Records:
         """The records of a schema, for a caller who may do that with them.
 
-        Raises ``VaultError``: OUTSIDE_COUNTRY; UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what
-        a caller under policies is told of every schema that there is not, so that it learns of none
-        that it may not use.
+        Raises ``VaultError``: OUTSIDE_COUNTRY; UNKNOWN_SCHEMA; ACCESS_DENIED, also for an unknown
+        schema where the caller is under policies, so that it learns of none that it may not use.
         """
         try:
             records = self.space.catalog.records(schema)
@@ -255,7 +249,7 @@ class ApiRequest:
         return records.under(rights.doing(acts), gate, self.audit)
 
     def _gate(self, records: Records, url: str) -> Gate:
-        """What asks the filter endpoint.
+        """Build the client of the filter endpoint.
 
         Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with.
         """
@@ -276,15 +270,11 @@ class ApiRequest:
 
     @property
     def schema(self) -> str | None:
-        """The name of the schema whose records the request works with; ``None`` where it names none
-        in its path.
-        """
+        """The name of the request's schema; ``None`` where its path names none."""
         return self.operation.schema or self.path.get("schema")
 
     def closing(self, render: Callable[[Sequence[Record]], ApiResponse]) -> CommitHook:
-        """What a write use case commits besides its own changes: the answer that ``render`` makes,
-        where it has to be kept.
-        """
+        """Build the hook that commits the answer of ``render`` with the write."""
         keep = self.keep
         if keep is None:
             return _nothing_more

@@ -40,9 +40,7 @@ _VARY: Final = {"Vary": _ORIGIN}
 def preflight(
     request: web.Request, services: Services, methods: Iterable[str]
 ) -> ApiResponse | None:
-    """The answer to a preflight; ``None`` for what is none, or comes from an origin that no policy
-    names.
-    """
+    """Answer a preflight; ``None`` for another request, or an origin that no policy names."""
     origin = request.headers.get(_ORIGIN)
     if request.method != "OPTIONS" or origin is None or _METHOD not in request.headers:
         return None

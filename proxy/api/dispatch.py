@@ -50,9 +50,9 @@ _CHAIN: Final = PASSED_ON[0]
 
 
 def screen(request: web.Request, services: Services) -> None:
-    """Look where a request comes from.
+    """Check where a request comes from.
 
-    Raises ``VaultError`` (OUTSIDE_COUNTRY) where nobody outside gets an answer.
+    Raises ``VaultError`` (OUTSIDE_COUNTRY) where no policy could let the caller in.
     """
     firewall = services.firewall
     if firewall is None or firewall.mode is Mode.OFF or not _outside(request, firewall):
@@ -141,13 +141,13 @@ def by_address(request: web.Request, services: Services) -> None:
 
 
 def by_client(request: web.Request, services: Services, principal: Principal) -> None:
-    """Count a request by who sends it. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+    """Count a request by its client. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
     if services.quotas.credential is not None:
         _note(request, services.quotas.client, principal.client, services.limited)
 
 
 def rate_limit_fields(request: web.Request) -> Mapping[str, str]:
-    """The fields that the answer to a request tells of its limit; none where nothing was counted."""
+    """The rate-limit header fields of an answer; none where nothing was counted."""
     counted = request.get(RATE_VERDICT)
     return {} if counted is None else limit_fields(*counted)
 
@@ -306,9 +306,7 @@ def event_kind(operation: ApiOperation) -> EventKind:
 
 
 def _query(request: web.Request, names: frozenset[str]) -> dict[str, str]:
-    """The query parameters, each known and there once; else ``VaultError`` (INVALID_INPUT) that
-    names every fault.
-    """
+    """Read the query parameters; raises ``VaultError`` (INVALID_INPUT) with every fault."""
     faults: list[Detail] = []
     query: dict[str, str] = {}
     for name, value in request.query.items():

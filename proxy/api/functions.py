@@ -31,9 +31,7 @@ async def invoke(call: ApiRequest) -> ApiResponse:
 
 
 def function_calls(call: ApiRequest) -> Callable[[str, Any], Awaitable[Any]]:
-    """What answers the questions of a function: the operations of the interface, asked by its
-    caller.
-    """
+    """Build the handle of a function: operations of the interface in the name of its caller."""
 
     async def ask(operation: str, argument: Any) -> Any:
         handler, path, content = _OPERATIONS[operation](argument)

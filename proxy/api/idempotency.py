@@ -33,9 +33,7 @@ _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 
 
 def repeating(replies: Replies, system: Collection) -> CarryOut:
-    """What carries out calls with a key; ``system`` keeps the answers of operations that belong to
-    no schema.
-    """
+    """Build the runner of calls with a key; ``system`` stores answers that belong to no schema."""
 
     async def once(call: ApiRequest, handler: ApiHandler) -> ApiResponse:
         key = _key(call)
@@ -75,9 +73,9 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
 async def _keep(
     call: ApiRequest, one: IdempotentRequest, answer: ApiResponse, *, of_schema: bool
 ) -> None:
-    """Keep an answer of which nobody says which records it shows.
+    """Store an answer whose records are unknown.
 
-    That of a function is not kept if it had to do with records.
+    That of a function is not stored if it had to do with records.
     """
     if of_schema:
         await one.keep(_answered(call, answer), [ANY_ROW] if answer.body else [])
@@ -98,7 +96,7 @@ def _key(call: ApiRequest) -> str:
 
 
 def _request(call: ApiRequest) -> bytes:
-    """What has to be alike in a repetition: query and body.
+    """The bytes that a repetition must have in common: query and body.
 
     The content of an upload is compared when it is repeated.
     """
@@ -113,9 +111,7 @@ def _request(call: ApiRequest) -> bytes:
 
 
 def _check_rights(call: ApiRequest, answered: Answered) -> None:
-    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller had other rights than now:
-    it may not see any more what it saw.
-    """
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller's rights have changed."""
     if answered.mark != call.mark:
         raise VaultError(
             Code.IDEMPOTENCY_CHECK_FAILED,
@@ -125,11 +121,10 @@ def _check_rights(call: ApiRequest, answered: Answered) -> None:
 
 
 async def _check_records(call: ApiRequest, answered: Answered) -> None:
-    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller does not find every record
-    any more that the answer shows.
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless the caller sees every record shown.
 
-    Who may not read at all was answered with no more than it sent. What a function answers is made
-    of records that nobody knows here. Raises ``VaultError`` as ``Gate.allowed``, too.
+    A caller without the right to read was answered with its own values. The records in a function's
+    answer are unknown here. Raises ``VaultError`` as ``Gate.allowed``, too.
     """
     if not answered.body or not call.standing.guarded or call.operation.access is Access.ADMIN:
         return
@@ -144,8 +139,9 @@ async def _check_records(call: ApiRequest, answered: Answered) -> None:
 
 
 async def _ask_anyway(call: ApiRequest) -> None:
-    """Ask the filter endpoint, as for an answer that is there: its failure must not tell that
-    records are gone. Raises as ``Gate.allowed``.
+    """Ask the filter endpoint although records are gone, so that its failure does not tell so.
+
+    Raises as ``Gate.allowed``.
     """
     if call.schema is not None and (gate := call.records(call.schema).gate) is not None:
         await gate.allowed(Act.READ, (), always=True)

@@ -68,9 +68,7 @@ _NOTHING: Final = "null"
 
 
 def record_json(record: VisibleRecord, country: str, rights: Rights = FULL) -> dict[str, Any]:
-    """A record as every answer has it; without fields that these rights hide, which others would
-    take for empty ones.
-    """
+    """A record as every answer has it, without the fields that these rights hide."""
     body = _fields(record.fields, rights)
     body[RECORD_KEY] = body[_OTHER_NAMES[RECORD_KEY]] = record.key
     body[VERSION_FIELD] = stated_version(record)
@@ -84,7 +82,7 @@ def record_json(record: VisibleRecord, country: str, rights: Rights = FULL) -> d
 
 
 def stated_version(record: Record) -> int:
-    """What the caller stated of the record, or how often it was written."""
+    """The version that the caller stated, or how often the record was written."""
     stated: int | None = record.fields.get(STATED_VERSION)
     return record.version if stated is None else stated
 
@@ -292,7 +290,7 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
 
 
 async def legacy_record_history(call: ApiRequest) -> ApiResponse:
-    """What a record was, newest version first."""
+    """Answer with the versions of a record, newest first."""
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
@@ -329,9 +327,7 @@ def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:
 
 
 def _in_country(call: ApiRequest, record: Any, pointer: str = "", *, required: bool = True) -> None:
-    """Raise unless a record says that it is kept in the instance's country; or says nothing, where
-    that is enough.
-    """
+    """Raise unless a record names the instance's country, or none where that is enough."""
     if not isinstance(record, dict):
         return  # told by who reads it
     if required and COUNTRY not in record:

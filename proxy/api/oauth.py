@@ -44,7 +44,7 @@ async def introspect(call: ApiRequest) -> ApiResponse:
 
 
 async def metadata(call: ApiRequest) -> ApiResponse:
-    """What a client needs to know of this token service (RFC 8414)."""
+    """Answer with the metadata of this token service (RFC 8414)."""
     return wire.json_answer(200, call.services.auth.metadata())._replace(headers=_CACHED)
 
 
@@ -54,9 +54,7 @@ async def jwks(call: ApiRequest) -> ApiResponse:
 
 
 def oauth_refusal(error: VaultError) -> ApiResponse:
-    """What failed before a handler, in the words of RFC 6749; a body of another type is
-    ``invalid_request`` like the rest.
-    """
+    """Answer a request that failed before its handler, in the words of RFC 6749."""
     status = 400 if error.code is Code.UNSUPPORTED_MEDIA_TYPE else api_status("", error.code)
     if error.code is Code.TOO_MANY_REQUESTS:
         return _error_answer(slow_down(error.retry_after or 1))

@@ -73,7 +73,7 @@ class Example(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
-    """What one operation means; ``request`` and ``answer`` are schemas of bodies."""
+    """The texts of one operation; ``request`` and ``answer`` are schemas of bodies."""
 
     summary: str
     description: str

@@ -37,9 +37,7 @@ _EMPTY: Final = wire.json_answer(200, {})
 
 
 def require_own_environment(handler: ApiHandler) -> ApiHandler:
-    """The handler of an operation whose path and headers name country and environment: both have to
-    be the caller's.
-    """
+    """Wrap a handler: country and environment of the request have to be the caller's."""
 
     async def checked(call: ApiRequest) -> ApiResponse:
         check_environment(call)
@@ -50,9 +48,7 @@ def require_own_environment(handler: ApiHandler) -> ApiHandler:
 
 
 def check_environment(call: ApiRequest) -> None:
-    """Raise ``VaultError``: INVALID_INPUT without the header, UNAUTHORIZED where it is not that of
-    the token.
-    """
+    """Raise ``VaultError`` (INVALID_INPUT, UNAUTHORIZED) unless the header names the token's."""
     sent = call.request.headers.getall(_ENVIRONMENT, [])
     if len(sent) != 1:
         detail = Detail(_ENVIRONMENT, "Has to stand once, with the id of the environment.")
@@ -156,7 +152,7 @@ async def _write(
 
 
 def _sealed_here(call: ApiRequest) -> bool:
-    """Whether the values are as they are, so that nobody but the vault seals and hashes them."""
+    """Tell whether the values are in the clear, for the vault alone to seal and hash."""
     sent = call.request.headers.getall(_SEALED_HERE, [])
     if len(sent) > 1 or (sent and sent[0].lower() not in ("true", "false")):
         detail = Detail(_SEALED_HERE, "May stand once, as true or false.")
@@ -173,9 +169,7 @@ def _many(call: ApiRequest, records: Records, stored: Sequence[Record]) -> ApiRe
 
 
 def _body(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
-    """A record as this interface answers with it: every member there that the caller may see,
-    ``null`` where it has no value; a body always is a text.
-    """
+    """A record as this interface answers with it: every visible member, ``null`` for no value."""
     visible = records.rights.shown(record)
     body = legacy_records.record_json(visible, call.services.country, records.rights)
     for name in _ELSEWHERE:

@@ -48,9 +48,7 @@ def records_of_call(call: ApiRequest, act: Act, *acts: Act) -> Records:
 def updated_json(
     records: Records, drafts: Sequence[RecordDraft], updated: Sequence[Record]
 ) -> list[Record]:
-    """Records as an update made them; for who may not read, no more of each than what was sent of
-    it.
-    """
+    """Records after an update; without the right to read, only what was sent of each."""
     if records.rights.allows(Act.READ):
         return list(updated)
     sent = {draft.key: draft for draft in drafts}
@@ -64,9 +62,7 @@ def updated_json(
 
 
 def _writable(call: ApiRequest) -> Records:
-    """The same where callers may write them; else that is what they have to know, before any fault
-    of what they sent.
-    """
+    """The records for writing; raises before any fault of the body is looked for."""
     records = records_of_call(call, Act.WRITE)
     refuse_of_rules(records)
     return records
@@ -80,7 +76,7 @@ async def create_record(call: ApiRequest) -> ApiResponse:
 
 
 async def replace_record(call: ApiRequest) -> ApiResponse:
-    """What was sent in place of the record with that key."""
+    """Replace the record with that key by the body."""
     return await _changed_one(call, whole=True)
 
 
@@ -241,7 +237,7 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
 async def _drafts(
     call: ApiRequest, records: Records, raw: Any, pointer: str = "", *, partial: bool = False
 ) -> list[RecordDraft]:
-    """What the records of a batch are to be; those of a long one are read on another thread."""
+    """Read the records of a batch; those of a long one on another thread."""
     long = isinstance(raw, list) and len(raw) > _MANY
     limits = call.services.limits
     return await run_in_thread(
@@ -285,7 +281,7 @@ def _one(records: Records, status: int, stored: Sequence[Record]) -> ApiResponse
 
 
 def tagged(records: Records, record: Record, answer: ApiResponse) -> ApiResponse:
-    """The answer with the entity tag of the record that it shows, for who may read it."""
+    """The answer with the entity tag of its record, for callers that may read it."""
     if not records.rights.allows(Act.READ):
         return answer
     return answer._replace(headers={**answer.headers, "ETag": records.entity_tag(record)})

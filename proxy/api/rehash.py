@@ -158,7 +158,7 @@ def _job(call: ApiRequest) -> RehashJob:
 
 
 def _named(records: Records, record: Record) -> dict[str, Any]:
-    """What a record is called, as the caller may see it."""
+    """The keys of a record, as the caller may see them."""
     return {KEY: record.key, PROFILE_KEY: records.rights.shown(record).fields.get(PROFILE_KEY)}
 
 

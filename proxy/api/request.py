@@ -41,9 +41,7 @@ DEPTH: Final = 64
 
 
 def check_media_type(request: web.Request, wanted: str) -> None:
-    """Raise ``VaultError`` (UNSUPPORTED_MEDIA_TYPE) unless the body is said to be of that type, in
-    UTF-8, and not compressed.
-    """
+    """Raise ``VaultError`` (UNSUPPORTED_MEDIA_TYPE) unless the body has that type and charset."""
     headers = request.headers
     if "Content-Encoding" in headers and headers["Content-Encoding"].strip().lower() != "identity":
         raise _media_type("Send the body as it is: no content coding is understood here.")
@@ -69,9 +67,7 @@ def _media_type(text: str) -> VaultError:
 
 
 async def read_request_body(request: web.Request, limit: int) -> bytes:
-    """The whole body. Raises ``VaultError`` (TOO_LARGE) as soon as it is known to be larger than
-    ``limit`` bytes.
-    """
+    """Read the whole body. Raises ``VaultError`` (TOO_LARGE) beyond ``limit`` bytes."""
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
     if not request.can_read_body:
@@ -95,9 +91,7 @@ def too_large(limit: int) -> VaultError:
 
 
 async def parsed(body: bytes) -> Any:
-    """``parse``, beside the event loop where the body is so large that everybody else would have to
-    wait for it.
-    """
+    """Parse a body; a large one beside the event loop."""
     if len(body) <= _AT_ONCE:
         return parse_json(body)
     return await asyncio.get_running_loop().run_in_executor(_reader, parse_json, body)
@@ -168,7 +162,7 @@ def _too_deep() -> VaultError:
 
 
 def _where(text: str) -> str:
-    """What the decoder says, without the part that every such sentence begins with."""
+    """The decoder's message without the part that every message begins with."""
     return text.removeprefix("JSON is malformed: ").rstrip(".")
 
 
@@ -184,9 +178,7 @@ _DIGITS = 10
 def checked_members(
     content: Any, members: tuple[str, ...], required: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The object of a body, whose members are known; ``VaultError`` (INVALID_INPUT) with every
-    other one and every missing one.
-    """
+    """The object of a body; ``VaultError`` names every unknown or missing member."""
     if not isinstance(content, dict):
         raise invalid("", "Has to be a JSON object.")
     faults = ValueFaults(DEFAULTS.faults)
@@ -211,11 +203,10 @@ def invalid(pointer: str, text: str) -> VaultError:
 def check_country(
     call: ApiRequest, content: Mapping[str, Any], source: str = "/country", *, spelled: bool = False
 ) -> None:
-    """Raise ``VaultError`` (WRONG_COUNTRY) when a body, or what ``place`` points to, names another
-    country than the instance's.
+    """Raise ``VaultError`` (WRONG_COUNTRY) when a body or path names another country.
 
-    What is no text is INVALID_INPUT, and so is one that can be no country's code where it has to be
-    ``spelled`` as one.
+    ``source`` is the place that the error names. A value that is no text is INVALID_INPUT, and so
+    is one that can be no country's code where it has to be ``spelled`` as one.
     """
     if "country" not in content:
         return
@@ -236,9 +227,7 @@ def check_country(
 
 
 def batch(call: ApiRequest, *more: str) -> tuple[Any, str, dict[str, Any]]:
-    """The records of a batch, the pointer to them, and what stands beside them: a bare array, or an
-    object with ``records``.
-    """
+    """The records of a batch, the pointer to them, and the other members of the body."""
     if isinstance(call.content, list):
         return call.content, "", {}
     content = checked_members(call.content, ("records", "country", *more), ("records",))
@@ -288,8 +277,8 @@ def query_flag(call: ApiRequest, name: str, word: str) -> bool:
 # the contents of attachments.
 #
 # Entity tags here are strong. That of a record is made of its version, its files, and the rights of
-# the caller (``Records.entity_tag``), so that a masked view and a clear one never share one; that of
-# a content is its hash.
+# the caller (``Records.entity_tag``), so that a masked view and a clear one never share one; that
+# of a content is its hash.
 
 _TAG: Final = r'(?:W/)?"[\x21\x23-\x7e\x80-\U0010ffff]*"'
 _LIST: Final = re.compile(rf"[ \t]*(?:{_TAG})?(?:[ \t]*,[ \t]*(?:{_TAG})?)*[ \t]*")
@@ -300,14 +289,15 @@ IF_NONE_MATCH: Final = "If-None-Match"
 
 
 class Preconditions(NamedTuple):
-    """What a request asks of the present state; ``None``: nothing. ``*`` stands for any tag at all."""
+    """The conditions of a request; ``None``: none of that kind. ``*`` stands for any tag at all."""
 
     match: frozenset[str] | None
     none_match: frozenset[str] | None
 
     def changes(self, tag: str | None) -> None:
-        """Raise ``VaultError(PRECONDITION_FAILED)`` unless what has this tag (``None``: it is not
-        there) may be changed.
+        """Raise ``VaultError(PRECONDITION_FAILED)`` unless a state of this tag may be changed.
+
+        ``None`` is the tag of nothing.
         """
         if self.match is not None and (tag is None or not self.match & {_ANY, tag}):
             raise _failed(
@@ -346,7 +336,7 @@ def preconditions(request: web.Request) -> Preconditions | None:
 def with_preconditions(request: web.Request, records: Records) -> Records:
     """The records, changed only where the conditions of the request hold.
 
-    Who may not read was given no tag, and none fits.
+    A caller without the right to read was given no tag, so none fits.
     """
     conditions = preconditions(request)
     if conditions is None:

@@ -16,9 +16,7 @@ from proxy.vault.schemas.catalog import Applied, DeclaredSchema
 
 
 async def put_schema(call: ApiRequest) -> ApiResponse:
-    """Declare a schema or change it: 201 for a new one, 202 while its records are being rewritten,
-    else 200.
-    """
+    """Declare a schema (201) or change it: 202 while its records are rewritten, else 200."""
     dry_run = request.query_flag(call, "dry_run", "true")
     schema = read_definition(call.path["schema"], call.content)
     applied = await call.space.catalog.apply(schema, Origin.API, dry_run=dry_run)

@@ -106,7 +106,7 @@ async def export_records(call: ApiRequest) -> ApiResponse:
 
 
 async def record_history(call: ApiRequest) -> ApiResponse:
-    """What a record was, newest version first."""
+    """Answer with the versions of a record, newest first."""
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
@@ -169,11 +169,9 @@ async def version_pages(
 async def sized(
     call: ApiRequest, fetch: Callable[[int | None], Awaitable[tuple[ApiResponse, bool]]]
 ) -> ApiResponse:
-    """The answer to a question, within ``SMALL`` bytes if it has room there; else it waits for one
-    of the few large pages.
+    """The answer of ``fetch`` within ``SMALL_PAGE`` bytes, or else as one of the few large pages.
 
-    A large page holds its place until it is sent, so what all of them have in memory together is
-    bounded.
+    A large page holds its slot until it is sent, so the memory of all of them is bounded.
     """
     answer, cut = await fetch(SMALL_PAGE)
     if not cut:
@@ -192,7 +190,7 @@ async def sized(
 
 
 class _Leaving:
-    """A stream that gives its place to others as soon as it has ended, or nobody wants it any more."""
+    """A stream that gives its slot back as soon as it has ended or is dropped."""
 
     def __init__(self, stream: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
         self._stream: AsyncIterator[bytes] | None = stream
@@ -223,7 +221,7 @@ class _Leaving:
 
 
 def _render(records: Records) -> Render[bytes]:
-    """What makes the JSON of a record that was found."""
+    """Build the JSON encoder of records that were found."""
     primary = records.primary.name if records.primary is not None else None
     visible, name = records.rights.shown, records.name
     return lambda record: wire.encode_json(wire.found_json(visible(record), name, primary))
@@ -243,8 +241,6 @@ def _named(call: ApiRequest) -> tuple[Records, dict[str, Any]]:
 
 
 def page_meta(result: FoundPage[Any]) -> dict[str, Any]:
-    """What else ``meta`` tells: how many records of this page did not open, where there are any;
-    the cursor, where there is more.
-    """
+    """The optional members of ``meta``: unreadable records of this page, and the next cursor."""
     unreadable = {"unreadable": result.unreadable} if result.unreadable else {}
     return unreadable if result.next is None else {**unreadable, "next": result.next}

@@ -190,18 +190,18 @@ class Scan:
 
 
 def _begun(end: bytes, between: bytes) -> bytes:
-    """What of the end of a piece, in which there is no boundary, may be the beginning of one."""
+    """The end of a piece that may be the beginning of a boundary."""
     at = end.rfind(_RETURN)  # a boundary has no other in it
     return end[at:] if at >= 0 and between.startswith(end[at:]) else b""
 
 
 def broken_off() -> VaultError:
-    """What is raised for a body that ends too early."""
+    """The error of a body that ends too early."""
     return misunderstood("file", "The body ends before its last boundary.")
 
 
 def misunderstood(source: str, text: str) -> VaultError:
-    """What is raised for a body of another shape."""
+    """The error of a body of another shape."""
     return VaultError(
         Code.INVALID_FILE,
         "The upload is not understood; nothing was stored.",
@@ -210,7 +210,7 @@ def misunderstood(source: str, text: str) -> VaultError:
 
 
 def cut_short() -> VaultError:
-    """What is raised when a connection ends before its body does."""
+    """The error of a connection that ends before its body does."""
     return VaultError(Code.BAD_REQUEST, "The body ended before it was complete.")
 
 
@@ -234,8 +234,7 @@ _FEW: Final = re.compile("|".join(_OF_PARTS))
 
 
 def of_header(values: Sequence[str]) -> str:
-    """The name in the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in
-    every case.
+    """The name in the header field: plain, percent-encoded, or as RFC 8187 writes it; UTF-8.
 
     Raises ``VaultError`` (INVALID_FILE), as ``of_part`` does.
     """
@@ -249,9 +248,7 @@ def of_header(values: Sequence[str]) -> str:
 
 
 def of_part(disposition: str) -> str:
-    """The name in the ``Content-Disposition`` of a part: ``filename*`` (RFC 8187), or else
-    ``filename``.
-    """
+    """The name in a part's ``Content-Disposition``: ``filename*`` (RFC 8187), or ``filename``."""
     if (extended := _EXTENDED_IN_PART.search(disposition)) is not None:
         charset = _EXTENDED.match(extended[1])
         if charset is None:

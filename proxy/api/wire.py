@@ -40,9 +40,7 @@ def json_answer(status: int, value: Any) -> ApiResponse:
 
 
 def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[str, Any]:
-    """A record as a write answers with it: what was stored, the instants that the service set, and
-    which fields are redacted.
-    """
+    """A record as a write answers with it, with its instants and the names of redacted fields."""
     body = dict(record.fields)
     body[CREATED_AT] = to_wire(record.created_at)
     body[UPDATED_AT] = to_wire(record.updated_at)
@@ -54,9 +52,7 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
 
 
 def redacted_fields(records: Records) -> dict[str, Any]:
-    """What ``meta`` of a page tells of fields that the caller does not see as they are, where there
-    are any.
-    """
+    """The member of ``meta`` that names redacted fields, where there are any."""
     names = records.rights.redacted_fields
     return {"redacted_fields": names} if names else {}
 
@@ -119,9 +115,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 def pages(items: list[bytes], meta: Mapping[str, Any]) -> ApiResponse:
-    """A page of items that are JSON already, with its ``meta``; a large one is streamed, and what
-    was sent is let go.
-    """
+    """A page of items that are JSON already, with its ``meta``; a large one is streamed."""
     tail = b'],"meta":%b}' % _encode(meta)
     length = len(_HEAD) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
     if length <= PIECE_BYTES:
@@ -149,7 +143,7 @@ async def _streamed(items: list[bytes], tail: bytes) -> AsyncIterator[bytes]:
 def meta_of(
     count: int, limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What ``meta`` of a listing tells."""
+    """The ``meta`` of a listing."""
     return {"count": count, "limit": limit, "offset": offset, "total": total, **(more or {})}
 
 

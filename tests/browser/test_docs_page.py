@@ -28,11 +28,13 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def press(page: Page, text: str, inside: str = "body") -> None:
-    """Press the visible button with that text."""
-    script = f"""[...document.querySelectorAll("{inside} button")].find(
-        (one) => one.innerText.trim() === "{text}" && one.offsetParent)"""
-    await page.until(f"!!({script})")
-    await page.evaluate(f"({script}).click()")
+    """Press the visible button with that text, as soon as it is there."""
+    await page.until(f"""(() => {{
+        const button = [...document.querySelectorAll("{inside} button")].find(
+            (one) => one.innerText.trim() === "{text}" && one.offsetParent);
+        button?.click();
+        return button;
+    }})()""")
 
 
 async def opened(browser: Browser, here: World) -> Page:
@@ -76,6 +78,7 @@ async def test_a_request_is_tried_out_with_a_token_which_also_shows_the_schemas(
     await page.fill(".auth-container #client_id_clientCredentials", made.client.id)
     await page.fill(".auth-container #client_secret_clientCredentials", made.secret)
     await press(page, "Authorize", ".auth-container")
+    await page.until("document.querySelector('.auth-container').innerText.includes('Logout')")
     await press(page, "Close", ".auth-container")
     await page.evaluate("document.querySelector('section.models button').click()")
     await page.until(models)
