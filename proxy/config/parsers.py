@@ -1,8 +1,6 @@
-"""Readers of single settings: a text in, a value out, or ``ValueError`` with what is wrong about
-it.
+"""Readers of single settings: a text in, a value out, or ``ValueError`` with the reason.
 
-A reason never quotes the text: somebody who pastes a key where its place belongs must not find it
-in a log.
+A reason never quotes the text: a key that was pasted by mistake must not stand in a log.
 """
 
 import ipaddress
@@ -61,11 +59,6 @@ def country(text: str) -> str:
     return code
 
 
-def country_or_none(text: str) -> str:
-    """The same, or an empty text for ``none``."""
-    return "" if text == "none" else country(text)
-
-
 def address(text: str) -> ListenAddress:
     """``host:port``; an IPv6 host in square brackets."""
     host, colon, port = text.rpartition(":")
@@ -100,46 +93,42 @@ def _path(text: str, folder: Path) -> Path:
     return folder / text
 
 
-def path_or(word: str) -> SettingParser:
-    """A reader of a file; ``word`` stands for none."""
+def word_or(word: str, reader: SettingParser, value: Any = None) -> SettingParser:
+    """A reader of what another one reads, or of a word that stands for a value."""
 
-    def read(text: str) -> Path | None:
-        return None if text == word else path(text)
+    def read(text: str) -> Any:
+        return value if text == word else reader(text)
 
     return read
 
 
 def paths(text: str) -> tuple[Path, ...]:
     """Files with commas between them, in square brackets or without."""
-    found = _items(text)
-    if "" in found:
+    items = _items(text)
+    if "" in items:
         raise ValueError("an item is empty")
     folder = Path.cwd()
-    return tuple(_path(item, folder) for item in found)
+    return tuple(_path(item, folder) for item in items)
 
 
-def host_or_none(text: str) -> str | None:
-    """A host name in lower case, or ``none``."""
-    if text == "none":
-        return None
+def host(text: str) -> str:
+    """A host name; answers it in lower case."""
     if not _HOST.fullmatch(text) or text.startswith("["):
         raise ValueError("this is not a host name")
     return text.lower()
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Addresses such as ``https://se-vault.example.com`` with commas between them, each in its one
-    spelling.
-    """
-    found = []
+    """Addresses (https://se-vault.example.com) with commas between them, each canonical."""
+    addresses = []
     for number, item in enumerate(_items(text), 1):
         try:
-            found.append(origin(item))
+            addresses.append(origin(item))
         except ValueError:
             raise ValueError(
                 f"item {number} is not an address of scheme, host and perhaps port"
             ) from None
-    return tuple(found)
+    return tuple(addresses)
 
 
 def networks(text: str) -> tuple[NetworkSetting, ...]:
@@ -148,17 +137,15 @@ def networks(text: str) -> tuple[NetworkSetting, ...]:
 
 
 def hosts(text: str) -> tuple[str | NetworkSetting, ...]:
-    """Host names, networks and single addresses with commas between them; names in lower-case
-    letters.
-    """
-    found: list[str | NetworkSetting] = []
+    """Host names in lower case, networks and addresses with commas between them."""
+    listed: list[str | NetworkSetting] = []
     for number, item in enumerate(_items(text), 1):
         name = item.lower()
         named = not name.startswith("[") and any(
             letter.isalpha() for letter in name.rpartition(".")[2]
         )
-        found.append(name if named and _HOST.fullmatch(name) else _network(item, number))
-    return tuple(found)
+        listed.append(name if named and _HOST.fullmatch(name) else _network(item, number))
+    return tuple(listed)
 
 
 def _items(text: str) -> list[str]:
@@ -197,24 +184,17 @@ def duration(text: str) -> int:
     return milliseconds
 
 
-def syslog(text: str) -> SyslogSettings | None:
-    """A syslog collector, or ``none``."""
-    if text == "none":
-        return None
+def syslog(text: str) -> SyslogSettings:
+    """A syslog collector."""
     scheme, separator, rest = text.partition("://")
     if separator and scheme == "unix" and rest.startswith("/"):
         return SyslogSettings("unix", rest, 0)
     if not separator or scheme not in ("udp", "tcp"):
         raise ValueError("this is no address of a syslog collector")
-    place = address(rest.removesuffix("/"))
-    if not place.port:
+    collector = address(rest.removesuffix("/"))
+    if not collector.port:
         raise ValueError("a collector has a port of its own, not 0")
-    return SyslogSettings("udp" if scheme == "udp" else "tcp", place.host, place.port)
-
-
-def duration_or_none(text: str) -> int:
-    """A duration, or 0 for no limit."""
-    return 0 if text == "0" else duration(text)
+    return SyslogSettings("udp" if scheme == "udp" else "tcp", collector.host, collector.port)
 
 
 def whole_number(least: int, most: int) -> SettingParser:
@@ -230,19 +210,8 @@ def whole_number(least: int, most: int) -> SettingParser:
     return read
 
 
-def or_auto(reader: SettingParser) -> SettingParser:
-    """A reader of what another one reads, or of ``auto``, which is found out at start."""
-
-    def read(text: str) -> Any:
-        return None if text == "auto" else reader(text)
-
-    return read
-
-
 def size(least: int) -> SettingParser:
-    """A reader of a number of bytes with its unit (KiB, MiB, GiB; kB, MB, GB), at least so many and
-    at most a tebibyte.
-    """
+    """A reader of a number of bytes with its unit, at least so many and at most a tebibyte."""
 
     def read(text: str) -> int:
         match = _SIZE.fullmatch(text)
@@ -271,29 +240,27 @@ def some_of(*words: str) -> SettingParser:
     """A reader of some of these words with commas between them, or of ``all``."""
 
     def read(text: str) -> frozenset[str]:
-        found = _items(text)
-        if found == ["all"]:
+        items = _items(text)
+        if items == ["all"]:
             return frozenset(words)
-        for number, item in enumerate(found, 1):
+        for number, item in enumerate(items, 1):
             if item not in words:
                 raise ValueError(f"item {number} is not known here")
-        return frozenset(found)
+        return frozenset(items)
 
     return read
 
 
 def store(text: str) -> StoreSettings:
     """``sqlite:///`` and the whole path of the database file."""
-    scheme, colon, place = text.partition(":")
+    scheme, colon, rest = text.partition(":")
     if not colon or scheme != "sqlite":
         raise ValueError("the embedded SQLite store is the only one there is")
-    return StoreSettings("sqlite", _whole_path(place))
+    return StoreSettings("sqlite", _whole_path(rest))
 
 
-def limit_store(text: str) -> str | None:
-    """``memory``, or the address of a Redis; it may hold a password, so it is never told."""
-    if text == "memory":
-        return None
+def limit_store(text: str) -> str:
+    """The address of a Redis; it may hold a password, so it is never told."""
     try:
         parts = urllib.parse.urlsplit(text)
         good = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
@@ -312,35 +279,35 @@ def limit_store(text: str) -> str | None:
 
 def files(text: str) -> Files:
     """``file:///`` and the whole path of a folder."""
-    scheme, colon, place = text.partition(":")
+    scheme, colon, rest = text.partition(":")
     if scheme == "s3":
         raise ValueError("files cannot be kept in S3 yet; they are kept in a folder")
     if not colon or scheme != "file":
         raise ValueError("files are kept in a folder")
-    return Files("file", _whole_path(place.rstrip("/")))
+    return Files("file", _whole_path(rest.rstrip("/")))
 
 
 def keys(text: str) -> KeySettings:
     """``file:///`` and the whole path of a file, or ``env:`` and the name of a variable."""
-    scheme, _, place = text.partition(":")
+    scheme, _, rest = text.partition(":")
     if scheme == "env":
-        if not _VARIABLE.fullmatch(place):
+        if not _VARIABLE.fullmatch(rest):
             raise ValueError("what follows env: is not the name of an environment variable")
-        return KeySettings("env", place)
+        return KeySettings("env", rest)
     if scheme != "file":
         raise ValueError(
             "keys come from a file or from an environment variable; the key itself never stands "
             "here"
         )
-    return KeySettings("file", str(_whole_path(place)))
+    return KeySettings("file", str(_whole_path(rest)))
 
 
-def _whole_path(place: str) -> Path:
+def _whole_path(text: str) -> Path:
     """``///a/b`` or ``////a/b`` → ``/a/b``; a relative path is refused, for readers of such
     addresses disagree on it.
     """
-    bare = place.lstrip("/")
-    if not place.startswith("///") or not bare:
+    bare = text.lstrip("/")
+    if not text.startswith("///") or not bare:
         raise ValueError("three slashes and the whole path must follow the first colon")
     if bare.startswith(("./", "../", "~")):
         raise ValueError("the path must be whole, not counted from another folder")
@@ -349,10 +316,8 @@ def _whole_path(place: str) -> Path:
     return Path("/" + bare)
 
 
-def issuer(text: str) -> IssuerSettings | None:
-    """``embedded``, or how an external issuer of access tokens is asked, and where."""
-    if text == "embedded":
-        return None
+def issuer(text: str) -> IssuerSettings:
+    """How an external issuer of access tokens is asked, and where."""
     how, _, url = text.partition(":")
     if how not in ("jwks", "introspection"):
         raise ValueError("this is neither embedded, nor does it begin with jwks: or introspection:")
@@ -380,17 +345,17 @@ def endpoint(text: str) -> str:
 
 def words(text: str) -> tuple[str, ...]:
     """Texts with commas between them, none of them empty."""
-    found = _items(text)
-    if not all(item.isprintable() and item for item in found):
+    items = _items(text)
+    if not all(item.isprintable() and item for item in items):
         raise ValueError("an item is empty, or cannot be printed")
-    return tuple(found)
+    return tuple(items)
 
 
-def word_or_none(text: str) -> str | None:
-    """A text, or ``none``."""
+def word(text: str) -> str:
+    """A text."""
     if not text or not text.isprintable():
         raise ValueError("this is no text")
-    return None if text == "none" else text
+    return text
 
 
 def claim(text: str) -> str:
@@ -400,17 +365,13 @@ def claim(text: str) -> str:
     return text
 
 
-def secret(text: str) -> SecretSource | None:
-    """Where a secret is, which never stands in the settings itself: ``none``, ``env:NAME`` or
-    ``file:///path``.
-    """
-    if text == "none":
-        return None
-    source, _, place = text.partition(":")
-    if source == "env" and place.isidentifier():
-        return SecretSource("env", place)
-    if source == "file" and place.startswith("///"):
-        return SecretSource("file", str(_whole_path(place)))
+def secret(text: str) -> SecretSource:
+    """Where a secret is, which never stands in the settings itself: env:NAME or file:///path."""
+    source, _, rest = text.partition(":")
+    if source == "env" and rest.isidentifier():
+        return SecretSource("env", rest)
+    if source == "file" and rest.startswith("///"):
+        return SecretSource("file", str(_whole_path(rest)))
     raise ValueError(
         "this is neither none, nor env: and the name of a variable, nor file:/// and the path of "
         "a file"
@@ -421,9 +382,7 @@ def secret(text: str) -> SecretSource | None:
 
 
 class Setting(NamedTuple):
-    """One setting: its default as an operator would write it, its reader, what to write, and what
-    it means.
-    """
+    """One setting: its default as an operator would write it, its reader, form and meaning."""
 
     default: str
     read: SettingParser

@@ -6,7 +6,7 @@ from typing import Final
 
 from proxy.config import parsers
 from proxy.config.parsers import Setting
-from proxy.config.schema_network import FIREWALL, LIMIT_SETTINGS, LISTEN
+from proxy.config.schema_network import FIREWALL, LIMIT_SETTINGS, LISTEN, UPSTREAM
 from proxy.model import schema
 
 # The settings of who may call the vault's own interface; a part of ``config.schema``.
@@ -29,7 +29,7 @@ ACCESS: Final[dict[str, Setting]] = {
     ),
     "auth.issuer": Setting(
         "embedded",
-        parsers.issuer,
+        parsers.word_or("embedded", parsers.issuer),
         "embedded, or jwks: or introspection: and an address, such as "
         "jwks:https://login.example.com/keys",
         "An external issuer whose access tokens count, too: verified by its keys, or asked about "
@@ -37,7 +37,7 @@ ACCESS: Final[dict[str, Setting]] = {
     ),
     "auth.issuer_name": Setting(
         "none",
-        parsers.word_or_none,
+        parsers.word_or("none", parsers.word),
         "the name of the issuer, such as https://login.example.com, or none",
         "What tokens of the external issuer have as iss; needed unless "
         "auth.introspection_optional_claims names iss.",
@@ -51,14 +51,14 @@ ACCESS: Final[dict[str, Setting]] = {
     ),
     "auth.issuer_authorities": Setting(
         "system",
-        parsers.path_or("system"),
+        parsers.word_or("system", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
         "Who may vouch for the external issuer at https://; system: the authorities of this "
         "machine.",
     ),
     "auth.introspection_credentials": Setting(
         "none",
-        parsers.secret,
+        parsers.word_or("none", parsers.secret),
         "none, env: and the name of a variable, or file:/// and the path of a file",
         "Where the id and the secret are, with a colon between them, by which the vault "
         "introspects at the external issuer.",
@@ -73,7 +73,7 @@ ACCESS: Final[dict[str, Setting]] = {
     ),
     "auth.environment_claim": Setting(
         "scope",
-        parsers.word_or_none,
+        parsers.word_or("none", parsers.word),
         "the name of a claim, such as scope, or none",
         "The claim of the external issuer's tokens that names the environment; none: a client is "
         "registered in one alone, by administrators of default.",
@@ -87,7 +87,7 @@ ACCESS: Final[dict[str, Setting]] = {
     ),
     "admin.metrics_token": Setting(
         "none",
-        parsers.secret,
+        parsers.word_or("none", parsers.secret),
         "none, env: and the name of a variable, or file:/// and the path of a file",
         "Where the secret is that a scraper of /metrics shows as its bearer token; without it, "
         "an administrator's access token alone counts.",
@@ -101,7 +101,7 @@ ACCESS: Final[dict[str, Setting]] = {
     ),
     "acl.authorities": Setting(
         "system",
-        parsers.path_or("system"),
+        parsers.word_or("system", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
         "Who may vouch for a filter endpoint at https://; system: the authorities of this machine.",
     ),
@@ -121,7 +121,7 @@ ACCESS: Final[dict[str, Setting]] = {
 SETTINGS: Final[dict[str, Setting]] = {
     "country": Setting(
         "none",
-        parsers.country_or_none,
+        parsers.word_or("none", parsers.country, ""),
         "a country code of two letters, such as se",
         "The one country whose personal data this instance keeps (ISO 3166-1); none: the one "
         "that the vault was made for.",
@@ -167,14 +167,14 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
     "schemas": Setting(
         "none",
-        parsers.path_or("none"),
+        parsers.word_or("none", parsers.path),
         "a file with schemas or a folder of them, such as /etc/domicile/schemas, or none",
         "Schemas that files declare; read at start and on SIGHUP. Those declared over the "
         "interface alone need none.",
     ),
     "policies": Setting(
         "none",
-        parsers.path_or("none"),
+        parsers.word_or("none", parsers.path),
         "a file with access policies or a folder of them, such as /etc/domicile/policies, or none",
         "Access policies that files declare, for the environment default; read at start and on "
         "SIGHUP, all of them or none.",
@@ -224,7 +224,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
     "audit.keep": Setting(
         "0",
-        parsers.duration_or_none,
+        parsers.word_or("0", parsers.duration, 0),
         "a number and a unit, such as 365d, or 0 for ever",
         "How long lines of the audit log are kept, whole files at a time; 0: for ever.",
     ),
@@ -236,7 +236,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
     "audit.syslog": Setting(
         "none",
-        parsers.syslog,
+        parsers.word_or("none", parsers.syslog),
         "none, or udp:// or tcp:// with host and port, such as tcp://logs.example.com:601, or "
         "unix:///dev/log",
         "A syslog collector (RFC 5424) that the lines of the audit log are shipped to, after "
@@ -260,100 +260,11 @@ SETTINGS: Final[dict[str, Setting]] = {
         "json or text",
         "One JSON object a line, or text for people.",
     ),
-    "upstream.connect": Setting(
-        "5s",
-        parsers.duration,
-        "a number and a unit, such as 5s",
-        "Longest wait for a connection to the application.",
-    ),
-    "upstream.head": Setting(
-        "60s",
-        parsers.duration,
-        "a number and a unit, such as 60s",
-        "Longest wait for the head of the answer.",
-    ),
-    "upstream.idle": Setting(
-        "60s",
-        parsers.duration,
-        "a number and a unit, such as 60s",
-        "Longest silence within a message, either way.",
-    ),
-    "upstream.total": Setting(
-        "0",
-        parsers.duration_or_none,
-        "a number and a unit, such as 5m, or 0 for no limit",
-        "Longest whole exchange with the application; 0: no limit.",
-    ),
-    "upstream.connections": Setting(
-        "256",
-        parsers.whole_number(1, 65_535),
-        "a whole number, such as 256",
-        "At most so many connections to one application; further requests wait, for as long as "
-        "upstream.connect.",
-    ),
-    "upstream.queue": Setting(
-        "1024",
-        parsers.whole_number(0, 1_000_000),
-        "a whole number, such as 1024",
-        "At most so many requests wait for a connection to one application; further ones are "
-        "answered 503 at once.",
-    ),
-    "upstream.keep": Setting(
-        "4s",
-        parsers.duration,
-        "a number and a unit, such as 4s",
-        "How long an unused connection is kept; shorter than the application keeps it, so that "
-        "none ends as it is chosen.",
-    ),
-    "upstream.breaker.failures": Setting(
-        "10",
-        parsers.whole_number(0, 1_000_000),
-        "a whole number, such as 10, or 0 for never",
-        "After so many failures in a row (unreachable, or no answer in time) requests are "
-        "answered 503 at once; 0: never.",
-    ),
-    "upstream.breaker.pause": Setting(
-        "2s",
-        parsers.duration,
-        "a number and a unit, such as 2s",
-        "How long they are, until one request tries whether the application answers again.",
-    ),
-    "upstream.tls.ca": Setting(
-        "system",
-        parsers.path_or("system"),
-        "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
-        "Who may vouch for an application at https://; system: the authorities of this machine.",
-    ),
-    "upstream.tls.certificate": Setting(
-        "none",
-        parsers.path_or("none"),
-        "a PEM file, such as /etc/domicile/client.pem, or none",
-        "The certificate, with its chain, that is shown to an application that asks for one.",
-    ),
-    "upstream.tls.key": Setting(
-        "none",
-        parsers.path_or("none"),
-        "a PEM file, such as /etc/domicile/client.key, or none",
-        "The key of that certificate, where it stands in a file of its own.",
-    ),
-    "upstream.tls.verify": Setting(
-        "true",
-        parsers.true_or_false,
-        "true or false",
-        "Whether an application's certificate is verified. With false whoever stands on the way "
-        "can read and change everything.",
-    ),
-    "upstream.tls.server_name": Setting(
-        "none",
-        parsers.host_or_none,
-        "a host name, such as crm.example.com, or none",
-        "The name asked for (SNI) and looked for in the application's certificate; none: the "
-        "host of the endpoint's upstream.",
-    ),
+    **UPSTREAM,
     **LIMIT_SETTINGS,
     "history.keep": Setting(
         "30d",
-        parsers.duration_or_none,
+        parsers.word_or("0", parsers.duration, 0),
         "a number and a unit, such as 30d, or 0 for no history",
         "How long past versions of records are kept; 0: none are.",
     ),

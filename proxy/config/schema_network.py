@@ -23,7 +23,7 @@ FIREWALL: Final[dict[str, Setting]] = {
     ),
     "firewall.country_database": Setting(
         "none",
-        parsers.path_or("none"),
+        parsers.word_or("none", parsers.path),
         "a file of the MaxMind format, such as /var/lib/domicile/country.mmdb, or none",
         "The database that tells the country of an address; followed while the program runs.",
     ),
@@ -91,14 +91,14 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
     ),
     "limits.connections": Setting(
         "auto",
-        parsers.or_auto(parsers.whole_number(16, 1_000_000)),
+        parsers.word_or("auto", parsers.whole_number(16, 1_000_000)),
         "a whole number of 16 or more, such as 10000, or auto",
         "At most so many open connections, at the proxy and at the vault together; for a further "
         "one the longest idle one is closed. auto: as many as the limit of open files allows.",
     ),
     "limits.address_connections": Setting(
         "auto",
-        parsers.or_auto(parsers.whole_number(0, 1_000_000)),
+        parsers.word_or("auto", parsers.whole_number(0, 1_000_000)),
         "a whole number, such as 500, 0 for no limit, or auto",
         "At most so many of them from one address; for a further one its longest idle one is "
         "closed. auto: half of limits.connections. 0: no limit.",
@@ -118,7 +118,7 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
     ),
     "limits.store": Setting(
         "memory",
-        parsers.limit_store,
+        parsers.word_or("memory", parsers.limit_store),
         "memory, or redis://host:port/0 (rediss:// with TLS; name and password may stand before "
         "the host)",
         "Where requests are counted: in this process, or in a Redis that several replicas share.",
@@ -183,7 +183,7 @@ LISTEN: Final[dict[str, Setting]] = {
     ),
     "listen.tls.clients": Setting(
         "none",
-        parsers.path_or("none"),
+        parsers.word_or("none", parsers.path),
         "a PEM file of certificates, such as /etc/domicile/clients.pem, or none",
         "Who may vouch for callers, who then have to show a certificate (mutual TLS); none: they "
         "show none.",
@@ -203,7 +203,7 @@ LISTEN: Final[dict[str, Setting]] = {
     ),
     "listen.tls.hsts": Setting(
         "180d",
-        parsers.duration_or_none,
+        parsers.word_or("0", parsers.duration, 0),
         "a number and a unit, such as 180d, or 0",
         "How long browsers that saw the vault over TLS use nothing else for its host (RFC 6797); "
         "0: they are not told.",
@@ -220,5 +220,99 @@ LISTEN: Final[dict[str, Setting]] = {
         "a list of networks, such as [10.0.0.0/8, 192.0.2.7]",
         "Whose forwarding fields and PROXY protocol count: the addresses of the proxies in front.",
         many=True,
+    ),
+}
+
+#: How applications are reached.
+UPSTREAM: Final[dict[str, Setting]] = {
+    "upstream.connect": Setting(
+        "5s",
+        parsers.duration,
+        "a number and a unit, such as 5s",
+        "Longest wait for a connection to the application.",
+    ),
+    "upstream.head": Setting(
+        "60s",
+        parsers.duration,
+        "a number and a unit, such as 60s",
+        "Longest wait for the head of the answer.",
+    ),
+    "upstream.idle": Setting(
+        "60s",
+        parsers.duration,
+        "a number and a unit, such as 60s",
+        "Longest silence within a message, either way.",
+    ),
+    "upstream.total": Setting(
+        "0",
+        parsers.word_or("0", parsers.duration, 0),
+        "a number and a unit, such as 5m, or 0 for no limit",
+        "Longest whole exchange with the application; 0: no limit.",
+    ),
+    "upstream.connections": Setting(
+        "256",
+        parsers.whole_number(1, 65_535),
+        "a whole number, such as 256",
+        "At most so many connections to one application; further requests wait, for as long as "
+        "upstream.connect.",
+    ),
+    "upstream.queue": Setting(
+        "1024",
+        parsers.whole_number(0, 1_000_000),
+        "a whole number, such as 1024",
+        "At most so many requests wait for a connection to one application; further ones are "
+        "answered 503 at once.",
+    ),
+    "upstream.keep": Setting(
+        "4s",
+        parsers.duration,
+        "a number and a unit, such as 4s",
+        "How long an unused connection is kept; shorter than the application keeps it, so that "
+        "none ends as it is chosen.",
+    ),
+    "upstream.breaker.failures": Setting(
+        "10",
+        parsers.whole_number(0, 1_000_000),
+        "a whole number, such as 10, or 0 for never",
+        "After so many failures in a row (unreachable, or no answer in time) requests are "
+        "answered 503 at once; 0: never.",
+    ),
+    "upstream.breaker.pause": Setting(
+        "2s",
+        parsers.duration,
+        "a number and a unit, such as 2s",
+        "How long they are, until one request tries whether the application answers again.",
+    ),
+    "upstream.tls.ca": Setting(
+        "system",
+        parsers.word_or("system", parsers.path),
+        "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
+        "Who may vouch for an application at https://; system: the authorities of this machine.",
+    ),
+    "upstream.tls.certificate": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "a PEM file, such as /etc/domicile/client.pem, or none",
+        "The certificate, with its chain, that is shown to an application that asks for one.",
+    ),
+    "upstream.tls.key": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "a PEM file, such as /etc/domicile/client.key, or none",
+        "The key of that certificate, where it stands in a file of its own.",
+    ),
+    "upstream.tls.verify": Setting(
+        "true",
+        parsers.true_or_false,
+        "true or false",
+        "Whether an application's certificate is verified. With false whoever stands on the way "
+        "can read and change everything.",
+    ),
+    "upstream.tls.server_name": Setting(
+        "none",
+        parsers.word_or("none", parsers.host),
+        "a host name, such as crm.example.com, or none",
+        "The name asked for (SNI) and looked for in the application's certificate; none: the "
+        "host of the endpoint's upstream.",
     ),
 }

@@ -14,8 +14,8 @@ DAY = 86_400_000
     [
         (parsers.country, "se", "se"),
         (parsers.country, "SE", "se"),
-        (parsers.country_or_none, "none", ""),
-        (parsers.country_or_none, "De", "de"),
+        (parsers.word_or("none", parsers.country, ""), "none", ""),
+        (parsers.word_or("none", parsers.country, ""), "De", "de"),
         (parsers.address, "127.0.0.1:8080", ListenAddress("127.0.0.1", 8080)),
         (parsers.address, "localhost:0", ListenAddress("localhost", 0)),
         (parsers.address, "[::1]:65535", ListenAddress("::1", 65535)),
@@ -28,18 +28,18 @@ DAY = 86_400_000
         (parsers.duration, "12h", 43_200_000),
         (parsers.duration, "7d", 7 * DAY),
         (parsers.duration, "3650d", 3650 * DAY),
-        (parsers.duration_or_none, "0", 0),
-        (parsers.duration_or_none, "1s", 1_000),
+        (parsers.word_or("0", parsers.duration, 0), "0", 0),
+        (parsers.word_or("0", parsers.duration, 0), "1s", 1_000),
         (parsers.whole_number(1, 9), "9", 9),
         (parsers.size(1024), "1KiB", 1024),
         (parsers.size(1024), "20MB", 20_000_000),
         (parsers.size(1024), "256MiB", 256 * 2**20),
         (parsers.size(1024), "2GiB", 2 * 2**30),
         (parsers.one_of("json", "text"), "text", "text"),
-        (parsers.path_or("none"), "none", None),
-        (parsers.path_or("none"), "/etc/ca.pem", Path("/etc/ca.pem")),
-        (parsers.host_or_none, "none", None),
-        (parsers.host_or_none, "CRM.example.com", "crm.example.com"),
+        (parsers.word_or("none", parsers.path), "none", None),
+        (parsers.word_or("none", parsers.path), "/etc/ca.pem", Path("/etc/ca.pem")),
+        (parsers.word_or("none", parsers.host), "none", None),
+        (parsers.word_or("none", parsers.host), "CRM.example.com", "crm.example.com"),
         (parsers.some_of("a", "b"), "[]", frozenset()),
         (parsers.some_of("a", "b"), "[b, a]", frozenset(("a", "b"))),
         (parsers.some_of("a", "b"), "a", frozenset(("a",))),
@@ -91,7 +91,7 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
         (parsers.duration, "-7d", "number followed by"),
         (parsers.duration, "0s", "more than nothing"),
         (parsers.duration, "3651d", "ten years"),
-        (parsers.duration_or_none, "0.5s", "number followed by"),
+        (parsers.word_or("0", parsers.duration, 0), "0.5s", "number followed by"),
         (parsers.whole_number(1, 9), "10", "from 1 to 9"),
         (parsers.whole_number(1, 9), "0", "from 1 to 9"),
         (parsers.whole_number(1, 9), "one", "from 1 to 9"),
@@ -100,9 +100,9 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
         (parsers.size(2048), "1KiB", "too small"),
         (parsers.size(1024), "2000GiB", "beyond all memory"),
         (parsers.one_of("json", "text"), "xml", "not known here"),
-        (parsers.path_or("none"), "~/ca.pem", "~ is not understood"),
-        (parsers.host_or_none, "crm example", "not a host name"),
-        (parsers.host_or_none, "[::1]", "not a host name"),
+        (parsers.word_or("none", parsers.path), "~/ca.pem", "~ is not understood"),
+        (parsers.word_or("none", parsers.host), "crm example", "not a host name"),
+        (parsers.word_or("none", parsers.host), "[::1]", "not a host name"),
         (parsers.some_of("a", "b"), "a, c", "item 2 is not known here"),
         (parsers.some_of("a", "b"), "a, all", "item 2 is not known here"),
         (parsers.networks, "10.0.0.0/8,proxy.test", "number 2 is neither"),
@@ -171,7 +171,7 @@ def test_what_is_no_address_is_told_by_its_number(text):
     ],
 )
 def test_a_syslog_collector_is_read(text, place):
-    assert parsers.syslog(text) == place
+    assert parsers.word_or("none", parsers.syslog)(text) == place
 
 
 @pytest.mark.parametrize(
@@ -191,5 +191,5 @@ def test_a_syslog_collector_is_read(text, place):
 )
 def test_what_is_no_syslog_collector_is_refused_without_quoting_it(text):
     with pytest.raises(ValueError, match=r".") as raised:
-        parsers.syslog(text)
+        parsers.word_or("none", parsers.syslog)(text)
     assert text == "" or text not in str(raised.value)
