@@ -1,5 +1,6 @@
 """The store of the settings and the master key that belongs to it: opened together, or not at all."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -14,12 +15,12 @@ from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Hooks, Store
-from proxy.storage.sqlite.file import peek
+from proxy.storage.sqlite.file import peek, refuse_new
 from proxy.telemetry import logs
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.sweep import check_pair
 from proxy.vault.environments import Environments, has_keyset, keyset_note, open_keyset
-from proxy.vault.vault import Vault, VaultOptions
+from proxy.vault.vault import Vault, VaultOptions, open_vault
 
 _log = logs.logger("bootstrap")
 
@@ -214,3 +215,39 @@ async def check_file_store(settings: Settings, store: Store) -> None:
         await check_pair(objects, store)
     finally:
         await objects.close()
+
+
+def check_keys(settings: Settings) -> None:
+    """Raise what a start would say of the key; the first start makes a missing key file."""
+    source = key_source(settings.keys)
+    if source.exists() or settings.keys.source != "file":
+        source.load()
+
+
+def check_store(settings: Settings) -> str:
+    """Raise what a start would say of store and key; answers what was left out. Makes nothing."""
+    if settings.store.path.exists():
+        return asyncio.run(_check_store(settings))
+    country_of(settings)
+    refuse_new(settings.store.path)
+    return "made at the first start"
+
+
+async def _check_store(settings: Settings) -> str:
+    source = key_source(settings.keys)
+    try:
+        store = await open_embedded(settings)
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        return look_beside(settings)
+    try:
+        refuse_other_country(settings, await store.note("country"))
+        if not source.exists():
+            await refuse_lost_key(settings, store)
+        elif await has_keyset(store, DEFAULT):
+            await open_vault(store, source, system_clock, unobserved, vault_options(settings))
+        await check_file_store(settings, store)
+    finally:
+        await store.close()
+    return ""

@@ -19,7 +19,7 @@ SettingsCheck = Callable[[Settings], str]
 
 
 def _rules(settings: Settings) -> str:
-    from proxy.bootstrap.instance import load_rules
+    from proxy.bootstrap.rules import load_rules
 
     rules = load_rules(settings)
     return (
@@ -30,7 +30,7 @@ def _rules(settings: Settings) -> str:
 
 
 def _records(settings: Settings) -> str:
-    from proxy.bootstrap.instance import load_rules
+    from proxy.bootstrap.rules import load_rules
     from proxy.model.schema import records_schema
     from proxy.redactor.exchange.runtime import refuse_unfit
 
@@ -43,8 +43,7 @@ def _records(settings: Settings) -> str:
 
 
 def _keys(settings: Settings) -> str:
-    from proxy.bootstrap.instance import check_keys
-    from proxy.bootstrap.storage import key_source
+    from proxy.bootstrap.storage import check_keys, key_source
 
     check_keys(settings)
     if settings.keys.source != "file":
@@ -54,7 +53,7 @@ def _keys(settings: Settings) -> str:
 
 
 def _store(settings: Settings) -> str:
-    from proxy.bootstrap.instance import check_store
+    from proxy.bootstrap.storage import check_store
 
     left_out = check_store(settings)
     return f"{settings.store.path}, {left_out}" if left_out else str(settings.store.path)
@@ -87,7 +86,7 @@ def _policies(settings: Settings) -> str:
 
 
 def _upstream(settings: Settings) -> str:
-    from proxy.bootstrap.instance import check_upstream, load_rules
+    from proxy.bootstrap.rules import check_upstream, load_rules
 
     try:
         rules = load_rules(settings)

@@ -133,7 +133,8 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
 
 async def demo(settings: Settings, ports: Ports) -> int:
     """Start everything, say where to look, wait for Ctrl-C."""
-    from proxy.bootstrap.instance import Overrides, running
+    from proxy.bootstrap.instance import running
+    from proxy.bootstrap.rules import Overrides
     from proxy.cli.process import stop_signal
     from proxy.demo.contacts import STORE, contacts_app
     from proxy.demo.store import plant

@@ -44,7 +44,7 @@ def test(arguments: Arguments) -> int:
     """
     import asyncio
 
-    from proxy.bootstrap.instance import try_rules
+    from proxy.bootstrap.rules import try_rules
     from proxy.redactor.load import load_rule_set
 
     rules = load_rule_set(rules_path(arguments))

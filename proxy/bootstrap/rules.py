@@ -1,0 +1,108 @@
+"""The rules of the settings: loaded, tried by their own tests, refused where they do not fit."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from proxy.audit.services import no_audit
+from proxy.bootstrap.network import redirected, ways
+from proxy.bootstrap.storage import unobserved
+from proxy.clock import system_clock
+from proxy.config import Settings
+from proxy.config.schema import SETTINGS
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import records_schema
+from proxy.redactor.exchange.rule_test_runner import run_case
+from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
+from proxy.redactor.load import load_rule_set, no_rules
+from proxy.redactor.load.rule_tests import Case, parse_case
+from proxy.redactor.rules import RuleSet
+from proxy.storage import open_store
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.vault import VaultOptions, new_vault
+
+#: How often a rule file's own test is tried before it counts as failed.
+TRIALS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the demo and tests change without touching a rule file: application addresses by
+    endpoint name.
+    """
+
+    upstreams: Mapping[str, str]
+
+
+def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:
+    """The rule set of the settings' folder or file, whole; empty where there is no rule file in the
+    folder, or no default folder.
+
+    Raises ``VaultError(BAD_RULES)`` with every fault.
+    """
+    rules_setting = SETTINGS["rules"]
+    if no_rules(settings.rules) and (
+        settings.rules.exists() or settings.rules == rules_setting.read(rules_setting.default)
+    ):
+        return RuleSet("none", (), (), ())
+    rules = load_rule_set(settings.rules)
+    return rules if overrides is None else redirected(rules, overrides.upstreams)
+
+
+def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
+    """The rules to start with. Raises ``VaultError`` where they do not fit the settings."""
+    rules = load_rules(settings, overrides)
+    _refuse_strangers(settings, rules)
+    refuse_unfit(rules.entities, records_schema(settings.records))
+    return rules
+
+
+def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
+    """Raise what a start would say of the applications; ``rules`` where they are in order."""
+    ways(settings)
+    if rules is not None:
+        _refuse_strangers(settings, rules)
+
+
+def _refuse_strangers(settings: Settings, rules: RuleSet) -> None:
+    """Settings of an application that no rule names would quietly do nothing."""
+    names = {endpoint.name for endpoint in rules.endpoints}
+    text = f"no rule file has an endpoint of that name: there are {', '.join(sorted(names))}"
+    strangers = tuple(
+        Detail(f"applications.{name}", text) for name in settings.applications if name not in names
+    )
+    if strangers:
+        raise VaultError(
+            Code.BAD_SETTINGS, "The settings name applications that the rules do not.", strangers
+        )
+
+
+async def try_rules(
+    rules: RuleSet, run: Callable[[Runtime, Case], Awaitable[list[str]]] = run_case
+) -> dict[str, list[str]]:
+    """Run the rule files' own tests, each on a fresh vault in memory: test name -> what does not
+    hold.
+
+    A short text that must not be seen may stand in a random token by chance. So what does not hold
+    is tried again with other keys, and only what never holds is told.
+    """
+    results: dict[str, list[str]] = {}
+    for test in rules.tests:
+        case = parse_case(test)
+        problems = await _tried(rules, case, run)
+        for _ in range(TRIALS - 1):
+            if problems:
+                again = await _tried(rules, case, run)
+                problems = [problem for problem in problems if problem in again]
+        results[f"{test.endpoint}: {test.name}"] = problems
+    return results
+
+
+async def _tried(
+    rules: RuleSet, case: Case, run: Callable[[Runtime, Case], Awaitable[list[str]]]
+) -> list[str]:
+    store = await open_store("memory:")
+    vault = new_vault(
+        Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1)
+    )
+    return await run(await bind_rules(rules, vault, Metrics(), no_audit()), case)

@@ -1,0 +1,75 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.bootstrap.rules import TRIALS, Overrides, load_rules, try_rules
+from proxy.config import Settings, load_settings
+from proxy.errors import Code, VaultError
+from proxy.redactor.load.rule_tests import Case
+from tests.support.people import rules
+from tests.support.tree import ROOT
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    given = {"COUNTRY": "se", "DATA": str(tmp_path / "data"), "RULES": str(tmp_path / "rules.yaml")}
+    return load_settings(None, {f"DOMICILE__{name}": text for name, text in given.items()})
+
+
+def test_applications_are_redirected_by_the_name_of_their_endpoint(settings):
+    plain = load_rules(settings)
+    moved = load_rules(
+        settings, Overrides({"people": "http://127.0.0.1:4000", "others": "http://127.0.0.1:1"})
+    )
+    assert [endpoint.upstream for endpoint in plain.endpoints] == ["http://127.0.0.1:9"]
+    assert [endpoint.upstream for endpoint in moved.endpoints] == ["http://127.0.0.1:4000"]
+    assert {id(operation.endpoint) for operation in moved.operations} == {id(moved.endpoints[0])}
+    assert moved.version == plain.version
+    assert (
+        load_rules(settings, Overrides({"others": "http://127.0.0.1:1"})).endpoints
+        == plain.endpoints
+    )
+
+
+def test_faulty_rules_are_told_with_their_places(settings):
+    settings.rules.write_text(
+        settings.rules.read_text().replace("create: person", "creates: person", 1)
+    )
+    with pytest.raises(VaultError) as fault:
+        load_rules(settings)
+    assert fault.value.code is Code.BAD_RULES
+    assert [detail.source.rpartition("/")[2] for detail in fault.value.details] == [
+        "rules.yaml:17:5"
+    ]
+
+
+async def test_the_tests_of_the_sample_rules_hold(settings):
+    sample = replace(settings, rules=ROOT / "rules" / "contacts.yaml")
+    results = await try_rules(load_rules(sample))
+    assert len(results) >= 4
+    assert set(map(tuple, results.values())) == {()}
+
+
+async def test_a_test_that_does_not_hold_says_what_is_wrong(settings):
+    text = (ROOT / "rules" / "contacts.yaml").read_text()
+    settings.rules.write_text(text.replace("[Ann, L", "[Stockholm, L"))
+    results = await try_rules(load_rules(settings))
+    assert all(name.startswith("contacts: ") for name in results)
+    told = [problem for problems in results.values() for problem in problems]
+    assert told == ["the application sees 'Stockholm', which app_sees.without forbids"] * 2
+
+
+async def test_a_text_that_stands_in_a_token_by_chance_is_no_fault(settings):
+    tries: list[str] = []
+
+    async def run_case(_runtime: object, case: Case) -> list[str]:
+        tries.append(case.call.target)
+        return ["never holds", f"chance {len(tries)}"]
+
+    text = (ROOT / "rules" / "contacts.yaml").read_text()
+    settings.rules.write_text(text)
+    results = await try_rules(load_rules(settings), run_case)
+    assert set(map(tuple, results.values())) == {("never holds",)}
+    assert len(tries) == TRIALS * len(results)
