@@ -164,16 +164,16 @@ def _raw(line: bytes) -> None:
 
 def _pretty(line: bytes) -> None:
     try:
-        found = json.loads(line)
+        members = json.loads(line)
     except ValueError:
         print("?  a line that is none of the audit log; see `domicile audit verify`")
         return
-    words = [str(found[name]) for name in _SHOWN if name in found]
-    words += [f"{name}={','.join(map(str, found[name]))}" for name in _LISTS if name in found]
-    if "reason" in found:
-        words.append(f"({found['reason']})")
+    words = [str(members[name]) for name in _SHOWN if name in members]
+    words += [f"{name}={','.join(map(str, members[name]))}" for name in _LISTS if name in members]
+    if "reason" in members:
+        words.append(f"({members['reason']})")
     print(
-        f"{found.get('n', '?'):>8}  {found.get('at', '')}  {found.get('event', '?'):<8} "
+        f"{members.get('n', '?'):>8}  {members.get('at', '')}  {members.get('event', '?'):<8} "
         f"{' '.join(words)}"
     )
 

@@ -145,26 +145,26 @@ class RemoteBackend:
 
     async def listed(self) -> Sequence[JsonObject]:
         """See ``Declared.listed``."""
-        found: list[JsonObject] = []
+        items: list[JsonObject] = []
         while True:
-            content = self._asked("GET", f"?offset={len(found)}").content
-            found += content["data"]
-            if not content["data"] or len(found) >= content["meta"]["total"]:
-                return found
+            content = self._answer("GET", f"?offset={len(items)}").content
+            items += content["data"]
+            if not content["data"] or len(items) >= content["meta"]["total"]:
+                return items
 
     async def one(self, name: str) -> JsonObject:
         """See ``Declared.one``."""
-        content: JsonObject = self._asked("GET", _below(name)).content
+        content: JsonObject = self._answer("GET", _below(name)).content
         return content
 
     def _put(self, name: str, content: JsonObject, query: str = "") -> remote.RemoteAnswer:
-        return self._asked("PUT", _below(name) + query, content)
+        return self._answer("PUT", _below(name) + query, content)
 
-    def _asked(self, method: str, below: str, content: Any = None) -> remote.RemoteAnswer:
-        told = self._instance.ask(method, f"{self._path}{below}", content)
-        if told.status >= 300:
-            raise remote.refusal_of(told)
-        return told
+    def _answer(self, method: str, below: str, content: Any = None) -> remote.RemoteAnswer:
+        answer = self._instance.ask(method, f"{self._path}{below}", content)
+        if answer.status >= 300:
+            raise remote.refusal_of(answer)
+        return answer
 
 
 def _below(name: str) -> str:

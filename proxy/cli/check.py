@@ -164,9 +164,9 @@ def run_checks(
     faults: dict[str, VaultError] = {}
     for name, part in parts.items():
         try:
-            place = part(loaded)
-            if places is not None and place:
-                places[name] = place
+            described = part(loaded)
+            if places is not None and described:
+                places[name] = described
         except VaultError as error:
             faults[name] = error
     return faults
@@ -182,8 +182,8 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
         return [f"{name}: in order ({places[name]})" if name in places else f"{name}: in order"]
     first = next(
         other
-        for other, told in faults.items()
-        if (told.message, told.details) == (error.message, error.details)
+        for other, earlier in faults.items()
+        if (earlier.message, earlier.details) == (error.message, error.details)
     )
     if first != name:  # the store cannot be opened without its key: one sentence is enough
         return [f"{name}: cannot be looked at; mend {first} first"]

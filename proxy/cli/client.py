@@ -27,11 +27,11 @@ _Result = TypeVar("_Result")
 def create_client_command(arguments: Arguments) -> int:
     """Make a client and print its secret, this once."""
     settings = load_settings(arguments.config, os.environ)
-    made = _run(_create(settings, arguments))
+    created = _run(_create(settings, arguments))
     if arguments.external is not None:
         data = {
-            "environment_id": made.client.environment,
-            "client_id": made.client.id,
+            "environment_id": created.client.environment,
+            "client_id": created.client.id,
             "external_id": arguments.external,
         }
         command.show(
@@ -40,7 +40,7 @@ def create_client_command(arguments: Arguments) -> int:
             as_json=arguments.json,
         )
         return OK
-    data = credentials_text(settings, made)
+    data = credentials_text(settings, created)
     command.show(data, client_text("Made the client.", data), as_json=arguments.json)
     return OK
 
@@ -48,7 +48,7 @@ def create_client_command(arguments: Arguments) -> int:
 def list_clients_command(arguments: Arguments) -> int:
     """Print the clients, oldest first; never a secret."""
     clients = _run(_listed(load_settings(arguments.config, os.environ)))
-    data = [_shown(client) for client in clients]
+    data = [_client_json(client) for client in clients]
     lines = [
         "  ".join(
             [
@@ -70,7 +70,9 @@ def list_clients_command(arguments: Arguments) -> int:
 def disable(arguments: Arguments) -> int:
     """End a client and its tokens; it stays in the list."""
     client = _run(_disable(load_settings(arguments.config, os.environ), arguments.client))
-    command.show(_shown(client), f"The client {client.name} is disabled.", as_json=arguments.json)
+    command.show(
+        _client_json(client), f"The client {client.name} is disabled.", as_json=arguments.json
+    )
     return OK
 
 
@@ -82,15 +84,15 @@ def rotate_secret(arguments: Arguments) -> int:
     return OK
 
 
-def credentials_text(settings: Settings, made: "NewClient") -> dict[str, Any]:
+def credentials_text(settings: Settings, created: "NewClient") -> dict[str, Any]:
     """What somebody needs to use a new client."""
     from proxy.bootstrap.network import address_of
 
     address = address_of(settings, str(reachable(settings.listen.vault)))
     return {
-        "environment_id": made.client.environment,
-        "client_id": made.client.id,
-        "client_secret": made.secret,
+        "environment_id": created.client.environment,
+        "client_id": created.client.id,
+        "client_secret": created.secret,
         "vault_url": address,
         "token_url": f"{address}/oauth2/token",
     }
@@ -132,24 +134,24 @@ async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
     async with _opened(settings, record) as (clients, policies):
         _check_policies(policies, arguments)
         await record.ready()
-        made = await clients.create(
+        created = await clients.create(
             arguments.name,
             arguments.environment,
             admin=arguments.admin,
             policies=arguments.policy,
             external=arguments.external,
         )
-        record.did(made.client.id)
-        return made
+        record.did(created.client.id)
+        return created
 
 
 def _check_policies(policies: "Mapping[str, Policies]", arguments: Arguments) -> None:
     """Raise ``VaultError`` for a policy that the environment does not have; an unknown environment
     is told by who makes the client.
     """
-    known = policies.get(arguments.environment)
+    environment_policies = policies.get(arguments.environment)
     for name in arguments.policy:
-        if known is not None and known.find(name) is None:
+        if environment_policies is not None and environment_policies.find(name) is None:
             text = (
                 f"There is no policy {name!r} in this environment: put it in force first, with "
                 "`domicile policy apply`."
@@ -175,9 +177,9 @@ async def _renew(settings: Settings, ident: str) -> "NewClient":
     record = _record("rotate_client_secret")
     async with _opened(settings, record) as (clients, _):
         await record.ready()
-        made = await clients.renew(ident)
-        record.did(made.client.id, made.client.environment)
-        return made
+        created = await clients.renew(ident)
+        record.did(created.client.id, created.client.environment)
+        return created
 
 
 def _record(operation: str, environment: str = "") -> "OfflineChanges":
@@ -186,7 +188,7 @@ def _record(operation: str, environment: str = "") -> "OfflineChanges":
     return OfflineChanges(operation, environment)
 
 
-def _shown(client: "Client") -> dict[str, Any]:
+def _client_json(client: "Client") -> dict[str, Any]:
     return {
         "client_id": client.id,
         "name": client.name,

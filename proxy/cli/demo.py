@@ -184,11 +184,11 @@ async def _visitor(clients: "Clients") -> "NewClient":
     """A client for whoever tries the demo: the same one at each start, with a new secret, for it is
     kept nowhere.
     """
-    known = [
+    visitors = [
         client for client in clients.listed() if client.name == _VISITOR and not client.disabled
     ]
     return await (
-        clients.renew(known[0].id) if known else clients.create(_VISITOR, DEFAULT, admin=True)
+        clients.renew(visitors[0].id) if visitors else clients.create(_VISITOR, DEFAULT, admin=True)
     )
 
 
@@ -208,10 +208,10 @@ def _free(wanted: int, taken: set[int]) -> int:
                 probe.bind((_HOST, port))
             except OSError:
                 continue
-            found = int(probe.getsockname()[1])
-            if found not in taken:
-                taken.add(found)
-                return found
+            free = int(probe.getsockname()[1])
+            if free not in taken:
+                taken.add(free)
+                return free
     raise VaultError(
         Code.PORT_IN_USE,
         f"No free port was found on {_HOST}: stop a program that uses many of them.",

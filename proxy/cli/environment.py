@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 def create_environment_command(arguments: Arguments) -> int:
     """Make an environment, with keys of its own and nothing in it."""
-    data = _shown(_run(_create(arguments)))
+    data = _environment_json(_run(_create(arguments)))
     text = (
         f"Made the environment {data['environment_id']} ({data['name']}).\n"
         f"Next: domicile client create --environment {data['environment_id']} --admin NAME"
@@ -36,7 +36,7 @@ def create_environment_command(arguments: Arguments) -> int:
 
 def list_environments_command(arguments: Arguments) -> int:
     """Print the environments, oldest first."""
-    data = [_shown(found) for found in _run(_listed(arguments))]
+    data = [_environment_json(environment) for environment in _run(_listed(arguments))]
     width = max(len(item["environment_id"]) for item in data)
     lines = [
         f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data
@@ -49,9 +49,9 @@ def delete_environment_command(arguments: Arguments) -> int:
     """Remove an environment with its clients and schemas; with its records only where that was
     said.
     """
-    held = _run(_delete(arguments))
-    data = {"environment_id": arguments.id, "records": held}
-    text = f"The environment {arguments.id} is gone, with {held} records; its keys are destroyed."
+    count = _run(_delete(arguments))
+    data = {"environment_id": arguments.id, "records": count}
+    text = f"The environment {arguments.id} is gone, with {count} records; its keys are destroyed."
     command.show(data, text, as_json=arguments.json)
     return OK
 
@@ -83,9 +83,9 @@ async def _create(arguments: Arguments) -> "Environment":
     record = _record("create_environment")
     async with _opened(arguments, record) as environments:
         await record.ready()
-        made = await environments.book.create(arguments.id, arguments.name)
-        record.did(made.id)
-        return made
+        created = await environments.book.create(arguments.id, arguments.name)
+        record.did(created.id)
+        return created
 
 
 async def _listed(arguments: Arguments) -> "list[Environment]":
@@ -98,7 +98,7 @@ async def _delete(arguments: Arguments) -> int:
     async with _opened(arguments, record) as environments:
         await record.ready()
         try:
-            held = await environments.remove(arguments.id, records=arguments.records)
+            count = await environments.remove(arguments.id, records=arguments.records)
         except VaultError as error:
             if error.code is not Code.ENVIRONMENT_IN_USE:
                 raise
@@ -108,7 +108,7 @@ async def _delete(arguments: Arguments) -> int:
             )
             raise VaultError(Code.ENVIRONMENT_IN_USE, text) from None
         record.did(arguments.id)
-        return held
+        return count
 
 
 def _record(operation: str) -> "OfflineChanges":
@@ -117,7 +117,7 @@ def _record(operation: str) -> "OfflineChanges":
     return OfflineChanges(operation, DEFAULT)
 
 
-def _shown(environment: "Environment") -> dict[str, Any]:
+def _environment_json(environment: "Environment") -> dict[str, Any]:
     return {
         "environment_id": environment.id,
         "name": environment.name,

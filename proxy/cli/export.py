@@ -43,26 +43,26 @@ def run(arguments: Arguments) -> int:
     with contextlib.closing(bar), contextlib.closing(remote.remote(arguments)) as instance:
         types = {**types_of(instance, arguments.schema), "expires_at": "datetime"}
         text = FORMATS[kind].write(_records(instance, arguments.schema, bar, count), types)
-        made = (
+        size = (
             (piece.encode() for piece in text)
             if arguments.clear
             else seal(text, arguments.schema, kind, key_of(arguments))
         )
-        write_file(target, made)
+        write_file(target, size)
     data = {
         "file": str(target),
         "schema": arguments.schema,
         "records": count[0],
         "sealed": not arguments.clear,
     }
-    told = (
+    answer = (
         "in the clear: keep it as you keep the people in it"
         if arguments.clear
         else "sealed with the keys of this vault"
     )
     command.show(
         data,
-        f"{count[0]} records of {arguments.schema} in {target}, {told}",
+        f"{count[0]} records of {arguments.schema} in {target}, {answer}",
         as_json=arguments.json,
     )
     return OK
@@ -82,26 +82,18 @@ def _records(
     Raises ``VaultError`` where one cannot be read: no export is quietly incomplete.
     """
     unwanted = _OF_THE_SERVICE if schema == RECORDS_SCHEMA else _OF_THE_SERVICE | {VERSION_FIELD}
-    following = ""
-    while True:
-        told = instance.ask(
-            "GET", f"/api/models/{urllib.parse.quote(schema)}/export?limit={_PAGE}{following}"
-        )
-        if told.status != 200:
-            raise remote.refusal_of(told)
-        if told.content["meta"].get("unreadable"):
+    path = f"/api/models/{urllib.parse.quote(schema)}/export?limit={_PAGE}"
+    for page in instance.pages(path):
+        if page["meta"].get("unreadable"):
             raise VaultError(
                 Code.CANNOT_OPEN,
                 "Records of this schema do not open, so the export would not be complete: see "
                 "`domicile store verify`.",
             )
-        for record in told.content["data"]:
+        for record in page["data"]:
             yield {name: value for name, value in record.items() if name not in unwanted}
-        count[0] += len(told.content["data"])
-        bar.update(len(told.content["data"]))
-        if told.content["meta"].get("next") is None:
-            return
-        following = "&next=" + urllib.parse.quote(told.content["meta"]["next"], safe="")
+        count[0] += len(page["data"])
+        bar.update(len(page["data"]))
 
 
 def write_file(target: Path, pieces: Iterable[bytes]) -> None:

@@ -96,12 +96,12 @@ def _ours(instance: remote.Remote, country: Any, countries: dict[Any, bool]) -> 
     if not isinstance(country, str):
         return False
     if country not in countries:
-        told = instance.ask(
+        answer = instance.ask(
             "POST", "/api/records/find", {COUNTRY: country, "options": {"limit": 1}}
         )
-        if told.status not in (200, 400, 409):
-            raise remote.refusal_of(told)
-        countries[country] = told.status == 200
+        if answer.status not in (200, 400, 409):
+            raise remote.refusal_of(answer)
+        countries[country] = answer.status == 200
     return countries[country]
 
 
@@ -201,24 +201,22 @@ def key_of(arguments: Arguments) -> StreamAead:
 
 def types_of(instance: remote.Remote, schema: str) -> Types:
     """Type of each field of a schema by name. Raises ``VaultError`` as the instance answers."""
-    told = instance.ask("GET", f"/api/schemas/{schema}")
-    if told.status != 200:
-        raise remote.refusal_of(told)
-    return {name: described["type"] for name, described in told.content["fields"].items()}
+    fields = instance.content("GET", f"/api/schemas/{schema}")["fields"]
+    return {name: described["type"] for name, described in fields.items()}
 
 
-def _begun(file: Path, place: Path, arguments: Arguments, instance: remote.Remote) -> _Mark:
+def _begun(file: Path, mark_file: Path, arguments: Arguments, instance: remote.Remote) -> _Mark:
     """The mark of this very import, if one was begun; a new one otherwise."""
-    found = file.stat()
-    told = f"{file.name} {found.st_size} {found.st_mtime_ns}"
-    fresh = _Mark(hashlib.sha256(told.encode()).hexdigest(), arguments.schema, instance.url)
-    if not place.exists():
+    status = file.stat()
+    identity = f"{file.name} {status.st_size} {status.st_mtime_ns}"
+    fresh = _Mark(hashlib.sha256(identity.encode()).hexdigest(), arguments.schema, instance.url)
+    if not mark_file.exists():
         return fresh
-    mark = msgspec.json.decode(place.read_bytes(), type=_Mark)
+    mark = msgspec.json.decode(mark_file.read_bytes(), type=_Mark)
     if (mark.file, mark.schema, mark.instance) != (fresh.file, fresh.schema, fresh.instance):
         raise VaultError(
             Code.CONFLICT,
-            f"{place} belongs to an import of another content, schema or instance: remove it to "
+            f"{mark_file} belongs to an import of another content, schema or instance: remove it to "
             "begin anew.",
         )
     return mark
@@ -247,13 +245,13 @@ def _one(job: _Job, batch: list[FileRecord]) -> None:
     _reject(job, [(entry, Detail(f"line {entry.line}", entry.fault)) for entry in unread])
     left = [entry for entry in batch if entry.record is not None]
     while left and not job.stopped:
-        told = _sent(job, left)
-        if told.status == 201:
+        answer = _sent(job, left)
+        if answer.status == 201:
             job.mark.created += len(left)
             return
-        faults = _faults(told, left)
+        faults = _faults(answer, left)
         at = {entry.line for entry, _ in faults}
-        if told.status == 409 and job.existing != "refuse":
+        if answer.status == 409 and job.existing != "refuse":
             _existing(job, [entry for entry in left if entry.line in at])
         else:
             _reject(job, faults)
@@ -266,11 +264,11 @@ def _existing(job: _Job, entries: list[FileRecord]) -> None:
         job.mark.skipped += len(entries)
         return
     while entries and not job.stopped:
-        told = _sent(job, entries, "batch/update")
-        if told.status == 201:
+        answer = _sent(job, entries, "batch/update")
+        if answer.status == 201:
             job.mark.updated += len(entries)
             return
-        faults = _faults(told, entries)
+        faults = _faults(answer, entries)
         _reject(job, faults)
         at = {entry.line for entry, _ in faults}
         entries = [entry for entry in entries if entry.line not in at]
@@ -307,32 +305,32 @@ def _sent(job: _Job, entries: list[FileRecord], action: str = "batch") -> remote
 
 
 def _faults(
-    told: remote.RemoteAnswer, entries: list[FileRecord]
+    answer: remote.RemoteAnswer, entries: list[FileRecord]
 ) -> list[tuple[FileRecord, Detail]]:
     """The faults of a refused batch, each with its record; raises what is no fault of a record."""
-    refusal = remote.refusal_of(told)
-    found: list[tuple[FileRecord, Detail]] = []
+    refusal = remote.refusal_of(answer)
+    faults: list[tuple[FileRecord, Detail]] = []
     for source, text in refusal.details:
         _, number, *rest = source.split("/") if source.startswith("/") else ("", "")
         if not number.isdigit() or int(number) >= len(entries):
             raise refusal
         entry = entries[int(number)]
-        found.append(
+        faults.append(
             (entry, Detail(f"line {entry.line}{''.join(f' /{part}' for part in rest)}", text))
         )
-    if not found:
+    if not faults:
         raise refusal
-    return found
+    return faults
 
 
-def _write(place: Path, mark: _Mark) -> None:
+def _write(mark_file: Path, mark: _Mark) -> None:
     """Durable, so that a crash of this machine does not lose the place."""
-    fresh = place.with_name(place.name + ".new")
+    fresh = mark_file.with_name(mark_file.name + ".new")
     with fresh.open("wb") as file:
         file.write(msgspec.json.encode(mark))
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(place)
+    fresh.replace(mark_file)
 
 
 def _report(job: _Job, arguments: Arguments) -> int:

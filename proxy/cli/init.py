@@ -30,13 +30,13 @@ def run(arguments: Arguments) -> int:
 
     from proxy.bootstrap.instance import first_client, prepare_instance
 
-    given = load_settings(arguments.config, os.environ)
+    loaded = load_settings(arguments.config, os.environ)
     settings = dataclasses.replace(
-        given, country=arguments.country or given.country or _asked(given)
+        loaded, country=arguments.country or loaded.country or _ask_country(loaded)
     )
-    made = asyncio.run(prepare_instance(settings))
+    created = asyncio.run(prepare_instance(settings))
     client = asyncio.run(first_client(settings))
-    place = (
+    keys_place = (
         settings.keys.place
         if settings.keys.source == "file"
         else f"the environment variable {settings.keys.place}"
@@ -45,19 +45,19 @@ def run(arguments: Arguments) -> int:
         "environment_id": DEFAULT,
         "country": settings.country,
         "store": str(settings.store.path),
-        "keys": place,
-        "made": made,
+        "keys": keys_place,
+        "made": created,
     }
     if client is not None:
         data |= credentials_text(settings, client)
     text = "\n".join(
         [
             "Made the vault."
-            if made
+            if created
             else f"The vault was there already{'.' if client else '; nothing was changed.'}",
             f"  country      {settings.country}",
             f"  store        {settings.store.path}",
-            f"  keys         {place}",
+            f"  keys         {keys_place}",
             *(
                 [
                     client_text(
@@ -72,14 +72,14 @@ def run(arguments: Arguments) -> int:
                 "Keep a copy of the keys in another place than the copies of the store: without them "
                 "nothing can be read again."
             ),
-            _next(settings.country, given.country, arguments),
+            _next(settings.country, loaded.country, arguments),
         ]
     )
     command.show(data, text, as_json=arguments.json)
     return OK
 
 
-def _asked(settings: Settings) -> str:
+def _ask_country(settings: Settings) -> str:
     """The country of a vault that is there already, else what is typed on a terminal.
 
     Raises ``VaultError`` (BAD_SETTINGS).

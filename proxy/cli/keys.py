@@ -7,6 +7,7 @@ the next one that starts.
 """
 
 import argparse
+import contextlib
 import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeVar
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments, stopped_first
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.remote import refusal_of, remote
+from proxy.cli.remote import remote
 from proxy.config import load_settings
 from proxy.model.record import DEFAULT, KeyKind
 
@@ -23,7 +24,7 @@ _Result = TypeVar("_Result")
 
 def list_keys_command(arguments: Arguments) -> int:
     """Print every key by its id; never a key."""
-    data = _asked(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
+    data = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
     command.show(data, _text(data), as_json=arguments.json)
     return OK
 
@@ -35,7 +36,7 @@ def rotate(arguments: Arguments) -> int:
         body = {"key": str(kind)}
         if kind is KeyKind.DATA:
             body["environment_id"] = arguments.environment
-        data = _asked(arguments, "POST", "/api/keys/rotate", body)
+        data = _answer(arguments, "POST", "/api/keys/rotate", body)
     else:
         data = _run(_rotated(arguments, kind))
     command.show(data, f"Another {kind} key is in use.\n{_text(data)}", as_json=arguments.json)
@@ -48,7 +49,7 @@ def verify_keys(arguments: Arguments) -> int:
     lines = [
         (
             f"{one['environment_id']}: "
-            f"{'; '.join(f'{key} sealed {counts(found)}' for key, found in one['sealed'].items()) or 'nothing is sealed'}"
+            f"{'; '.join(f'{key} sealed {counts(sealed)}' for key, sealed in one['sealed'].items()) or 'nothing is sealed'}"
         )
         for one in data["environments"]
     ]
@@ -56,17 +57,10 @@ def verify_keys(arguments: Arguments) -> int:
     return OK
 
 
-def _asked(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
-    instance = remote(arguments)
-    try:
-        told = instance.ask(
-            method, path, body, {"Idempotency-Key": os.urandom(16).hex()} if body else None
-        )
-    finally:
-        instance.close()
-    if told.status != 200:
-        raise refusal_of(told)
-    return told.content
+def _answer(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
+    headers = {"Idempotency-Key": os.urandom(16).hex()} if body else None
+    with contextlib.closing(remote(arguments)) as instance:
+        return instance.content(method, path, body, headers)
 
 
 def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -139,9 +133,9 @@ def _opens(key: Any) -> str:
     return f"  (opens {counts(key['used_by'])})" if key["used_by"] else "  (opens)"
 
 
-def counts(found: Any) -> str:
+def counts(sealed: Any) -> str:
     """How many of each kind."""
-    return ", ".join(f"{count} {kind}" for kind, count in found.items())
+    return ", ".join(f"{count} {kind}" for kind, count in sealed.items())
 
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:

@@ -41,13 +41,15 @@ def list_policies_command(arguments: Arguments) -> int:
     """Print a line for each policy."""
     from proxy.cli.backend import all_of
 
-    found = all_of(policy_backend, arguments)
+    policies = all_of(policy_backend, arguments)
     lines = [
         f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}"
-        for item in found
+        for item in policies
     ]
     command.show(
-        {"policies": found}, "\n".join(lines or ["There is no policy yet."]), as_json=arguments.json
+        {"policies": policies},
+        "\n".join(lines or ["There is no policy yet."]),
+        as_json=arguments.json,
     )
     return OK
 
@@ -178,10 +180,10 @@ class OfflinePolicies:
     async def one(self, name: str) -> JsonObject:
         from proxy.api.access import policy_json
 
-        found = self._policies.find(name)
-        if found is None:
+        policies = self._policies.find(name)
+        if policies is None:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
-        return policy_json(found, self._catalog, self._reach)
+        return policy_json(policies, self._catalog, self._reach)
 
 
 class RemotePolicies(backend.RemoteBackend):
@@ -194,8 +196,8 @@ class RemotePolicies(backend.RemoteBackend):
         """It is checked when it is sent."""
 
     async def apply(self, policy: AccessPolicy) -> JsonObject:
-        told = self._put(policy.name, write_policy(policy))
-        return {**told.content, "created": told.status == 201}
+        answer = self._put(policy.name, write_policy(policy))
+        return {**answer.content, "created": answer.status == 201}
 
 
 @contextlib.asynccontextmanager

@@ -19,10 +19,10 @@ def stop_signal() -> asyncio.Future[None]:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[None] = loop.create_future()
 
-    def told() -> None:
+    def stopped() -> None:
         if not stop.done():
             stop.set_result(None)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, stopped)
     return stop

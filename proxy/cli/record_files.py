@@ -251,17 +251,17 @@ class OpenSealedFile(io.RawIOBase):
     other keys.
     """
 
-    def __init__(self, place: Path, head: SealedFileHead, aead: StreamAead) -> None:
+    def __init__(self, path: Path, head: SealedFileHead, aead: StreamAead) -> None:
         super().__init__()
         with contextlib.ExitStack() as stack:
-            file = stack.enter_context(place.open("rb"))
+            file = stack.enter_context(path.open("rb"))
             line = file.readline(_LONGEST_HEAD)
             self._opener = aead.opener(file.read(HEADER_BYTES), base64.b64decode(head.salt), line)
             self._sealed = file.read(SEALED_CHUNK)
             self._file = file
             stack.pop_all()
         self._number = 0
-        self._plain = b""
+        self._opened = b""
         self._over = False
 
     def readable(self) -> bool:
@@ -270,11 +270,11 @@ class OpenSealedFile(io.RawIOBase):
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # what readers hand over
         """Fill as much as one chunk gives; 0 at the end."""
-        while not self._plain and not self._over:
+        while not self._opened and not self._over:
             self._next()
-        taken = self._plain[: len(buffer)]
+        taken = self._opened[: len(buffer)]
         buffer[: len(taken)] = taken
-        self._plain = self._plain[len(taken) :]
+        self._opened = self._opened[len(taken) :]
         return len(taken)
 
     def close(self) -> None:
@@ -285,6 +285,6 @@ class OpenSealedFile(io.RawIOBase):
     def _next(self) -> None:
         following = self._file.read(SEALED_CHUNK)
         self._over = not following
-        self._plain = self._opener.chunk(self._number, self._sealed, last=self._over)
+        self._opened = self._opener.chunk(self._number, self._sealed, last=self._over)
         self._number += 1
         self._sealed = following

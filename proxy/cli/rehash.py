@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import time
-import urllib.parse
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,15 +50,19 @@ def run(arguments: Arguments) -> int:
     wanted = _wanted(arguments)
     with contextlib.closing(remote.remote(arguments)) as instance:
         if arguments.stop:
-            told = _asked(instance, "DELETE", {"Idempotency-Key": f"rehash-{uuid.uuid4()}"})
+            answer = _content(instance, "DELETE", {"Idempotency-Key": f"rehash-{uuid.uuid4()}"})
         elif wanted is not None:
-            told = _asked(instance, "POST", {"Idempotency-Key": f"rehash-{uuid.uuid4()}"}, wanted)
+            answer = _content(
+                instance, "POST", {"Idempotency-Key": f"rehash-{uuid.uuid4()}"}, wanted
+            )
         else:
-            told = _asked(instance, "GET")
-        told = _followed(instance, told)
+            answer = _content(instance, "GET")
+        answer = _followed(instance, answer)
         count = None if arguments.tokens is None else _fetched(instance, arguments.tokens)
-    command.show({**told, "tokens": count}, _text(told, arguments, count), as_json=arguments.json)
-    return FAULT if told.get("failed") or told.get("unreadable") else OK
+    command.show(
+        {**answer, "tokens": count}, _text(answer, arguments, count), as_json=arguments.json
+    )
+    return FAULT if answer.get("failed") or answer.get("unreadable") else OK
 
 
 def _wanted(arguments: Arguments) -> dict[str, Any] | None:
@@ -84,33 +87,30 @@ def _wanted(arguments: Arguments) -> dict[str, Any] | None:
     return {"dtk": dtk, "rules": rules, "forget": arguments.forget}
 
 
-def _asked(
+def _content(
     instance: remote.Remote, method: str, headers: dict[str, str] | None = None, content: Any = None
 ) -> dict[str, Any]:
-    told = instance.ask(method, _ALL, content, headers)
-    if told.status not in (200, 202):
-        raise remote.refusal_of(told)
-    return dict(told.content)
+    return dict(instance.content(method, _ALL, content, headers))
 
 
-def _followed(instance: remote.Remote, told: dict[str, Any]) -> dict[str, Any]:
+def _followed(instance: remote.Remote, answer: dict[str, Any]) -> dict[str, Any]:
     """How the run ended, or how it was told where none is under way."""
-    if told["state"] != "running":
-        return told
-    bar, seen = None, 0
+    if answer["state"] != "running":
+        return answer
+    bar, counted = None, 0
     try:
-        while told["state"] == "running":
+        while answer["state"] == "running":
             time.sleep(_LOOK)
-            told = _asked(instance, "GET")
-            if bar is None and told.get("total"):
-                bar = progress("rehash", told["total"], "records")
+            answer = _content(instance, "GET")
+            if bar is None and answer.get("total"):
+                bar = progress("rehash", answer["total"], "records")
             if bar is not None:
-                bar.update(told["done"] - seen)
-                seen = told["done"]
+                bar.update(answer["done"] - counted)
+                counted = answer["done"]
     finally:
         if bar is not None:
             bar.close()
-    return told
+    return answer
 
 
 def _fetched(instance: remote.Remote, target: Path) -> int:
@@ -119,32 +119,27 @@ def _fetched(instance: remote.Remote, target: Path) -> int:
 
     def lines() -> Iterator[bytes]:
         nonlocal count
-        following = ""
-        while True:
-            told = instance.ask("GET", f"{_TOKENS}?limit={_PAGE}{following}")
-            if told.status != 200:
-                raise remote.refusal_of(told)
-            for record in told.content["data"]:
+        for page in instance.pages(f"{_TOKENS}?limit={_PAGE}"):
+            for record in page["data"]:
                 count += 1
                 yield _encode(record) + b"\n"
-            if told.content["meta"]["next"] is None:
-                return
-            following = "&next=" + urllib.parse.quote(told.content["meta"]["next"], safe="")
 
     write_file(target, lines())
     return count
 
 
-def _text(told: dict[str, Any], arguments: Arguments, count: int | None) -> str:
-    if told["state"] == "none":
+def _text(answer: dict[str, Any], arguments: Arguments, count: int | None) -> str:
+    if answer["state"] == "none":
         lines = ["There was no rehash of all records yet: begin one with --rules."]
     else:
         counts = (
-            f"{told['done']} of {told['total']} records, {told['failed']} with a value that its "
+            f"{answer['done']} of {answer['total']} records, {answer['failed']} with a value that its "
             "strategy does not take"
         )
-        lines = [f"The rehash is {told['state']}: {counts}, {told['unreadable']} that do not open."]
-    if arguments.forget and told["state"] == "done":
+        lines = [
+            f"The rehash is {answer['state']}: {counts}, {answer['unreadable']} that do not open."
+        ]
+    if arguments.forget and answer["state"] == "done":
         lines.append("Old tokens, in whose place there are newer ones, are found no longer.")
     if arguments.tokens is not None:
         lines.append(f"The tokens of {count} records are in {arguments.tokens}.")

@@ -12,7 +12,7 @@ import os
 import ssl
 import time
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -69,11 +69,29 @@ class Remote:
         """
         body = b"" if content is None else _encode(content)
         fields = {"Content-Type": "application/json"} if body else {}
-        told = self._authorized(method, path, body, {**fields, **(headers or {})})
-        if told.status == 401 and self._token is not None and _code(told) == Code.UNAUTHORIZED:
+        answer = self._authorized(method, path, body, {**fields, **(headers or {})})
+        if answer.status == 401 and self._token is not None and _code(answer) == Code.UNAUTHORIZED:
             self._token = None  # it has expired
-            told = self._authorized(method, path, body, {**fields, **(headers or {})})
-        return told
+            answer = self._authorized(method, path, body, {**fields, **(headers or {})})
+        return answer
+
+    def content(
+        self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """The content of an answer of success. Raises ``VaultError`` as ``ask``, and the refusal."""
+        answer = self.ask(method, path, content, headers)
+        if answer.status >= 300:
+            raise refusal_of(answer)
+        return answer.content
+
+    def pages(self, path: str) -> Iterator[Any]:
+        """The content of each page of a listing; ``path`` has a query already."""
+        following: str | None = ""
+        while following is not None:
+            page = self.content("GET", f"{path}{following}")
+            yield page
+            cursor = page["meta"].get("next")
+            following = None if cursor is None else "&next=" + urllib.parse.quote(cursor, safe="")
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -103,11 +121,11 @@ class Remote:
             "Authorization": f"Basic {basic.decode()}",
             "Content-Type": "application/x-www-form-urlencoded",
         }
-        told = self._patiently(
+        answer = self._patiently(
             "POST", "/oauth2/token", urllib.parse.urlencode(form).encode(), fields
         )
-        if told.status != 200:
-            reason = told.content.get("error", "") if isinstance(told.content, dict) else ""
+        if answer.status != 200:
+            reason = answer.content.get("error", "") if isinstance(answer.content, dict) else ""
             what = (
                 "name the environment of this client with --environment"
                 if reason == "invalid_scope"
@@ -115,25 +133,25 @@ class Remote:
             )
             raise VaultError(
                 Code.UNAUTHORIZED,
-                f"{self.url} gives this client no access token ({told.status} {reason}): {what}.",
+                f"{self.url} gives this client no access token ({answer.status} {reason}): {what}.",
             )
-        token: str = told.content["access_token"]
+        token: str = answer.content["access_token"]
         return token
 
     def _patiently(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> RemoteAnswer:
-        told = self._once(method, path, body, headers)
+        answer = self._once(method, path, body, headers)
         for wait in _WAITS:
-            if told is not None and told.status not in (429, 503):
+            if answer is not None and answer.status not in (429, 503):
                 break
             time.sleep(wait)
-            told = self._once(method, path, body, headers)
-        if told is None:
+            answer = self._once(method, path, body, headers)
+        if answer is None:
             raise VaultError(
                 Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?"
             )
-        return told
+        return answer
 
     def _once(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
@@ -166,13 +184,13 @@ class Remote:
         return http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)
 
 
-def _code(told: RemoteAnswer) -> str:
-    return str(told.content.get("code", "")) if isinstance(told.content, dict) else ""
+def _code(answer: RemoteAnswer) -> str:
+    return str(answer.content.get("code", "")) if isinstance(answer.content, dict) else ""
 
 
-def refusal_of(told: RemoteAnswer) -> VaultError:
+def refusal_of(answer: RemoteAnswer) -> VaultError:
     """What an answer that is not one of success says."""
-    content = told.content if isinstance(told.content, dict) else {}
+    content = answer.content if isinstance(answer.content, dict) else {}
     try:
         code = Code(content.get("code", ""))
     except ValueError:
@@ -182,11 +200,11 @@ def refusal_of(told: RemoteAnswer) -> VaultError:
         for one in content.get("errors", ())
     )
     return VaultError(
-        code, str(content.get("detail", f"The answer has status {told.status}.")), faults
+        code, str(content.get("detail", f"The answer has status {answer.status}.")), faults
     )
 
 
-def remote(given: Arguments) -> Remote:
+def remote(arguments: Arguments) -> Remote:
     """The instance and the client of a command line.
 
     Raises ``VaultError(BAD_SETTINGS)`` when the credentials are missing.
@@ -199,10 +217,10 @@ def remote(given: Arguments) -> Remote:
             "`domicile init` or `domicile client create` told them.",
         )
     return Remote(
-        given.url or _own(load_settings(given.config, os.environ)),
+        arguments.url or _own(load_settings(arguments.config, os.environ)),
         client,
         secret,
-        given.environment,
+        arguments.environment,
     )
 
 
@@ -210,9 +228,9 @@ def _own(settings: Settings) -> str:
     """The vault listener of the settings, as seen from this machine; over TLS by the name that its
     certificate has.
     """
-    place = str(reachable(settings.listen.vault))
+    listener = str(reachable(settings.listen.vault))
     if not settings.listen.tls.certificate:
-        return f"http://{place}"
+        return f"http://{listener}"
     from proxy.bootstrap.network import address_of
 
-    return address_of(settings, place)
+    return address_of(settings, listener)

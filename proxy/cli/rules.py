@@ -69,8 +69,8 @@ def explain(arguments: Arguments) -> int:
     from proxy.redactor.load import load_rule_set
 
     rules = load_rule_set(rules_path(arguments))
-    found = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
-    data = effective.as_data(*found)
+    operation = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
+    data = effective.as_data(*operation)
     command.show(data, effective.explanation_text(data), as_json=arguments.json)
     return OK
 

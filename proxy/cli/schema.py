@@ -47,12 +47,12 @@ def list_schemas_command(arguments: Arguments) -> int:
     """Print a line for each schema."""
     from proxy.cli.backend import all_of
 
-    found = all_of(schema_backend, arguments)
+    schemas = all_of(schema_backend, arguments)
     lines = [
         f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip()
-        for item in found
+        for item in schemas
     ]
-    command.show({"schemas": found}, "\n".join(lines), as_json=arguments.json)
+    command.show({"schemas": schemas}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
@@ -181,7 +181,7 @@ class OfflineSchemas:
         return {**await self.one(schema.name), "created": applied.created, "changes": changes}
 
     async def listed(self) -> Sequence[JsonObject]:
-        return [await self.one(found.schema.name) for found in self._catalog.schemas()]
+        return [await self.one(schemas.schema.name) for schemas in self._catalog.schemas()]
 
     async def one(self, name: str) -> JsonObject:
         from proxy.api.schemas import schema_json

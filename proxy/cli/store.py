@@ -80,7 +80,8 @@ def store_text(findings: "VaultFindings") -> str:
             f"{nameless} objects are left over; a running instance removes them by itself."
         )
     lines += [
-        f"  {_place(fault)}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]
+        f"  {_table_of(fault)}, record {fault.rid}: {fault.text}"
+        for fault in findings.faults[:_SHOWN]
     ]
     if more := findings.faults[_SHOWN:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
@@ -89,7 +90,7 @@ def store_text(findings: "VaultFindings") -> str:
     return "\n".join(lines)
 
 
-def _place(fault: "VaultFault") -> str:
+def _table_of(fault: "VaultFault") -> str:
     return fault.schema if fault.environment == DEFAULT else f"{fault.environment}:{fault.schema}"
 
 

@@ -99,7 +99,7 @@ class Pages:
 
     async def show(self, request: web.Request) -> web.Response:
         """One contact, ready to be edited."""
-        contact = self._known(request)
+        contact = self._contact(request)
         return _html(
             "contact.html",
             id=str(contact["id"]),
@@ -120,20 +120,20 @@ class Pages:
 
         Tags have no place in the form and stay.
         """
-        known = self._known(request)
+        contact = self._contact(request)
         form = await _form(request)
-        values, faults = read_contact(_members(form), known)
+        values, faults = read_contact(_members(form), contact)
         if faults:
             return _refused(request, faults, form)
-        self._store.replace(known["id"], values)
-        return _redirect(303, f"/contacts/{known['id']}")
+        self._store.replace(contact["id"], values)
+        return _redirect(303, f"/contacts/{contact['id']}")
 
     async def delete(self, request: web.Request) -> web.Response:
         """The delete button: 303 to the list."""
-        self._store.remove(self._known(request)["id"])
+        self._store.remove(self._contact(request)["id"])
         return _redirect(303, "/contacts")
 
-    def _known(self, request: web.Request) -> Contact:
+    def _contact(self, request: web.Request) -> Contact:
         contact = self._store.get(contact_id(request))
         if contact is None:
             end_request(web.HTTPNotFound, "There is no such contact.")
@@ -244,23 +244,23 @@ class Api:
 
     async def show(self, request: web.Request) -> web.Response:
         """One contact."""
-        return as_json(self._known(request))
+        return as_json(self._contact(request))
 
     async def update(self, request: web.Request) -> web.Response:
         """PUT stores exactly what came; PATCH lays it over what is there."""
-        known = self._known(request)
+        contact = self._contact(request)
         submitted = await _object(request)
-        values, faults = read_contact(submitted, blank() if request.method == "PUT" else known)
+        values, faults = read_contact(submitted, blank() if request.method == "PUT" else contact)
         if faults:
             return validation_failed(faults, submitted)
-        return as_json(self._store.replace(known["id"], values))
+        return as_json(self._store.replace(contact["id"], values))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Forget one contact: 204."""
-        self._store.remove(self._known(request)["id"])
+        self._store.remove(self._contact(request)["id"])
         return web.Response(status=204)
 
-    def _known(self, request: web.Request) -> Contact:
+    def _contact(self, request: web.Request) -> Contact:
         contact = self._store.get(contact_id(request))
         if contact is None:
             end_request(web.HTTPNotFound, "There is no such contact.")

@@ -100,12 +100,12 @@ class ContactStore:
 
     def _write(self, following: int, contacts: dict[int, Contact]) -> None:
         content = {"next_id": following, "contacts": list(contacts.values())}
-        beside = self.path.with_name(self.path.name + ".new")
-        with beside.open("w", encoding="utf-8") as file:
+        fresh = self.path.with_name(self.path.name + ".new")
+        with fresh.open("w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self.path)
+        fresh.replace(self.path)
 
 
 def _load(path: Path) -> tuple[int, dict[int, Contact]]:

@@ -114,20 +114,20 @@ class TwoViews:
         return stream
 
     async def _snapshot(self) -> str:
-        seen = await self._seen()
+        view = await self._callers_view()
         contacts = list(self._direct)
         return json.dumps(
             {
-                "answers": seen is not None,
+                "answers": view is not None,
                 "contacts": contacts[::-1],
                 "tokens": {
-                    contact["id"]: list(differing(contact, (seen or {}).get(contact["id"])))
+                    contact["id"]: list(differing(contact, (view or {}).get(contact["id"])))
                     for contact in contacts
                 },
             }
         )
 
-    async def _seen(self) -> dict[int, Contact] | None:
+    async def _callers_view(self) -> dict[int, Contact] | None:
         """The contacts by id as the proxy answers them; ``None`` when it does not answer."""
         try:
             async with self._client.get(f"{self._links.proxy}/api/contacts") as answer:
@@ -137,20 +137,20 @@ class TwoViews:
             return None
 
 
-def differing(stored: Any, seen: Any, place: str = "") -> Iterator[str]:
+def differing(stored: Any, view: Any, pointer: str = "") -> Iterator[str]:
     """JSON Pointers of the values in ``stored`` that read otherwise in ``seen``; no pointers where
     nothing is seen.
     """
-    if seen is None or stored == seen:
+    if view is None or stored == view:
         return
-    if isinstance(stored, dict) and isinstance(seen, dict):
+    if isinstance(stored, dict) and isinstance(view, dict):
         for name, value in stored.items():
-            yield from differing(value, seen.get(name), f"{place}/{name}")
-    elif isinstance(stored, list) and isinstance(seen, list):
-        for index, (one, other) in enumerate(zip(stored, seen, strict=False)):
-            yield from differing(one, other, f"{place}/{index}")
+            yield from differing(value, view.get(name), f"{pointer}/{name}")
+    elif isinstance(stored, list) and isinstance(view, list):
+        for index, (one, other) in enumerate(zip(stored, view, strict=False)):
+            yield from differing(one, other, f"{pointer}/{index}")
     else:
-        yield place
+        yield pointer
 
 
 _UNKEPT = {"Cache-Control": "no-store"}

@@ -22,26 +22,26 @@ def installed() -> Mapping[str, str]:
     Raises ``VaultError(BAD_SETTINGS)`` with one detail per fault: a name that cannot stand in a
     path, one that two packages give, a target without a function.
     """
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     faults: list[Detail] = []
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP)):
         package = point.dist.name if point.dist is not None else "a package without a name"
-        place = f"{package}: {point.name} = {point.value}"
+        source = f"{package}: {point.name} = {point.value}"
         if not _NAME.fullmatch(point.name):
             faults.append(
                 Detail(
-                    place,
+                    source,
                     "a name has letters, digits, - and _, 64 at most, and begins with a letter",
                 )
             )
         elif not _TARGET.fullmatch(point.value):
-            faults.append(Detail(place, "write package.module:function"))
-        elif found.setdefault(point.name, point.value) != point.value:
+            faults.append(Detail(source, "write package.module:function"))
+        elif targets.setdefault(point.name, point.value) != point.value:
             faults.append(
-                Detail(place, "another package has a function of that name: remove one of the two")
+                Detail(source, "another package has a function of that name: remove one of the two")
             )
     if faults:
         raise VaultError(
             Code.BAD_SETTINGS, "Functions that are installed cannot be used.", tuple(faults)
         )
-    return found
+    return targets

@@ -186,18 +186,18 @@ class Runner:
         while True:
             process.stdin.write(encode_frame(document))
             await process.stdin.drain()
-            told = decode_frame(
+            message = decode_frame(
                 await _exactly(
                     process.stdout, size_of(await _exactly(process.stdout, FRAME_PREFIX))
                 )
             )
-            if not isinstance(told, dict) or "ask" not in told:
-                return told
-            document = await self._answered(told, ask)
+            if not isinstance(message, dict) or "ask" not in message:
+                return message
+            document = await self._answered(message, ask)
 
-    async def _answered(self, told: Any, ask: Ask) -> Any:
+    async def _answered(self, message: Any, ask: Ask) -> Any:
         try:
-            return {"answer": await ask(told["ask"], told["with"])}
+            return {"answer": await ask(message["ask"], message["with"])}
         except VaultError as error:
             return {"refused": {"status": self._status_of(error), "code": str(error.code)}}
 

@@ -35,16 +35,16 @@ def serve_call(memory: int) -> None:
     except NotJsonError:
         write_frame(outgoing, {"failed": "NotJsonError", "where": ""})
     except BaseException as error:  # noqa: BLE001 - whatever the operator's code raises, the service is told
-        write_frame(outgoing, {"failed": type(error).__name__, "where": _place(error)})
+        write_frame(outgoing, {"failed": type(error).__name__, "where": _source_line(error)})
 
 
 def _run(call: Any, incoming: BinaryIO, outgoing: BinaryIO) -> Any:
-    def ask(operation: str, given: dict[str, Any]) -> Any:
-        write_frame(outgoing, {"ask": operation, "with": given})
-        told = read_frame(incoming)
-        if "refused" in told:
-            raise RefusedError(told["refused"]["status"], told["refused"]["code"])
-        return told["answer"]
+    def ask(operation: str, parameters: dict[str, Any]) -> Any:
+        write_frame(outgoing, {"ask": operation, "with": parameters})
+        message = read_frame(incoming)
+        if "refused" in message:
+            raise RefusedError(message["refused"]["status"], message["refused"]["code"])
+        return message["answer"]
 
     module, _, name = call["target"].partition(":")
     function = import_module(module)
@@ -65,7 +65,7 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
     return incoming, outgoing
 
 
-def _place(error: BaseException) -> str:
+def _source_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return ""

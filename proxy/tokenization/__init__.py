@@ -10,7 +10,6 @@ are computed of normal forms (``normalize``). A further shape is a file and a li
 from collections.abc import Mapping
 
 from proxy.tokenization import constant, date, digits, email, mask, opaque, template, uuid
-from proxy.tokenization import constant as plain
 from proxy.tokenization.base import Shape, ShapeParser
 from proxy.tokenization.normalize import FIELD_KINDS
 
@@ -31,7 +30,7 @@ SHAPES: dict[str, ShapeParser] = {
     "mask": mask.MASK,
     "zero": constant.ZERO,
     "one": constant.ONE,
-    "plain": plain.PLAIN,
+    "plain": constant.PLAIN,
 }
 
 #: Names of the service specification -> ours.

@@ -81,8 +81,8 @@ class Digit:
         return Value(self.digit)
 
 
-def _fixed(given: ShapeOptions) -> Fixed:
-    value = given.options.get("value")
+def _fixed(options: ShapeOptions) -> Fixed:
+    value = options.options.get("value")
     if isinstance(value, str) and value:
         return Fixed(Value(value))
     if isinstance(value, (int, float)):
@@ -93,8 +93,8 @@ def _fixed(given: ShapeOptions) -> Fixed:
 
 
 FIXED_SHAPE = Parser("fixed", {"value": "the text or number that stands for every value"}, _fixed)
-ZERO = Parser("zero", {}, lambda given: Digit(given.shape, "0", spread=True))
-ONE = Parser("one", {}, lambda given: Digit(given.shape, "1", spread=False))
+ZERO = Parser("zero", {}, lambda options: Digit(options.shape, "0", spread=True))
+ONE = Parser("one", {}, lambda options: Digit(options.shape, "1", spread=False))
 
 
 # ``plain``: no token; the value itself goes on to the application, and the vault keeps a copy.
@@ -110,7 +110,7 @@ class PlainTokenizer(ValueTokenizer):
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainShape:
     """The shape of fields that the application may see."""
 
     name: str = "plain"
@@ -124,4 +124,4 @@ class Plain:
         return PlainTokenizer(Binding(self, keys, kind, region), NEVER_MATCHES)
 
 
-PLAIN = Parser("plain", {}, lambda _: Plain())
+PLAIN = Parser("plain", {}, lambda _: PlainShape())

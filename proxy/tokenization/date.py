@@ -37,12 +37,12 @@ class Date:
 
         def read(value: Value) -> WrittenDate:
             text_only(binding, value)
-            found = read_date(value.text.strip())
-            if found is None:
+            written = read_date(value.text.strip())
+            if written is None:
                 raise binding.unfit(
                     "it takes calendar dates such as 1980-02-28, 28.02.1980 or 02/28/1980"
                 )
-            return found
+            return written
 
         def space(value: Value) -> int:
             read(value)
@@ -73,15 +73,15 @@ def _other_time(time: str, index: int) -> str:
     return _DIGIT.sub(lambda _: next(digits), time)
 
 
-def _date(given: ShapeOptions) -> Date:
-    first, last = _day(given, "from", "1940-01-01"), _day(given, "to", "1999-12-31")
+def _date(options: ShapeOptions) -> Date:
+    first, last = _day(options, "from", "1940-01-01"), _day(options, "to", "1999-12-31")
     if (last - first).days < 364:
         raise ValueError("from and to of token shape date span a year at least")
-    return Date(given.flag("same"), first, last)
+    return Date(options.flag("same"), first, last)
 
 
-def _day(given: ShapeOptions, name: str, default: str) -> dt.date:
-    value = given.options.get(name, default)
+def _day(options: ShapeOptions, name: str, default: str) -> dt.date:
+    value = options.options.get(name, default)
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
     try:

@@ -75,9 +75,9 @@ class Swapped(msgspec.Struct, frozen=True, gc=False):
             digits = "".join(single)
         parts = _RUNS.split(self.value.text)  # the runs of digits are every second part
         start = 0
-        for place in range(1, len(parts), 2):
-            end = start + len(parts[place])
-            parts[place] = digits[start:end]
+        for position in range(1, len(parts), 2):
+            end = start + len(parts[position])
+            parts[position] = digits[start:end]
             start = end
         return Value("".join(parts), self.value.json)
 
@@ -186,52 +186,9 @@ class DigitTokenizer(ValueTokenizer):
         return str((int(digit) + 1 + step % 9) % 10)
 
 
-# Numbers and telephone numbers: ``numeric`` swaps digits and nothing else.
-
-
-#: Options that keep digits in place.
-KEEP_OPTIONS = {
-    "keep_first": "how many digits at the beginning stay as they are; default 0",
-    "keep_last": "how many digits at the end stay as they are; default 0",
-}
-
-_TYPICAL = 10  # digits of a telephone number without its country
-
-
-@dataclass(frozen=True, slots=True)
-class Numeric:
-    """Tokens with the digits of the value swapped.
-
-    Short ones resolve by record (``DigitTokenizer.indexed``).
-    """
-
-    same: bool
-    keep_first: int
-    keep_last: int
-    name: str = "numeric"
-    resolution: Resolution = Resolution.INDEXED
-
-    def capacity(self) -> float:
-        free = _TYPICAL - self.keep_first - self.keep_last
-        return 0.9 * 10.0**free if free > 0 else 1.0
-
-    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        return DigitTokenizer(
-            Binding(self, keys, kind, region), DigitRule(self.keep_first, self.keep_last)
-        )
-
-
-def _numeric(given: ShapeOptions) -> Numeric:
-    return Numeric(given.flag("same"), given.count("keep_first"), given.count("keep_last"))
-
-
-NUMERIC = Parser("numeric", {**SAME, **KEEP_OPTIONS}, _numeric)
-
-
 # Payment card numbers: swapped digits whose check digit holds (ISO/IEC 7812-1, annex B).
 
 
-_TYPICAL_CARD = 16
 _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # a digit doubled, its own digits summed
 
 
@@ -240,42 +197,61 @@ def luhn_holds(digits: str) -> bool:
     return len(digits) > 1 and _sum([int(digit) for digit in digits]) % 10 == 0
 
 
-def mend_luhn(digits: list[str], place: int) -> None:
+def mend_luhn(digits: list[str], position: int) -> None:
     """Change the one digit at ``place`` so that the check holds; exactly one digit does."""
     numbers = [int(digit) for digit in digits]
-    numbers[place] = 0
+    numbers[position] = 0
     missing = -_sum(numbers) % 10
-    digits[place] = str(_DOUBLED.index(missing) if (len(digits) - place) % 2 == 0 else missing)
+    digits[position] = str(
+        _DOUBLED.index(missing) if (len(digits) - position) % 2 == 0 else missing
+    )
 
 
 def _sum(numbers: list[int]) -> int:
     return sum(numbers[-1::-2]) + sum([_DOUBLED[number] for number in numbers[-2::-2]])
 
 
-@dataclass(frozen=True, slots=True)
-class Luhn:
-    """Tokens that pass the Luhn check.
+#: Digits of a telephone number without its country, and of a payment card.
+_TYPICAL = {"numeric": 10, "luhn": 16}
 
-    One digit of those swapped is spent on it: the last that is not kept.
+
+@dataclass(frozen=True, slots=True)
+class DigitShape:
+    """Tokens with the digits of the value swapped; those of ``luhn`` pass the Luhn check, on which
+    the last digit is spent that is not kept.
+
+    Short ones resolve by record (``DigitTokenizer.indexed``).
     """
 
+    name: str
     same: bool
-    keep_first: int
-    keep_last: int
-    name: str = "luhn"
+    rule: DigitRule
     resolution: Resolution = Resolution.INDEXED
 
     def capacity(self) -> float:
-        free = _TYPICAL_CARD - self.keep_first - self.keep_last - 1
+        spent = self.rule.first + self.rule.last + (self.rule.mend is not None)
+        free = _TYPICAL[self.name] - spent
         return 0.9 * 10.0**free if free > 0 else 1.0
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        rule = DigitRule(self.keep_first, self.keep_last, luhn_holds, mend_luhn)
-        return DigitTokenizer(Binding(self, keys, kind, region), rule)
+        return DigitTokenizer(Binding(self, keys, kind, region), self.rule)
 
 
-def _luhn(given: ShapeOptions) -> Luhn:
-    return Luhn(given.flag("same"), given.count("keep_first"), given.count("keep_last"))
+def _digits(
+    options: ShapeOptions,
+    checked: Callable[[str], bool] | None = None,
+    mend: Mend | None = None,
+) -> DigitShape:
+    rule = DigitRule(options.count("keep_first"), options.count("keep_last"), checked, mend)
+    return DigitShape(options.shape, options.flag("same"), rule)
 
 
-LUHN = Parser("luhn", {**SAME, **KEEP_OPTIONS}, _luhn)
+#: Options that keep digits in place.
+KEEP_OPTIONS = {
+    "keep_first": "how many digits at the beginning stay as they are; default 0",
+    "keep_last": "how many digits at the end stay as they are; default 0",
+}
+NUMERIC = Parser("numeric", {**SAME, **KEEP_OPTIONS}, _digits)
+LUHN = Parser(
+    "luhn", {**SAME, **KEEP_OPTIONS}, lambda options: _digits(options, luhn_holds, mend_luhn)
+)

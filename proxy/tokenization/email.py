@@ -67,13 +67,13 @@ class Email:
         return SealedTokenizer(binding, pattern, seal, unseal, takes_json=False)
 
 
-def _email(given: ShapeOptions) -> Email:
-    domain = given.text("domain", "example.org")
+def _email(options: ShapeOptions) -> Email:
+    domain = options.text("domain", "example.org")
     if _DOMAIN.fullmatch(domain) is None or len(domain) > 253:
         raise ValueError(
             "domain of token shape email is a host name in lower case, such as example.org"
         )
-    return Email(given.flag("same"), domain)
+    return Email(options.flag("same"), domain)
 
 
 EMAIL = Parser("email", {**SAME, "domain": "what stands behind the @; default example.org"}, _email)

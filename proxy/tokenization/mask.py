@@ -72,10 +72,10 @@ class _Signs(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         one = chr(code)
-        self[code] = found = (
+        self[code] = sign = (
             self._masked if self._is_masked(one) else one if self._other is None else self._other
         )
-        return found
+        return sign
 
 
 @lru_cache(maxsize=256)
@@ -92,10 +92,10 @@ def mask_text(text: str, visible: Visible, character: str, kind: str = "alphanum
         head, at, domain = text.rpartition("@")
         tail = at + domain
     marks, masked = head.translate(marking), head.translate(signs)
-    shown = _year(head) if visible.year else None
-    if shown:
-        marks = marks[: shown.start] + "0" * len(shown) + marks[shown.stop :]
-        masked = masked[: shown.start] + head[shown.start : shown.stop] + masked[shown.stop :]
+    year = _year(head) if visible.year else None
+    if year:
+        marks = marks[: year.start] + "0" * len(year) + marks[year.stop :]
+        masked = masked[: year.start] + head[year.start : year.stop] + masked[year.stop :]
     begin, end, count = 0, len(head), marks.count("1")
     if count > visible.first + visible.last:
         for _ in range(visible.first):
@@ -108,8 +108,8 @@ def mask_text(text: str, visible: Visible, character: str, kind: str = "alphanum
 
 
 def _year(text: str) -> range | None:
-    found = _YEAR.search(text) if read_date(text) is not None else None
-    return None if found is None else range(found.start(), found.end())
+    match = _YEAR.search(text) if read_date(text) is not None else None
+    return None if match is None else range(*match.span())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +156,17 @@ class MaskTokenizer(ValueTokenizer):
         return self._character in text
 
 
-def _mask(given: ShapeOptions) -> MaskShape:
-    character = given.text("char", "*")
+def _mask(options: ShapeOptions) -> MaskShape:
+    character = options.text("char", "*")
     if len(character) != 1 or not character.isprintable() or character.isspace():
         raise ValueError("char of token shape mask is one printable character")
-    kind = given.text("type", "alphanumeric")
+    kind = options.text("type", "alphanumeric")
     if kind not in TYPES:
         raise ValueError(f"type of token shape mask is one of {', '.join(TYPES)}")
-    if not given.options.keys() - {"char", "type"}:
+    if not options.options.keys() - {"char", "type"}:
         return MaskShape(None, character, kind)
     visible = Visible(
-        given.count("first"), given.count("last"), given.flag("domain"), given.flag("year")
+        options.count("first"), options.count("last"), options.flag("domain"), options.flag("year")
     )
     return MaskShape(visible, character, kind)
 

@@ -74,25 +74,25 @@ def read_date(text: str) -> WrittenDate | None:
     """The date of a text that is nothing but a date; ``None`` for anything else, and for days that
     never were.
     """
-    found = _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text) or _COMPACT.fullmatch(text)
-    if found is None or (found["zone"] and not found["time"]):
+    match = _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text) or _COMPACT.fullmatch(text)
+    if match is None or (match["zone"] and not match["time"]):
         return None
-    first, second = int(found["a"]), int(found["b"])
+    first, second = int(match["a"]), int(match["b"])
     either = False
-    if found.re is not _YEAR_LAST:
+    if match.re is not _YEAR_LAST:
         order, month, day = "ymd", first, second
-    elif found["s"] != "." and first <= 12 < second:
+    elif match["s"] != "." and first <= 12 < second:
         order, month, day = "mdy", first, second
     else:
         order, month, day = "dmy", second, first
-        either = found["s"] != "." and first <= 12
+        either = match["s"] != "." and first <= 12
     try:
-        date = dt.date(int(found["y"]), month, day)
+        date = dt.date(int(match["y"]), month, day)
     except ValueError:
         return None
-    padded = len(found["a"]) == len(found["b"]) == 2
+    padded = len(match["a"]) == len(match["b"]) == 2
     return WrittenDate(
-        date, order, found["s"], padded, either, found["time"] or "", found["zone"] or ""
+        date, order, match["s"], padded, either, match["time"] or "", match["zone"] or ""
     )
 
 
@@ -141,8 +141,8 @@ def _phone(text: str, region: str) -> str:
 def _date(text: str) -> str:
     """ISO 8601; what is no date, as text."""
     base = plain_text(text)
-    found = read_date(base)
-    return base if found is None else found.normal
+    date = read_date(base)
+    return base if date is None else date.normal
 
 
 def _card(text: str) -> str:

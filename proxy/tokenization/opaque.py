@@ -57,27 +57,27 @@ class WordShape:
         return SealedTokenizer(binding, pattern, seal, unseal, takes_json=True)
 
 
-def _word62(given: ShapeOptions, prefix: str) -> WordShape:
+def _word62(options: ShapeOptions, prefix: str) -> WordShape:
     return WordShape(
-        given.shape, given.flag("same"), prefix, common.WORD62, common.write62, common.read62
+        options.shape, options.flag("same"), prefix, common.WORD62, common.write62, common.read62
     )
 
 
-def _opaque(given: ShapeOptions) -> WordShape:
-    return _word62(given, "")
+def _opaque(options: ShapeOptions) -> WordShape:
+    return _word62(options, "")
 
 
-def _lower(given: ShapeOptions) -> WordShape:
+def _lower(options: ShapeOptions) -> WordShape:
     return WordShape(
-        given.shape, given.flag("same"), "", common.WORD32, common.write32, common.read32
+        options.shape, options.flag("same"), "", common.WORD32, common.write32, common.read32
     )
 
 
-def _prepended(given: ShapeOptions) -> WordShape:
-    prefix = given.text("prefix", "T")
+def _prepended(options: ShapeOptions) -> WordShape:
+    prefix = options.text("prefix", "T")
     if _PREFIX.fullmatch(prefix) is None:
-        raise ValueError(f"prefix of token shape {given.shape} is 1 to 16 letters A to Z, a to z")
-    return _word62(given, prefix)
+        raise ValueError(f"prefix of token shape {options.shape} is 1 to 16 letters A to Z, a to z")
+    return _word62(options, prefix)
 
 
 OPAQUE = Parser("opaque", SAME, _opaque)

@@ -64,9 +64,9 @@ def _expression(group: TemplateGroup) -> str:
     return f"[{''.join(ranges)}]{{{group.count}}}"
 
 
-def _template(given: ShapeOptions) -> TemplateShape:
-    text = given.text("template", "")
-    shape = TemplateShape(given.flag("same"), text, read_template(text))
+def _template(options: ShapeOptions) -> TemplateShape:
+    text = options.text("template", "")
+    shape = TemplateShape(options.flag("same"), text, read_template(text))
     if shape.capacity() < 2:
         raise ValueError(
             "a template needs a group such as [A-Z0-9]{9}; for one constant text use the shape "

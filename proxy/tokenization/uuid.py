@@ -63,4 +63,4 @@ class Uuid:
         return SealedTokenizer(binding, _PATTERN, seal, unseal, takes_json=False)
 
 
-UUID = Parser("uuid", SAME, lambda given: Uuid(given.flag("same")))
+UUID = Parser("uuid", SAME, lambda options: Uuid(options.flag("same")))

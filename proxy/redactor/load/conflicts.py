@@ -52,10 +52,10 @@ def check_conflicts(files: Sequence[FileRules], faults: RuleFaults) -> None:
     """Note what contradicts between files: endpoints, and schemas that are not the same everywhere."""
     for one, other in combinations(files, 2):
         _check_endpoints(one, other, faults)
-    seen: dict[str, tuple[Schema, Position]] = {}
+    schemas: dict[str, tuple[Schema, Position]] = {}
     for draft in (draft for file in files for draft in file.entities):
         name = draft.entity.schema.name.lower()
-        first, at = seen.setdefault(name, (draft.entity.schema, draft.at))
+        first, at = schemas.setdefault(name, (draft.entity.schema, draft.at))
         if first != draft.entity.schema:
             faults.add(
                 draft.at,

@@ -180,11 +180,13 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
             field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset()
         )
         places[field_name] = declared[field_name].at
-    kept = kept_as(name, item, fields, faults)
-    own = section.value("schema", name) if kept is None else f"{RECORDS_SCHEMA}/{name}"
+    record_names = kept_as(name, item, fields, faults)
+    own = section.value("schema", name) if record_names is None else f"{RECORDS_SCHEMA}/{name}"
     schema = Schema(own, tuple(_schema_field(rule) for rule in fields.values()))
     return EntityDraft(
-        Entity(name, schema, fields, section.value("expires"), False, kept), item.key, places
+        Entity(name, schema, fields, section.value("expires"), False, record_names),
+        item.key,
+        places,
     )
 
 
@@ -193,9 +195,9 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
     if kind is None:
         return None
     shape = _shape(kind, section, faults)
-    plain = section.value("stored") == "plain"
+    readable = section.value("stored") == "plain"
     find = frozenset(item.value for item in section.value("find", []) if item.value)
-    if "range" in find and not plain:
+    if "range" in find and not readable:
         faults.add(
             section.key("find"),
             "range search needs order, and order tells something about the value; write 'stored: "
@@ -209,7 +211,7 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
             section.place("at"),
             f"a field stands inside the entity's object; write $.{name} or another member",
         )
-    return FieldRule(name, kind, shape, path, plain, find) if shape else None
+    return FieldRule(name, kind, shape, path, readable, find) if shape else None
 
 
 def several(name: str, shape: Shape) -> str:
@@ -256,13 +258,13 @@ def _options_fit(shape: str, token: Section, faults: RuleFaults) -> bool:
     """Whether the shape takes each option, so that a wrong one is pointed at rather than the whole
     token.
     """
-    known = SHAPES[PERSISTENT.get(shape, SYNONYMS.get(shape, shape))].options
+    taken_options = SHAPES[PERSISTENT.get(shape, SYNONYMS.get(shape, shape))].options
     fits = True
     for key, item in token.items.items():
         if key in _NO_OPTIONS:
             continue
-        if key not in known:
-            takes = did_you_mean(key, known) if known else "it takes no options."
+        if key not in taken_options:
+            takes = did_you_mean(key, taken_options) if taken_options else "it takes no options."
             faults.add(item.key, f"token shape {shape} has no option '{key}'; {takes}")
             fits = False
         elif isinstance(item.value, str) and "${" in item.value:
@@ -363,16 +365,16 @@ def _limits(section: Section | None) -> BodyLimits:
 def _on_error(section: Section | None) -> OnError:
     if section is None:
         return OnError()
-    given = {
+    statuses = {
         key: section.value(key)
         for key in section
         if key != "vault_down" and section.value(key) is not None
     }
     vault_down: Section | None = section.value("vault_down")
     if vault_down is not None and vault_down.value("write") is not None:
-        given["vault_down_write"] = vault_down.value("write")
+        statuses["vault_down_write"] = vault_down.value("write")
     if vault_down is not None and vault_down.value("read") is not None:
-        given["vault_down_read"] = str(vault_down.value("read"))
-    if "unreadable_answer" in given:
-        given["unreadable_answer"] = str(given["unreadable_answer"])
-    return OnError(**given)
+        statuses["vault_down_read"] = str(vault_down.value("read"))
+    if "unreadable_answer" in statuses:
+        statuses["unreadable_answer"] = str(statuses["unreadable_answer"])
+    return OnError(**statuses)

@@ -69,8 +69,8 @@ def request_id(
     """Where the request carries the id(s); ``None`` for creates and lists."""
     if "id" not in section:
         return _default(section, verb, template, faults)
-    place: IdPlace | None = section.value("id")
-    if place is None:
+    id_place: IdPlace | None = section.value("id")
+    if id_place is None:
         return None
     at = section.place("id")
     if verb is Verb.CREATE:
@@ -79,28 +79,28 @@ def request_id(
             f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the id, "
             "write update: an update of an unknown id creates it",
         )
-    elif place.source is IdSource.HEADER:
+    elif id_place.source is IdSource.HEADER:
         faults.add(
             at,
             "an id in a header of the request is not supported yet; write path, query, form or $.",
         )
-    elif place.source is IdSource.PATH and place.name not in template.names:
-        known = (
-            did_you_mean(place.name, template.names)
+    elif id_place.source is IdSource.PATH and id_place.name not in template.names:
+        hint = (
+            did_you_mean(id_place.name, template.names)
             if template.names
             else f"'{template.text}' has no placeholder."
         )
-        faults.add(at, f"the path has no placeholder {{{place.name}}}; {known}")
-    elif place.source is IdSource.BODY and not place.path:
+        faults.add(at, f"the path has no placeholder {{{id_place.name}}}; {hint}")
+    elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(at, "the whole body cannot be an id; write $.id or another member")
-    return replace(place, absolute=_from_root(place, body))
+    return replace(id_place, absolute=_from_root(id_place, body))
 
 
-def _from_root(place: IdPlace, body: BodyPlace | None) -> bool:
+def _from_root(id_place: IdPlace, body: BodyPlace | None) -> bool:
     """A body id counts from the object where that is the whole body or one of several, else from
     the root.
     """
-    if place.source is not IdSource.BODY:
+    if id_place.source is not IdSource.BODY:
         return False
     if body is None or body.objects is None:
         return True
@@ -140,24 +140,24 @@ def response_id(
     response: Section | None = section.value("response")
     if response is None or "id" not in response:
         return _created(section, request, faults, success) if verb is Verb.CREATE else None
-    place: IdPlace | None = response.value("id")
-    if place is None:
+    id_place: IdPlace | None = response.value("id")
+    if id_place is None:
         return None
-    if place.source is IdSource.FORM:
-        return IdPlace(IdSource.BODY, path=(place.name,))
-    if place.source in (IdSource.PATH, IdSource.QUERY):
+    if id_place.source is IdSource.FORM:
+        return IdPlace(IdSource.BODY, path=(id_place.name,))
+    if id_place.source in (IdSource.PATH, IdSource.QUERY):
         faults.add(
             response.place("id"),
             "this id is one of the request; write it beside 'match': id: path id",
         )
-    elif place.source is IdSource.BODY and not place.path:
+    elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(
             response.place("id"), "the whole object cannot be its id; write $.id or another member"
         )
     bare = verb is Verb.DELETE and not any(
         key in response for key in ("object", "each", "form", "fields")
     )
-    return replace(place, absolute=bare and place.source is IdSource.BODY)
+    return replace(id_place, absolute=bare and id_place.source is IdSource.BODY)
 
 
 def _created(
@@ -185,22 +185,24 @@ def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> Non
         (operation.id, operation.request.body, operation.request.query, section),
         (operation.response.id, operation.response.body, {}, response or section),
     )
-    for place, body, query, holder in sides:
-        if place is None:
+    for id_place, body, query, holder in sides:
+        if id_place is None:
             continue
-        for field in dict.fromkeys((*_fields_at(place, body), *_fields_called(place, body, query))):
+        for field in dict.fromkeys(
+            (*_fields_at(id_place, body), *_fields_called(id_place, body, query))
+        ):
             faults.add(
                 holder.place("id"),
                 f"this id is the protected field {field}; an id must be a value that no rule names",
             )
 
 
-def _fields_at(place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
+def _fields_at(id_place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
     """The fields that stand where the id stands in a JSON body."""
-    if place.source is not IdSource.BODY or body is None:
+    if id_place.source is not IdSource.BODY or body is None:
         return
     objects = body.objects or ()
-    path = place.path if place.absolute else objects + place.path
+    path = id_place.path if id_place.absolute else objects + id_place.path
     fields = (
         {name: objects + inner for name, inner in body.fields.items()}
         if body.objects is not None
@@ -214,22 +216,26 @@ def _fields_at(place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
 
 
 def _fields_called(
-    place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]
+    id_place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]
 ) -> Iterator[str]:
     """The fields whose form member or query parameter has the name of the id's."""
-    names = query if place.source is IdSource.QUERY else body.form if body is not None else {}
-    called = place.name
-    if place.source is IdSource.BODY and len(place.path) == 1 and isinstance(place.path[0], str):
-        called = place.path[0]  # a form is a flat object
-    if place.source in (IdSource.BODY, IdSource.FORM, IdSource.QUERY):
+    names = query if id_place.source is IdSource.QUERY else body.form if body is not None else {}
+    called = id_place.name
+    if (
+        id_place.source is IdSource.BODY
+        and len(id_place.path) == 1
+        and isinstance(id_place.path[0], str)
+    ):
+        called = id_place.path[0]  # a form is a flat object
+    if id_place.source in (IdSource.BODY, IdSource.FORM, IdSource.QUERY):
         yield from (
             field for pattern, field in names.items() if form.compiled(pattern).fullmatch(called)
         )
 
 
-def is_single(place: IdPlace | None) -> bool:
+def is_single(id_place: IdPlace | None) -> bool:
     """Whether the place carries exactly one id."""
-    return place is not None and not selects_many(place.path)
+    return id_place is not None and not selects_many(id_place.path)
 
 
 # ``success`` compiled: the statuses that count as they are, and those that count on a condition.
@@ -243,13 +249,15 @@ def compile_success(
 ) -> Success:
     """The statuses and conditions that ``response`` names; the default where it names none."""
     items: list[PlacedValue] = [] if section is None else section.value("success", [])
-    plain = frozenset(item.value for item in items if isinstance(item.value, int))
+    statuses_alone = frozenset(item.value for item in items if isinstance(item.value, int))
     conditions = [
-        _condition(item, plain, faults) for item in items if isinstance(item.value, Section)
+        _condition(item, statuses_alone, faults)
+        for item in items
+        if isinstance(item.value, Section)
     ]
-    if not plain and not conditions:
+    if not statuses_alone and not conditions:
         return default, ()
-    return plain, tuple(conditions)
+    return statuses_alone, tuple(conditions)
 
 
 def statuses(success: Success) -> frozenset[int]:
@@ -258,32 +266,34 @@ def statuses(success: Success) -> frozenset[int]:
 
 
 def check_named(
-    section: Section, place: IdPlace | None, success: Success, faults: RuleFaults
+    section: Section, id_place: IdPlace | None, success: Success, faults: RuleFaults
 ) -> None:
     """Note an id in ``Location`` that no answer of success can tell, because all of them lead
     elsewhere.
     """
-    plain, conditions = success
+    statuses_alone, conditions = success
     if (
-        place is None
-        or place.source is not IdSource.HEADER
-        or place.name != "location"
-        or place.template[:1] != "/"
+        id_place is None
+        or id_place.source is not IdSource.HEADER
+        or id_place.name != "location"
+        or id_place.template[:1] != "/"
     ):
         return
-    template = parse_template(place.template)
-    if not plain and not any(
+    template = parse_template(id_place.template)
+    if not statuses_alone and not any(
         not one.locations or any(overlaps(template, path) for path in one.locations)
         for one in conditions
     ):
         faults.add(
             section.place("id"),
-            f"no redirect of 'success' leads to {place.template}, so this id is never told; name "
+            f"no redirect of 'success' leads to {id_place.template}, so this id is never told; name "
             "that path under location",
         )
 
 
-def _condition(item: PlacedValue, plain: frozenset[int], faults: RuleFaults) -> RedirectSuccess:
+def _condition(
+    item: PlacedValue, statuses_alone: frozenset[int], faults: RuleFaults
+) -> RedirectSuccess:
     section: Section = item.value
     named: list[PlacedValue] = [one for one in section.value("status", []) if one.value is not None]
     locations: list[PlacedValue] = section.value("location", [])
@@ -297,7 +307,7 @@ def _condition(item: PlacedValue, plain: frozenset[int], faults: RuleFaults) -> 
             item.at, "this names no condition; add location or text, or write the status alone"
         )
     for one in named:
-        if one.value in plain:
+        if one.value in statuses_alone:
             faults.add(
                 one.at,
                 f"{one.value} stands in 'success' without a condition as well; keep one of the two",

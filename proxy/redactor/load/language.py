@@ -380,13 +380,13 @@ RULE_FILE = Block(
 
 def blocks(form: Form = RULE_FILE) -> Iterator[Block]:
     """Every block of the language once, outermost first."""
-    seen: set[str] = set()
+    names: set[str] = set()
     waiting = [form]
     while waiting:
         form = waiting.pop(0)
         if isinstance(form, Block):
-            if form.name not in seen:
-                seen.add(form.name)
+            if form.name not in names:
+                names.add(form.name)
                 yield form
                 waiting[:0] = [key.form for key in form.keys]
         elif isinstance(form, ListOf | MapOf):

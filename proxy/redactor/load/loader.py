@@ -193,7 +193,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     check_conflicts(files, job.faults)
     job.faults.raise_any()
     addressed = [_addressed(file) for file in files]
-    told = tuple(warnings(addressed))
+    warned = tuple(warnings(addressed))
     mapped = [_settled(file) for file in addressed]
     return RuleSet(
         rules_version(sources),
@@ -201,7 +201,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
         tuple(draft.entity for file in mapped for draft in file.entities),
         tuple(operation for file in mapped for operation in file.operations),
         tuple(test for file in mapped for test in file.tests),
-        told,
+        warned,
         tuple(rule for file in mapped for rule in file.passed),
         tuple(source.name for source in sources),
     )
@@ -381,4 +381,4 @@ def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
 
 
 def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
-    return {names.get(field, field): place for field, place in places.items()}
+    return {names.get(field, field): value for field, value in places.items()}

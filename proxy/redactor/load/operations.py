@@ -68,10 +68,10 @@ def compile_body(
     outside = {name: path for name, path in own.items() if name not in inside}
     named = entity.fields.values() if objects is not None else ()
     fields = {rule.name: rule.at for rule in named if rule.name not in own}
-    place = BodyPlace(objects, "each" in section, fields | inside, outside, form)
+    body = BodyPlace(objects, "each" in section, fields | inside, outside, form)
     if own:
-        _check_places(place, section, faults)
-    return place
+        _check_places(body, section, faults)
+    return body
 
 
 def member_fields(
@@ -149,10 +149,10 @@ def _own_places(
     return own
 
 
-def _check_places(place: BodyPlace, section: Section, faults: RuleFaults) -> None:
+def _check_places(body: BodyPlace, section: Section, faults: RuleFaults) -> None:
     """The operation's own places against each other and against those of the entity."""
-    start = place.objects or ()
-    whole = {name: start + path for name, path in place.fields.items()} | dict(place.anchored)
+    start = body.objects or ()
+    whole = {name: start + path for name, path in body.fields.items()} | dict(body.anchored)
     own: Mapping[str, PlacedValue] = section.value("fields", {})
     for one, other in combinations(whole, 2):
         named = other if other in own else one
@@ -163,8 +163,8 @@ def _check_places(place: BodyPlace, section: Section, faults: RuleFaults) -> Non
                 f"{named} overlaps {rival} at {spell(whole[rival])}; a value belongs to one "
                 "field only",
             )
-    several = place.each or selects_many(start)
-    for name in place.anchored:
+    several = body.each or selects_many(start)
+    for name in body.anchored:
         if several:
             faults.add(
                 own[name].at,
@@ -199,8 +199,8 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
     _check_prefix(section, matched, scope)
     entity, faults = draft.entity, scope.faults
     request = _request(section, verb, entity, faults)
-    place = request_id(section, verb, matched.template, request.body, faults)
-    response = _response(section, verb, entity, (place, request.body), faults)
+    id_place = request_id(section, verb, matched.template, request.body, faults)
+    response = _response(section, verb, entity, (id_place, request.body), faults)
     operation = Operation(
         matched.label,
         scope.endpoint,
@@ -208,7 +208,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
         matched.methods,
         matched.template.text,
         entity,
-        place,
+        id_place,
         request,
         response,
         section.at,
@@ -301,11 +301,11 @@ def _response(
     faults: RuleFaults,
 ) -> ResponseRule:
     inner: Section | None = section.value("response")
-    place, sent = request
+    id_place, sent = request
     # The answer to a delete of many is seldom the records themselves: it is restored where the file
     # says so.
     default = verb is not Verb.DELETE or (
-        is_single(place) and not (inner is not None and "id" in inner)
+        is_single(id_place) and not (inner is not None and "id" in inner)
     )
     stated = inner is not None and any(key in inner for key in PLACE_KEYS)
     anywhere = inner is not None and inner.value("restore") == "anywhere"

@@ -206,9 +206,9 @@ class Size:
     def read(self, node: YamlNode, context: Context) -> Any:
         if isinstance(node, Scalar) and type(node.value) is int and node.value > 0:
             return node.value
-        found = _SIZE.fullmatch(node.text) if isinstance(node, Scalar) else None
-        if found and int(found[1]):
-            return int(found[1]) * _BYTES[found[2]]
+        match = _SIZE.fullmatch(node.text) if isinstance(node, Scalar) else None
+        if match and int(match[1]):
+            return int(match[1]) * _BYTES[match[2]]
         return context.faults.add(node.at, "this must be a size above zero such as 512KiB or 2MiB")
 
     def schema(self) -> JsonSchema:
@@ -227,9 +227,9 @@ class Duration:
     label: str = "duration, e.g. `90d` or `7y`"
 
     def read(self, node: YamlNode, context: Context) -> Any:
-        found = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
-        if found and int(found[1]):
-            return int(found[1]) * _MILLISECONDS[found[2]]
+        match = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
+        if match and int(match[1]):
+            return int(match[1]) * _MILLISECONDS[match[2]]
         return context.faults.add(
             node.at, "this must be a duration above zero such as 12h, 90d or 7y (s, m, h, d, w, y)"
         )

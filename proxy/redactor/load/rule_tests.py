@@ -154,8 +154,8 @@ def _check_shape(value: Any) -> None:
 
 def _check_sent(value: Any) -> None:
     text = value if isinstance(value, str) else ""
-    for found in _SENT.finditer(text):
-        if not found[1].startswith("$"):
+    for match in _SENT.finditer(text):
+        if not match[1].startswith("$"):
             raise ValueError(
                 "{sent …} repeats a place of what the application was sent; write {sent $.email}"
             )

@@ -31,24 +31,24 @@ class RuleFaults:
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int, int, str], None] = {}
+        self._faults: dict[tuple[str, int, int, str], None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._faults)
 
     def add(self, at: Position, text: str) -> None:
         """Note a fault: where it stands (line 0: nowhere in the file), what is wrong and what to
         write; no secret's content.
         """
-        self._found.setdefault((at.file, at.line, at.column, text))
+        self._faults.setdefault((at.file, at.line, at.column, text))
 
     def raise_any(self) -> None:
         """Raise when there is any fault: sorted by file, line and column."""
-        if not self._found:
+        if not self._faults:
             return
-        places = sorted(self._found)
+        places = sorted(self._faults)
         details = tuple(
-            Detail(_told(file, line, column), text)
+            Detail(_location(file, line, column), text)
             for file, line, column, text in places[:MOST_RULE_FAULTS]
         )
         count = "1 fault" if len(places) == 1 else f"{len(places)} faults"
@@ -57,18 +57,18 @@ class RuleFaults:
         )
 
 
-def _told(file: str, line: int, column: int) -> str:
+def _location(file: str, line: int, column: int) -> str:
     return f"{file}:{line}:{column}" if line else file
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str | None:
+def nearest_word(word: str, words: Iterable[str]) -> str | None:
     """The known word that a misspelt one may have been meant for."""
-    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(word.lower(), list(words), n=1, cutoff=0.6)), None)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """A hint for a misspelt word: the nearest known one, else the list of what is known."""
-    names = list(known)
+    names = list(words)
     if near := nearest_word(word, names):
         return f"did you mean '{near}'?"
     return f"known here: {', '.join(names)}." if names else "nothing may stand here."
@@ -147,17 +147,18 @@ def read_tree(text: str, file: str, faults: RuleFaults) -> YamlNode | None:
         )
     except UnicodeEncodeError as error:
         faults.add(
-            _place(text, error.start, file), "half of a surrogate pair; write the character itself"
+            _position(text, error.start, file),
+            "half of a surrogate pair; write the character itself",
         )
     except yaml.reader.ReaderError as error:
         faults.add(
-            _place(text, error.position, file),
+            _position(text, error.position, file),
             "a control character that YAML does not allow; remove it",
         )
     return None
 
 
-def _place(text: str, index: int, file: str) -> Position:
+def _position(text: str, index: int, file: str) -> Position:
     before = text[:index]
     return Position(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
 
@@ -346,12 +347,12 @@ def resolve_references(text: str, folder: Path, environ: Mapping[str, str]) -> s
 
     ``ValueError`` says what is wrong.
     """
-    return _REFERENCE.sub(lambda found: _one(found.group(1), folder, environ), text)
+    return _REFERENCE.sub(lambda match: _one(match.group(1), folder, environ), text)
 
 
 def files_named(text: str, folder: Path) -> list[Path]:
     """The files that references in the text name, in order."""
-    inner = (found.group(1) for found in _REFERENCE.finditer(text))
+    inner = (match.group(1) for match in _REFERENCE.finditer(text))
     return [
         folder / reference.removeprefix("file:")
         for reference in inner

@@ -327,7 +327,7 @@ class ChangeBatch:
 
     def _clear(self, change: ForgetReplies) -> bool:
         (rid,) = change
-        if any(self._seen.get(place, _INSERT) >= _FILE for place in (rid, ANY_ROW)):
+        if any(self._seen.get(row_id, _INSERT) >= _FILE for row_id in (rid, ANY_ROW)):
             return False
         self._seen[rid] = _FILE
         self._cleared.append((rid,))
