@@ -18,7 +18,7 @@ from proxy.model.record import DEFAULT, DEFAULTS, Principal
 from proxy.model.schema import Schema
 from proxy.net.outbound import Reach
 from proxy.telemetry import logs
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.schemas import Catalog
 
 _CHALLENGE: Final = 'Bearer realm="domicile"'
 

@@ -22,11 +22,8 @@ from proxy.model.policy import Act
 from proxy.model.record import Attachment, fault_of_filename, fault_of_mime_type
 from proxy.model.rights import denied
 from proxy.storage.changes import Change
-from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments import service
-from proxy.vault.attachments.service import Download, IncomingFile, Owner, Then
+from proxy.vault.attachments import Contents, Download, IncomingFile, Label, Owner, Then, service
 from proxy.vault.idempotency import Answered
-from proxy.vault.records.attachment_metadata import Label
 
 # Parts of a file: what the fields of a request ask for (RFC 9110, section 14).
 

@@ -31,10 +31,10 @@ from proxy.model.rights import FULL, Rights, denied
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import NO_EGRESS, Reach
 from proxy.storage.changes import Change
-from proxy.vault.attachment_content import Contents
-from proxy.vault.maintenance.rehash_job import RehashJob
-from proxy.vault.records.repository import Records
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.attachments import Contents
+from proxy.vault.maintenance import RehashJob
+from proxy.vault.records import Records
+from proxy.vault.schemas import Catalog
 
 
 def _unobserved(_operation: str, _status: int, _seconds: float) -> None:

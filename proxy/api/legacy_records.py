@@ -33,13 +33,16 @@ from proxy.model.record import Fields, Record, RecordDraft
 from proxy.model.rights import FULL, Rights, VisibleRecord
 from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, records_schema
 from proxy.model.values import step
-from proxy.vault.records import create as writing
-from proxy.vault.records import delete as deleting
-from proxy.vault.records import update as cloning
-from proxy.vault.records import update as updating
-from proxy.vault.records.aggregate import Figures, aggregate_groups
-from proxy.vault.records.find import find_page
-from proxy.vault.records.repository import Records
+from proxy.vault.records import (
+    Figures,
+    Records,
+    aggregate_groups,
+    change_records,
+    clone,
+    delete_many,
+    find_page,
+    store_records,
+)
 
 # How records of the record-based family are written: every field of every record, ``null`` where it
 # has no value.
@@ -198,7 +201,7 @@ async def update_legacy_records(call: ApiRequest) -> ApiResponse:
     def show(stored: Sequence[Record]) -> ApiResponse:
         return _many(call, records, 200, sent(records, drafts, stored))
 
-    stored = await updating.update(
+    stored = await change_records(
         records,
         drafts,
         call.principal.client,
@@ -232,9 +235,7 @@ async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
         return result.records
 
     show = partial(_many, call, records, 201)
-    return show(
-        await cloning.clone(records, sources, draft, call.principal.client, call.closing(show))
-    )
+    return show(await clone(records, sources, draft, call.principal.client, call.closing(show)))
 
 
 async def find_legacy_records(call: ApiRequest) -> ApiResponse:
@@ -283,7 +284,7 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
     ((name, values),) = chosen.items()
     keys = request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
     cascade_by, records = call.query.get("cascadeBy"), records_of_call(call, Act.DELETE)
-    await deleting.delete_many(
+    await delete_many(
         records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by
     )
     return GONE
@@ -308,7 +309,7 @@ async def legacy_record_history(call: ApiRequest) -> ApiResponse:
 async def _create(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
 ) -> ApiResponse:
-    stored = await writing.store_records(
+    stored = await store_records(
         records, drafts, call.principal.client, call.closing(show), on_existing="update"
     )
     return show(stored)

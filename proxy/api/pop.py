@@ -19,10 +19,7 @@ from proxy.model.policy import Act
 from proxy.model.pop_dialect import read_pop_find, read_pop_record, read_pop_records
 from proxy.model.record import Record, RecordDraft
 from proxy.model.schema import BODY, IS_ENCRYPTED, RECORD_KEY, RECORDS_SCHEMA
-from proxy.vault.records import create as writing
-from proxy.vault.records import delete as deleting
-from proxy.vault.records.find import find_page
-from proxy.vault.records.repository import Records
+from proxy.vault.records import Records, delete_many, delete_one, find_page, store_records
 
 #: Where the files of a record are.
 FILES: Final = "/v2/storage/records/{country}/{record_key}/attachments"
@@ -105,7 +102,7 @@ async def search(call: ApiRequest) -> ApiResponse:
 async def delete_pop_record(call: ApiRequest) -> ApiResponse:
     """The end of one record."""
     key = call.path[RECORD_KEY]
-    await deleting.delete_one(
+    await delete_one(
         request.with_preconditions(call.request, call.records(RECORDS_SCHEMA, Act.DELETE)),
         key,
         call.principal.client,
@@ -132,7 +129,7 @@ async def batch_delete(call: ApiRequest) -> ApiResponse:
     keys = request.strings(
         chosen[RECORD_KEY], f"/filter/{RECORD_KEY}", call.services.limits.find_maximum
     )
-    await deleting.delete_many(records, keys, call.principal.client, call.closing(lambda _: _EMPTY))
+    await delete_many(records, keys, call.principal.client, call.closing(lambda _: _EMPTY))
     return _EMPTY
 
 
@@ -145,7 +142,7 @@ async def _write(
     drafts: Sequence[RecordDraft],
     show: Callable[[Sequence[Record]], ApiResponse],
 ) -> ApiResponse:
-    stored = await writing.store_records(
+    stored = await store_records(
         records, drafts, call.principal.client, call.closing(show), on_existing="update"
     )
     return show(stored)

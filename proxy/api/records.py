@@ -18,14 +18,17 @@ from proxy.model.record import Record, RecordDraft
 from proxy.model.record_reader import read_draft, read_drafts
 from proxy.model.values import step, unknown_field
 from proxy.offload import each, run_in_thread
-from proxy.vault.records import create as writing
-from proxy.vault.records import delete as deleting
-from proxy.vault.records import merge as migrating
-from proxy.vault.records import update as cloning
-from proxy.vault.records import update as updating
-from proxy.vault.records.commit import refuse_of_rules
-from proxy.vault.records.find import find_page
-from proxy.vault.records.repository import Records
+from proxy.vault.records import (
+    Records,
+    change_records,
+    clone,
+    delete_many,
+    delete_one,
+    find_page,
+    merge_records,
+    refuse_of_rules,
+    store_records,
+)
 
 #: What a write answers with, made of its result.
 Show = Callable[[Sequence[Record]], ApiResponse]
@@ -106,7 +109,7 @@ async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
             raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
         return _one(records, 200, updated_json(records, drafts, stored))
 
-    return show(await updating.update(records, drafts, call.principal.client, call.closing(show)))
+    return show(await change_records(records, drafts, call.principal.client, call.closing(show)))
 
 
 async def create_record_v2(call: ApiRequest) -> ApiResponse:
@@ -143,7 +146,7 @@ async def update_records(call: ApiRequest) -> ApiResponse:
         visible = updated_json(records, drafts, stored)
         return _many(records, visible) if names is None else _chosen(records, names, visible)
 
-    updated = await updating.update(
+    updated = await change_records(
         records,
         drafts,
         call.principal.client,
@@ -176,24 +179,20 @@ async def clone_record(call: ApiRequest) -> ApiResponse:
         return result.records
 
     show: Show = partial(_many, records)
-    return show(
-        await cloning.clone(records, sources, draft, call.principal.client, call.closing(show))
-    )
+    return show(await clone(records, sources, draft, call.principal.client, call.closing(show)))
 
 
 async def migrate_record(call: ApiRequest) -> ApiResponse:
     """Everything of one record goes to another, and the first one ends."""
     source, destination = call.path["source"], call.path["destination"]
     records = records_of_call(call, Act.WRITE, Act.DELETE)
-    await migrating.merge_records(
-        records, source, destination, call.principal.client, call.closing(gone)
-    )
+    await merge_records(records, source, destination, call.principal.client, call.closing(gone))
     return GONE
 
 
 async def delete_record(call: ApiRequest) -> ApiResponse:
     """The end of one record."""
-    await deleting.delete_one(
+    await delete_one(
         request.with_preconditions(call.request, records_of_call(call, Act.DELETE)),
         call.path["record_key"],
         call.principal.client,
@@ -221,7 +220,7 @@ async def delete_records(call: ApiRequest) -> ApiResponse:
         )
     ((name, values),) = chosen.items()
     keys = request.strings(values, "/filter" + step(name), call.services.limits.find_maximum)
-    await deleting.delete_many(
+    await delete_many(
         records,
         keys,
         call.principal.client,
@@ -254,7 +253,7 @@ async def _create(
 async def _store_drafts(
     call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show
 ) -> list[Record]:
-    return await writing.store_records(
+    return await store_records(
         records,
         drafts,
         call.principal.client,

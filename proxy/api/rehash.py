@@ -21,13 +21,21 @@ from proxy.model.record import Record
 from proxy.model.schema import BODY, PROFILE_KEY, RECORDS_SCHEMA
 from proxy.model.values import ValueFaults, step
 from proxy.storage.changes import Change
-from proxy.vault.maintenance import rehash as rehashing
-from proxy.vault.maintenance.rehash import Rehash, RehashedRecord
-from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashRun
-from proxy.vault.maintenance.rehash_rules import ALL_OTHERS, RehashRules, read_dtk, read_rules
-from proxy.vault.records.find import PageAsker
-from proxy.vault.records.history import export
-from proxy.vault.records.repository import Records
+from proxy.vault.maintenance import (
+    ALL_OTHERS,
+    Rehash,
+    RehashedRecord,
+    RehashJob,
+    RehashRequest,
+    RehashRules,
+    RehashRun,
+    newest_tokens,
+    read_dtk,
+    read_rules,
+    rehash_profiles,
+    resolve_rehashed,
+)
+from proxy.vault.records import PageAsker, Records, export
 
 _TOKENS: Final = 1000  # of one question what they stand for
 
@@ -53,7 +61,7 @@ async def rehash_records(call: ApiRequest) -> ApiResponse:
 
     plan = Rehash(records, rules, dtk)
     return _rehashed(
-        records, await rehashing.rehash_profiles(records, plan, keys, limits.find_maximum, closing)
+        records, await rehash_profiles(records, plan, keys, limits.find_maximum, closing)
     )
 
 
@@ -64,7 +72,7 @@ async def resolve_tokens(call: ApiRequest) -> ApiResponse:
     tokens = request.strings(content["tokens"], "/tokens", _TOKENS)
     resolved = [
         {"token": one.token, **_named(records, one.record), "field": one.name, "newest": one.newest}
-        for one in await rehashing.resolve_rehashed(records, tokens)
+        for one in await resolve_rehashed(records, tokens)
         if _sees(records, one.name)
     ]
     return wire.json_answer(200, {"data": resolved, "meta": {"count": len(resolved)}})
@@ -101,7 +109,7 @@ async def tokens(call: ApiRequest) -> ApiResponse:
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
 
     def render(record: Record) -> dict[str, Any] | None:
-        fields = rehashing.newest_tokens(records, record, lambda name: _sees(records, name))
+        fields = newest_tokens(records, record, lambda name: _sees(records, name))
         return {**_named(records, record), "fields": fields} if fields else None
 
     page = await export(

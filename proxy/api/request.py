@@ -22,7 +22,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import DEFAULTS, Record
 from proxy.model.values import ValueFaults
-from proxy.vault.records.repository import Records
+from proxy.vault.records import Records
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 

@@ -11,8 +11,7 @@ from proxy.api.context import ApiRequest, ApiResponse
 from proxy.clock import to_wire
 from proxy.model.schema_change import ChangeStep
 from proxy.model.schema_document import read_definition, write_definition
-from proxy.vault.schema_store import Origin, Phase
-from proxy.vault.schemas.catalog import Applied, DeclaredSchema
+from proxy.vault.schemas import Applied, DeclaredSchema, Origin, Phase
 
 
 async def put_schema(call: ApiRequest) -> ApiResponse:

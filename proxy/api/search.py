@@ -13,10 +13,17 @@ from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals, Query
 from proxy.model.record import Record
 from proxy.net.memory import release
-from proxy.vault.records.aggregate import aggregate_groups
-from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of
-from proxy.vault.records.history import export, record_versions
-from proxy.vault.records.repository import Records
+from proxy.vault.records import (
+    FoundPage,
+    PageAsker,
+    Records,
+    Render,
+    aggregate_groups,
+    export,
+    find_page,
+    page_of,
+    record_versions,
+)
 
 #: Bytes of sealed records in a page that waits for nobody.
 SMALL_PAGE: Final = 2**20

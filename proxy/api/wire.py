@@ -22,7 +22,7 @@ from proxy.model.record import Attachment
 from proxy.model.rights import VisibleRecord
 from proxy.net.errors import STATUS
 from proxy.net.response import PROBLEM, document, wait_of
-from proxy.vault.records.repository import Records
+from proxy.vault.records import Records
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
 _HEAD: Final = b'{"data":['

@@ -33,11 +33,11 @@ from proxy.net.tls import client_context
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments import Contents
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.idempotency import Replies, system_collection
-from proxy.vault.maintenance.rehash_job import open_job
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.maintenance import open_job
+from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 
 _log = logs.logger("vault")

@@ -25,9 +25,9 @@ from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
-from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments import Contents
 from proxy.vault.environments import Environments, in_use
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault
 
 _log = logs.logger("environments")

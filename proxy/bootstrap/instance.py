@@ -68,7 +68,7 @@ from proxy.storage.base import Hooks, Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault, open_vault
 
 _log = logs.logger("bootstrap")

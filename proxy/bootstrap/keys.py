@@ -17,8 +17,14 @@ from proxy.model.record import DEFAULT, DataKeys, KeyKind, KeysTold
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.maintenance.key_usage import drop_keys, renew_keys, rewrap, wrapper
-from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun
+from proxy.vault.maintenance import (
+    ReencryptionJob,
+    ReencryptionRun,
+    drop_keys,
+    renew_keys,
+    rewrap,
+    wrapper,
+)
 from proxy.vault.vault import Vault
 
 _log = logs.logger("keys")

@@ -39,10 +39,10 @@ from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments import Contents
 from proxy.vault.environments import Environments, in_use
-from proxy.vault.maintenance.key_usage import scan_key_usage
-from proxy.vault.schema_store import wake
+from proxy.vault.maintenance import scan_key_usage
+from proxy.vault.schemas import wake
 from proxy.vault.vault import Vault, new_vault
 
 # The lines that a command leaves in the audit log, on a vault that no instance runs on.

@@ -16,7 +16,7 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.vault.janitor import pending
-from proxy.vault.schemas.catalog import Catalog, open_catalog
+from proxy.vault.schemas import Catalog, open_catalog
 from proxy.vault.vault import Vault
 
 _log = logs.logger("schemas")

@@ -17,8 +17,7 @@ from proxy.storage import open_store
 from proxy.storage.base import Hooks, Store
 from proxy.storage.sqlite.file import peek, refuse_new
 from proxy.telemetry import logs
-from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.sweep import check_pair
+from proxy.vault.attachments import Contents, check_pair
 from proxy.vault.environments import Environments, has_keyset, keyset_note, open_keyset
 from proxy.vault.vault import Vault, VaultOptions, open_vault
 

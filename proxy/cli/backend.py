@@ -17,7 +17,7 @@ from proxy.cli import remote
 from proxy.cli.command import Arguments
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 
 if TYPE_CHECKING:

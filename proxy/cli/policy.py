@@ -16,7 +16,7 @@ from proxy.config.declarations import read_policies
 from proxy.errors import Code, VaultError
 from proxy.model.policy import AccessPolicy, refuse_misfit, write_policy
 from proxy.model.record import DEFAULT, DEFAULTS
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.schemas import Catalog
 
 if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges

@@ -13,8 +13,7 @@ from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_schemas
 from proxy.model.schema import Schema
 from proxy.model.schema_document import write_definition
-from proxy.vault.schema_store import Origin
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.schemas import Catalog, Origin
 
 if TYPE_CHECKING:
     from proxy.bootstrap.offline import OfflineChanges

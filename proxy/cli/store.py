@@ -10,7 +10,7 @@ from proxy.config import Settings, load_settings
 from proxy.model.record import DEFAULT
 
 if TYPE_CHECKING:
-    from proxy.vault.maintenance.verify import VaultFault, VaultFindings
+    from proxy.vault.maintenance import VaultFault, VaultFindings
 
 #: Faults that are printed one by one; of more, the number is told.
 _SHOWN: Final = 1_000
@@ -27,7 +27,7 @@ def verify_store(arguments: Arguments) -> int:
 
 async def _verify(settings: Settings) -> "VaultFindings":
     from proxy.bootstrap.offline import stopped_vaults
-    from proxy.vault.maintenance.verify import extent, verify_vault
+    from proxy.vault.maintenance import extent, verify_vault
 
     async with stopped_vaults(settings) as vaults:
         bars: Mapping[str, Progress] = {

@@ -17,7 +17,7 @@ from proxy.vault.records.aggregate import aggregate_groups
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.find import find_page
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import make_contacts
 
 #: A value of each type that stands nowhere by chance; booleans tell nothing to look for.
@@ -81,7 +81,7 @@ async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, li
     changed = read_draft(
         records.schema, {"id": "Marvin Android", **sent}, partial=True, limits=DEFAULTS
     )
-    await update(records, [changed], "me", nothing)
+    await change_records(records, [changed], "me", nothing)
     await delete_one(records, "Arthur P. Dent", "me", nothing)
     where = {"search_keys": "beeblebrox"}
     found = await find_page(records, read_find(records.schema, {"filter": where}, DEFAULTS))

@@ -26,7 +26,7 @@ from proxy.vault.collection import TableSpec
 from proxy.vault.records.aggregate import Figures, aggregate_groups
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.find import FoundPage, PageAsker, find_page, page_of
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, make_contacts
 from tests.support.effort import examples
 from tests.support.oracle import Oracle, Plain
@@ -227,7 +227,7 @@ class Side:
             clock.advance(1)
             one = plain[number % len(plain)]
             draft = read_draft(schema, {"id": one.key, **fields}, partial=True, limits=DEFAULTS)
-            (made,) = await update(records, [draft], "me", nothing)
+            (made,) = await change_records(records, [draft], "me", nothing)
             one.fields = {**one.fields, **fields}
             one.version, one.updated_at = made.version, made.updated_at
         # so that some of those that expire have, and some have not

@@ -18,7 +18,7 @@ from proxy.vault.janitor import prune, sweep_expired
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_one
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.register import Done, linearizable
 
@@ -99,7 +99,7 @@ class Client:
         return int(made.fields["age"])
 
     async def _update(self, value: int) -> int | None:
-        made = await update(self._contacts.records, [contact("a", age=value)], "x", nothing)
+        made = await change_records(self._contacts.records, [contact("a", age=value)], "x", nothing)
         return int(made[0].fields["age"]) if made else None
 
     async def _delete(self, _value: int) -> None:

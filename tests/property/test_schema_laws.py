@@ -22,7 +22,7 @@ from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many
 from proxy.vault.records.find import find_page
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from proxy.vault.schema_store import Origin
 from tests.support.catalogs import Shelf, make_shelf, schema
 from tests.support.effort import examples
@@ -126,7 +126,9 @@ async def put(shelf: Shelf, key: str, number: int, names: set[str]) -> None:
             for field in records.schema.fields
             if field.name != "id"
         }
-        if not await update(records, [RecordDraft(key, {"id": key, **fields})], "test", nothing):
+        if not await change_records(
+            records, [RecordDraft(key, {"id": key, **fields})], "test", nothing
+        ):
             await store_records(records, [RecordDraft(key, {"id": key, **fields})], "test", nothing)
 
 

@@ -18,7 +18,7 @@ from proxy.vault.maintenance.key_usage import drop_keys, renew_keys
 from proxy.vault.maintenance.reencryption import ReencryptionJob
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.history import record_versions
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.attached import LIMIT, Files
 from tests.support.contacts import contact, make_contacts
 from tests.support.patience import PATIENCE
@@ -74,7 +74,7 @@ class Desk:
         """
         await self.contacts.add(*[contact(f"r{number}", age=1) for number in range(count)])
         self.contacts.clock.advance(1)
-        await update(
+        await change_records(
             self.contacts.records,
             [contact(f"r{number}", age=2) for number in range(count)],
             "u",

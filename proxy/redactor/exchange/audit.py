@@ -20,9 +20,7 @@ from proxy.redactor.plan import Outcome
 from proxy.redactor.redact import BodyObject
 from proxy.redactor.rules import Operation, Verb
 from proxy.vault.collection import Collection as VaultCollection
-from proxy.vault.proxied.binding import StagedWrite
-from proxy.vault.proxied.open_rows import OpenRow
-from proxy.vault.proxied.reveal import Revealed
+from proxy.vault.proxied import OpenRow, Revealed, StagedWrite
 
 _encode = msgspec.json.Encoder().encode
 

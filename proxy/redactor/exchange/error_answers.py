@@ -26,9 +26,7 @@ from proxy.redactor.rules import Operation
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.anywhere import reveal_anywhere
-from proxy.vault.proxied.binding import StagedWrite, is_large
-from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied import StagedWrite, is_large, keep, reveal_anywhere
 from proxy.vault.proxied.open_rows import open_rows
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is

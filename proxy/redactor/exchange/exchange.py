@@ -44,11 +44,9 @@ from proxy.redactor.redact import (
 )
 from proxy.redactor.restore import rewritten
 from proxy.redactor.rules import Match, Verb
-from proxy.vault.proxied.binding import StagedWrite
-from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile, reconcile_gone
-from proxy.vault.proxied.reveal import Revealed, reveal
-from proxy.vault.proxied.staging import drop_staged
+from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, drop_staged, reconcile_gone
+from proxy.vault.proxied.reconcile import reconcile
+from proxy.vault.proxied.reveal import reveal
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)

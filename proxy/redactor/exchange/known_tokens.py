@@ -18,10 +18,7 @@ from proxy.redactor.redact import BodyObject, Spot, query_spots
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.anywhere import own
-from proxy.vault.proxied.binding import StagedWrite
-from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import Revealed
+from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, own
 
 #: Values by token, by field.
 _Known = dict[str, dict[str, Value]]

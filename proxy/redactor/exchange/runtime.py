@@ -17,8 +17,8 @@ from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
-from proxy.vault.proxied.hosted import Hosted
-from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.proxied import Hosted
+from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 
 # Addresses in header fields: a browser tells every picture and script of a page which search led to

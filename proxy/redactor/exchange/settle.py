@@ -11,8 +11,7 @@ from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
-from proxy.vault.proxied.binding import StagedWrite, bind
-from proxy.vault.proxied.staging import accept, drop_staged, promote
+from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promote
 
 
 async def settle(

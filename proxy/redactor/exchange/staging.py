@@ -14,9 +14,14 @@ from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.next_version import ProxiedDraft
-from proxy.vault.proxied import merge_duplicates, staging
-from proxy.vault.proxied.binding import StagedWrite, forget_staged, overtake
+from proxy.vault.proxied import (
+    ProxiedDraft,
+    StagedWrite,
+    forget_staged,
+    merge_duplicates,
+    overtake,
+    staging,
+)
 from proxy.vault.vault import Vault
 
 _P = ParamSpec("_P")

@@ -1,3 +1,20 @@
 """Attachments of records: metadata, encrypted content, and the sweep of objects that no record
 names.
+
+Its face is what stands here, and the use cases in ``service``.
 """
+
+from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments.service import Download, IncomingFile, Owner, Then
+from proxy.vault.attachments.sweep import check_pair
+from proxy.vault.records.attachment_metadata import Label
+
+__all__ = [
+    "Contents",
+    "Download",
+    "IncomingFile",
+    "Label",
+    "Owner",
+    "Then",
+    "check_pair",
+]

@@ -1,1 +1,44 @@
-"""Background work on stored data: expiry, verification, re-encryption, key usage, rehash."""
+"""Background work on stored data: verification, re-encryption, key usage, rehash.
+
+Its face is what stands here; other rooms import nothing else of it.
+"""
+
+from proxy.vault.maintenance.key_usage import drop_keys, renew_keys, rewrap, scan_key_usage, wrapper
+from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun
+from proxy.vault.maintenance.rehash import (
+    Rehash,
+    RehashedRecord,
+    newest_tokens,
+    rehash_profiles,
+    resolve_rehashed,
+)
+from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashRun, open_job
+from proxy.vault.maintenance.rehash_rules import ALL_OTHERS, RehashRules, read_dtk, read_rules
+from proxy.vault.maintenance.verify import VaultFault, VaultFindings, extent, verify_vault
+
+__all__ = [
+    "ALL_OTHERS",
+    "ReencryptionJob",
+    "ReencryptionRun",
+    "Rehash",
+    "RehashJob",
+    "RehashRequest",
+    "RehashRules",
+    "RehashRun",
+    "RehashedRecord",
+    "VaultFault",
+    "VaultFindings",
+    "drop_keys",
+    "extent",
+    "newest_tokens",
+    "open_job",
+    "read_dtk",
+    "read_rules",
+    "rehash_profiles",
+    "renew_keys",
+    "resolve_rehashed",
+    "rewrap",
+    "scan_key_usage",
+    "verify_vault",
+    "wrapper",
+]

@@ -1,1 +1,34 @@
-"""Records that the proxy collects: staged writes, tokens back to values, reconciliation."""
+"""Records that the proxy collects: staged writes, tokens back to values, reconciliation.
+
+Its face is what stands here; other rooms import nothing else of it.
+"""
+
+from proxy.vault.next_version import ProxiedDraft
+from proxy.vault.proxied.anywhere import own, reveal_anywhere
+from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged, is_large, overtake
+from proxy.vault.proxied.hosted import Hosted
+from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
+from proxy.vault.proxied.reconcile import reconcile_gone
+from proxy.vault.proxied.reveal import Revealed
+from proxy.vault.proxied.staging import accept, drop_staged, promote
+
+__all__ = [
+    "AnswerObject",
+    "Hosted",
+    "OpenRow",
+    "ProxiedDraft",
+    "Revealed",
+    "StagedWrite",
+    "accept",
+    "bind",
+    "drop_staged",
+    "forget_staged",
+    "is_large",
+    "keep",
+    "overtake",
+    "own",
+    "promote",
+    "reconcile_gone",
+    "reveal_anywhere",
+]

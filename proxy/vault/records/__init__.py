@@ -1,1 +1,36 @@
-"""Use cases on records of the interface: query, find, aggregate, create, update, delete, history."""
+"""Use cases on records of the interface: query, find, aggregate, create, update, delete, history.
+
+Its face is what stands here; other rooms import nothing else of it.
+"""
+
+from proxy.vault.records.aggregate import Figures, aggregate_groups
+from proxy.vault.records.commit import refuse_of_rules
+from proxy.vault.records.create import store_records
+from proxy.vault.records.delete import delete_many, delete_one
+from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of
+from proxy.vault.records.history import export, record_versions
+from proxy.vault.records.merge import merge_records
+from proxy.vault.records.repository import Records
+from proxy.vault.records.update import change_records, clone
+from proxy.vault.records.visibility import all_there
+
+__all__ = [
+    "Figures",
+    "FoundPage",
+    "PageAsker",
+    "Records",
+    "Render",
+    "aggregate_groups",
+    "all_there",
+    "change_records",
+    "clone",
+    "delete_many",
+    "delete_one",
+    "export",
+    "find_page",
+    "merge_records",
+    "page_of",
+    "record_versions",
+    "refuse_of_rules",
+    "store_records",
+]

@@ -50,7 +50,7 @@ MOST_UPDATED = 10_000
 _AT_ONCE = 100
 
 
-async def update(
+async def change_records(
     records: Records,
     drafts: Sequence[RecordDraft],
     by: str,

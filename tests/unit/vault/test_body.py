@@ -17,7 +17,7 @@ from proxy.vault.body import (
     unpack,
 )
 from proxy.vault.records.commit import nothing
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import contact, make_contacts
 
 
@@ -134,7 +134,7 @@ async def test_a_new_record_stores_nothing_and_a_changed_one_what_changed():
     assert row is not None
     assert made.eras is None
     assert contacts.records.collection.sealer.open(row).eras is None
-    (changed,) = await update(
+    (changed,) = await change_records(
         contacts.records, [contact("a", name="Anna", city="Lund")], "x", nothing
     )
     found = await contacts.get("a")

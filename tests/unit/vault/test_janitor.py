@@ -5,7 +5,7 @@ from proxy.vault.proxied.binding import bind, forget_staged
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import locked, nothing
 from proxy.vault.records.history import record_versions
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import draft, make_bench, person
 
@@ -68,7 +68,7 @@ class PuttingOff(MemoryStore):
         if self.contacts is not None:
             contacts, self.contacts = self.contacts, None
             contacts.clock.advance(-1)
-            await update(contacts.records, [contact("a", expires_at=None)], "x", nothing)
+            await change_records(contacts.records, [contact("a", expires_at=None)], "x", nothing)
             contacts.clock.advance(1)
         return rids
 
@@ -88,7 +88,7 @@ async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_eno
     contacts.clock.advance(5000)
     for age in (2, 3):
         contacts.clock.advance(500)
-        await update(contacts.records, [contact("a", age=age)], "x", nothing)
+        await change_records(contacts.records, [contact("a", age=age)], "x", nothing)
     collection = contacts.records.collection
     contacts.clock.advance(500)
     assert await prune(collection) == 0
@@ -103,6 +103,8 @@ async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_eno
 async def test_a_whole_backlog_is_pruned() -> None:
     contacts = await make_contacts(history=HistoryPolicy(keep=1))
     await contacts.add(*[contact(str(number)) for number in range(250)])
-    await update(contacts.records, [contact(str(number)) for number in range(250)], "x", nothing)
+    await change_records(
+        contacts.records, [contact(str(number)) for number in range(250)], "x", nothing
+    )
     contacts.clock.advance(2)
     assert await prune(contacts.records.collection) == 250

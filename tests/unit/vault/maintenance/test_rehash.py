@@ -19,7 +19,7 @@ from proxy.vault.maintenance.rehash import (
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.merge import merge_records
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts
 from tests.support.rehashing import OTHER_DTK, make_records, plan, record
 
@@ -124,13 +124,13 @@ async def test_a_token_counts_for_its_value_alone() -> None:
     await held.add(record("a", profile_key="p", key1="Ann", key2="Lee"))
     (made,) = await run(held, plan(held, key1="alphaNumeric", key2="alphaNumeric"), "p")
     one, two = made.fields["key1"], made.fields["key2"]
-    await update(held.records, [record("a", key1="Eva", body="x")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Eva", body="x")], "changer", nothing)
     assert await told(held, one, two) == [(two, "a", "key2", two)]
-    await update(held.records, [record("a", key1="Ann")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Ann")], "changer", nothing)
     assert await told(held, one) == [(one, "a", "key1", one)]
-    await update(held.records, [record("a", key1="Eva")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Eva")], "changer", nothing)
     await run(held, plan(held, key1="alphaNumeric"), "p")
-    await update(held.records, [record("a", key1="Ann")], "changer", nothing)
+    await change_records(held.records, [record("a", key1="Ann")], "changer", nothing)
     assert await told(held, one) == []
 
 
@@ -156,7 +156,7 @@ async def test_tokens_end_with_their_record() -> None:
     assert row is not None
     (made,) = await run(held, plan(held, key1="alphaNumeric"), "p")
     expired = msgspec.structs.replace(record("a", key1="Ann"), expires_at=held.clock() + 10)
-    await update(held.records, [expired], "changer", nothing)
+    await change_records(held.records, [expired], "changer", nothing)
     held.clock.advance(11)
     assert await told(held, made.fields["key1"]) == []
 
@@ -245,7 +245,7 @@ async def test_records_that_match_no_more_when_their_turn_comes_are_left_out(
 
     async def then_changed(*given: Any) -> Any:
         found = await matching(*given)
-        await update(held.records, [record("a", profile_key="other")], "changer", nothing)
+        await change_records(held.records, [record("a", profile_key="other")], "changer", nothing)
         return found
 
     monkeypatch.setattr(module, "_matching", then_changed)

@@ -9,7 +9,7 @@ from proxy.storage.rows import File
 from proxy.vault.maintenance.verify import VaultFindings, extent, verify_vault
 from proxy.vault.records.attachment_metadata import new_id
 from proxy.vault.records.commit import nothing as nothing_more
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from proxy.vault.schema_store import Entries, Origin, SchemaEntry
 from tests.support.attached import Files, as_object, make_files
 from tests.support.contacts import CONTACT, contact
@@ -24,7 +24,7 @@ async def furnished() -> Files:
     await files.contacts.add(
         contact("c", name="Zorbina", city="Lund", age=4, extra={"a": [1, "x"]})
     )
-    await update(files.contacts.records, [contact("c", name="Quuxia")], "x", nothing_more)
+    await change_records(files.contacts.records, [contact("c", name="Quuxia")], "x", nothing_more)
     await files.add(os.urandom(200_000))
     await files.add(b"", "empty", key="c")
     return files

@@ -20,7 +20,7 @@ from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.repository import Records
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.catalogs import Shelf, make_shelf
 
 FIELDS = {"key3": "email", "range_key1": "text", "body": "text", "spare": "text"}
@@ -143,7 +143,7 @@ async def test_callers_do_not_write_them(beside: Beside) -> None:
             )
         assert caught.value.code is Code.SCHEMA_OF_RULES
     with pytest.raises(VaultError) as caught:
-        await update(
+        await change_records(
             beside.records,
             [RecordDraft(None, {"key3": "ann@example.com"})],
             "me",

@@ -12,7 +12,7 @@ from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.repository import Records
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import draft, make_bench
 
@@ -35,7 +35,7 @@ async def grown(contacts: Contacts, versions: int) -> None:
     await contacts.add(contact("a", age=1))
     for age in range(2, versions + 1):
         contacts.clock.advance(1)
-        await update(contacts.records, [contact("a", age=age)], f"u{age}", nothing)
+        await change_records(contacts.records, [contact("a", age=age)], f"u{age}", nothing)
 
 
 async def test_the_newest_version_comes_first_and_each_tells_who_made_it_and_when() -> None:
@@ -92,7 +92,9 @@ async def test_a_record_that_has_expired_has_none_before_it_is_swept_and_none_is
 ):
     contacts = await make_contacts(history=KEPT)
     await grown(contacts, 2)
-    await update(contacts.records, [contact("a", expires_at=contacts.clock())], "x", nothing)
+    await change_records(
+        contacts.records, [contact("a", expires_at=contacts.clock())], "x", nothing
+    )
     assert await refused(contacts) is Code.NOT_FOUND
     assert await contacts.row("a") is None
 
@@ -124,7 +126,7 @@ class Racing(MemoryStore):
     ) -> tuple[list[Past], int]:
         if self.contacts is not None:
             contacts, self.contacts = self.contacts, None
-            await update(contacts.records, [contact("a", age=3)], "x", nothing)
+            await change_records(contacts.records, [contact("a", age=3)], "x", nothing)
         return await super().past(table, key, limit, offset, room)
 
 

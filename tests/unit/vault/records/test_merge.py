@@ -15,7 +15,7 @@ from proxy.vault.records.commit import COMMIT_TRIES, nothing
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
-from proxy.vault.records.update import update
+from proxy.vault.records.update import change_records
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import make_bench
 
@@ -67,11 +67,13 @@ async def test_the_history_of_both_is_the_destinations() -> None:
     await contacts.add(contact("a", age=1), contact("b", age=10))
     for number, key in enumerate(("a", "b", "a")):
         contacts.clock.advance(5)
-        await update(contacts.records, [contact(key, age=20 + number)], f"u{number}", nothing)
+        await change_records(
+            contacts.records, [contact(key, age=20 + number)], f"u{number}", nothing
+        )
     contacts.clock.advance(5)
     await merge_records(contacts.records, "a", "b", "mover", nothing)
     contacts.clock.advance(5)
-    await update(contacts.records, [contact("b", age=99)], "last", nothing)
+    await change_records(contacts.records, [contact("b", age=99)], "last", nothing)
     told, total = await record_versions(contacts.records, "b", 10, 0)
     start = contacts.clock() - 25
     assert [
@@ -96,7 +98,7 @@ async def test_a_history_of_several_pages_goes_over(monkeypatch: pytest.MonkeyPa
     contacts = await make_contacts(history=HistoryPolicy(keep_deleted=True))
     await contacts.add(contact("a"), contact("b"))
     for age in range(5):
-        await update(contacts.records, [contact("a", age=age)], "x", nothing)
+        await change_records(contacts.records, [contact("a", age=age)], "x", nothing)
     monkeypatch.setattr(module, "_PAGE", 2)
     monkeypatch.setattr(module, "MOST_VERSIONS", 4)
     assert (await refused(contacts)).code is Code.UNPROCESSABLE

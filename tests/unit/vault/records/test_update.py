@@ -12,7 +12,7 @@ from proxy.storage.query import RowPage, Select
 from proxy.vault.records import update as module
 from proxy.vault.records.commit import COMMIT_TRIES, nothing
 from proxy.vault.records.repository import Records
-from proxy.vault.records.update import merged, update
+from proxy.vault.records.update import change_records, merged
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import make_bench
 
@@ -20,7 +20,7 @@ from tests.support.vaults import make_bench
 async def change(
     contacts: Contacts, *drafts: RecordDraft, search_key: str | None = None
 ) -> list[Record]:
-    return await update(contacts.records, drafts, "changer", nothing, search_key=search_key)
+    return await change_records(contacts.records, drafts, "changer", nothing, search_key=search_key)
 
 
 async def refused(
@@ -240,7 +240,7 @@ async def test_records_that_went_or_changed_between_two_looks_are_left_out() -> 
 async def test_records_of_rules_are_refused() -> None:
     bench = await make_bench()
     with pytest.raises(VaultError) as caught:
-        await update(Records(bench.people), [contact("a")], "x", nothing)
+        await change_records(Records(bench.people), [contact("a")], "x", nothing)
     assert caught.value.code is Code.SCHEMA_OF_RULES
 
 
