@@ -38,7 +38,7 @@ def test_without_a_vault_nothing_is_made(elsewhere, capsys):
 
 
 def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch):
-    from proxy.vault.maintenance import verify as module
+    from proxy.vault import maintenance as module
     from proxy.vault.maintenance.verify import VaultFault, VaultFindings
 
     async def broken(*_: object) -> VaultFindings:
