@@ -22,16 +22,10 @@ from tests.support.scraping import FIELD
 RIGHT = "document.querySelector('#stored-list')"
 CARDS = "document.querySelectorAll('.card').length"
 EDITH = {
-    "first_name": "Edith",
-    "last_name": "Holmqvist",
-    "email": "edith@example.com",
-    "phone": "+46 70 174 06 05",
-    "birth_date": "1990-12-31",
-    "card": "4242424242424242",
-    "street": "Storgatan 1",
-    "city": "Lund",
-    "note": "Rings & writes",
-}
+    "first_name": "Edith", "last_name": "Holmqvist", "email": "edith@example.com",
+    "phone": "+46 70 174 06 05", "birth_date": "1990-12-31", "card": "4242424242424242",
+    "street": "Storgatan 1", "city": "Lund", "note": "Rings & writes",
+}  # fmt: skip
 PERSONAL = [name for name in EDITH if name != "city"]
 
 

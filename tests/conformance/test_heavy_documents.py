@@ -22,13 +22,9 @@ SIZE = 1 << 18
 FACTOR = 50
 
 PERSON = {
-    "id": 12345,
-    "name": "Ann Lindqvist",
-    "email": "ann@example.com",
-    "address": {"street": "Main 1", "city": "X"},
-    "tags": ["a", "b"],
-    "note": "x" * 100,
-}
+    "id": 12345, "name": "Ann Lindqvist", "email": "ann@example.com",
+    "address": {"street": "Main 1", "city": "X"}, "tags": ["a", "b"], "note": "x" * 100,
+}  # fmt: skip
 
 
 def filled(piece: bytes) -> bytes:

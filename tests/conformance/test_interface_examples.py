@@ -26,20 +26,9 @@ CASES = [
 
 #: Members whose values differ each time: their kind alone is compared.
 DIFFERS = {
-    "created_at",
-    "updated_at",
-    "at",
-    "by",
-    "access_token",
-    "client_id",
-    "client_secret",
-    "file_id",
-    "download_link",
-    "expires_at",
-    "run",
-    "began_at",
-    "next",
-}
+    "created_at", "updated_at", "at", "by", "access_token", "client_id", "client_secret", "file_id",
+    "download_link", "expires_at", "run", "began_at", "next",
+}  # fmt: skip
 
 DOCUMENT = interface_document(OPERATIONS)
 

@@ -154,28 +154,14 @@ def body(answer: Answer) -> None:
 
 
 CHECKS: dict[str, Callable[[Answer], None]] = {
-    "keyset": keyset,
-    "sealed": sealed,
-    "stream": stream,
-    "hash": hashed,
-    "block": block,
-    "prf": prf,
-    "permute": permute,
-    "sealed token": sealed_token,
-    "same token": same_token,
-    "rehashed": rehashed,
-    "normal": normal,
-    "audit line": audit_line,
-    "audit mark": audit_mark,
+    "keyset": keyset, "sealed": sealed, "stream": stream, "hash": hashed, "block": block,
+    "prf": prf, "permute": permute, "sealed token": sealed_token, "same token": same_token,
+    "rehashed": rehashed, "normal": normal, "audit line": audit_line, "audit mark": audit_mark,
     "body": body,
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [a for a in ANSWERS if a["what"] != "keyfile"],
-    ids=lambda a: f"{a['what']}-{ANSWERS.index(a)}",
-)
+@pytest.mark.parametrize("answer", [a for a in ANSWERS if a["what"] != "keyfile"], ids=lambda a: f"{a['what']}-{ANSWERS.index(a)}")  # fmt: skip
 def test_what_was_written_still_reads(answer):
     CHECKS[answer["what"]](answer)
 

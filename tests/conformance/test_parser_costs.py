@@ -82,13 +82,9 @@ TRIES: Final = 40
 #: What a parser may raise: each says what is wrong. ``RecursionError``, ``OverflowError`` and the
 #: like are faults of ours.
 REFUSALS: Final = (
-    VaultError,
-    ValueError,
-    OAuthError,
-    fields.BadMessageError,
-    proxy_protocol.BadPreambleError,
+    VaultError, ValueError, OAuthError, fields.BadMessageError, proxy_protocol.BadPreambleError,
     runner.BrokenFrameError,
-)
+)  # fmt: skip
 
 #: What texts are made of: one of these, again and again.
 UNITS: Final = [
@@ -528,25 +524,9 @@ def test_a_slow_parser_is_slow_in_every_try_and_a_busy_machine_is_not():
 #: square, it would be two hundred times.
 _LONGER: Final = 16
 _RUNS: Final = [
-    " ",
-    "0",
-    "0 ",
-    "a",
-    "A0",
-    "1-",
-    "1-1-",
-    "1980-",
-    "a.",
-    "a@",
-    "+",
-    "\n",
-    "-",
-    "'",
-    "\u200b",
-    "é",
-    "[a]",
-    "PP-",
-]
+    " ", "0", "0 ", "a", "A0", "1-", "1-1-", "1980-", "a.", "a@", "+", "\n", "-", "'", "\u200b",
+    "é", "[a]", "PP-",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.shape} {sample.options}")
@@ -569,17 +549,14 @@ EXEMPT: Final = {
     "config.parsers:origins": "a setting: every setting stands in the table by its name",
     "crypto.key_file:read_key_file": "takes the path of a file",
     "model.legacy_dialect:field_of_name": "looks up one name",
-    "redactor.load.loader:load_text": (
-        "a whole rule file: YAML is read by its library, at start and reload, and its texts by "
-        "the parsers above"
-    ),
+    "redactor.load.loader:load_text": "a whole rule file: YAML is read by its library, at start and reload, and its texts by the parsers above",
     "redactor.load.yaml_tree:read_tree": "as load_text",
     "redactor.exchange.misfits:steps_to": "is given documents of JSON that were read before",
     "tokenization.common:read32": "is given words of its own alphabet by the patterns of the token formats",
     "tokenization.common:read62": "as read32",
     "tokenization.normalize:normalize": "stands in the table by each kind",
     "api.request:parsed": "is parse, in a thread for what is large",
-}
+}  # fmt: skip
 
 
 def _readers() -> Iterator[str]:
@@ -600,19 +577,9 @@ def _readers() -> Iterator[str]:
 
 
 _VERBS: Final = (
-    "read",
-    "parse",
-    "decode",
-    "load",
-    "steps",
-    "fault_of",
-    "split",
-    "named",
-    "answer",
-    "origin",
-    "authority",
-    "normalize",
-)
+    "read", "parse", "decode", "load", "steps", "fault_of", "split", "named", "answer", "origin",
+    "authority", "normalize",
+)  # fmt: skip
 _TEXTS: Final = (str(str), str(bytes), "str", "bytes", str(Any), "bytes | memoryview")
 
 

@@ -22,14 +22,11 @@ from tests.support.contacts import make_contacts
 
 #: A value of each type that stands nowhere by chance; booleans tell nothing to look for.
 MARKS: dict[FieldType, Any] = {
-    FieldType.STRING: "Zaphod Beeblebrox",
-    FieldType.INTEGER: 7423198465127,
-    FieldType.DECIMAL: Decimal("83459127364.5911"),
-    FieldType.DATETIME: "1957-03-28T19:43:27.631Z",
-    FieldType.DATE: "1957-03-29",
-    FieldType.TIME: "19:43:28",
+    FieldType.STRING: "Zaphod Beeblebrox", FieldType.INTEGER: 7423198465127,
+    FieldType.DECIMAL: Decimal("83459127364.5911"), FieldType.DATETIME: "1957-03-28T19:43:27.631Z",
+    FieldType.DATE: "1957-03-29", FieldType.TIME: "19:43:28",
     FieldType.JSON: {"planet": "Magrathea", "inner": [{"dolphins": "Slartibartfast"}]},
-}
+}  # fmt: skip
 OPEN = (Storage.INDEXED,)
 CLOSED = (Storage.INDEXED_HASHED, Storage.ENCRYPTED)
 

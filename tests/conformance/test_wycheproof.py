@@ -110,12 +110,9 @@ def run_ff1(group: Vector, test: Vector) -> str:
 
 
 RUNS: dict[str, Callable[[list[Vector]], Counter[str]]] = {
-    "aes_gcm": aes_gcm,
-    "hkdf_sha256": hkdf_sha256,
-    "hmac_sha256": hmac_sha256,
-    "aes_ff1_base10": ff1,
-    "aes_ff1_base62": ff1,
-}
+    "aes_gcm": aes_gcm, "hkdf_sha256": hkdf_sha256, "hmac_sha256": hmac_sha256,
+    "aes_ff1_base10": ff1, "aes_ff1_base62": ff1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNS)

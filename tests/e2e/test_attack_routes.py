@@ -122,21 +122,14 @@ async def test_a_method_named_by_a_header(scene: Scene, field: str) -> None:
 
 QUERY_OVERRIDES = [
     *(
-        "_method=PATCH",
-        "%5fmethod=patch",
-        "a=1&_method=PATCH",
-        "_METHOD=PATCH",
-        "_method[]=patch",
+        "_method=PATCH", "%5fmethod=patch", "a=1&_method=PATCH", "_METHOD=PATCH", "_method[]=patch",
         "a=1;_method=patch",
     ),
     *(
-        "x-http-method-override=PATCH",
-        "_HttpMethod=PATCH",
-        "%5F%4Dethod=PATCH",
-        ".method=PATCH",
+        "x-http-method-override=PATCH", "_HttpMethod=PATCH", "%5F%4Dethod=PATCH", ".method=PATCH",
         "_method%00=PATCH",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("query", QUERY_OVERRIDES)

@@ -37,33 +37,22 @@ LENGTH = b"Content-Length: %d\r\n" % len(BODY)
 
 TYPES = [
     *(
-        "text/json",
-        "application/json;;",
-        "application/json; charset",
-        "application/vnd.api+json",
+        "text/json", "application/json;;", "application/json; charset", "application/vnd.api+json",
         "application/jsonx",
     ),
     *(
-        "APPLICATION/JSON",
-        "application/json, text/plain",
-        "application/json;charset=UTF-16",
-        "json",
-        "",
-        "text/plain+json",
+        "APPLICATION/JSON", "application/json, text/plain", "application/json;charset=UTF-16",
+        "json", "", "text/plain+json",
     ),
     *(
-        'application/json;charset="utf-8"',
-        "application/json ; charset=iso-8859-1",
-        "application/*+json",
-        "*/*",
+        'application/json;charset="utf-8"', "application/json ; charset=iso-8859-1",
+        "application/*+json", "*/*",
     ),
     *(
-        "multipart/form-data; boundary=x",
-        "application/x-www-form-urlencoded",
-        "application/json\tx",
-        "text/plain",
+        "multipart/form-data; boundary=x", "application/x-www-form-urlencoded",
+        "application/json\tx", "text/plain",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -91,20 +80,14 @@ CODINGS = [
         ("identity, gzip", PACKED),
     ),
     *(
-        ("gzip, identity", PACKED),
-        ("snappy", BODY),
-        ("gzip", BODY),
-        ("", BODY),
-        ("deflate", PACKED),
-        ("gzip;q=1", PACKED),
+        ("gzip, identity", PACKED), ("snappy", BODY), ("gzip", BODY), ("", BODY),
+        ("deflate", PACKED), ("gzip;q=1", PACKED),
     ),
     *(
-        ("aws-chunked", BODY),
-        ("compress", BODY),
-        ("gzip, gzip, gzip, gzip", PACKED),
+        ("aws-chunked", BODY), ("compress", BODY), ("gzip, gzip, gzip, gzip", PACKED),
         ("gzip", PACKED[:-4]),
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("coding", "body"), CODINGS)
@@ -218,32 +201,20 @@ async def test_json_in_which_proxy_and_application_may_disagree(
 
 HARMLESS: list[dict[str, Any]] = [
     *(
-        {"tags": []},
-        {"tags": None},
-        {"tags": ""},
-        {"address": {}},
-        {"address": []},
-        {"address": None},
-        {"address": False},
+        {"tags": []}, {"tags": None}, {"tags": ""}, {"address": {}}, {"address": []},
+        {"address": None}, {"address": False},
     ),
     *(
         {
-            "address.city": "Visby",
-            "name.verified": True,
-            "x.name": "y",
-            "tag.0": "z",
+            "address.city": "Visby", "name.verified": True, "x.name": "y", "tag.0": "z",
             "a": {"tags[]": ["b"]},
         },
     ),
     *(
-        {"matrix": [[]]},
-        {"matrix": [None, ["a"]]},
-        {"name": {"first": "a"}},
-        {"name": ["a", "b"]},
-        {"name": 5},
-        {},
+        {"matrix": [[]]}, {"matrix": [None, ["a"]]}, {"name": {"first": "a"}}, {"name": ["a", "b"]},
+        {"name": 5}, {},
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("person", HARMLESS)
@@ -315,26 +286,15 @@ async def test_a_form_in_another_format_or_charset(scene: Scene, body: bytes, ki
 
 QUERIES = [
     *(
-        "email=%s",
-        "Email=%s",
-        "e%%6dail=%s",
-        "email=a&email=%s",
-        "a;email=%s",
-        "%%20email=%s",
-        "email%%00=%s",
-        "&&email=%s",
+        "email=%s", "Email=%s", "e%%6dail=%s", "email=a&email=%s", "a;email=%s", "%%20email=%s",
+        "email%%00=%s", "&&email=%s",
     ),
     *(
-        "email[]=%s",
-        "email[0]=%s",
-        "email%%5b%%5d=%s",
-        "email[eq]=%s",
-        "EMAIL[]=%s",
-        "email.equals=%s",
-        "[email]=%s",
+        "email[]=%s", "email[0]=%s", "email%%5b%%5d=%s", "email[eq]=%s", "EMAIL[]=%s",
+        "email.equals=%s", "[email]=%s",
     ),
     *("x=1#&email=%s", "#&email=%s", "x#?email=%s"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -539,14 +499,10 @@ HEAVY: dict[str, tuple[bytes, list[str], int]] = {
     "a list without end": (b"[" + b",".join([b"{}"] * 20_000) + b"]", [], 413),
     "one field without end": (b'{"tags": [' + b",".join([b'"a"'] * 110_000) + b"]}", [], 413),
     "members without end": (
-        b"{" + b",".join(b'"k%d":1' % number for number in range(80_000)) + b"}",
-        [],
-        201,
+        b"{" + b",".join(b'"k%d":1' % number for number in range(80_000)) + b"}", [], 201,
     ),
     "escaped names": (
-        b"{" + b",".join(b'"\\u006b%d": 1' % number for number in range(60_000)) + b"}",
-        [],
-        201,
+        b"{" + b",".join(b'"\\u006b%d": 1' % number for number in range(60_000)) + b"}", [], 201,
     ),
     "nested without end": (b'{"x":' + b"[" * 900_000 + b"]" * 900_000 + b"}", [], 413),
     "a number of 900 kB": (b'{"name":' + b"9" * 900_000 + b"}", [], 201),
@@ -558,7 +514,7 @@ HEAVY: dict[str, tuple[bytes, list[str], int]] = {
         413,
     ),
     "letters that grow": (json.dumps({"email": "\ufdfa" * 100_000}).encode(), [], 201),
-}
+}  # fmt: skip
 
 
 #: Seconds of a slow processor. All of it takes a tenth; what grows faster than its input takes
@@ -596,11 +552,9 @@ async def test_heavy_bodies_cost_little_and_others_are_served(scene: Scene, name
 LOOK_ALIKES = {
     "cards": b" 4929 4212 3460 0821" * 5_000,
     "numbers": b",".join(b"%d" % (4929421234600000 + 7 * number) for number in range(10_000)),
-    "addresses": b"a.b@c.d," * 20_000,
-    "signs": b"@+1-" * 50_000,
-    "letters": b"aB3" * 60_000,
+    "addresses": b"a.b@c.d," * 20_000, "signs": b"@+1-" * 50_000, "letters": b"aB3" * 60_000,
     "digits": b"7" * 200_000,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)

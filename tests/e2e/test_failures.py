@@ -163,16 +163,12 @@ async def test_array_at_the_root_and_nested_members_not_reached(bench: Bench) ->
 
 TOO_MUCH = {
     "a body over the limit": (
-        b'{"x": "' + b"y" * (2 << 20) + b'", "name": "%b"}' % NAME.encode(),
-        "/people",
-        JSON,
+        b'{"x": "' + b"y" * (2 << 20) + b'", "name": "%b"}' % NAME.encode(), "/people", JSON,
     ),
     "form members over the limit": (
-        b"a=b&" * 1000 + b"name=" + NAME.encode(),
-        "/people/form",
-        FORM,
+        b"a=b&" * 1000 + b"name=" + NAME.encode(), "/people/form", FORM,
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
@@ -242,11 +238,9 @@ async def test_a_failed_step_dropped_the_final_chunk_and_clients_hung(
 
 
 DIGESTS = (
-    "Content-MD5: eA==",
-    "Digest: sha-256=eA==",
-    "Content-Digest: sha-256=:eA==:",
+    "Content-MD5: eA==", "Digest: sha-256=eA==", "Content-Digest: sha-256=:eA==:",
     "Repr-Digest: sha-256=:eA==:",
-)
+)  # fmt: skip
 
 
 async def test_mutated_body_with_the_old_content_length(bench: Bench) -> None:
@@ -288,13 +282,9 @@ async def test_unchanged_etag_gave_304_with_a_stale_body_and_range_against_anoth
 
 
 PATHS = [
-    "/orders/../people",
-    "/people/..;/people",
-    "/%2e%2e/people",
-    "/x%2F..%2Fpeople",
-    "/people%2F",
+    "/orders/../people", "/people/..;/people", "/%2e%2e/people", "/x%2F..%2Fpeople", "/people%2F",
     "/./people/",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -311,18 +301,14 @@ async def test_dot_segments_and_escaped_slashes_matched_another_policy(
 
 DISAGREEING = [
     *(
-        '{"name": "x", "name": "%s"}',
-        '{"name": "x", "n\\u0061me": "%s"}',
+        '{"name": "x", "name": "%s"}', '{"name": "x", "n\\u0061me": "%s"}',
         '{"name": "x", "NAME": "%s"}',
     ),
     *(
-        '{"name": "%s\\ud800"}',
-        '{"name": /**/ "%s"}',
-        '{"a": NaN, "name": "%s"}',
-        '{"name": "%s"} {}',
-        "{'name': '%s'}",
+        '{"name": "%s\\ud800"}', '{"name": /**/ "%s"}', '{"a": NaN, "name": "%s"}',
+        '{"name": "%s"} {}', "{'name': '%s'}",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("document", DISAGREEING)

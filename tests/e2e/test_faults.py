@@ -138,27 +138,15 @@ def _wrong_key(installation: Installation) -> None:
 
 #: What was done to the data folder: which part is at fault, and what has to be said.
 DAMAGES: dict[str, tuple[Callable[[Installation], None], str, tuple[str, ...]]] = {
-    "key open to others": (
-        lambda one: (one.data / "keys.json").chmod(0o644),
-        "keys",
-        ("keys.json", "open to others", "chmod 600"),
-    ),
+    "key open to others": (lambda one: (one.data / "keys.json").chmod(0o644), "keys", ("keys.json", "open to others", "chmod 600")),
     "key damaged": (
         _edit("keys.json", lambda text: text[:-20]),
         "keys",
         ("keys.json", "damaged", "backup"),
     ),
-    "key is a folder": (
-        _folder_for_a_key,
-        "keys",
-        ("keys.json", "not a regular file"),
-    ),
+    "key is a folder": (_folder_for_a_key, "keys", ("keys.json", "not a regular file")),
     "key of another vault": (_wrong_key, "store", ("key",)),
-    "key missing": (
-        lambda one: (one.data / "keys.json").unlink(),
-        "store",
-        ("keys.json", "restore", "backup"),
-    ),
+    "key missing": (lambda one: (one.data / "keys.json").unlink(), "store", ("keys.json", "restore", "backup")),
     "database newer": (_newer, "store", ("vault.db", "newer version")),
     "database of another program": (_other_program, "store", ("vault.db", "another program")),
     "header garbage": (
@@ -183,7 +171,7 @@ DAMAGES: dict[str, tuple[Callable[[Installation], None], str, tuple[str, ...]]] 
         ("vault.db", "not a database"),
     ),
     "a log without its database": (_log_alone, "store", ("vault.db", "log", "backup")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DAMAGES)

@@ -62,13 +62,10 @@ async def walk(here: World, as_: str = "writer", **options: Any) -> list[str]:
 @pytest.mark.parametrize(
     "sort",
     [
-        [],
-        [{"age": "asc"}],
-        [{"age": "desc"}],
-        [{"team": "desc"}, {"age": "asc"}],
+        [], [{"age": "asc"}], [{"age": "desc"}], [{"team": "desc"}, {"age": "asc"}],
         [{"created_at": "desc"}],
     ],
-)
+)  # fmt: skip
 async def test_pages_by_cursor_are_the_whole_in_its_order(here: World, sort: Any):
     whole = [one["id"] for one in (await find(here, sort=sort))["data"]]
     assert len(whole) == COUNT

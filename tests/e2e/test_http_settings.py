@@ -279,12 +279,9 @@ async def test_the_proxy_protocol_is_a_setting(tmp_path):
 
 
 OWN = (
-    "Domicile-Answer: proxy",
-    "domicile_answer: proxy",
-    "DOMICILE-Caller: a",
-    "Domicile_Answer: b",
+    "Domicile-Answer: proxy", "domicile_answer: proxy", "DOMICILE-Caller: a", "Domicile_Answer: b",
     "dOmIcIlE-_x: c",
-)
+)  # fmt: skip
 
 
 async def test_nobody_but_the_proxy_says_that_the_proxy_answered(tmp_path):

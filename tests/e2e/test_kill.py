@@ -109,34 +109,22 @@ WRITES: dict[str, tuple[str, tuple[str, ...], Misbehaviour]] = {
     "a create that is refused": ("POST", FIELDS, Misbehaviour(status=422)),
     "an update": ("PATCH", ("name", "email", "tags"), Misbehaviour()),
     "an update of tokens that only the record tells apart": (
-        "PATCH",
-        ("born", "phone"),
-        Misbehaviour(),
+        "PATCH", ("born", "phone"), Misbehaviour(),
     ),
     "an update that is refused": ("PUT", FIELDS, Misbehaviour(status=422)),
     "an update that fails late": ("PUT", FIELDS, Misbehaviour(status=503, act=True)),
     "an update that fails": ("PATCH", FIELDS, Misbehaviour(status=503)),
     "a delete": ("DELETE", (), Misbehaviour()),
     "a delete that is refused": ("DELETE", (), Misbehaviour(status=403)),
-}
+}  # fmt: skip
 
 #: The step, and the how manieth time it is reached within the exchange.
 STEPS = (
-    ("stage.before", 1),
-    ("transaction.before", 1),
-    ("transaction.after", 1),
-    ("commit.after", 1),
-    ("stage.after", 1),
-    ("send.before", 1),
-    ("send.after", 1),
-    ("settle.before", 1),
-    ("transaction.before", 2),
-    ("transaction.after", 2),
-    ("commit.after", 2),
-    ("settle.after", 1),
-    ("answer.before", 1),
-    ("answer.after", 1),
-)
+    ("stage.before", 1), ("transaction.before", 1), ("transaction.after", 1), ("commit.after", 1),
+    ("stage.after", 1), ("send.before", 1), ("send.after", 1), ("settle.before", 1),
+    ("transaction.before", 2), ("transaction.after", 2), ("commit.after", 2), ("settle.after", 1),
+    ("answer.before", 1), ("answer.after", 1),
+)  # fmt: skip
 
 
 async def write(crowd: Crowd, method: str, fields: tuple[str, ...], way: Misbehaviour) -> int:
@@ -172,12 +160,10 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
 @pytest.mark.parametrize(
     ("step", "nth"),
     [
-        ("reconcile.before", 1),
-        ("transaction.after", 1),
-        ("commit.after", 1),
+        ("reconcile.before", 1), ("transaction.after", 1), ("commit.after", 1),
         ("reconcile.after", 1),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("act", [True, False])
 async def test_killed_while_an_answer_decides_what_was_in_doubt(
     crowd: Crowd, step: str, nth: int, act: bool

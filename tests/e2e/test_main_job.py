@@ -302,13 +302,11 @@ REFUSED = [
     (b"<name>Quibblethwaite</name>", "application/xml", 415, "unreadable_body"),
     (b"name=Quibblethwaite", "application/x-www-form-urlencoded", 415, "unreadable_body"),
     (
-        b'{"name": ' + b"[" * 100 + b'"Quibblethwaite"' + b"]" * 100 + b"}",
-        "application/json",
-        413,
-        "too_large",
+        b'{"name": ' + b"[" * 100 + b'"Quibblethwaite"' + b"]" * 100 + b"}", "application/json",
+        413, "too_large",
     ),
     (b'{"name": "' + b"Quibblethwaite" * 200_000 + b'"}', "application/json", 413, "too_large"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "kind", "status", "code"), REFUSED)

@@ -105,11 +105,9 @@ def limit(crowd: Crowd, size: int) -> None:
 FREE = resource.RLIM_INFINITY
 
 WRITES = [
-    ("POST", "/people", 201),
-    ("PATCH", "/people/1", 200),
-    ("PUT", "/people/1", 200),
+    ("POST", "/people", 201), ("PATCH", "/people/1", 200), ("PUT", "/people/1", 200),
     ("DELETE", "/people/1", 204),
-]
+]  # fmt: skip
 
 
 def sending(method: str, number: int) -> dict[str, Any]:

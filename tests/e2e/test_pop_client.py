@@ -44,10 +44,8 @@ WRITTEN = {
 }  # fmt: skip
 #: (version, is_encrypted) of the first record.
 SEALED: dict[str, tuple[int, bool | None]] = {
-    "SSE": (1, None),
-    "LOCAL": (2, True),
-    "OFF": (0, False),
-}
+    "SSE": (1, None), "LOCAL": (2, True), "OFF": (0, False),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

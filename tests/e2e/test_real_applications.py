@@ -27,13 +27,10 @@ from tests.support.real.site import Site
 RULES = Path(__file__).parents[2] / "rules" / "examples"
 
 ANN = {
-    "name": "Zorbina Quibblethwaite",
-    "email": "Zorbina.Q@Wexlomere.example",
-    "phone": "+46 70 918 27 36",
-    "birth_date": "1931-02-27",
-    "note": 'Ate the "last" plöm — twice.',
+    "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
+    "phone": "+46 70 918 27 36", "birth_date": "1931-02-27", "note": 'Ate the "last" plöm — twice.',
     "city": "Visby",
-}
+}  # fmt: skip
 #: What of her must never reach the application, in any spelling.
 MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "plöm")
 

@@ -20,26 +20,17 @@ RULES = Path(__file__).parents[2] / "rules" / "examples" / "kinto.yaml"
 ADDRESS = 'upstream: "http://127.0.0.1:8888"'
 
 ANN = {
-    "name": "Zorbina Quibblethwaite",
-    "email": "Zorbina.Q@Wexlomere.example",
-    "phone": "+46 70 918 27 36",
-    "birth_date": "1931-02-27",
+    "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
+    "phone": "+46 70 918 27 36", "birth_date": "1931-02-27",
     "address": {"street": "Flumpergatan 77b", "city": "Visby"},
-    "tags": ["yxmarker-one", "yxmarker-two"],
-    "vip": True,
-    "score": 1.50,
-}
+    "tags": ["yxmarker-one", "yxmarker-two"], "vip": True, "score": 1.50,
+}  # fmt: skip
 ACCOUNT = ("editor", "correct horse")
 #: What of her must never reach the server, in any spelling.
 MARKERS = (
-    "Zorbina",
-    "Quibblethwaite",
-    "Wexlomere",
-    "+46 70 918 27",
-    "1931-02-27",
-    "Flumpergatan",
+    "Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "Flumpergatan",
     "yxmarker",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -115,13 +115,10 @@ async def test_rules_that_change_count_for_the_next_request_with_the_very_same_h
     [
         [post(path, BODY, JSON) for path in PATHS],
         [post("/people/1", BODY, JSON, field) for field in OVERRIDES],
-        [
-            post("/people", BODY, JSON).replace(b"app.test", host)
-            for host in (b"x", b"APP.test:80", b"app.test:", b"[::1]")
-        ],
+        [post("/people", BODY, JSON).replace(b"app.test", host) for host in (b"x", b"APP.test:80", b"app.test:", b"[::1]")],
     ],
     ids=["paths", "methods", "hosts"],
-)
+)  # fmt: skip
 async def test_no_spelling_leads_past_a_rule_behind_what_was_sent_on_at_once(tmp_path, attempts):
     async with started(tmp_path) as place:
         async with RawClient(place.port) as client, asyncio.timeout(PATIENCE):

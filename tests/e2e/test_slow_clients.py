@@ -32,13 +32,10 @@ MEGABYTES = 1 << 20
 #: How a slow caller begins: with nothing, in the middle of a head, of a body that a rule names, of
 #: one that none names.
 BEGINNINGS = [
-    b"",
-    b"GET /slow HTTP/1.1\r\nHost: a\r\nX-",
-    post("/people", bytes(1000), JSON)[:-990],
+    b"", b"GET /slow HTTP/1.1\r\nHost: a\r\nX-", post("/people", bytes(1000), JSON)[:-990],
     post("/slow", bytes(1000))[:-990],
-    b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3",
-    get("/slow")[:-2],
-]
+    b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3", get("/slow")[:-2],
+]  # fmt: skip
 
 
 @dataclass

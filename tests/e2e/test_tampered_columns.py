@@ -126,12 +126,10 @@ class Database:
 
 
 TAMPERINGS = {
-    "others_into_red": "under:red",
-    "others_into_tagged": "under:tagged",
-    "others_under_own_key": "under:red",
-    "others_hang_on_own": "under:red",
+    "others_into_red": "under:red", "others_into_tagged": "under:tagged",
+    "others_under_own_key": "under:red", "others_hang_on_own": "under:red",
     "others_history_is_own": "under:red",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

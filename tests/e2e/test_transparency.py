@@ -21,11 +21,8 @@ from tests.support.unavailable import Unavailable as Lacking
 
 #: What we change, and why it stays so. Nothing else may differ.
 KNOWN = {
-    "status 200": (
-        "a space must follow the status, also where no reason does (RFC 9112 section 4): it is "
-        "added"
-    )
-}
+    "status 200": "a space must follow the status, also where no reason does (RFC 9112 section 4): it is added",
+}  # fmt: skip
 
 #: nginx as transparent as it can be made: nothing buffered, merged, hidden, rewritten or refused
 #: that a setting can prevent.

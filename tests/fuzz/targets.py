@@ -254,10 +254,6 @@ def path(data: bytes) -> None:
 
 #: Every target by its name, which is also that of its folder in ``corpus``.
 TARGETS: Final[dict[str, Target]] = {
-    "head": request_head,
-    "chunks": chunks,
-    "json": json_body,
-    "form": form_body,
-    "override": override,
-    "path": path,
-}
+    "head": request_head, "chunks": chunks, "json": json_body, "form": form_body,
+    "override": override, "path": path,
+}  # fmt: skip

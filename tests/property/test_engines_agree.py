@@ -85,15 +85,9 @@ def rows(draw: st.DrawFn) -> Row:
 
 
 staged = st.builds(
-    Staged,
-    sids,
-    rids,
-    st.sampled_from(StagedKind),
-    instants,
-    st.one_of(st.none(), instants),
-    st.booleans(),
-    st.binary(),
-)
+    Staged, sids, rids, st.sampled_from(StagedKind), instants, st.one_of(st.none(), instants),
+    st.booleans(), st.binary(),
+)  # fmt: skip
 pasts = st.builds(
     Past, rids, st.integers(1, 3), keys, instants, st.just(b"salt"), st.binary(max_size=1)
 )
@@ -101,16 +95,9 @@ replies = st.builds(StoredReply, keys, instants, st.binary(max_size=1), st.binar
 names = st.sampled_from([h("n1"), h("n2")])
 # An object never holds the content of two files, so each has names of its own.
 files = st.builds(
-    File,
-    keys,
-    rids,
-    names,
-    st.just(""),
-    st.integers(0, 2),
-    instants,
-    instants,
+    File, keys, rids, names, st.just(""), st.integers(0, 2), instants, instants,
     st.binary(max_size=1),
-)
+)  # fmt: skip
 objects = st.builds(
     lambda file, n: file._replace(object=f"{file.file_id!r} {n}"), files, st.integers(0, 2)
 )
@@ -131,46 +118,31 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Attach, objects),
     st.builds(UpdateFile, objects, rids),
     st.builds(
-        UpdateFile, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object))
+        UpdateFile, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object)),
     ),
     st.builds(Detach, rids, keys),
     st.builds(
-        ReplaceCiphertext,
-        st.just(SealedPart.ROW),
-        st.tuples(rids),
-        st.tuples(bodies, sealed_keys),
+        ReplaceCiphertext, st.just(SealedPart.ROW), st.tuples(rids), st.tuples(bodies, sealed_keys),
         st.tuples(bodies, sealed_keys),
     ),
     st.builds(
-        ReplaceCiphertext,
-        st.just(SealedPart.STAGED),
-        st.tuples(sids, rids),
-        st.tuples(bodies),
+        ReplaceCiphertext, st.just(SealedPart.STAGED), st.tuples(sids, rids), st.tuples(bodies),
         st.tuples(bodies),
     ),
     st.builds(
-        ReplaceCiphertext,
-        st.just(SealedPart.PAST),
-        st.tuples(rids, st.integers(1, 3)),
-        st.tuples(bodies),
-        st.tuples(bodies),
+        ReplaceCiphertext, st.just(SealedPart.PAST), st.tuples(rids, st.integers(1, 3)),
+        st.tuples(bodies), st.tuples(bodies),
     ),
     st.builds(
-        ReplaceCiphertext,
-        st.just(SealedPart.FILE),
-        st.tuples(keys, rids),
-        st.tuples(bodies),
+        ReplaceCiphertext, st.just(SealedPart.FILE), st.tuples(keys, rids), st.tuples(bodies),
         st.tuples(bodies),
     ),
     st.builds(ForgetReplies, rids),
     st.builds(
-        Remember,
-        replies,
-        instants,
-        st.lists(st.sampled_from((*RIDS, ANY_ROW)), max_size=2).map(tuple),
-        st.booleans(),
+        Remember, replies, instants,
+        st.lists(st.sampled_from((*RIDS, ANY_ROW)), max_size=2).map(tuple), st.booleans(),
     ),
-)
+)  # fmt: skip
 commits = st.lists(changes, min_size=1, max_size=4)
 
 

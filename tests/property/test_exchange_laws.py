@@ -52,13 +52,9 @@ STRING = rb'"(?:[^"\\]|\\.)*+"'
 
 #: Refusals that the gateway answers with a status of 4xx.
 REFUSALS = {
-    Code.UNREADABLE_BODY,
-    Code.MALFORMED_JSON,
-    Code.AMBIGUOUS_JSON,
-    Code.TOO_LARGE,
-    Code.BAD_REQUEST,
-    Code.VALUE_UNFIT,
-}
+    Code.UNREADABLE_BODY, Code.MALFORMED_JSON, Code.AMBIGUOUS_JSON, Code.TOO_LARGE,
+    Code.BAD_REQUEST, Code.VALUE_UNFIT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

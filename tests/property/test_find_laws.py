@@ -39,24 +39,9 @@ TEXTS = [
     "\ufb01nance", "\u0390xy z", "\u03ca\u0301XY", "\u01c4abc", "a%b_c", "\\abc'",
 ]  # fmt: skip
 PARTS = [
-    "abc",
-    "ABCD",
-    "bcda",
-    "strasse",
-    "ſſe",
-    "fe\u0301 a",
-    "stan",
-    "\u0130stan",
-    "fin",
-    "fina",
-    "\u0390xy",
-    "\u01c6ab",
-    "a%b",
-    "%b_c",
-    "a",
-    "_",
-    "\\ab",
-]
+    "abc", "ABCD", "bcda", "strasse", "ſſe", "fe\u0301 a", "stan", "\u0130stan", "fin", "fina",
+    "\u0390xy", "\u01c6ab", "a%b", "%b_c", "a", "_", "\\ab",
+]  # fmt: skip
 POOLS: dict[FieldType, list[Any]] = {
     FieldType.STRING: TEXTS,
     FieldType.INTEGER: [0, 1, -1, 2, D("2.0"), 7, 2**63 - 1, -(2**63)],

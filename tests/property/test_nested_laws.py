@@ -18,11 +18,7 @@ LETTERS = st.sampled_from(["a", "b", "c", "A", "0", "1"])
 JOINTS = st.sampled_from([".", "/", "->", "[", "].", "[]", "]["])
 NAMES = LETTERS | st.lists(LETTERS | JOINTS, min_size=1, max_size=6).map("".join)
 VALUES = st.sampled_from([None, True, "", "x", 7])
-DOCUMENTS = st.recursive(
-    VALUES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
-    max_leaves=12,
-)
+DOCUMENTS = st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12)  # fmt: skip
 STEPS: st.SearchStrategy[Any] = st.sampled_from(["a", "b", "c", "a.b"])
 PATHS: st.SearchStrategy[Path] = st.builds(
     tuple, st.lists(STEPS | st.sampled_from([PathStep.EACH, 0]), min_size=1, max_size=3)

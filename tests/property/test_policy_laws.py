@@ -36,11 +36,9 @@ TEXTS, OTHERS = ("plain", "parts", "sealed"), ("age", "sum", "extra")
 #: What vaults hold, and what a client asks for or sends as a guess. Two texts have one mask; two
 #: are keys that something may hang on.
 POOLS: dict[str, tuple[Any, ...]] = {
-    "string": ("aaaa11", "bbbb11", "a", "b"),
-    "integer": (1, 2),
-    "decimal": (0.5, 2.25),
+    "string": ("aaaa11", "bbbb11", "a", "b"), "integer": (1, 2), "decimal": (0.5, 2.25),
     "json": ({"a": 1}, {"a": 2, "b": ["x"]}),
-}
+}  # fmt: skip
 REDACTED = {"valueType": "redacted", "format": "[a-z]{9}~"}
 MASKED = {"valueType": "masked", "mask": {"last": 2}}
 ROWS: tuple[Any, ...] = (None, None, {"zone": "north"}, {"$or": [{"zone": "north"}, {"id": "a"}]})

@@ -39,30 +39,15 @@ from tests.support.effort import examples
 from tests.support.rows import h
 
 COLUMNS = (
-    Column("mail", ColumnType.HASH),
-    Column("city", ColumnType.TEXT),
-    Column("name", ColumnType.TEXT),
-    Column("visits", ColumnType.INTEGER),
+    Column("mail", ColumnType.HASH), Column("city", ColumnType.TEXT),
+    Column("name", ColumnType.TEXT), Column("visits", ColumnType.INTEGER),
     Column("balance", ColumnType.DECIMAL),
-)
+)  # fmt: skip
 FIXED = ("@rid", "@key", "@version", "@created_at", "@updated_at", "@expires_at")
 TEXTS = (
-    "",
-    "a",
-    "A",
-    "ab",
-    "Straße",
-    "STRASSE",
-    "\u212a",
-    "é",
-    "e\u0301",
-    "%",
-    "_",
-    "a\\%",
-    "\uffff",
-    "\U0001f600",
-    "z",
-)
+    "", "a", "A", "ab", "Straße", "STRASSE", "\u212a", "é", "e\u0301", "%", "_", "a\\%", "\uffff",
+    "\U0001f600", "z",
+)  # fmt: skip
 NUMBERS = (0, 1, -1, 7, 2**63 - 1, -(2**63), 2**62, 2**32, -(2**32) - 1)
 DECIMALS = ("0", "1", "-0.0001", "999999999999.9999", "-999999999999.9999", "2.5")
 RIDS = (1, 2, 3, 5, 8, 2**63 - 1)

@@ -157,16 +157,14 @@ async def test_some_order_explains_what_clients_of_one_record_are_told(
         ([Done("create", 1, 1, True, 0, 3), Done("create", 2, 2, True, 1, 2)], False),
         (
             [
-                Done("create", 1, 1, True, 0, 1),
-                Done("update", 2, 2, True, 2, 5),
+                Done("create", 1, 1, True, 0, 1), Done("update", 2, 2, True, 2, 5),
                 Done("read", 0, 1, True, 3, 4),
             ],
             True,
         ),
         (
             [
-                Done("create", 1, 1, True, 0, 1),
-                Done("update", 2, 2, True, 2, 3),
+                Done("create", 1, 1, True, 0, 1), Done("update", 2, 2, True, 2, 3),
                 Done("read", 0, 1, True, 4, 5),
             ],
             False,
@@ -175,22 +173,20 @@ async def test_some_order_explains_what_clients_of_one_record_are_told(
         ([Done("brief", 1, None, True, 0, 1), Done("read", 0, 1, True, 2, 3)], False),
         (
             [
-                Done("put", 1, 1, True, 0, 1),
-                Done("delete", 0, None, True, 2, 3),
+                Done("put", 1, 1, True, 0, 1), Done("delete", 0, None, True, 2, 3),
                 Done("read", 0, None, True, 4, 5),
             ],
             True,
         ),
         (
             [
-                Done("update", 1, None, False, 0, 1),
-                Done("put", 2, 2, True, 2, 3),
+                Done("update", 1, None, False, 0, 1), Done("put", 2, 2, True, 2, 3),
                 Done("update", 3, 3, True, 4, 5),
             ],
             True,
         ),
     ],
-)
+)  # fmt: skip
 def test_the_judge_tells_lost_writes_and_stale_reads(
     history: Sequence[Done], explained: bool
 ) -> None:

@@ -37,11 +37,7 @@ TEXTS = st.one_of(
         ]
     ),
 )
-NUMBERS = st.builds(
-    lambda kind, storage: {"type": kind, "storage": storage},
-    st.sampled_from(["integer", "decimal"]),
-    STORAGES,
-)
+NUMBERS = st.builds(lambda kind, storage: {"type": kind, "storage": storage}, st.sampled_from(["integer", "decimal"]), STORAGES)  # fmt: skip
 DOCUMENTS = st.builds(lambda storage: {"type": "json", "storage": storage}, STORAGES)
 
 
@@ -93,16 +89,9 @@ TURNS = st.integers(0, 3).map(lambda batches: [("turn", batches)])
 ENDS = st.sampled_from([[], [], [("restart",)]])
 #: A definition, and what happens on the way to it.
 ROUND = st.tuples(
-    WRITES,
-    definitions().map(lambda wanted: [("define", wanted)]),
-    TURNS,
-    WRITES,
-    st.just([("ask",)]),
-    ENDS,
-    TURNS,
-    WRITES,
-    st.just([("ask",)]),
-)
+    WRITES, definitions().map(lambda wanted: [("define", wanted)]), TURNS, WRITES,
+    st.just([("ask",)]), ENDS, TURNS, WRITES, st.just([("ask",)]),
+)  # fmt: skip
 STEPS = st.lists(ROUND, min_size=1, max_size=4).map(
     lambda rounds: [step for parts in rounds for part in parts for step in part]
 )

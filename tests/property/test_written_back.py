@@ -38,38 +38,24 @@ TEXTS = ("plain", "parts", "sealed")
 KEPT = ("body", "precommit_body", "profile_key", "key1", "key25", "service_key1")
 REDACTED = {"valueType": "redacted", "format": "[a-z0-9]{9}~"}
 MASKS: tuple[dict[str, Any], ...] = (
-    {"last": 2},
-    {"first": 1, "last": 1},
-    {},
-    {"first": 3, "char": "x"},
-    {"last": 4, "char": "•"},
-)
+    {"last": 2}, {"first": 1, "last": 1}, {}, {"first": 3, "char": "x"}, {"last": 4, "char": "•"},
+)  # fmt: skip
 
 _SIGHTS = st.sampled_from(
     (
-        "clear",
-        REDACTED,
-        REDACTED,
-        *[{"valueType": "masked", "mask": mask} for mask in MASKS],
+        "clear", REDACTED, REDACTED, *[{"valueType": "masked", "mask": mask} for mask in MASKS],
         "hidden",
-    )
-)
+    ),
+)  # fmt: skip
 _TEXT = st.one_of(
     st.sampled_from(
         (
-            "bjorn@example.com",
-            "+46 70 123 45 67",
-            "***@*.se",
-            "**",
-            "x",
-            "xxxx",
-            "",
-            " ",
+            "bjorn@example.com", "+46 70 123 45 67", "***@*.se", "**", "x", "xxxx", "", " ",
             '{"a": [1]}',
-        )
+        ),
     ),
     st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20),
-)
+)  # fmt: skip
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": _TEXT,
     "integer": st.integers(-(2**63), 2**63 - 1),

@@ -26,21 +26,11 @@ from tests.support.patience import PATIENCE
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-proxy-server",
-    "--hide-scrollbars",
-    "--lang=en-GB",
-    "--remote-debugging-port=0",
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic",
+    "--no-first-run", "--no-default-browser-check", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-proxy-server", "--hide-scrollbars",
+    "--lang=en-GB", "--remote-debugging-port=0",
+)  # fmt: skip
 
 
 class NoBrowser(Exception):

@@ -10,101 +10,25 @@ from tests.support.rawclient import chunked, get, post
 from tests.support.rawserver import OK
 
 TARGETS = [
-    *(
-        "/",
-        "/?",
-        "/a?",
-        "/a??b",
-        "/a?b?c",
-        "/?a=1&a=2&a",
-        "/a?&&=&",
-        "/a?b=%2f&c=%C3%A9",
-        "/a?x=http://y/?z",
-        "/a?+%20+",
-    ),
-    *(
-        "//",
-        "//a//b//",
-        "/a//",
-        "/./a",
-        "/a/.",
-        "/a/../b",
-        "/..",
-        "/%2e%2e/x",
-        "/a/%2E./b",
-        "/%2F",
-        "/%2f%5c",
-        "/a%20b",
-    ),
-    *(
-        "/%",
-        "/%zz",
-        "/a%00b",
-        "/%e9",
-        "/A%c3%a9",
-        "/a;b=c;d",
-        "/;",
-        "/a,b",
-        "/a+b",
-        "/~user",
-        "/a:b@c",
-        "/a!$&'()*",
-        "/a=b",
-    ),
-    *(
-        "/a|b",
-        '/a"b',
-        "/a<b>",
-        "/a^b",
-        "/a`b",
-        "/a{b}",
-        "/a\\b",
-        "/[x]",
-        "/a#b",
-        "/?#",
-        "/\xe9",
-        "/\xc3\xa9?\xc3\xa9",
-    ),
-    *(
-        "/a?\xff",
-        "http://app.test/absolute",
-        "http://app.test",
-        "HTTP://app.test/x?y",
-        "http://APP.test/",
-        "/" + "a" * 7000,
-    ),
+    "/", "/?", "/a?", "/a??b", "/a?b?c", "/?a=1&a=2&a", "/a?&&=&", "/a?b=%2f&c=%C3%A9",
+    "/a?x=http://y/?z", "/a?+%20+",
+    "//", "//a//b//", "/a//", "/./a", "/a/.", "/a/../b", "/..", "/%2e%2e/x", "/a/%2E./b",
+    "/%2F", "/%2f%5c", "/a%20b",
+    "/%", "/%zz", "/a%00b", "/%e9", "/A%c3%a9", "/a;b=c;d", "/;", "/a,b", "/a+b", "/~user",
+    "/a:b@c", "/a!$&'()*", "/a=b",
+    "/a|b", '/a"b', "/a<b>", "/a^b", "/a`b", "/a{b}", "/a\\b", "/[x]", "/a#b", "/?#", "/\xe9",
+    "/\xc3\xa9?\xc3\xa9",
+    "/a?\xff", "http://app.test/absolute", "http://app.test", "HTTP://app.test/x?y",
+    "http://APP.test/", "/" + "a" * 7000,
     "/?" + "q=1&" * 1500,
-]
+]  # fmt: skip
 
 METHODS = [
-    *(
-        "GET",
-        "POST",
-        "PUT",
-        "PATCH",
-        "DELETE",
-        "OPTIONS",
-        "TRACE",
-        "PROPFIND",
-        "MKCOL",
-        "LOCK",
-        "REPORT",
-        "SEARCH",
-    ),
-    *(
-        "PURGE",
-        "QUERY",
-        "BREW",
-        "LINK",
-        "X",
-        "M-SEARCH",
-        "VERSION-CONTROL",
-        "get",
-        "Post",
-        "A1",
-        "!#$%&'*+-.^_`|~",
-    ),
-]
+    "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "MKCOL", "LOCK",
+    "REPORT", "SEARCH",
+    "PURGE", "QUERY", "BREW", "LINK", "X", "M-SEARCH", "VERSION-CONTROL", "get", "Post", "A1",
+    "!#$%&'*+-.^_`|~",
+]  # fmt: skip
 
 REQUEST_FIELDS: dict[str, list[str]] = {
     "spelling and order": ["x-b: 1", "X-A: 2", "X-b: 3", "ACCEPT: */*"],
@@ -125,27 +49,21 @@ REQUEST_FIELDS: dict[str, list[str]] = {
     "a bearer": ["authorization: Bearer a.b.c=="],
     "Range": ["Range: bytes=0-1,5-", 'If-Range: "a"'],
     "conditions": [
-        'If-None-Match: W/"a", "b"',
-        "If-Modified-Since: Sat, 29 Oct 1994 19:43:31 GMT",
+        'If-None-Match: W/"a", "b"', "If-Modified-Since: Sat, 29 Oct 1994 19:43:31 GMT",
         'If-Match: "c"',
     ],
     "Accept": [
-        "Accept: text/*;q=0.3, */*;q=0.5",
-        "Accept-Language: da, en-gb;q=0.8",
-        "Accept-Charset: x",
+        "Accept: text/*;q=0.3, */*;q=0.5", "Accept-Language: da, en-gb;q=0.8", "Accept-Charset: x",
     ],
     "Accept-Encoding": ["Accept-Encoding: br;q=1.0, gzip;q=0.8, *;q=0.1, x-own"],
     "User-Agent twice": ["User-Agent: a", "User-Agent: b"],
     "Content-Type twice": ["Content-Type: text/a", "Content-Type: text/b"],
     "CORS asked": [
-        "Origin: null",
-        "Access-Control-Request-Method: PUT",
+        "Origin: null", "Access-Control-Request-Method: PUT",
         "Access-Control-Request-Headers: x, y",
     ],
     "fetch metadata": [
-        "Sec-Fetch-Site: cross-site",
-        'Sec-CH-UA: "x";v="1"',
-        "Upgrade-Insecure-Requests: 1",
+        "Sec-Fetch-Site: cross-site", 'Sec-CH-UA: "x";v="1"', "Upgrade-Insecure-Requests: 1",
         "DNT: 1",
     ],
     "Referer": ["Referer: http://x/?a#b", "From: a@b"],
@@ -154,15 +72,11 @@ REQUEST_FIELDS: dict[str, list[str]] = {
     "Max-Forwards": ["Max-Forwards: 0"],
     "Connection: close": ["Connection: close"],
     "Connection: keep-alive": [
-        "Connection: keep-alive",
-        "Keep-Alive: timeout=5",
-        "Proxy-Connection: keep-alive",
+        "Connection: keep-alive", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive",
     ],
     "fields that Connection names": ["Connection: close, X-Hop", "X-Hop: 1", "X-Kept: 2"],
     "HTTP2-Settings": [
-        "Connection: Upgrade, HTTP2-Settings",
-        "Upgrade: h2c",
-        "HTTP2-Settings: AAMAAABk",
+        "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk",
     ],
     "TE": ["TE: trailers", "Connection: TE"],
     "Date": ["Date: whenever", "Expires: 0"],
@@ -170,7 +84,7 @@ REQUEST_FIELDS: dict[str, list[str]] = {
     "a method override": ["X-HTTP-Method: GET"],
     "Trailer": ["Trailer: X-Sum"],
     "Priority": ["Priority: u=1, i", "Save-Data: on", "Alt-Used: x"],
-}
+}  # fmt: skip
 
 BODIES: dict[str, bytes] = {
     "empty": post("/", b""),
@@ -203,73 +117,23 @@ BODIES: dict[str, bytes] = {
 }
 
 STATUSES = [
-    *(
-        "200 OK",
-        "201 Created",
-        "202 Accepted",
-        "203 Non-Authoritative Information",
-        "205 Reset Content",
-        "207 Multi-Status",
-    ),
-    *(
-        "226 IM Used",
-        "299 Own",
-        "300 Multiple Choices",
-        "301 Moved Permanently",
-        "302 Found",
-        "303 See Other",
-        "307 Again",
-    ),
-    *(
-        "308 Permanent Redirect",
-        "400 Bad Request",
-        "401 Unauthorized",
-        "402 Payment Required",
-        "403 Forbidden",
-    ),
-    *(
-        "404 Not Found",
-        "405 Method Not Allowed",
-        "407 Proxy Authentication Required",
-        "408 Request Timeout",
-        "409 Conflict",
-    ),
-    *(
-        "413 Content Too Large",
-        "416 Range Not Satisfiable",
-        "418 I'm a teapot",
-        "421 Misdirected Request",
-        "422 No",
-    ),
-    *(
-        "425 Too Early",
-        "428 Precondition Required",
-        "429 Too Many Requests",
-        "431 Large",
-        "444 Own",
-        "451 Law",
-        "499 Own",
-    ),
-    *(
-        "500 Internal Server Error",
-        "501 Not Implemented",
-        "502 Bad Gateway",
-        "503 Busy",
-        "504 Late",
-        "511 N",
-        "599 Own",
-    ),
-    *(
-        "200 ",
-        "200",
-        "200 A  reason of its own",
-        "200 r\xe9ason",
-        "200 OK\tOK",
-        "200 200 OK",
-        "666 Beyond",
-        "999 Far beyond",
-    ),
-]
+    "200 OK", "201 Created", "202 Accepted", "203 Non-Authoritative Information",
+    "205 Reset Content", "207 Multi-Status",
+    "226 IM Used", "299 Own", "300 Multiple Choices", "301 Moved Permanently", "302 Found",
+    "303 See Other", "307 Again",
+    "308 Permanent Redirect", "400 Bad Request", "401 Unauthorized", "402 Payment Required",
+    "403 Forbidden",
+    "404 Not Found", "405 Method Not Allowed", "407 Proxy Authentication Required",
+    "408 Request Timeout", "409 Conflict",
+    "413 Content Too Large", "416 Range Not Satisfiable", "418 I'm a teapot",
+    "421 Misdirected Request", "422 No",
+    "425 Too Early", "428 Precondition Required", "429 Too Many Requests", "431 Large",
+    "444 Own", "451 Law", "499 Own",
+    "500 Internal Server Error", "501 Not Implemented", "502 Bad Gateway", "503 Busy",
+    "504 Late", "511 N", "599 Own",
+    "200 ", "200", "200 A  reason of its own", "200 r\xe9ason", "200 OK\tOK", "200 200 OK",
+    "666 Beyond", "999 Far beyond",
+]  # fmt: skip
 
 ANSWER_FIELDS: dict[str, list[str]] = {
     "spelling and order": ["x-b: 1", "X-A: 2", "X-b: 3"],
@@ -279,51 +143,39 @@ ANSWER_FIELDS: dict[str, list[str]] = {
     "odd names": ["X!#$%&'*+.^`|~1: y", "X_Y: z"],
     "cookies": [
         "Set-Cookie: a=b; Expires=Wed, 21 Oct 2015 07:28:00 GMT",
-        "set-cookie: c=d; Path=/; HttpOnly",
-        "Set-Cookie: e",
+        "set-cookie: c=d; Path=/; HttpOnly", "Set-Cookie: e",
     ],
     "an odd cookie": ['Set-Cookie: a="b c", d; SameSite=None; \xe9'],
     "who answers": [
-        "Server: app/1.0 (x)",
-        "Date: Tue, 15 Nov 1994 08:12:31 GMT",
-        "X-Powered-By: y",
+        "Server: app/1.0 (x)", "Date: Tue, 15 Nov 1994 08:12:31 GMT", "X-Powered-By: y",
         "Via: 1.0 z",
     ],
     "Date alone": ["Date: whenever"],
     "validators": [
-        'ETag: W/"a"',
-        "Last-Modified: Tue, 15 Nov 1994 12:45:26 GMT",
-        "Vary: *",
-        "Age: 5",
+        'ETag: W/"a"', "Last-Modified: Tue, 15 Nov 1994 12:45:26 GMT", "Vary: *", "Age: 5",
     ],
     "caching": [
-        "Cache-Control: private, max-age=0",
-        "Expires: -1",
-        "Pragma: no-cache",
+        "Cache-Control: private, max-age=0", "Expires: -1", "Pragma: no-cache",
         "CDN-Cache-Control: x",
     ],
     "Location of its own": ["Location: http://127.0.0.1:3000/x?y#z"],
     "Location elsewhere": ["Location: //other/\xe9"],
     "Refresh": ["Refresh: 5; url=http://127.0.0.1/x", "Content-Location: /y"],
     "a name for a file": [
-        "Content-Disposition: attachment; filename*=UTF-8''%e2%82%ac; filename=\"\xc3\xa9\""
+        "Content-Disposition: attachment; filename*=UTF-8''%e2%82%ac; filename=\"\xc3\xa9\"",
     ],
     "a coding": ["Content-Encoding: gzip", 'Content-Type: text/plain;charset="x"'],
     "CORS": [
-        "Access-Control-Allow-Origin: *",
-        "Access-Control-Allow-Credentials: true",
+        "Access-Control-Allow-Origin: *", "Access-Control-Allow-Credentials: true",
         "Access-Control-Expose-Headers: x",
     ],
     "security": [
-        "Content-Security-Policy: " + "x 'self'; " * 100,
-        "Strict-Transport-Security: max-age=1",
+        "Content-Security-Policy: " + "x 'self'; " * 100, "Strict-Transport-Security: max-age=1",
     ],
     "links": ["Link: </a>; rel=preload, </b>", 'Alt-Svc: h3=":443"', "Timing-Allow-Origin: *"],
     "ranges": ["Accept-Ranges: bytes", "Content-Range: bytes */10"],
     "challenges": [
-        'WWW-Authenticate: Basic realm="a, b"',
-        "WWW-Authenticate: Negotiate",
-        "Retry-After: 5",
+        'WWW-Authenticate: Basic realm="a, b"', "WWW-Authenticate: Negotiate", "Retry-After: 5",
     ],
     "a challenge of a proxy": ["Proxy-Authenticate: Basic", "Proxy-Authentication-Info: x"],
     "X-Accel": ["X-Accel-Buffering: no", "X-Accel-Expires: 0"],
@@ -331,15 +183,12 @@ ANSWER_FIELDS: dict[str, list[str]] = {
     "a long value": ["X: " + "y" * 8000],
     "30 kB": [f"X-{number}: " + "y" * 1000 for number in range(30)],
     "fields that Connection names": [
-        "Connection: X-Hop",
-        "X-Hop: 1",
-        "X-Kept: 2",
-        "Keep-Alive: timeout=5",
+        "Connection: X-Hop", "X-Hop: 1", "X-Kept: 2", "Keep-Alive: timeout=5",
     ],
     "Content-Type twice": ["Content-Type: text/a", "content-type: text/b"],
     "Trailer": ["Trailer: X-Sum"],
     "Digest": ["Content-Digest: sha-256=:x:", "Content-MD5: x"],
-}
+}  # fmt: skip
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -364,13 +213,11 @@ FRAMINGS: dict[str, tuple[bytes, bytes]] = {
     "HEAD with chunks": (get(method="HEAD"), CHUNKED),
     "HEAD with neither": (get(method="HEAD"), HEAD + b"X: y\r\n\r\n"),
     "HEAD of what is not there": (
-        get(method="HEAD"),
-        b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n",
+        get(method="HEAD"), b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n",
     ),
     "204": (get(), b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n"),
     "304 with a length": (
-        get(),
-        b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 1000\r\n\r\n',
+        get(), b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 1000\r\n\r\n',
     ),
     "304 without": (get(), b"HTTP/1.1 304 Not Modified\r\nDate: x\r\n\r\n"),
     "206": (
@@ -386,7 +233,7 @@ FRAMINGS: dict[str, tuple[bytes, bytes]] = {
     "early hints twice": (get(), b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n" * 2 + OK),
     "processing": (get(), b"HTTP/1.1 102 Processing\r\n\r\n" + OK),
     "an own interim answer": (get(), b"HTTP/1.1 199 Own\r\nX: y\r\n\r\n" + OK),
-}
+}  # fmt: skip
 
 CLOSING: dict[str, tuple[bytes, bytes]] = {
     "a body that ends with the connection": (get(), HEAD + b"X: y\r\n\r\nall of it"),
@@ -395,44 +242,31 @@ CLOSING: dict[str, tuple[bytes, bytes]] = {
     "HTTP/1.0": (get(), b"HTTP/1.0 200 OK\r\nX: y\r\n\r\nall of it"),
     "HTTP/1.0 with a length": (get(), b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"),
     "Connection: close with a length": (
-        get(),
-        HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nok",
+        get(), HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nok",
     ),
     "Connection: close with chunks": (
-        get(),
-        CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + b"0\r\n\r\n",
+        get(), CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + b"0\r\n\r\n",
     ),
     "a close that nobody announced": (get(), OK),
     "a caller of HTTP/1.0": (b"GET / HTTP/1.0\r\nHost: x\r\n\r\n", OK),
     "a caller of HTTP/1.0 without Host": (b"GET / HTTP/1.0\r\n\r\n", OK),
     "a caller of HTTP/1.0 and a stream": (
-        b"GET / HTTP/1.0\r\nHost: x\r\n\r\n",
-        HEAD + b"\r\nall of it",
+        b"GET / HTTP/1.0\r\nHost: x\r\n\r\n", HEAD + b"\r\nall of it",
     ),
     "a body of a caller of HTTP/1.0": (
-        b"POST / HTTP/1.0\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
-        OK,
+        b"POST / HTTP/1.0\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", OK,
     ),
-}
+}  # fmt: skip
 
 HOSTS = [
-    "APP.test",
-    "app.test:80",
-    "app.test:8080",
-    "app.test.",
-    "127.0.0.1",
-    "[::1]:80",
-    "a-b_c.test",
-    "xn--9ca.test",
-    "",
-]
+    "APP.test", "app.test:80", "app.test:8080", "app.test.", "127.0.0.1", "[::1]:80", "a-b_c.test",
+    "xn--9ca.test", "",
+]  # fmt: skip
 
 UPGRADE = (
-    "Connection: Upgrade",
-    "Upgrade: websocket",
-    "Sec-WebSocket-Key: x==",
+    "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x==",
     "Sec-WebSocket-Version: 13",
-)
+)  # fmt: skip
 SWITCH = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "
     b"Upgrade\r\nSec-WebSocket-Accept: y\r\n\r\n"

@@ -30,12 +30,10 @@ from tests.support.audit import Kept, audit_services
 from tests.support.stores import FailingStore
 
 FIELDS = (
-    "name: {kind: name}",
-    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
     "phone: {kind: phone, token: {shape: numeric, keep_last: 2}}",
-    "born: {kind: date, token: {shape: date}}",
-    'tags: {kind: text, at: "$.tags[*]"}',
-)
+    "born: {kind: date, token: {shape: date}}", 'tags: {kind: text, at: "$.tags[*]"}',
+)  # fmt: skip
 JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
 FORM: RawHeaders = ((b"Content-Type", b"application/x-www-form-urlencoded"),)
 HTML: RawHeaders = ((b"Content-Type", b"text/html; charset=utf-8"),)

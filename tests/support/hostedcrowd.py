@@ -22,12 +22,8 @@ _PREFIX = "rules:person/"
 _DAY = 86_400_000
 #: By field of the record schema: the person's field that is kept in it.
 _KEPT = {
-    "profile_key": "name",
-    "key3": "email",
-    "key4": "phone",
-    "range_key2": "card",
-    "body": "tags",
-}
+    "profile_key": "name", "key3": "email", "key4": "phone", "range_key2": "card", "body": "tags",
+}  # fmt: skip
 #: Of those, what clients ask for.
 _ASKED = ("profile_key", "key3", "key4", "range_key2")
 #: How ``key4`` may be kept: a change of it rewrites the records.

@@ -28,23 +28,19 @@ from tests.support.exchanges import FORM, JSON, Call, Desk, desk
 Record = dict[str, Any]
 
 FIELDS = (
-    "code: {kind: text}",
-    "name: {kind: name}",
+    "code: {kind: text}", "name: {kind: name}",
     "email: {kind: email, token: {shape: email, same: true}, keep_as: key3}",
     "phone: {kind: phone, token: {shape: numeric, same: true}, keep_as: key4}",
     "note: {kind: text, token: {shape: opaque, same: true}}",
     "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}",
     "pin: {kind: text, token: {shape: fixed, value: hidden}, keep_as: key5}",
-    "hint: {kind: text, token: {shape: mask, first: 1}}",
-    "mark: {kind: number, token: zero}",
-    "rank: {kind: number, token: one}",
-    "day: {kind: date, token: {shape: date}}",
+    "hint: {kind: text, token: {shape: mask, first: 1}}", "mark: {kind: number, token: zero}",
+    "rank: {kind: number, token: one}", "day: {kind: date, token: {shape: date}}",
     'days: {kind: date, token: {shape: date}, at: "$.days[*]"}',
     'tags: {kind: text, at: "$.tags[*]"}',
     'mails: {kind: email, token: {shape: email, same: true}, at: "$.mails[*]"}',
-    'serial: {kind: text, at: "$.parts[*].serial"}',
-    "street: {kind: text, at: $.address.street}",
-)
+    'serial: {kind: text, at: "$.parts[*].serial"}', "street: {kind: text, at: $.address.street}",
+)  # fmt: skip
 #: Members whose values may have one token; those of which each value has a token that no other has.
 ALIKE = ("email", "phone", "note", "born", "pin", "hint", "mark", "rank", "mails")
 TELLING = ("name", "day", "days", "tags", "parts", "address")
@@ -223,13 +219,8 @@ class Values:
 #: What the application does with a request: how often, whether it acts, and the status that it
 #: answers with (0: none).
 MOODS = (
-    (84, True, 200),
-    (4, False, 422),
-    (3, False, 500),
-    (4, True, 500),
-    (2, False, 0),
-    (3, True, 0),
-)
+    (84, True, 200), (4, False, 422), (3, False, 500), (4, True, 500), (2, False, 0), (3, True, 0),
+)  # fmt: skip
 
 
 @dataclass

@@ -84,26 +84,15 @@ KEPT_PLAIN = KEPT.replace("keep_as: key4}}", "keep_as: key4, stored: plain}}")
 
 #: A person none of whose values is like anything else in a message, a log line or a metric.
 ANN = {
-    "name": "Zorbina Quibblethwaite",
-    "email": "Zorbina.Q@Wexlomere.example",
-    "phone": "+46 70 918 27 36",
-    "born": "1931-02-27",
-    "card": "4929 4212 3460 0821",
+    "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
+    "phone": "+46 70 918 27 36", "born": "1931-02-27", "card": "4929 4212 3460 0821",
     "address": {"street": "Flumpergatan 77b", "city": "Visby"},
-    "tags": ["yxmarker-one", "yxmarker-two"],
-    "matrix": [["qoph-11", "qoph-12"], ["qoph-21"]],
+    "tags": ["yxmarker-one", "yxmarker-two"], "matrix": [["qoph-11", "qoph-12"], ["qoph-21"]],
     "vip": True,
-}
+}  # fmt: skip
 
 #: What must never be found anywhere outside.
 MARKERS = (
-    "Zorbina Quibblethwaite",
-    "Quibblethwaite",
-    "Wexlomere",
-    "+46 70 918 27",
-    "4929 4212 3460",
-    "Flumpergatan",
-    "yxmarker-one",
-    "yxmarker-two",
-    "qoph-12",
-)
+    "Zorbina Quibblethwaite", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "4929 4212 3460",
+    "Flumpergatan", "yxmarker-one", "yxmarker-two", "qoph-12",
+)  # fmt: skip

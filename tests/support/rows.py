@@ -17,11 +17,9 @@ from proxy.storage.rows import (
 
 TABLE = "r1_test"
 COLUMNS = (
-    Column("email", ColumnType.HASH),
-    Column("city", ColumnType.TEXT),
-    Column("visits", ColumnType.INTEGER),
-    Column("balance", ColumnType.DECIMAL),
-)
+    Column("email", ColumnType.HASH), Column("city", ColumnType.TEXT),
+    Column("visits", ColumnType.INTEGER), Column("balance", ColumnType.DECIMAL),
+)  # fmt: skip
 LAYOUT = TableLayout(TABLE, COLUMNS)
 EMPTY: tuple[ColumnValue, ...] = (None, None, None, None)
 

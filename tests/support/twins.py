@@ -18,13 +18,9 @@ _CURSOR = re.compile(rb'"next":"([^"]*)"')
 
 #: Fields of answers that say anything of their content.
 _TELLING = (
-    "Content-Type",
-    "Content-Length",
-    "Content-Range",
-    "Idempotent-Replayed",
-    "Allow",
+    "Content-Type", "Content-Length", "Content-Range", "Idempotent-Replayed", "Allow",
     "Retry-After",
-)
+)  # fmt: skip
 
 
 class Twins:

@@ -20,15 +20,11 @@ STORAGES = {"plain": "indexed", "hashed": "indexed_hashed", "sealed": "encrypted
 DEFINITION: dict[str, Any] = {
     "fields": {
         "id": {"type": "primary_key"},
-        **{
-            f"{kind}_{short}": {"type": kind, "storage": storage}
-            for kind in TYPES
-            for short, storage in STORAGES.items()
-        },
+        **{f"{kind}_{short}": {"type": kind, "storage": storage} for kind in TYPES for short, storage in STORAGES.items()},
         "string_parts": {"type": "string", "storage": "indexed_hashed", "partial_match": True},
         "string_long": {"type": "string", "storage": "encrypted", "max_length": 1000},
-    }
-}
+    },
+}  # fmt: skip
 
 
 def spread(record: dict[str, Any]) -> dict[str, Any]:

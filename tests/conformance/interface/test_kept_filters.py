@@ -129,17 +129,10 @@ async def test_records_are_sorted(kept, sort, keys):
 @pytest.mark.parametrize(
     "name",
     [
-        "key2",
-        "profile_key",
-        "record_key",
-        "key",
-        "body",
-        "decimal_key1",
-        "version",
-        "is_encrypted",
-        "country",
+        "key2", "profile_key", "record_key", "key", "body", "decimal_key1", "version",
+        "is_encrypted", "country",
     ],
-)
+)  # fmt: skip
 async def test_what_has_no_order_is_not_sorted_by(kept, name):
     answer = await find(kept, options={"sort": [{name: "asc"}]})
     assert (answer.status, answer.json["code"]) == (400, "invalid_options")

@@ -12,10 +12,8 @@ from tests.support.world import ENGINES, World, world
 
 R = "/api/records"
 FIELDS: dict[str, Any] = {
-    "key1": "hidden",
-    "key2": "masked",
-    "body": {"valueType": "redacted", "format": "[a-z]{9}"},
-}
+    "key1": "hidden", "key2": "masked", "body": {"valueType": "redacted", "format": "[a-z]{9}"},
+}  # fmt: skip
 NORTH = {"filter": {"key3": "north"}}
 OWN = {
     "country": "se", "record_key": "a", "key1": "secret", "key2": "ab1", "key3": "north", "body": "{}", "range_key1": 5,

@@ -68,11 +68,9 @@ _ELSEWHERE = {403, 412, 413, 416, 429}
 
 #: Of an operation whose list has no 400, 409 or 415: what it answers in place of them.
 BAD = {
-    "records_aggregate": 422,
-    "records_download": 422,
-    "records_move_files": 422,
+    "records_aggregate": 422, "records_download": 422, "records_move_files": 422,
     "records_delete_file": 422,
-}
+}  # fmt: skip
 ANOTHER_COUNTRY = {
     "records_create": 409, "records_create_many": 400, "records_update_many": 400, "records_clone": 409, "records_find": 400,
     "records_aggregate": 409, "records_delete_many": 400, "records_read": 409, "records_delete": 404, "records_history": 409, "records_upload": 409,
@@ -266,12 +264,8 @@ async def test_of_more_than_a_batch_holds(kept, name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        for name in WITH_JSON
-        if RIGHT[name].body.keys() & {"country", "filter", "metrics"} and name != "records_create"
-    ],
-)
+    [name for name in WITH_JSON if RIGHT[name].body.keys() & {"country", "filter", "metrics"} and name != "records_create"],
+)  # fmt: skip
 async def test_with_an_unknown_member(kept, name):
     answer = await told(
         kept, name, BAD.get(name, 400), "invalid_input", json={**RIGHT[name].body, "unknown": 1}
@@ -281,14 +275,8 @@ async def test_with_an_unknown_member(kept, name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        operation.name
-        for operation in OPERATIONS
-        if operation.path.startswith(R)
-        and operation.takes is not Takes.STREAM
-        and operation.name in RIGHT
-    ],
-)
+    [operation.name for operation in OPERATIONS if operation.path.startswith(R) and operation.takes is not Takes.STREAM and operation.name in RIGHT],
+)  # fmt: skip
 async def test_under_the_other_name_of_the_interface(kept, name):
     asked = RIGHT[name]
     more = {} if asked.body is None else {"json": asked.body}

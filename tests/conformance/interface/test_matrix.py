@@ -35,12 +35,8 @@ TABLED = [operation for operation in OPERATIONS if operation.name not in ALIASES
 #: Texts of the records that are there, as they stand in answers; those of the fields that some
 #: callers must not see first.
 SECRET = (
-    "Astrid Lind",
-    "Björn Ek",
-    "Carin Falk",
-    '{\\"name\\":\\"Astrid\\"}',
-    '{\\"name\\":\\"Bo\\"}',
-)
+    "Astrid Lind", "Björn Ek", "Carin Falk", '{\\"name\\":\\"Astrid\\"}', '{\\"name\\":\\"Bo\\"}',
+)  # fmt: skip
 OF_PEOPLE = (
     *SECRET,
     *(str(record["email"]) for record in RECORDS),

@@ -31,10 +31,8 @@ DEFINITION: dict[str, Any] = {
 }
 FIELDS: dict[str, Any] = {
     "email": {"valueType": "redacted", "format": "[a-z]{12}@example.org"},
-    "phone": {"valueType": "masked", "mask": {"last": 2}},
-    "passport": "hidden",
-    "extra": "hidden",
-}
+    "phone": {"valueType": "masked", "mask": {"last": 2}}, "passport": "hidden", "extra": "hidden",
+}  # fmt: skip
 ROWS = {"filter": {"region": "north"}}
 ABROAD = {"X-Forwarded-For": "192.0.2.7"}
 ANN = {

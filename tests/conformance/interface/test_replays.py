@@ -75,13 +75,11 @@ SHOWING: dict[str, tuple[str, Any, str]] = {
     "create": (M, {"id": "n", "region": "north", "city": "Lund"}, "n"),
     "create v2": ("/api/v2/models/guest", {"id": "n", "region": "north"}, "n"),
     "batch": (
-        M + "/batch",
-        [{"id": key, "region": "north", "city": "Lund"} for key in ("m", "n")],
-        "m",
+        M + "/batch", [{"id": key, "region": "north", "city": "Lund"} for key in ("m", "n")], "m",
     ),
     "update": (M + "/batch/update", [{"id": "a", "city": "Lund"}], "a"),
     "clone": (M + "/clone", {"filter": {"id": "a"}, "update_with": {"id": "n"}}, "n"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("scene", ENGINES, indirect=True)

@@ -62,12 +62,10 @@ WITH_SCHEMA = [name for name, asked in RIGHT.items() if "/thing" in asked.path]
 #: Status and code of each operation when the record that it is about is not there; the others
 #: succeed without one.
 MISSING = {
-    "clone_record": (403, "no_match"),
-    "delete_record": (404, "not_found"),
-    "delete_records": (404, "no_match"),
-    "record_history": (404, "not_found"),
+    "clone_record": (403, "no_match"), "delete_record": (404, "not_found"),
+    "delete_records": (404, "no_match"), "record_history": (404, "not_found"),
     "migrate_record": (404, "not_found"),
-}
+}  # fmt: skip
 
 
 def table(name: str) -> Any:

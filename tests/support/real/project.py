@@ -168,15 +168,10 @@ application = get_wsgi_application()
 """
 
 _FILES = {
-    "settings.py": _SETTINGS,
-    "urls.py": _URLS,
-    "prepare.py": _PREPARE,
-    "wsgi.py": _WSGI,
-    "people/__init__.py": "",
-    "people/models.py": _MODELS,
-    "people/admin.py": _ADMIN,
+    "settings.py": _SETTINGS, "urls.py": _URLS, "prepare.py": _PREPARE, "wsgi.py": _WSGI,
+    "people/__init__.py": "", "people/models.py": _MODELS, "people/admin.py": _ADMIN,
     "people/api.py": _API,
-}
+}  # fmt: skip
 
 #: The one account of the site.
 USER, PASSWORD = "editor", "correct horse"

@@ -14,14 +14,9 @@ from tests.unit.model.test_policy import EXAMPLE, SCHEMA
 
 KEYED = Keyset.create("default").hasher
 FIELDS = {
-    "id": "a1",
-    "email": "ann@example.com",
-    "phone": "+46 70 12 34",
-    "passport": {"number": 5},
-    "city": "Lund",
-    "region": "north",
-    "age": 40,
-}
+    "id": "a1", "email": "ann@example.com", "phone": "+46 70 12 34", "passport": {"number": 5},
+    "city": "Lund", "region": "north", "age": 40,
+}  # fmt: skip
 
 
 def policy(name: str = "p", **more: Any) -> AccessPolicy:

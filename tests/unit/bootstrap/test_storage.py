@@ -113,12 +113,10 @@ async def test_files_of_another_vault_are_refused_and_let_go(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("s3://bucket/files", "S3 yet"),
-        ("/var/files", "kept in a folder"),
-        ("file:files", "three slashes"),
-        ("file:///~/files", "whole"),
+        ("s3://bucket/files", "S3 yet"), ("/var/files", "kept in a folder"),
+        ("file:files", "three slashes"), ("file:///~/files", "whole"),
     ],
-)
+)  # fmt: skip
 def test_other_places_are_refused_in_words(tmp_path, text, reason):
     with pytest.raises(VaultError) as caught:
         settings_files(tmp_path, DOMICILE__FILES=text)

@@ -8,13 +8,9 @@ from hypothesis import strategies as st
 from proxy.cli.record_files import FORMATS, FileRecord
 
 TYPES = {
-    "id": "primary_key",
-    "age": "integer",
-    "sum": "decimal",
-    "paid": "boolean",
-    "extra": "json",
+    "id": "primary_key", "age": "integer", "sum": "decimal", "paid": "boolean", "extra": "json",
     "note": "string",
-}
+}  # fmt: skip
 
 RECORDS = st.lists(
     st.fixed_dictionaries(

@@ -108,17 +108,14 @@ def test_scalars_stay_texts():
         ("<<: {country: se}", "domicile.yaml:1:1  << is not a setting"),
         (
             "country: se\n\tdata: x",
-            (
-                "domicile.yaml:2:1  not YAML: found character '\\t' that cannot start any token; "
-                "indent with"
-            ),
+            "domicile.yaml:2:1  not YAML: found character '\\t' that cannot start any token; indent with",
         ),
         ("country: se\n---\ncountry: de", "domicile.yaml:2:1  not YAML"),
         ("country: \x00", "domicile.yaml  not YAML: a control character"),
         ("[" * 100_000, "domicile.yaml  nested too deeply"),
         ("country: &a [*a]", "domicile.yaml:1:10  country takes one plain value"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_a_plain_setting_is_a_fault_with_its_place(text, fault):
     (only,) = faults(text)
     assert only.startswith(fault)

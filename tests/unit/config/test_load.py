@@ -122,14 +122,10 @@ def test_an_unreadable_word_for_insecure_is_one_fault_not_two():
 @pytest.mark.parametrize(
     ("name", "other"),
     [
-        ("proxy", 8081),
-        ("proxy", 8082),
-        ("vault", 8080),
-        ("vault", 8082),
-        ("admin", 8080),
+        ("proxy", 8081), ("proxy", 8082), ("vault", 8080), ("vault", 8082), ("admin", 8080),
         ("admin", 8081),
     ],
-)
+)  # fmt: skip
 def test_two_listeners_at_one_address_are_refused(name, other):
     (line,) = refused(None, {f"DOMICILE__LISTEN__{name.upper()}": f"127.0.0.1:{other}"})
     assert "give each its own port" in line

@@ -46,16 +46,14 @@ DAY = 86_400_000
         (parsers.some_of("a", "b"), "all", frozenset(("a", "b"))),
         (parsers.hosts, "[]", ()),
         (
-            parsers.hosts,
-            "[App.example.com, 10.1.0.0/16]",
+            parsers.hosts, "[App.example.com, 10.1.0.0/16]",
             ("app.example.com", ip_network("10.1.0.0/16")),
         ),
         (parsers.hosts, "localhost,::1", ("localhost", ip_network("::1/128"))),
         (parsers.networks, "[]", ()),
         (parsers.networks, "10.0.0.0/8", (ip_network("10.0.0.0/8"),)),
         (
-            parsers.networks,
-            "[192.0.2.7, ::1,2001:db8::/32]",
+            parsers.networks, "[192.0.2.7, ::1,2001:db8::/32]",
             tuple(map(ip_network, ("192.0.2.7", "::1", "2001:db8::/32"))),
         ),
         (parsers.store, "sqlite:///var/vault.db", StoreSettings("sqlite", Path("/var/vault.db"))),
@@ -63,7 +61,7 @@ DAY = 86_400_000
         (parsers.keys, "file:///run/secrets/keys", KeySettings("file", "/run/secrets/keys")),
         (parsers.keys, "env:DOMICILE_KEYS", KeySettings("env", "DOMICILE_KEYS")),
     ],
-)
+)  # fmt: skip
 def test_a_fitting_text_becomes_its_value(read, text, value):
     assert read(text) == value
 
@@ -177,18 +175,10 @@ def test_a_syslog_collector_is_read(text, place):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "udp",
-        "udp://",
-        "udp://h",
-        "udp://h:0",
-        "udp://h:x",
-        "http://h:1",
-        "unix://log",
-        "tcp://h:1/x",
-        "h:514",
+        "", "udp", "udp://", "udp://h", "udp://h:0", "udp://h:x", "http://h:1", "unix://log",
+        "tcp://h:1/x", "h:514",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_syslog_collector_is_refused_without_quoting_it(text):
     with pytest.raises(ValueError, match=r".") as raised:
         parsers.word_or("none", parsers.syslog)(text)

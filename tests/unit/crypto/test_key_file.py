@@ -126,12 +126,10 @@ def test_a_missing_folder_is_named_with_the_remedy(tmp_path):
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        (errno.EACCES, "right to write"),
-        (errno.EROFS, "writable"),
-        (errno.ENOSPC, "free some space"),
-        (errno.EIO, "check"),
+        (errno.EACCES, "right to write"), (errno.EROFS, "writable"),
+        (errno.ENOSPC, "free some space"), (errno.EIO, "check"),
     ],
-)
+)  # fmt: skip
 def test_a_folder_that_cannot_be_written_leaves_nothing(path, monkeypatch, number, remedy):
     def fail(_descriptor):
         raise OSError(number, os.strerror(number))

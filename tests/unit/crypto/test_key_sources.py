@@ -82,18 +82,12 @@ def test_a_folder_with_a_space_in_its_name_is_spelled_as_a_uri(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"not JSON",
-        b"[]",
-        b"5",
-        b"{}",
-        b'{"format": 1, "id": "x", "key": 5}',
+        b"", b"not JSON", b"[]", b"5", b"{}", b'{"format": 1, "id": "x", "key": 5}',
         b'{"format": 1, "id": "x", "key": "AAAA"}',
         b'{"format": 1, "id": "x", "key": "%s"}' % GOOD.encode(),
-        b'{"format": 1, "key": "%s"}' % GOOD.encode(),
-        b"\xff\xfe",
+        b'{"format": 1, "key": "%s"}' % GOOD.encode(), b"\xff\xfe",
     ],
-)
+)  # fmt: skip
 def test_a_damaged_key_file_is_refused_without_showing_what_is_in_it(
     file_source, tmp_path, content
 ):
@@ -135,17 +129,10 @@ def test_a_key_is_not_made_in_a_variable(monkeypatch):
 @pytest.mark.parametrize(
     "uri",
     [
-        "",
-        "keys.json",
-        "aws-kms://key",
-        "file:keys.json",
-        "file://keys.json",
-        "file:///a?b",
-        "file:///a#b",
-        "env:",
-        "env:a-b",
+        "", "keys.json", "aws-kms://key", "file:keys.json", "file://keys.json", "file:///a?b",
+        "file:///a#b", "env:", "env:a-b",
     ],
-)
+)  # fmt: skip
 def test_a_setting_that_is_no_source_says_what_to_write(uri):
     message = refuse(Code.BAD_KEYS, open_source, uri)
     assert "`keys` must" in message

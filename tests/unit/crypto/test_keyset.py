@@ -88,14 +88,11 @@ def test_every_changed_byte_is_noticed():
 @pytest.mark.parametrize(
     "content",
     [
-        b"not JSON",
-        b"[]",
-        b"{}",
-        b'{"primary": "00000001", "data": {}, "hash": "", "token": ""}',
+        b"not JSON", b"[]", b"{}", b'{"primary": "00000001", "data": {}, "hash": "", "token": ""}',
         b'{"primary": "00000001", "data": {"00000001": "AAAA"}, "hash": "", "token": ""}',
         b'{"primary": "00000001", "data": {"00000001": 5}, "hash": "", "token": ""}',
     ],
-)
+)  # fmt: skip
 def test_wrapped_content_that_is_no_keyset_is_refused(content):
     head = b"\x01\x00\x01t"
     assert "damaged" in refuse(head + MASTER.wrap(content, head))

@@ -20,17 +20,11 @@ from proxy.demo.validation import ContactFault
 from tests.support.serving import serving
 
 ANN = {
-    "first_name": "Ann",
-    "last_name": "Lindqvist",
-    "email": "Ann@Example.com",
-    "phone": "+46 70 174 06 05",
-    "birth_date": "1987-04-12",
-    "card": "4242424242424242",
-    "address": {"street": "Sveavägen 21", "city": "Stockholm"},
-    "tags": ["press"],
-    "note": "Calls back.",
-    "vip": True,
-}
+    "first_name": "Ann", "last_name": "Lindqvist", "email": "Ann@Example.com",
+    "phone": "+46 70 174 06 05", "birth_date": "1987-04-12", "card": "4242424242424242",
+    "address": {"street": "Sveavägen 21", "city": "Stockholm"}, "tags": ["press"],
+    "note": "Calls back.", "vip": True,
+}  # fmt: skip
 
 
 def kept(file: Path) -> Any:
@@ -176,17 +170,10 @@ def test_the_number_is_the_id_of_the_path() -> None:
 
 
 FORM = {
-    "first_name": "Ann",
-    "last_name": "Lindqvist",
-    "email": "ann@example.com",
-    "phone": "+46 70 174 06 05",
-    "birth_date": "1987-04-12",
-    "card": "4242424242424242",
-    "street": "Sveavägen 21",
-    "city": "Stockholm",
-    "note": "",
-    "vip": "yes",
-}
+    "first_name": "Ann", "last_name": "Lindqvist", "email": "ann@example.com",
+    "phone": "+46 70 174 06 05", "birth_date": "1987-04-12", "card": "4242424242424242",
+    "street": "Sveavägen 21", "city": "Stockholm", "note": "", "vip": "yes",
+}  # fmt: skip
 
 
 async def stored(client: aiohttp.ClientSession) -> list[dict[str, object]]:

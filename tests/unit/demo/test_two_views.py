@@ -17,17 +17,13 @@ from tests.support.patience import PATIENCE
 from tests.support.serving import serving
 
 TOKENS = {
-    "first_name": "tok1",
-    "email": "tok2@t.example",
-    "address": {"street": "tok3", "city": "Lund"},
+    "first_name": "tok1", "email": "tok2@t.example", "address": {"street": "tok3", "city": "Lund"},
     "tags": ["tok4"],
-}
+}  # fmt: skip
 PEOPLE = {
-    "first_name": "Ann",
-    "email": "ann@example.com",
-    "address": {"street": "Storgatan 1", "city": "Lund"},
-    "tags": ["press"],
-}
+    "first_name": "Ann", "email": "ann@example.com",
+    "address": {"street": "Storgatan 1", "city": "Lund"}, "tags": ["press"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

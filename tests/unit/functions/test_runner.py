@@ -81,13 +81,11 @@ async def test_a_function_sees_nothing_of_the_service_and_nothing_of_an_earlier_
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("raises", Code.FUNCTION_FAILED),
-        ("ends", Code.FUNCTION_FAILED),
-        ("not_json", Code.FUNCTION_FAILED),
-        ("hungry", Code.FUNCTION_LIMIT),
+        ("raises", Code.FUNCTION_FAILED), ("ends", Code.FUNCTION_FAILED),
+        ("not_json", Code.FUNCTION_FAILED), ("hungry", Code.FUNCTION_LIMIT),
         ("nobody", Code.UNKNOWN_FUNCTION),
     ],
-)
+)  # fmt: skip
 async def test_what_goes_wrong_has_its_code_and_the_next_call_works(runner, name, code, capsys):
     with pytest.raises(VaultError) as caught:
         await runner.call(name, {"secret": "4711-0815"}, ask)
@@ -157,14 +155,10 @@ def test_a_document_without_end_is_not_written():
 @pytest.mark.parametrize(
     "sent",
     [
-        b"",
-        b"\0\0\0",
-        b"\0\0\0\x05{}",
-        b"\0\0\0\x02{]",
-        b"\0\0\0\x161e99999999999999999999",
+        b"", b"\0\0\0", b"\0\0\0\x05{}", b"\0\0\0\x02{]", b"\0\0\0\x161e99999999999999999999",
         (LONGEST_FRAME + 1).to_bytes(4, "big"),
     ],
-)
+)  # fmt: skip
 def test_half_a_frame_is_told_from_a_whole_one(sent):
     with pytest.raises(BrokenFrameError):
         read_frame(io.BytesIO(sent))

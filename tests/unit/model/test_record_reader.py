@@ -21,13 +21,8 @@ SCHEMA = Schema(
     ),
 )
 GOOD = {
-    "id": "c1",
-    "name": "Ann",
-    "age": Decimal("41.0"),
-    "sum": 12,
-    "extra": {"a": 1},
-    "a/b~c": None,
-}
+    "id": "c1", "name": "Ann", "age": Decimal("41.0"), "sum": 12, "extra": {"a": 1}, "a/b~c": None,
+}  # fmt: skip
 
 
 def draft(

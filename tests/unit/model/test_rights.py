@@ -8,15 +8,9 @@ from proxy.model.schema import Field, Schema
 
 FILE = Attachment("f", "cv.pdf", "00", "application/pdf", 1, 0, 0)
 RECORD = Record(
-    1,
-    "k",
-    {"id": "k", "name": "Ann", "secret": "x"},
-    1,
-    0,
-    0,
-    attachments=(FILE,),
+    1, "k", {"id": "k", "name": "Ann", "secret": "x"}, 1, 0, 0, attachments=(FILE,),
     eras={"name": 2},
-)
+)  # fmt: skip
 VIEW = Schema("contact", (Field("id"), Field("name")))
 
 

@@ -67,21 +67,19 @@ def test_fields_are_added_at_once_and_removed_record_by_record() -> None:
         ),
         ({"type": "json"}, {"type": "json", "storage": "indexed"}, [("/storage", Effect.AT_ONCE)]),
         (
-            {"type": "json"},
-            {"type": "json", "storage": "encrypted"},
+            {"type": "json"}, {"type": "json", "storage": "encrypted"},
             [("/storage", Effect.REWRITES)],
         ),
         (
             {},
             {"storage": "indexed", "required": True, "max_length": 9},
             [
-                ("/storage", Effect.REWRITES),
-                ("/max_length", Effect.REWRITES),
+                ("/storage", Effect.REWRITES), ("/max_length", Effect.REWRITES),
                 ("/required", Effect.AT_ONCE),
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_each_difference_of_a_field_is_a_step(
     before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, Effect]]
 ) -> None:

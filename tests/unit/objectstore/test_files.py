@@ -77,12 +77,10 @@ async def test_a_folder_that_cannot_be_made_is_told_by_its_name(tmp_path):
 @pytest.mark.parametrize(
     "fault",
     [
-        (errno.ENOSPC, "full"),
-        (errno.EDQUOT, "full"),
-        (errno.EROFS, "read-only"),
+        (errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only"),
         (errno.EIO, "EIO"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "rename"])
 async def test_a_disk_that_fails_is_told_in_words_and_leaves_nothing(
     objects, tmp_path, monkeypatch, fault, step

@@ -99,21 +99,12 @@ def test_the_text_holds_every_declared_metric_and_the_process(capsys):
     [
         (lambda metrics: metrics.cell("domicile_people_total"), "not in the table"),
         (lambda metrics: metrics.cell("domicile_requests_total", "crm"), "takes 3 labels"),
-        (
-            lambda metrics: metrics.cell("domicile_vault_commit_seconds"),
-            "is a histogram, not a counter or gauge",
-        ),
-        (
-            lambda metrics: metrics.buckets("domicile_vault_writer_queue"),
-            "is a gauge, not a histogram",
-        ),
-        (
-            lambda metrics: metrics.watch("domicile_vault_events_total", float, "a", "b"),
-            "is a counter, not a gauge",
-        ),
+        (lambda metrics: metrics.cell("domicile_vault_commit_seconds"), "is a histogram, not a counter or gauge"),
+        (lambda metrics: metrics.buckets("domicile_vault_writer_queue"), "is a gauge, not a histogram"),
+        (lambda metrics: metrics.watch("domicile_vault_events_total", float, "a", "b"), "is a counter, not a gauge"),
         (lambda metrics: metrics.info("domicile_rules_info"), "takes 1 labels"),
     ],
-)
+)  # fmt: skip
 def test_a_name_kind_or_label_count_outside_the_table_is_refused_at_once(ask, sentence):
     with pytest.raises(ValueError, match=sentence):
         ask(Metrics())

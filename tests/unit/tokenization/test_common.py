@@ -141,16 +141,9 @@ def test_a_half_beyond_its_bits_is_no_block():
 @pytest.mark.parametrize(
     "word",
     [
-        "",
-        "g" * 25,
-        "g" * 27,
-        "f" + "0" * 25,
-        "o" + "0" * 25,
-        "g" + "w" * 25,
-        "G" + "0" * 25,
-        "g_" + "0" * 24,
-        "g" + "٠" * 25,
+        "", "g" * 25, "g" * 27, "f" + "0" * 25, "o" + "0" * 25, "g" + "w" * 25, "G" + "0" * 25,
+        "g_" + "0" * 24, "g" + "٠" * 25,
     ],
-)
+)  # fmt: skip
 def test_what_is_no_word_is_no_block(word):
     assert read32(word) is None

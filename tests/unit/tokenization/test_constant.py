@@ -11,12 +11,10 @@ from tests.support.shapes import bound
 @pytest.mark.parametrize(
     ("written", "token"),
     [
-        ("hidden", Value("hidden")),
-        (0, Value("0", json=True)),
-        (-1.5, Value("-1.5", json=True)),
+        ("hidden", Value("hidden")), (0, Value("0", json=True)), (-1.5, Value("-1.5", json=True)),
         (True, Value("true", json=True)),
     ],
-)
+)  # fmt: skip
 def test_fixed_is_what_the_rule_says_for_text_and_json(written, token):
     tokenizer = bound("fixed", value=written)
     assert (

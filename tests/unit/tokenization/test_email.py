@@ -23,18 +23,10 @@ def test_letter_case_of_an_address_does_not_matter_to_its_same_token():
 @pytest.mark.parametrize(
     "domain",
     [
-        "",
-        "localhost",
-        "Example.org",
-        "a..b",
-        "-a.se",
-        "a.se.",
-        "a b.se",
-        "x@y.se",
-        "1.2.3.4",
+        "", "localhost", "Example.org", "a..b", "-a.se", "a.se.", "a b.se", "x@y.se", "1.2.3.4",
         "a." * 130 + "se",
     ],
-)
+)  # fmt: skip
 def test_a_domain_that_is_none_is_refused(domain):
     with pytest.raises(ValueError, match="domain"):
         make_shape("email", {"domain": domain})

@@ -72,12 +72,10 @@ def test_a_mask_character_is_one_that_can_be_seen(char):
 @pytest.mark.parametrize(
     ("kind", "masked"),
     [
-        ("alphanumeric", "** **-*"),
-        ("alphabetic", "4* 7*-*"),
-        ("numeric", "*B *x-é"),
+        ("alphanumeric", "** **-*"), ("alphabetic", "4* 7*-*"), ("numeric", "*B *x-é"),
         ("all", "** ****"),
     ],
-)
+)  # fmt: skip
 def test_a_type_says_which_characters_are_masked(kind, masked):
     assert bound("mask", "text", type=kind).mint(Value("4B 7x-é"), 1, 1).text == masked
 

@@ -18,10 +18,7 @@ from proxy.tokenization.normalize import DATE_IN_TEXT, FIELD_KINDS, normalize, r
         (
             "phone",
             [
-                "070-123 45 67",
-                "+46 70 123 45 67",
-                "+46 (0)70 1234567",
-                "0046701234567",
+                "070-123 45 67", "+46 70 123 45 67", "+46 (0)70 1234567", "0046701234567",
                 "\u202a+46701234567\u202c",
             ],
             "+46701234567",
@@ -31,15 +28,14 @@ from proxy.tokenization.normalize import DATE_IN_TEXT, FIELD_KINDS, normalize, r
         ("date", ["1980-02-28", "28.2.1980", "02/28/1980", " 19800228 "], "1980-02-28"),
         ("date", ["yesterday"], "yesterday"),
         (
-            "card",
-            ["4111 1111 1111 1111", "4111-1111-1111-1111", "4111111111111111"],
+            "card", ["4111 1111 1111 1111", "4111-1111-1111-1111", "4111111111111111"],
             "4111111111111111",
         ),
         ("card", ["no card"], "no card"),
         ("number", ["4711", "４７１１"], "4711"),
         ("uuid", ["6BA7B810-9DAD-11D1-80B4-00C04FD430C8"], "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
     ],
-)
+)  # fmt: skip
 def test_spellings_of_one_value_come_to_one_form(kind, spellings, normal):
     assert {normalize(kind, text, "se") for text in spellings} == {normal}
 

@@ -43,20 +43,13 @@ def test_every_character_of_every_place_comes_up():
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("", "not empty"),
-        ("constant", "shape fixed"),
-        ("[x]{5}", "shape fixed"),
-        ("[A-Z]", "how many"),
-        ("[A-Z]{0}", "how many"),
-        ("[A-Z]{x}", "how many"),
-        ("[A-Z]{1000}", "how many"),
-        ("[A-Z", "closing"),
-        ("[]{3}", "closing"),
-        ("[Z-A]{3}", "backwards"),
-        ("[A-Z]{3}\\", "as it is"),
+        ("", "not empty"), ("constant", "shape fixed"), ("[x]{5}", "shape fixed"),
+        ("[A-Z]", "how many"), ("[A-Z]{0}", "how many"), ("[A-Z]{x}", "how many"),
+        ("[A-Z]{1000}", "how many"), ("[A-Z", "closing"), ("[]{3}", "closing"),
+        ("[Z-A]{3}", "backwards"), ("[A-Z]{3}\\", "as it is"),
         ("[A-Z]{200}[A-Z]{57}", "at most 256"),
     ],
-)
+)  # fmt: skip
 def test_a_template_that_is_none_says_what_to_write(template, message):
     with pytest.raises(ValueError, match=message):
         make_shape("template", {"template": template})

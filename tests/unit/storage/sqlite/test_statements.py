@@ -63,20 +63,13 @@ def test_padding_wastes_less_than_half() -> None:
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("rows", "INTEGER PRIMARY KEY"),
-        ("by_keys", "ik_r1_test"),
-        ("by_tokens", "PRIMARY KEY"),
-        ("staged", "is_r1_test"),
-        ("taken", "PRIMARY KEY"),
-        ("pending", "ip_r1_test"),
-        ("waiting", "ia_r1_test"),
-        ("expired", "ie_r1_test"),
-        ("release", "ik_r1_test"),
-        ("bind", "INTEGER PRIMARY KEY"),
-        ("remove_tokens", "it_r1_test"),
+        ("rows", "INTEGER PRIMARY KEY"), ("by_keys", "ik_r1_test"), ("by_tokens", "PRIMARY KEY"),
+        ("staged", "is_r1_test"), ("taken", "PRIMARY KEY"), ("pending", "ip_r1_test"),
+        ("waiting", "ia_r1_test"), ("expired", "ie_r1_test"), ("release", "ik_r1_test"),
+        ("bind", "INTEGER PRIMARY KEY"), ("remove_tokens", "it_r1_test"),
         ("remove_staged", "is_r1_test"),
     ],
-)
+)  # fmt: skip
 def test_every_question_walks_an_index(name: str, index: str) -> None:
     connection = connect()
     statement = getattr(Statements(LAYOUT), name)
