@@ -191,7 +191,7 @@ class Reservation:
     def at_once(self, size: int) -> bool:
         """Hold so many bytes more if there is room for them now; says whether there was."""
         room = self._room
-        if not room.fits(size, self):
+        if (self.size + size) * _SMALL > room.limit and not room.fits(size, self):
             return False
         room.held += size
         self.size += size
@@ -222,6 +222,8 @@ class Reservation:
     def close(self) -> None:
         """Give everything back. Harmless when done twice."""
         room = self._room
-        if self.size or room._favoured is self:  # noqa: SLF001  # they are of one piece
+        if room._waiting or room._favoured is self:  # noqa: SLF001  # they are of one piece
             room.over(self)
-            self.size = 0
+        else:  # as nearly always
+            room.held -= self.size
+        self.size = 0

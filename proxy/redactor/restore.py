@@ -37,7 +37,8 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
     reached, size = 0, len(body)
     # To sort many keeps the interpreter's lock all the while, and nearly always they are in order.
     in_order = len(edits) > FEW and all(first[0] <= second[0] for first, second in pairwise(edits))
-    for some in strides(edits if in_order else sorted(edits, key=_by_start), FEW):
+    ordered = edits if in_order else sorted(edits, key=_by_start)
+    for some in strides(ordered, FEW) if len(ordered) > FEW else (ordered,):
         pieces: list[bytes] = []  # no call joins, or frees, more than so many
         for start, end, content in some:
             if not reached <= start <= end <= size:

@@ -118,7 +118,7 @@ class DigitTokenizer(ValueTokenizer):
         try:
             return (
                 self.resolution is Resolution.INDEXED
-                and self._read(token).freedom >= INDEXED_DIGITS
+                and (read := self._read(token)).end - read.start >= INDEXED_DIGITS
             )
         except VaultError:
             return False
@@ -153,7 +153,7 @@ class DigitTokenizer(ValueTokenizer):
         return digits if digits.isascii() else "".join([str(int(digit)) for digit in digits])
 
     def _random(self, swapped: Swapped) -> str:
-        count = swapped.freedom
+        count = swapped.end - swapped.start
         drawn = int.from_bytes(self._binding.keys.random(count // 2 + 9), "big")
         if swapped.leads:
             least = 10 ** (count - 1)

@@ -99,10 +99,10 @@ def _decided(collection: Collection, binds: Sequence[Bind], now: int) -> tuple[l
     twice: list[int] = []  #: records without a name that are another's, too
     overtaken = 0
     gone, named = collection.state.gone, collection.state.named
-    last = {binding.key: binding.rid for binding in binds}
+    last = {binding.key: binding.rid for binding in binds} if len(binds) > 1 else {}
     for binding in binds:
         own = binding.rid
-        if last[binding.key] != own:
+        if last and last[binding.key] != own:
             continue  # the answer gives two of them one id: the other waits for what tells more
         if gone.get(binding.key, 0) > own:
             overtaken += 1
