@@ -45,9 +45,9 @@ async def _bind(
 ) -> None:
     """New records get the names that the answer tells; those without one are kept all the same."""
     fresh: Sequence[StagedWrite] = writing.held
-    if len(fresh) > 1 or fresh[0].row is not None:
+    if len(fresh) > 1:
         fresh = [one for one in fresh if one.row is None]
-    if not fresh:
+    if not fresh or fresh[0].row is not None:
         return
     pairs: list[tuple[StagedWrite, str]] = []
     if writing.renamed is None:

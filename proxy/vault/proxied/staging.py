@@ -69,10 +69,13 @@ async def stage_updates(
     The caller holds the records' locks.
     """
     for _ in range(_TRIES):
-        rows = await collection.by_key([key for key, _ in targets])
+        bodies: dict[int, RecordBody] = {}
+        rows = await collection.by_key([key for key, _ in targets], bodies=bodies)
         held: list[StagedWrite] = []
         for key, draft in targets:
-            held.append(await _next(collection, rows.get(key), key, draft))
+            row = rows.get(key)
+            live = bodies.get(row.rid) if row is not None else None
+            held.append(await _next(collection, row, key, draft, live))
             if len(held) % BIND_STRIDE == 0 and busy():
                 await give_way()
         if await _stage(collection, held):
@@ -238,11 +241,16 @@ def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | Non
 
 
 async def _next(
-    collection: Collection, row: Row | None, key: str, draft: ProxiedDraft
+    collection: Collection,
+    row: Row | None,
+    key: str,
+    draft: ProxiedDraft,
+    live: RecordBody | None = None,
 ) -> StagedWrite:
+    """``live``: the only version of the row, where it was opened already."""
     if row is None:
         return await _new(collection, draft, key)
-    versions = await collection.versions(row)
+    versions = [live] if live is not None else await collection.versions(row)
     mint = collection.mint(row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
