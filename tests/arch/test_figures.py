@@ -30,7 +30,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "create": (65, 231),
     "update": (68, 273),
     "read": (49, 163),
-    "list": (51, 177),
+    "list": (49, 169),
     "pass": (14, 45),
 }
 
