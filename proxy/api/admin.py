@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.api import request, wire
 from proxy.api.access import not_admin
-from proxy.api.context import ApiRequest, ApiResponse, KeyAdministration, Space
+from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyAdministration
 from proxy.audit.services import Honeytoken, Honeytokens
 from proxy.auth.clients import Client
 from proxy.clock import to_wire
@@ -186,7 +186,7 @@ _TEXTS = ("name", "environment_id")
 _MOST_POLICIES = 32
 
 
-def _policy_faults(names: Any, space: Space | None) -> list[Detail]:
+def _policy_faults(names: Any, space: EnvironmentServices | None) -> list[Detail]:
     """List the faults of a client's policy names; ``space`` is its environment's, if any."""
     if (
         not isinstance(names, list)

@@ -78,7 +78,7 @@ class ApiResponse(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Space:
+class EnvironmentServices:
     """The services of one environment; they never reach a caller of another."""
 
     catalog: Catalog
@@ -92,7 +92,7 @@ class Administered(Protocol):
     """All environments, to be listed, made and removed while requests go on."""
 
     @property
-    def spaces(self) -> MutableMapping[str, Space]:
+    def spaces(self) -> MutableMapping[str, EnvironmentServices]:
         """The services of each environment, by its id."""
 
     def listed(self) -> Sequence[Environment]:
@@ -128,7 +128,7 @@ class KeyAdministration(Protocol):
 class Services:
     """The services that handlers use, joined once at start."""
 
-    spaces: MutableMapping[str, Space]  #: by id of environment
+    spaces: MutableMapping[str, EnvironmentServices]  #: by id of environment
     environments: Administered  #: who makes and removes them
     #: who calls; raises ``VaultError(UNAUTHORIZED)``
     access: Callable[[web.Request], Awaitable[Principal]]
@@ -162,7 +162,7 @@ class Services:
         """Whether callers from outside the country are kept out where no policy says otherwise."""
         return self.firewall is not None and self.firewall.mode is Mode.BLOCK
 
-    def space(self, principal: Principal) -> Space:
+    def space(self, principal: Principal) -> EnvironmentServices:
         """The services of the caller's environment."""
         space = self.spaces.get(principal.environment)
         if space is None:
@@ -195,7 +195,7 @@ class ApiRequest:
     outside: bool = False
 
     @property
-    def space(self) -> Space:
+    def space(self) -> EnvironmentServices:
         """The services of the caller's environment."""
         return self.services.space(self.principal)
 
@@ -218,7 +218,7 @@ class ApiRequest:
         rights = policies.rights(names, schema) if names else policies.whole(schema)
         return rights.outside() if self.outside else rights
 
-    def kept_out(self, rights: Rights) -> bool:
+    def blocked(self, rights: Rights) -> bool:
         """Tell whether the firewall keeps the caller from the schema of these rights."""
         return self.outside and rights.firewall is None and self.services.blocks
 
@@ -242,7 +242,7 @@ class ApiRequest:
                 raise denied() from None
             raise
         rights = self.rights(records)
-        if self.kept_out(rights):
+        if self.blocked(rights):
             raise firewall_refusal()
         rights.need(*acts)
         gate = None if rights.acl is None else self._gate(records, rights.acl)

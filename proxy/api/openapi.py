@@ -118,7 +118,7 @@ async def openapi(call: ApiRequest) -> ApiResponse:
     schemas = [
         right.view or schema
         for right, schema in rights
-        if right.actions and not caller.kept_out(right)
+        if right.actions and not caller.blocked(right)
     ]
     return ApiResponse(
         200,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from proxy.api.access import bearer
 from proxy.api.audit import Auditing
-from proxy.api.context import Administered, Services, Space
+from proxy.api.context import Administered, EnvironmentServices, Services
 from proxy.api.idempotency import repeating
 from proxy.api.wire import api_status
 from proxy.auth.external_issuer import ByIntrospection, ByKeys, Expected, External
@@ -43,7 +43,9 @@ from proxy.vault.vault import Vault
 _log = logs.logger("vault")
 
 
-async def environment_services(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
+async def environment_services(
+    vault: Vault, catalog: Catalog, contents: Contents | None
+) -> EnvironmentServices:
     """What the interface works with in the environment of a vault.
 
     Raises ``VaultError`` when the store cannot be written.
@@ -52,7 +54,9 @@ async def environment_services(vault: Vault, catalog: Catalog, contents: Content
     job = await open_job(vault, catalog, _report)
     catalog.closes(job.close)
     once = repeating(Replies(), system)
-    return Space(catalog=catalog, once=once, policies=policies, contents=contents, rehash=job)
+    return EnvironmentServices(
+        catalog=catalog, once=once, policies=policies, contents=contents, rehash=job
+    )
 
 
 def _report(error: VaultError) -> None:

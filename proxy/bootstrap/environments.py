@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.api.access import schema_of
-from proxy.api.context import Space
+from proxy.api.context import EnvironmentServices
 from proxy.auth.clients import Clients
 from proxy.auth.policies import Policies
 from proxy.bootstrap.api import environment_services
@@ -38,7 +38,7 @@ class OpenEnvironment(NamedTuple):
 
     vault: Vault
     catalog: Catalog
-    space: Space
+    space: EnvironmentServices
 
 
 #: Opens an environment by its keyset.
@@ -54,7 +54,7 @@ class Realm:
     def __init__(
         self, book: Environments, clients: Clients, opening: EnvironmentOpener, metrics: Metrics
     ) -> None:
-        self.spaces: dict[str, Space] = {}
+        self.spaces: dict[str, EnvironmentServices] = {}
         self._book = book
         self._clients = clients
         self._opening = opening

@@ -12,7 +12,14 @@ from aiohttp import web
 
 from proxy.api.app import vault_app
 from proxy.api.connection import VaultConnection
-from proxy.api.context import ApiHandler, ApiOperation, ApiRequest, ApiResponse, Services, Space
+from proxy.api.context import (
+    ApiHandler,
+    ApiOperation,
+    ApiRequest,
+    ApiResponse,
+    EnvironmentServices,
+    Services,
+)
 from proxy.auth.policies import Policies
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
@@ -82,7 +89,7 @@ def services(**given: Any) -> Services:
     }
     here |= {name: given.pop(name) for name in here if name in given}
     made = {
-        "spaces": {"default": Space(**here)},
+        "spaces": {"default": EnvironmentServices(**here)},
         "access": access,
         "body_limit": 4096,
         "country": "se",
