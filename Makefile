@@ -12,6 +12,7 @@ BIN     := $(VENV)/bin
 PEERS   := .venv-bench
 VIEWER  := swagger-ui-dist@5.35.0
 SCAN    := .venv-scan
+BEFORE  := .venv-aiohttp
 WORKERS ?= 2
 CODE    := $(wildcard proxy tests bench)
 PIP     := -m pip install --quiet --disable-pip-version-check
@@ -22,6 +23,7 @@ RUNTIME_STAMP := $(VENV)/.installed-runtime
 DEV_STAMP     := $(VENV)/.installed-dev
 PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
+BEFORE_STAMP  := $(BEFORE)/.installed
 
 .PHONY: help install demo test explore check fuzz bench openapi viewer sbom lock clean
 
@@ -49,6 +51,11 @@ check: $(DEV_STAMP)  ## lint, format, types, import directions and the architect
 	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/arch
 
+aiohttp: $(DEV_STAMP) $(BEFORE_STAMP)  ## try the listeners on the minor version of aiohttp before the one that is locked
+	@PYTHONPATH=$(CURDIR)/$(BEFORE) $(BIN)/python -m pytest -q -n $(WORKERS) -p no:cacheprovider tests/arch/test_aiohttp.py tests/unit/net/test_server.py \
+	    tests/unit/net/test_caller_connection.py tests/unit/net/test_listener.py tests/unit/gateway/test_passthrough_quick.py \
+	    tests/unit/edge/test_connections.py tests/unit/api/test_connection.py tests/unit/api/test_app.py
+
 fuzz: $(DEV_STAMP)  ## fuzz one target for so many seconds (ARGS="json 600"; head, chunks, json, form, override, path)
 	@$(BIN)/python -m tests.fuzz $(or $(ARGS),json 60)
 
@@ -74,9 +81,10 @@ lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRAD
 	@$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(BIN)/$(COMPILE) --group bench -o requirements/bench.txt
 	@$(BIN)/$(COMPILE) --group scan -o requirements/scan.txt
+	@$(BIN)/$(COMPILE) --no-deps --group aiohttp -o requirements/aiohttp.txt
 
 clean:  ## remove the environments and every cache; data folders stay
-	@rm -rf $(VENV) $(PEERS) $(SCAN) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) $(PEERS) $(SCAN) $(BEFORE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .grimp_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than the lock it was made from, so that a second call does nothing.
@@ -112,4 +120,10 @@ $(SCAN_STAMP): requirements/scan.txt | $(BIN)/python
 	@echo "Installing the TLS scanners and the writer of bills of materials into $(SCAN) ..."
 	@$(BIN)/python -m venv $(SCAN)
 	@$(SCAN)/bin/python $(LOCKED) requirements/scan.txt
+	@touch $@
+
+$(BEFORE_STAMP): requirements/aiohttp.txt | $(BIN)/python
+	@echo "Installing the minor version of aiohttp before into $(BEFORE) ..."
+	@rm -rf $(BEFORE)
+	@$(BIN)/python $(LOCKED) requirements/aiohttp.txt --no-deps --target $(BEFORE)
 	@touch $@

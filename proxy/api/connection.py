@@ -10,7 +10,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from proxy.net.caller_connection import CallerConnection
 from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
 from proxy.net.proxy_protocol import Preambles
-from proxy.net.server import ApplicationConnection
+from proxy.net.server import ApplicationConnection, RequestKey
 from proxy.net.tls_transport import TlsListener
 
 # ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when
@@ -22,7 +22,7 @@ from proxy.net.tls_transport import TlsListener
 
 
 #: There on a request whose caller waits with its body; true until it was told to send it.
-_EXPECTS: Final = web.RequestKey("expects", bool)
+_EXPECTS: Final = RequestKey("expects", bool)
 
 _FIELD: Final = "Expect"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

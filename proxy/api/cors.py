@@ -13,12 +13,13 @@ from aiohttp import web
 from proxy.api.context import ApiResponse, Services
 from proxy.errors import VaultError
 from proxy.model.record import Principal
+from proxy.net.server import RequestKey
 
 _ORIGIN: Final = "Origin"
 _METHOD: Final = "Access-Control-Request-Method"
 
 #: Fields of the answer, for a request that says where its page comes from.
-CORS_FIELDS: Final = web.RequestKey("cors", Mapping[str, str])
+CORS_FIELDS: Final = RequestKey("cors", Mapping[str, str])
 
 #: What a page may send beside what every page may, and what it may read of an answer beside that.
 _ALLOWED: Final = (

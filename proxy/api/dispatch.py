@@ -33,6 +33,7 @@ from proxy.edge.rate_limit import Rates, Verdict
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Principal
 from proxy.net.client_address import caller_of
+from proxy.net.server import RequestKey
 from proxy.telemetry import logs
 
 # The data firewall on the vault listener: where a request comes from, before anything is told, and
@@ -44,7 +45,7 @@ from proxy.telemetry import logs
 
 
 #: Set on requests from outside that were not refused by their address alone.
-OUTSIDE: Final = web.RequestKey("outside", bool)
+OUTSIDE: Final = RequestKey("outside", bool)
 
 _CHAIN: Final = PASSED_ON[0]
 
@@ -120,7 +121,7 @@ _RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
 _Count = Callable[[str, ObserveRefusal], tuple[Rates, Verdict] | None]
 
 #: What was counted for a request, for the fields of its answer.
-RATE_VERDICT: Final = web.RequestKey("counted", tuple[Rates, Verdict])
+RATE_VERDICT: Final = RequestKey("counted", tuple[Rates, Verdict])
 
 
 def request_weight(operation: ApiOperation) -> int:
@@ -165,10 +166,10 @@ def _note(request: web.Request, count: _Count, key: str, limited: ObserveRefusal
 _log = logs.logger("web")
 
 #: The operation that a request reached, for the error table; set before anything can fail.
-OPERATION_KEY: Final = web.RequestKey("operation", ApiOperation)
+OPERATION_KEY: Final = RequestKey("operation", ApiOperation)
 
 #: What the audit log tells of the request; absent where it tells nothing.
-AUDIT_KEY: Final = web.RequestKey("audit", AuditContext)
+AUDIT_KEY: Final = RequestKey("audit", AuditContext)
 
 #: The caller of an operation that is open to everybody.
 _NOBODY: Final = Principal("", "")

@@ -5,13 +5,13 @@ and slows writers down (``BareConnection``). On the vault's and the administrati
 serves applications as usual, with time-outs for heads that it does not have, and refusals that
 quote nothing (``ApplicationConnection``).
 
-``tests/arch/test_aiohttp.py`` lists the inner names, and ``make aiohttp`` runs their tests on
-another minor version.
+``tests/arch/test_aiohttp.py`` lists the inner names, and ``make aiohttp`` runs the tests of these
+connections on the minor version before.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
@@ -19,6 +19,12 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from proxy.errors import Code, VaultError
 from proxy.net import response
 from proxy.net.errors import STATUS
+
+if TYPE_CHECKING:
+    RequestKey = web.RequestKey
+else:
+    #: Makes a typed key of a request's state; aiohttp 3.13 has its name alone.
+    RequestKey = getattr(web, "RequestKey", lambda name, _kind: name)
 
 #: Seconds that the head of a request may take, from the beginning of its connection or from its own
 #: first byte.
@@ -78,6 +84,10 @@ class _TimedConnection(web.RequestHandler):
             self.transport.close()
 
 
+#: Where a connection of aiohttp keeps its parser, by version: 3.14 and newer, 3.13.
+_PARSERS: Final = ("_parser", "_request_parser")
+
+
 class BareConnection(_TimedConnection):
     """A connection of aiohttp's server that does not parse; ``start`` is its task.
 
@@ -88,7 +98,9 @@ class BareConnection(_TimedConnection):
 
     def __init__(self, server: web.Server, keep: float) -> None:
         super().__init__(server, keepalive_timeout=0)
-        self._parser = None
+        for name in _PARSERS:
+            if hasattr(self, name):
+                setattr(self, name, None)
         self._keep = keep
         self.idle_until = (
             0.0  #: in loop time; put off with each answer, the timer only when it fires

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import StreamReader
 
 from proxy.api.app import vault_app
 from proxy.api.connection import Entrance, VaultConnection, caller, proceed
@@ -91,12 +90,6 @@ async def test_the_caller_is_the_one_that_a_trusted_proxy_tells_of_by_preamble_o
             for number in range(2):
                 answer = await client.ask((b"" if number else preamble) + get("/api/who", *fields))
                 assert json.loads(answer.body) == host
-
-
-def test_the_inner_names_of_aiohttp_that_a_straight_upload_leans_on_are_there():
-    slots = {name for base in VaultConnection.__mro__ for name in getattr(base, "__slots__", ())}
-    assert {"_parser", "_loop", "_read_bufsize", "_max_msg_queue_size", "max_line_size"} <= slots
-    assert "_waiter" in StreamReader.__slots__
 
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
