@@ -285,7 +285,7 @@ def _used(one: DataKeys, key: str) -> dict[str, int] | None:
     return dict(one.used[key])
 
 
-# Handlers that mark records as bait: nobody has a reason to look at them, and whoever does raises
+# Handlers that mark records as honeytokens: there is no reason to look at them, so doing it raises
 # an alarm.
 
 

@@ -73,7 +73,7 @@ _FORM_BYTES: Final = 64 * 1024
 
 _GONE: Final = ApiResponse(204)
 
-#: What a change of a file tells of it whoever made it, beside what was sent.
+#: Members of the answer to every change of a file, besides those that were sent.
 _ALWAYS_SENT: Final = ("file_id", "updated_at", "download_link")
 
 

@@ -21,7 +21,7 @@ from proxy.net.tls_transport import TlsListener
 # caller, its size or its type is refused without its body.
 
 
-#: There on a request whose caller waits with its body; true until it was told to send it.
+#: Set on a request whose caller waits with its body; true until ``100 Continue`` is sent.
 _EXPECTS: Final = RequestKey("expects", bool)
 
 _FIELD: Final = "Expect"
@@ -74,7 +74,7 @@ class VaultConnection(ApplicationConnection):
 
     def __init__(self, server: web.Server) -> None:
         super().__init__(server, auto_decompress=False)
-        #: who the caller is, once somebody asked or a trusted proxy told
+        #: the caller's address, once it was looked up or read from a trusted proxy's preamble
         self.learned: ClientAddress | None = None
 
     @property

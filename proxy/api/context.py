@@ -129,8 +129,8 @@ class Services:
     """The services that handlers use, joined once at start."""
 
     spaces: MutableMapping[str, EnvironmentServices]  #: by id of environment
-    environments: Administered  #: who makes and removes them
-    #: who calls; raises ``VaultError(UNAUTHORIZED)``
+    environments: Administered  #: creates and removes them
+    #: the principal of a request; raises ``VaultError(UNAUTHORIZED)``
     access: Callable[[web.Request], Awaitable[Principal]]
     body_limit: int  #: bytes of a body that is no upload
     auth: TokenService
@@ -144,16 +144,16 @@ class Services:
     operations: "tuple[ApiOperation, ...]" = ()  #: the table that is served, for the document
     #: what a create does with a key that is used
     on_existing: Literal["refuse", "update"] = "refuse"
-    keys: KeyAdministration | None = None  #: who rotates keys
-    acl: Asker | None = None  #: who asks the filter endpoints of policies of ``default``
-    #: who asks those of other environments, which may not be anywhere
+    keys: KeyAdministration | None = None  #: rotates keys
+    acl: Asker | None = None  #: client of the filter endpoints of ``default``
+    #: client of those of other environments, whose hosts are limited
     acl_elsewhere: Asker | None = None
     reach: Reach = NO_EGRESS  #: where those may be
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
-    #: told of each request from outside: blocked, masked
+    #: called with the outcome of each request from outside: blocked, masked
     screened: Callable[[str], None] = _unscreened
     quotas: Quotas = field(default_factory=Quotas)  #: how often, and how much at a time
-    limited: Callable[[str], None] = _unscreened  #: told of each refusal: by which limit
+    limited: Callable[[str], None] = _unscreened  #: called with the limit of each refusal
     #: how many large pages are in memory at one time
     large_pages: LargePages = field(default_factory=LargePages)
 

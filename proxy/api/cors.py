@@ -21,7 +21,7 @@ _METHOD: Final = "Access-Control-Request-Method"
 #: Fields of the answer, for a request that says where its page comes from.
 CORS_FIELDS: Final = RequestKey("cors", Mapping[str, str])
 
-#: What a page may send beside what every page may, and what it may read of an answer beside that.
+#: Fields that a page may send, and may read of an answer, besides those that every page may.
 _ALLOWED: Final = (
     "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, "
     "x-client-auth, x-encrypted-storage, x-env-id, x-filename"
@@ -67,7 +67,7 @@ def allow_origin(request: web.Request, services: Services, principal: Principal)
     try:
         origins = services.space(principal).policies.standing(principal.policies).origins
     except VaultError:
-        origins = frozenset()  # its environment has gone: told by who looks for it next
+        origins = frozenset()  # its environment has gone: a later check refuses the request
     request[CORS_FIELDS] = _VARY
     if origin in origins:
         request[CORS_FIELDS] = {

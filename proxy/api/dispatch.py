@@ -100,7 +100,7 @@ def _outside(request: web.Request, firewall: Firewall) -> bool:
 
 
 # The limits on how often somebody may ask, on the vault listener: counted before anything is read,
-# told in every answer.
+# shown in every answer.
 
 
 #: How the addresses of operations end that work on many records at once, and how much more one of
@@ -187,7 +187,7 @@ _PIECE_SECONDS: Final = 30.0
 #: of it.
 _STRANGER_BYTES: Final = 16 * 1024
 
-#: Fields of every answer: nobody keeps what came out of a vault, nor guesses what it is.
+#: Fields of every answer: none is cached, none has its type guessed.
 _ALWAYS: Final = {
     "Cache-Control": "no-store",
     "Server": "domicile",
@@ -370,7 +370,7 @@ async def _stream(
             await _written(response, stream)
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):
-        raise  # nobody reads any more
+        raise  # the reader has gone
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()

@@ -330,7 +330,7 @@ def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:
 def _in_country(call: ApiRequest, record: Any, pointer: str = "", *, required: bool = True) -> None:
     """Raise unless a record names the instance's country, or none where that is enough."""
     if not isinstance(record, dict):
-        return  # told by who reads it
+        return  # the reader of the record reports it
     if required and COUNTRY not in record:
         raise request.invalid(f"{pointer}/{COUNTRY}", "Is missing.")
     request.check_country(call, record, source=f"{pointer}/{COUNTRY}", spelled=True)

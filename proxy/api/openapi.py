@@ -33,7 +33,7 @@ from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema
 from proxy.net.response import problem
 
-JsonObject = dict[str, Any]  #: a JSON Schema, or another part of the document
+DocumentPart = dict[str, Any]  #: a JSON Schema, or another part of the document
 
 _SOURCE: Final = Path(__file__).with_name("openapi.yaml")
 _VIEWER: Final = Path(__file__).with_name("viewer")
@@ -79,13 +79,13 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     description: str
     tag: str = ""
     headers: list[str] = []  #: names of parameters
-    request: JsonObject | None = None
+    request: DocumentPart | None = None
     request_type: str = "application/json"
     answered: str = "Done."  #: what the status of success means
-    answer: JsonObject | None = None
+    answer: DocumentPart | None = None
     answer_type: str = "application/json"
     errors: str = "Problem"  #: the schema of its error bodies
-    links: dict[str, JsonObject] = {}
+    links: dict[str, DocumentPart] = {}
     path: dict[str, str] = {}  #: what the examples have in the path unless they say otherwise
     examples: list[Example] = []
 
@@ -93,13 +93,13 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
 class Source(msgspec.Struct, forbid_unknown_fields=True):
     """The content of ``openapi.yaml``."""
 
-    document: JsonObject
+    document: DocumentPart
     tags: dict[str, str]
     statuses: dict[str, str]
-    parameters: dict[str, JsonObject]
+    parameters: dict[str, DocumentPart]
     fields: dict[str, dict[str, Any]]
     operations: dict[str, dict[str, Description]]
-    schemas: dict[str, JsonObject]
+    schemas: dict[str, DocumentPart]
     shared: Any = None
 
     @property
@@ -159,7 +159,7 @@ def _bare(operations: tuple[ApiOperation, ...]) -> bytes:
     return render(interface_document(operations))
 
 
-def render(content: JsonObject) -> bytes:
+def render(content: DocumentPart) -> bytes:
     """Encode the document as JSON."""
     return msgspec.json.encode(content)
 
@@ -206,17 +206,17 @@ def interface_document(
     operations: tuple[ApiOperation, ...],
     schemas: Sequence[Schema] = (),
     limits: RecordLimits = DEFAULTS,
-) -> JsonObject:
+) -> DocumentPart:
     """The document; ``schemas`` become components, and the only names that paths take."""
     content = source(operations)
     described, names = content.described, [schema.name for schema in schemas]
-    components: dict[str, JsonObject] = {
+    components: dict[str, DocumentPart] = {
         **content.document["components"],
         "schemas": {**content.schemas, **_models(content, schemas, limits)},
         "parameters": {},
         "responses": {},
     }
-    paths: dict[str, JsonObject] = {}
+    paths: dict[str, DocumentPart] = {}
     for operation in operations:
         entry = _Entry(content, operation, described[operation.name], names, components)
         paths.setdefault(operation.path, {})[operation.method.lower()] = entry.written()
@@ -229,7 +229,7 @@ def interface_document(
     }
 
 
-def _reference(kind: str, name: str) -> JsonObject:
+def _reference(kind: str, name: str) -> DocumentPart:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
@@ -241,12 +241,12 @@ class _Entry:
     operation: ApiOperation
     described: Description
     schemas: Sequence[str]
-    components: dict[str, JsonObject]
+    components: dict[str, DocumentPart]
 
-    def written(self) -> JsonObject:
+    def written(self) -> DocumentPart:
         """The Operation Object."""
         operation, described = self.operation, self.described
-        entry: JsonObject = {
+        entry: DocumentPart = {
             "operationId": operation.name,
             "tags": [described.tag],
             "summary": described.summary,
@@ -269,9 +269,9 @@ class _Entry:
             entry["description"] += "\n\nNeeds a client with the scope `admin`."
         return entry
 
-    def _parameters(self) -> list[JsonObject]:
+    def _parameters(self) -> list[DocumentPart]:
         texts = self.content.parameters
-        parameters: list[JsonObject] = []
+        parameters: list[DocumentPart] = []
         for name in _IN_PATH.findall(self.operation.path):
             parameter = {"name": name, "in": "path", "required": True, **texts[name]}
             # administrators name schemas that do not exist yet
@@ -297,11 +297,11 @@ class _Entry:
             names += ["If-Match", "If-None-Match"]
         return names
 
-    def _shared(self, kind: str, name: str, content: JsonObject) -> JsonObject:
+    def _shared(self, kind: str, name: str, content: DocumentPart) -> DocumentPart:
         self.components[kind][name] = content
         return _reference(kind, name)
 
-    def _responses(self) -> JsonObject:
+    def _responses(self) -> DocumentPart:
         operation, described = self.operation, self.described
         success = self._success(operation.success, described.answered)
         if described.links:
@@ -314,14 +314,14 @@ class _Entry:
             written[str(status)] = self._failure(str(status), self._answers(status))
         return {**written, "5XX": self._failure("5XX", [])}
 
-    def _success(self, status: int, text: str) -> JsonObject:
+    def _success(self, status: int, text: str) -> DocumentPart:
         described = self.described
         if described.answer is None or status == HTTPStatus.NOT_MODIFIED:
             return {"description": text}
         content = _content(described.answer, self._answers(status))
         return {"description": text, "content": {described.answer_type: content}}
 
-    def _failure(self, status: str, examples: list[tuple[str, Any]]) -> JsonObject:
+    def _failure(self, status: str, examples: list[tuple[str, Any]]) -> DocumentPart:
         """An error answer: in place where it has examples, else the one of all operations."""
         schema = self.described.errors
         kind = "application/problem+json" if schema == "Problem" else "application/json"
@@ -345,7 +345,7 @@ def expected_answer(example: Example) -> Any:
     return msgspec.json.decode(problem(example.status, Code(example.code), example.detail, details))
 
 
-def _content(schema: JsonObject | None, examples: Sequence[tuple[str, Any]]) -> JsonObject:
+def _content(schema: DocumentPart | None, examples: Sequence[tuple[str, Any]]) -> DocumentPart:
     """A Media Type Object."""
     written = {
         f"{number}-" + "-".join(re.findall(r"[a-z0-9]+", summary.lower())): {
@@ -358,7 +358,7 @@ def _content(schema: JsonObject | None, examples: Sequence[tuple[str, Any]]) -> 
     return {"schema": schema, "examples": written} if written else {"schema": schema}
 
 
-def _models(content: Source, schemas: Sequence[Schema], limits: RecordLimits) -> JsonObject:
+def _models(content: Source, schemas: Sequence[Schema], limits: RecordLimits) -> DocumentPart:
     """A component for each schema, and ``Record`` for whichever of them the path names."""
     models = {f"model.{schema.name}": model(content, schema, limits) for schema in schemas}
     if not models:
@@ -368,7 +368,7 @@ def _models(content: Source, schemas: Sequence[Schema], limits: RecordLimits) ->
     return {**models, "Record": {"description": text, "anyOf": choices}}
 
 
-def model(content: Source, schema: Schema, limits: RecordLimits) -> JsonObject:
+def model(content: Source, schema: Schema, limits: RecordLimits) -> DocumentPart:
     """The JSON Schema of records of a schema, as they are sent."""
     properties = {field.name: _property(content.fields, field, limits) for field in schema.fields}
     properties["expires_at"] = _reference("schemas", "RecordExpiry")
@@ -385,7 +385,7 @@ def model(content: Source, schema: Schema, limits: RecordLimits) -> JsonObject:
 
 def _property(
     fields: Mapping[str, dict[str, Any]], field: Field, limits: RecordLimits
-) -> JsonObject:
+) -> DocumentPart:
     written = dict(fields["types"][field.type])
     if field.type is FieldType.PRIMARY_KEY:
         written["maxLength"] = limits.key

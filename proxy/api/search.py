@@ -25,7 +25,7 @@ from proxy.vault.records import (
     record_versions,
 )
 
-#: Bytes of sealed records in a page that waits for nobody.
+#: Bytes of sealed records in a page that needs no slot.
 SMALL_PAGE: Final = 2**20
 
 

@@ -1,4 +1,4 @@
-"""The one part of an upload, read as it arrives (RFC 7578, RFC 2046 section 5.1), and its file name.
+"""The one part of an upload, read as it arrives (RFC 7578, RFC 2046 section 5.1), and its name.
 
 An upload has exactly one part, and its name is ``file``. What surrounds its content is found
 without holding more of it than a piece, and whatever is not such a body is refused in words, not by
@@ -99,7 +99,7 @@ class FilePart:
             raise misunderstood("file", f"The type of the part {fault}")
 
     async def content(self) -> AsyncIterator[bytes]:
-        """The content piece by piece; ends after the end of the whole body was seen to be in order."""
+        """The content piece by piece, checked to the end of the whole body."""
         scan = Scan(self._between)
         piece, self._buffer = bytes(self._buffer) or await self._next(), bytearray()
         while piece:
