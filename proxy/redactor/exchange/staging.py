@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.offload import each
+from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
@@ -194,6 +194,8 @@ class Writing:
         locks, self._locks = self._locks, ()
         if locks:
             self.collection.state.locks.release(locks)
+        if len(self.held) > FEW:
+            discard(self.held)
 
     def _refuse_changed(self, marks: Sequence[bytes]) -> None:
         """Raise ``VaultError`` (PRECONDITION_FAILED) where values have changed since that share

@@ -191,7 +191,8 @@ async def open_rows(
 
 
 def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> OpenRow:
-    opened = OpenRow(row, collection.sealer.open(row))
+    opened = OpenRow(row, collection.sealer.open(row), _values={})
+    opened.learn(opened.live)
     for change in staged:
         content = collection.sealer.open_staged(change, row.salt) if change.body else None
         opened.staged.append((change, content))

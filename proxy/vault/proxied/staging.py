@@ -9,7 +9,7 @@ application can still be reached.
 from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
-from proxy.offload import busy, give_way
+from proxy.offload import FEW, busy, give_way, run_in_thread
 from proxy.storage.changes import (
     Accept,
     Change,
@@ -344,7 +344,10 @@ async def _staging_change(
     before = item.live.values if item.live is not None else {}
     fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
     if before:
-        fresh = {name: _added(values, before.get(name, ())) for name, values in fresh.items()}
+        fresh = {
+            name: await run_in_thread(len(values) > FEW, _added, values, before.get(name, ()))
+            for name, values in fresh.items()
+        }
     hashes, unique = await collection.index_entries(fresh)
     if shared:
         hashes = {
