@@ -35,10 +35,11 @@ _GUESSES: Final = 8
 _BETWEEN = re.compile(rb"[}\]][ \t\n\r]*+(,)[ \t\n\r]*+[{\[]")
 _COMMA = re.compile(rb"(,)")
 
-#: Patterns of one selection, members of an object that has one, and objects that have to come
-#: before it is made: that takes as long as to decode a hundred.
+#: Patterns of one selection; members of an object that has one, of which an array or object counts
+#: for several; and objects that have to come before it is made, which takes milliseconds.
 _PATTERNS: Final = 16
-_MEMBERS: Final = 64
+_MEMBERS: Final = 48
+_CONTAINER: Final = 4
 _BEFORE: Final = 4
 #: Bytes of an object that a pattern is shown: nobody else gets the interpreter's lock meanwhile.
 _LONGEST: Final = 256 * 1024
@@ -78,7 +79,10 @@ class AlikeObjects:
         if len(self._counts) >= 4 * _PATTERNS:
             self._counts.clear()
         self._counts[mark] += 1
-        if self._counts[mark] == _BEFORE and all(map(_PLAIN_NAME.fullmatch, members)):
+        if self._counts[mark] != _BEFORE or not all(map(_PLAIN_NAME.fullmatch, members)):
+            return
+        containers = sum(bytes(memoryview(raw)[:1]) in b"[{" for raw in members.values())
+        if len(members) + _CONTAINER * containers <= _MEMBERS:
             numbers = [self._leaves[name] for name in members if name in self._leaves]
             patterns.append((_pattern(members, self._leaves, even).match, numbers))
 
