@@ -78,16 +78,16 @@ class Auditor(NamedTuple):
 def verify_log(
     folder: Path,
     mac: Mac,
-    known: Checkpoint | None,
+    memory: Checkpoint | None,
     progress: Callable[[int], None] = lambda _lines: None,
 ) -> LogFindings:
     """Check every line of a folder.
 
-    ``known``: ``None`` where there is no checkpoint to compare with. Raises ``OSError``.
+    ``memory``: ``None`` where there is no checkpoint to compare with. Raises ``OSError``.
     """
     findings = LogFindings()
-    before = known.base if known is not None else None
-    met = known is None or known.checkpoint == CHAIN_START
+    before = memory.base if memory is not None else None
+    met = memory is None or memory.checkpoint == CHAIN_START
     step = 0
     for name, number, line in log_lines(folder):
         if number == 1:
@@ -111,13 +111,13 @@ def verify_log(
         elif before is not None:
             _compare(findings, (name, number), before, parsed)
         before = parsed.link
-        if known is not None and parsed.n == known.checkpoint.n:
-            met = met or parsed.hash == known.checkpoint.hash
+        if memory is not None and parsed.n == memory.checkpoint.n:
+            met = met or parsed.hash == memory.checkpoint.hash
     progress(step)
     findings.last = before or CHAIN_START
-    if not met and known is not None:
+    if not met and memory is not None:
         text = (
-            f"Line {known.checkpoint.n} of the log was there and is missing, or another one "
+            f"Line {memory.checkpoint.n} of the log was there and is missing, or another one "
             "stands in its place."
         )
         findings.add(str(folder), 0, text)

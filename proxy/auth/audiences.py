@@ -38,12 +38,12 @@ class Audiences:
     def __init__(self, configured: Sequence[str] = ()) -> None:
         self._names = tuple(origin(address) for address in configured)
         self._configured = bool(configured)
-        self._place = ""
+        self._listener = ""
         self._certified: tuple[str, ...] = ()
 
-    def listening(self, place: str) -> None:
+    def listening(self, listener: str) -> None:
         """Tell where the listener is, as ``host:port``; of no effect where addresses are set."""
-        self._place = place
+        self._listener = listener
         self._find()
 
     def certified(self, names: Sequence[str]) -> None:
@@ -55,13 +55,13 @@ class Audiences:
         self._find()
 
     def _find(self) -> None:
-        if self._configured or not self._place:
+        if self._configured or not self._listener:
             return
-        port = self._place.rpartition(":")[2]
+        port = self._listener.rpartition(":")[2]
         addresses = [f"https://{name}:{port}" for name in self._certified]
         self._names = tuple(
             dict.fromkeys(
-                map(origin, addresses or [f"http://{name}" for name in _names(self._place)])
+                map(origin, addresses or [f"http://{name}" for name in _names(self._listener)])
             )
         )
 
@@ -70,24 +70,24 @@ class Audiences:
         """The address that this instance calls itself by: the issuer of its tokens."""
         return self._names[0]
 
-    def ours(self, asked: str) -> tuple[str, ...]:
+    def ours(self, parameter: str) -> tuple[str, ...]:
         """The addresses of an ``audience`` parameter, separated by spaces; the first one of ours
         where none is named.
 
         ``ValueError`` as soon as one of them is not ours.
         """
-        found = tuple(dict.fromkeys(origin(address) for address in asked.split()))
-        if any(address not in self._names for address in found):
+        addresses = tuple(dict.fromkeys(origin(address) for address in parameter.split()))
+        if any(address not in self._names for address in addresses):
             raise ValueError("this is an address of somebody else")
-        return found or (self.first,)
+        return addresses or (self.first,)
 
     def meets(self, named: Sequence[str]) -> bool:
         """Whether a token for these addresses is for us."""
         return any(address in self._names for address in named)
 
 
-def _names(place: str) -> list[str]:
-    host, _, port = place.rpartition(":")
+def _names(listener: str) -> list[str]:
+    host, _, port = listener.rpartition(":")
     names = [] if host in _EVERYWHERE else [host]
     if not names or host in _LOOPBACK:
         names += _LOOPBACK

@@ -79,7 +79,7 @@ class Clients:
         self._store = store
         self._passwords = passwords
         self._clock = clock
-        self._known: dict[str, Client] = {}
+        self._clients: dict[str, Client] = {}
         # ids by environment, by the id of the external issuer
         self._registered: dict[str, dict[str, str]] = {}
         self._writing = asyncio.Lock()
@@ -95,9 +95,9 @@ class Clients:
             SealedNote(self._store, aead, environment, f"clients/{number}")
             for number in range(_SHARDS)
         ]
-        found = [(_Shard(note), _kept(await note.read())) for note in notes]
-        self._shards[environment] = [shard for shard, _ in found]
-        for shard, clients in found:
+        shards = [(_Shard(note), _decoded(await note.read())) for note in notes]
+        self._shards[environment] = [shard for shard, _ in shards]
+        for shard, clients in shards:
             self._install(shard, clients)
 
     async def leave(self, environment: str) -> None:
@@ -112,27 +112,27 @@ class Clients:
                 self._install(shard, {})
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._clients)
 
     def find(self, ident: str) -> Client | None:
         """The client of that id, as it is now."""
-        return self._known.get(ident)
+        return self._clients.get(ident)
 
     def registered(self, external: str) -> list[Client]:
         """The clients to which an external issuer gives that id: one in each environment at most,
         and one in all unless ``apart``.
         """
-        return [self._known[ident] for ident in self._registered.get(external, {}).values()]
+        return [self._clients[ident] for ident in self._registered.get(external, {}).values()]
 
     def listed(self) -> list[Client]:
         """All of them, oldest first."""
-        return sorted(self._known.values(), key=lambda client: (client.created_at, client.id))
+        return sorted(self._clients.values(), key=lambda client: (client.created_at, client.id))
 
     def under(self, environment: str, policy: str) -> int:
         """How many clients of an environment are under that policy."""
         return sum(
             client.environment == environment and policy in client.policies
-            for client in self._known.values()
+            for client in self._clients.values()
         )
 
     async def create(
@@ -156,7 +156,7 @@ class Clients:
             raise VaultError(
                 Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
             )
-        secret, stored = await self._passwords.made() if external is None else ("", "")
+        secret, stored = await self._passwords.create() if external is None else ("", "")
         under = tuple(dict.fromkeys(policies))
         client = Client(
             new_ident(),
@@ -169,12 +169,12 @@ class Clients:
             external=external,
         )
 
-        def made(_: Client | None) -> Client:
+        def change(_: Client | None) -> Client:
             if external is not None:
                 self._refuse_registered(external, environment)
             return client
 
-        return NewClient(await self._put(environment, client.id, made), secret)
+        return NewClient(await self._put(environment, client.id, change), secret)
 
     async def renew(self, ident: str) -> NewClient:
         """Give a client a new secret; the old one and every token issued for it end.
@@ -184,14 +184,14 @@ class Clients:
         A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for
         nothing. So would be one of a client of an external issuer.
         """
-        known = _there(self._known.get(ident))
-        environment = known.environment
-        if known.external is not None:
+        client = _there(self._clients.get(ident))
+        environment = client.environment
+        if client.external is not None:
             raise VaultError(
                 Code.CONFLICT,
                 "The client gets its tokens from the external issuer, and has no secret here.",
             )
-        secret, stored = await self._passwords.made()
+        secret, stored = await self._passwords.create()
 
         def changed(client: Client | None) -> Client:
             before = _there(client)
@@ -206,7 +206,7 @@ class Clients:
 
     async def disable(self, ident: str) -> Client:
         """End the client and its tokens, and keep it in the list. Raises ``VaultError(NOT_FOUND)``."""
-        environment = _there(self._known.get(ident)).environment
+        environment = _there(self._clients.get(ident)).environment
         return await self._put(
             environment,
             ident,
@@ -215,7 +215,7 @@ class Clients:
 
     async def remove(self, ident: str) -> None:
         """End the client and its tokens, and forget it. Raises ``VaultError(NOT_FOUND)``."""
-        environment = _there(self._known.get(ident)).environment
+        environment = _there(self._clients.get(ident)).environment
 
         def without(clients: dict[str, Client]) -> None:
             _there(clients.pop(ident, None))
@@ -229,9 +229,9 @@ class Clients:
         if external is not None and not (0 < len(external) <= _EXTERNAL and external.isprintable()):
             faults.append(Detail("/external_id", f"must be 1 to {_EXTERNAL} printable characters"))
         if environment not in self._shards:
-            known = ", ".join(sorted(self._shards))
+            names = ", ".join(sorted(self._shards))
             faults.append(
-                Detail("/environment_id", f"there is no environment of that name: there is {known}")
+                Detail("/environment_id", f"there is no environment of that name: there is {names}")
             )
         return faults
 
@@ -261,13 +261,13 @@ class Clients:
         return shards[zlib.crc32(ident.encode()) % _SHARDS]
 
     async def _put(
-        self, environment: str, ident: str, made: Callable[[Client | None], Client]
+        self, environment: str, ident: str, change: Callable[[Client | None], Client]
     ) -> Client:
         def edit(clients: dict[str, Client]) -> None:
-            clients[ident] = made(clients.get(ident))
+            clients[ident] = change(clients.get(ident))
 
         await self._change(environment, ident, edit)
-        return self._known[ident]
+        return self._clients[ident]
 
     async def _change(
         self, environment: str, ident: str, edit: Callable[[dict[str, Client]], None]
@@ -294,21 +294,21 @@ class Clients:
         return True
 
     async def _read(self, shard: _Shard) -> None:
-        self._install(shard, _kept(await shard.note.read()))
+        self._install(shard, _decoded(await shard.note.read()))
 
     def _install(self, shard: _Shard, clients: dict[str, Client]) -> None:
         for ident in shard.clients.keys() - clients.keys():
-            gone = self._known.pop(ident)
+            gone = self._clients.pop(ident)
             if gone.external is not None:
                 self._registered[gone.external].pop(gone.environment, None)
-        self._known.update(clients)
+        self._clients.update(clients)
         for client in clients.values():
             if client.external is not None:
                 self._registered.setdefault(client.external, {})[client.environment] = client.id
         shard.clients = clients
 
 
-def _kept(content: bytes | None) -> dict[str, Client]:
+def _decoded(content: bytes | None) -> dict[str, Client]:
     return {client.id: client for client in (_decode(content) if content else ())}
 
 

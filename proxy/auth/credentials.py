@@ -120,7 +120,7 @@ def _basic(authorization: str) -> Credentials:
             base64.b64decode(encoded.strip(" "), validate=True).decode().partition(":")
         )
         if colon:
-            return Credentials(_plain(client), _plain(secret))
+            return Credentials(_unquoted(client), _unquoted(secret))
     except (ValueError, binascii.Error):
         pass
     raise invalid_client(
@@ -128,7 +128,7 @@ def _basic(authorization: str) -> Credentials:
     )
 
 
-def _plain(text: str) -> str:
+def _unquoted(text: str) -> str:
     """Both halves are form-encoded before they are joined; ids and secrets of ours read the same
     either way.
     """

@@ -126,7 +126,7 @@ class Gate:
         self._token = token
         self._schema = schema
         self._primary = primary or _KEY
-        self._known: dict[Act, dict[str, bool]] = {}
+        self._answers: dict[Act, dict[str, bool]] = {}
 
     async def allowed(
         self, act: Act, keys: Iterable[str], *, always: bool = False
@@ -140,14 +140,16 @@ class Gate:
         came later, would tell of records that are not allowed.
         """
         wanted = dict.fromkeys(keys)
-        asked = act in self._known
-        known = self._known.setdefault(act, {})
-        fresh = [key for key in wanted if key not in known]
-        if fresh or (always and not asked):
+        was_asked = act in self._answers
+        answers = self._answers.setdefault(act, {})
+        fresh = [key for key in wanted if key not in answers]
+        if fresh or (always and not was_asked):
             body = question(act, self._schema, self._primary, fresh)
-            told = parse_answer(await self._asker.ask(self._url, self._token, body), self._primary)
-            known.update((key, told is None or key in told) for key in fresh)
-        return frozenset(key for key in wanted if known[key])
+            allowed_keys = parse_answer(
+                await self._asker.ask(self._url, self._token, body), self._primary
+            )
+            answers.update((key, allowed_keys is None or key in allowed_keys) for key in fresh)
+        return frozenset(key for key in wanted if answers[key])
 
     async def need(self, act: Act, keys: Iterable[str]) -> None:
         """Raise ``VaultError`` (ACCESS_DENIED) unless all of them are allowed; else as ``allowed``."""

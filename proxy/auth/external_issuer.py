@@ -87,10 +87,10 @@ class ByKeys:
             payload = keys.payload(token)
         except UnknownKeyError:
             payload = (await self._fresh(PAUSE)).payload(token)
-        found = _decode(payload)
-        if not isinstance(found.get("exp"), int | float) or not found.get("aud"):
+        claims = _decode(payload)
+        if not isinstance(claims.get("exp"), int | float) or not claims.get("aud"):
             raise ValueError("the token has no end, or is for nobody")
-        return found, self._at + BELIEVED
+        return claims, self._at + BELIEVED
 
     async def _fresh(self, age: int) -> ForeignKeys:
         """The keys, no older than that."""
@@ -122,15 +122,15 @@ class ByIntrospection:
     async def claims(self, token: str) -> tuple[ForeignClaims, int]:
         now = self._clock()
         try:
-            found = _decode(await self._ask(token))
+            claims = _decode(await self._ask(token))
         except msgspec.MsgspecError:
             raise unreachable("its answer is no JSON object") from None
-        if found.get("active") is not True:
+        if claims.get("active") is not True:
             raise ValueError("the token is not active")
-        return found, now + BELIEVED
+        return claims, now + BELIEVED
 
 
-class _Kept(NamedTuple):
+class _CachedAnswer(NamedTuple):
     until: int  # milliseconds since the epoch
     client: Client
     principal: Principal
@@ -146,7 +146,7 @@ class External:
         self._clients = clients
         self._expected = expected
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._cache: dict[str, _CachedAnswer] = {}
         #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for
         #: anybody can send long ones.
         self._bad: dict[bytes, int] = {}
@@ -154,28 +154,28 @@ class External:
 
     def __len__(self) -> int:
         """How many tokens are remembered."""
-        return len(self._kept) + len(self._bad)
+        return len(self._cache) + len(self._bad)
 
     def remembered(self, token: str) -> Principal | None:
         """Whom a token stands for that was shown before, and may still be believed."""
-        kept = self._kept.get(token)
-        if kept is None or self._clock() >= kept.until:
+        cached = self._cache.get(token)
+        if cached is None or self._clock() >= cached.until:
             return None
-        return kept.principal if self._clients.find(kept.client.id) is kept.client else None
+        return cached.principal if self._clients.find(cached.client.id) is cached.client else None
 
     async def principal(self, token: str) -> Principal:
         """Whom a token stands for.
 
         Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE.
         """
-        found = self.remembered(token)
-        if found is not None:
-            return found
+        principal = self.remembered(token)
+        if principal is not None:
+            return principal
         if self._clock() < self._bad.get(_digest(token), 0):
             raise _refused()
         task = self._running.get(token)
         if task is None:  # requests that come together ask once
-            task = self._running[token] = asyncio.create_task(self._asked(token))
+            task = self._running[token] = asyncio.create_task(self._ask_once(token))
             task.add_done_callback(lambda done: self._ended(token, done))
         return await asyncio.shield(task)
 
@@ -184,17 +184,17 @@ class External:
         if not task.cancelled():
             task.exception()  # whoever waited for it has heard of it, or has gone
 
-    async def _asked(self, token: str) -> Principal:
+    async def _ask_once(self, token: str) -> Principal:
         try:
             claims, until = await self._issuer.claims(token)
             client, end = self._read(claims)
         except (ValueError, msgspec.MsgspecError):
-            self._kept.pop(token, None)
-            _keep(self._bad, _digest(token), self._clock() + _REFUSED)
+            self._cache.pop(token, None)
+            _put(self._bad, _digest(token), self._clock() + _REFUSED)
             raise _refused() from None
         principal = Principal(client.id, client.environment, client.admin, client.policies)
         self._bad.pop(_digest(token), None)
-        _keep(self._kept, token, _Kept(min(until, end), client, principal))
+        _put(self._cache, token, _CachedAnswer(min(until, end), client, principal))
         return principal
 
     def _read(self, claims: ForeignClaims) -> tuple[Client, int]:
@@ -222,8 +222,10 @@ class External:
             if expected.environment is None
             else frozenset(_scope(claims.get(expected.environment)))
         )
-        found = self._clients.registered(name)
-        fitting = [client for client in found if places is None or client.environment in places]
+        registered = self._clients.registered(name)
+        fitting = [
+            client for client in registered if places is None or client.environment in places
+        ]
         if len(fitting) != 1 or fitting[0].disabled:
             raise ValueError("the token names no client that is registered, or several")
         return fitting[0], end
@@ -233,12 +235,12 @@ _Name = TypeVar("_Name")
 _Value = TypeVar("_Value")
 
 
-def _keep(kept: dict[_Name, _Value], name: _Name, value: _Value) -> None:
+def _put(cache: dict[_Name, _Value], name: _Name, value: _Value) -> None:
     """Remember one more; the oldest gives way."""
-    kept.pop(name, None)
-    if len(kept) >= MOST_CACHED_ANSWERS:
-        del kept[next(iter(kept))]
-    kept[name] = value
+    cache.pop(name, None)
+    if len(cache) >= MOST_CACHED_ANSWERS:
+        del cache[next(iter(cache))]
+    cache[name] = value
 
 
 def _digest(token: str) -> bytes:
@@ -264,10 +266,10 @@ def _instant(claims: ForeignClaims, name: str, default: float) -> float:
 
 def _words(value: Any) -> list[str]:
     """One text or a list of them."""
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
         raise ValueError("a claim of the token is no text")
-    return found
+    return texts
 
 
 def _scope(value: Any) -> list[str]:

@@ -42,22 +42,22 @@ class Passwords:
         self._executor = ThreadPoolExecutor(threads, "secrets")
         self._free = threads
         self._room = waiting
-        self._known: _Lines = OrderedDict()
+        self._recognized: _Lines = OrderedDict()
         self._others: _Lines = OrderedDict()
         self._ahead = 0  #: turns of known sources since the last one of another
         # what the secret of a client that does not exist is compared with
         self._nobody: str | None = None
 
     @asynccontextmanager
-    async def turn(self, source: str = "", *, known: bool = False) -> AsyncIterator[None]:
-        """Wait for a turn to check a secret.
+    async def turn(self, source: str = "", *, first: bool = False) -> AsyncIterator[None]:
+        """Wait for a turn to check a secret; ``first``: ahead of sources that never authenticated.
 
         Raises ``VaultError(OVERLOADED)`` when too many wait already.
         """
         if self._free > 0:
             self._free -= 1
         else:
-            await self._wait(self._known if known else self._others, source)
+            await self._wait(self._recognized if first else self._others, source)
         try:
             yield
         finally:
@@ -82,8 +82,8 @@ class Passwords:
         """A check is over: whoever is next has its turn."""
         lines = (
             self._others
-            if not self._known or (self._others and self._ahead >= _AHEAD)
-            else self._known
+            if not self._recognized or (self._others and self._ahead >= _AHEAD)
+            else self._recognized
         )
         if not lines:
             self._free += 1
@@ -104,7 +104,7 @@ class Passwords:
 
     def _displaced(self, lines: _Lines, source: str) -> bool:
         """Whether the last one of the longest line has given way to this source."""
-        among = self._known if lines is self._known and not self._others else self._others
+        among = self._recognized if lines is self._recognized and not self._others else self._others
         if not among:
             return False
         longest = max(among, key=lambda other: len(among[other]))
@@ -124,7 +124,7 @@ class Passwords:
             self._executor, self._compare, stored, secret
         )
 
-    async def made(self) -> tuple[str, str]:
+    async def create(self) -> tuple[str, str]:
         """A new secret, and what to store of it."""
         secret = new_secret()
         return secret, await asyncio.get_running_loop().run_in_executor(
@@ -135,7 +135,7 @@ class Passwords:
         """Make what unknown clients are compared with, so that the first one takes no longer than
         those after it.
         """
-        _, self._nobody = await self.made()
+        _, self._nobody = await self.create()
 
     def close(self) -> None:
         """Let the threads end; checks under way are finished."""
@@ -170,7 +170,7 @@ def _overloaded() -> VaultError:
 # time all count, however many there are.
 
 
-_KEPT: Final = 10_000  # entries of each table
+_TABLE_ENTRIES: Final = 10_000  # entries of each table
 _NAME: Final = 64  # characters of a made-up client id that are kept
 
 #: Networks that are remembered, of all clients and of one, and milliseconds after the last success
@@ -201,9 +201,9 @@ _Key = str | tuple[str, str]
 class _Failures:
     """Failures by key as a leaky bucket: all that is kept is when the bucket will be empty (GCRA)."""
 
-    def __init__(self, allowance: Allowance, kept: int) -> None:
+    def __init__(self, allowance: Allowance, most: int) -> None:
         self._allowance = allowance
-        self._kept = kept
+        self._most = most
         self._empty_at: OrderedDict[_Key, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -216,7 +216,7 @@ class _Failures:
     def add(self, key: _Key, now: int) -> None:
         self._empty_at[key] = max(self._empty_at.get(key, 0), now) + self._allowance.every
         self._empty_at.move_to_end(key)
-        if len(self._empty_at) > self._kept:
+        if len(self._empty_at) > self._most:
             self._empty_at.popitem(last=False)
 
 
@@ -232,22 +232,22 @@ class KnownNetworks:
         self._note = note
         self._most = most
         # last success, the oldest first
-        self._seen: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._last_success: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._clients: Counter[str] = Counter()
         self._changed = False
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._last_success)
 
     def __contains__(self, pair: tuple[str, str]) -> bool:
-        seen = self._seen.get(pair)
-        return seen is not None and self._clock() - seen < EXPIRY
+        success = self._last_success.get(pair)
+        return success is not None and self._clock() - success < EXPIRY
 
     def add(self, pair: tuple[str, str]) -> None:
         """A client has authenticated from a network."""
-        now, before = self._clock(), self._seen.get(pair)
+        now, before = self._clock(), self._last_success.get(pair)
         if before is not None and now - before < _FRESH:
-            self._seen.move_to_end(pair)
+            self._last_success.move_to_end(pair)
             return
         self._put(pair, now)
         self._changed = True
@@ -255,8 +255,8 @@ class KnownNetworks:
     async def load(self) -> None:
         """Read the note. Raises what the store raises."""
         content = await self._note.read() if self._note is not None else None
-        for client, network, seen in _decode(content) if content else ():
-            self._put((client, network), seen)
+        for client, network, success in _decode(content) if content else ():
+            self._put((client, network), success)
 
     async def save(self) -> None:
         """Write the note if something has changed.
@@ -267,9 +267,9 @@ class KnownNetworks:
             return
         self._changed = False
         now = self._clock()
-        kept = [(*pair, seen) for pair, seen in self._seen.items() if now - seen < EXPIRY]
+        fresh = [(*pair, at) for pair, at in self._last_success.items() if now - at < EXPIRY]
         try:
-            await self._note.write(_encode(kept))
+            await self._note.write(_encode(fresh))
         except VaultError as error:
             self._changed = True
             if error.code is not Code.CONFLICT:
@@ -277,17 +277,17 @@ class KnownNetworks:
             # another process has written: the next call writes what is known here
             await self._note.read()
 
-    def _put(self, pair: tuple[str, str], seen: int) -> None:
-        if self._seen.pop(pair, None) is None:
+    def _put(self, pair: tuple[str, str], success: int) -> None:
+        if self._last_success.pop(pair, None) is None:
             self._clients[pair[0]] += 1
-        self._seen[pair] = seen
+        self._last_success[pair] = success
         if self._clients[pair[0]] > MOST_OF_CLIENT:
-            self._drop(next(other for other in self._seen if other[0] == pair[0]))
-        elif len(self._seen) > self._most:
-            self._drop(next(iter(self._seen)))
+            self._drop(next(other for other in self._last_success if other[0] == pair[0]))
+        elif len(self._last_success) > self._most:
+            self._drop(next(iter(self._last_success)))
 
     def _drop(self, pair: tuple[str, str]) -> None:
-        del self._seen[pair]
+        del self._last_success[pair]
         self._clients[pair[0]] -= 1
         if not self._clients[pair[0]]:
             del self._clients[pair[0]]
@@ -300,21 +300,23 @@ _encode = msgspec.json.Encoder().encode
 class Throttle:
     """For the thread of the event loop. Client ids and addresses are as callers send them."""
 
-    def __init__(self, clock: Clock, kept: int = _KEPT, known: KnownNetworks | None = None) -> None:
+    def __init__(
+        self, clock: Clock, most: int = _TABLE_ENTRIES, networks: KnownNetworks | None = None
+    ) -> None:
         self._clock = clock
-        self._sites = _Failures(BY_SITE, kept)
-        self._addresses = _Failures(BY_ADDRESS, kept)
-        self._pairs = _Failures(BY_CLIENT, kept)
-        self.known = KnownNetworks(clock, most=kept) if known is None else known
+        self._sites = _Failures(BY_SITE, most)
+        self._addresses = _Failures(BY_ADDRESS, most)
+        self._pairs = _Failures(BY_CLIENT, most)
+        self.networks = KnownNetworks(clock, most=most) if networks is None else networks
 
     def __len__(self) -> int:
-        return len(self._sites) + len(self._addresses) + len(self._pairs) + len(self.known)
+        return len(self._sites) + len(self._addresses) + len(self._pairs) + len(self.networks)
 
     def wait(self, client: str, address: str) -> int:
         """Milliseconds until this client may try again from this address; 0: now."""
         now, pair = self._clock(), _pair(client, address)
         wait = self._pairs.wait(pair, now)
-        if pair in self.known:
+        if pair in self.networks:
             return wait
         return max(wait, self._addresses.wait(pair[1], now), self._sites.wait(_site(pair[1]), now))
 
@@ -322,21 +324,21 @@ class Throttle:
         """Count a wrong secret, or a client that does not exist."""
         now, pair = self._clock(), _pair(client, address)
         self._pairs.add(pair, now)
-        if pair not in self.known:
+        if pair not in self.networks:
             self._addresses.add(pair[1], now)
             if ":" in pair[1]:
                 self._sites.add(_site(pair[1]), now)
 
     def succeeded(self, client: str, address: str) -> None:
         """Remember that the client has authenticated from there."""
-        self.known.add(_pair(client, address))
+        self.networks.add(_pair(client, address))
 
     def source(self, client: str, address: str) -> tuple[str, bool]:
         """Whose turn an attempt takes, and whether it is a known one: a client at its network, else
         the network alone.
         """
         pair = _pair(client, address)
-        return (" ".join(pair), True) if pair in self.known else (pair[1], False)
+        return (" ".join(pair), True) if pair in self.networks else (pair[1], False)
 
 
 def _pair(client: str, address: str) -> tuple[str, str]:

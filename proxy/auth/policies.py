@@ -53,7 +53,7 @@ class Standing(NamedTuple):
     )
 
 
-_Place = TypeVar("_Place")
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 #: From the policies that there are to those that there shall be.
 _Edit = Callable[[Mapping[str, "StoredPolicy"]], Mapping[str, "StoredPolicy"]]
@@ -75,7 +75,7 @@ class Policies:
     def __init__(self, note: SealedNote, keyed: Keyed) -> None:
         self._note = note
         self._keyed = keyed
-        self._known: dict[str, StoredPolicy] = {}
+        self._policies: dict[str, StoredPolicy] = {}
         self._declared: frozenset[str] = frozenset()  # names that files have now
         self._writing = asyncio.Lock()
         self._standing: dict[tuple[str, ...], Standing] = {}
@@ -94,16 +94,16 @@ class Policies:
         self._install(_decode(content) if content else {})
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._policies)
 
     def find(self, name: str) -> AccessPolicy | None:
         """The policy of that name."""
-        kept = self._known.get(name)
-        return None if kept is None else kept.policy
+        stored = self._policies.get(name)
+        return None if stored is None else stored.policy
 
     def listed(self) -> list[AccessPolicy]:
         """All of them, by name."""
-        return [self._known[name].policy for name in sorted(self._known)]
+        return [self._policies[name].policy for name in sorted(self._policies)]
 
     # ------------------------------------------------------------------ changes
 
@@ -113,8 +113,8 @@ class Policies:
         Raises ``VaultError(CONFLICT)`` for one that a file declares.
         """
         self._refuse_declared(policy.name)
-        new = policy.name not in self._known
-        await self._change(lambda known: {**known, policy.name: StoredPolicy(policy)})
+        new = policy.name not in self._policies
+        await self._change(lambda current: {**current, policy.name: StoredPolicy(policy)})
         return new
 
     async def declare(self, policies: Sequence[AccessPolicy]) -> list[str]:
@@ -122,19 +122,19 @@ class Policies:
         changed.
         """
         fresh = {policy.name: StoredPolicy(policy, of_file=True) for policy in policies}
-        changed = [name for name, kept in fresh.items() if self._known.get(name) != kept]
+        changed = [name for name, stored in fresh.items() if self._policies.get(name) != stored]
         if changed:
-            await self._change(lambda known: {**known, **fresh})
+            await self._change(lambda current: {**current, **fresh})
         self._declared = frozenset(fresh)
         return changed
 
     async def remove(self, name: str) -> None:
         """Forget a policy. Raises ``VaultError``: NOT_FOUND; CONFLICT for one that a file declares."""
-        if name not in self._known:
+        if name not in self._policies:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
         self._refuse_declared(name)
         await self._change(
-            lambda known: {other: kept for other, kept in known.items() if other != name}
+            lambda current: {other: one for other, one in current.items() if other != name}
         )
 
     # ------------------------------------------------------------------ rights
@@ -143,41 +143,41 @@ class Policies:
         """What is known of a client with these policies."""
         if not names:
             return FREE
-        found = self._standing.get(names)
-        if found is None:
+        standing = self._standing.get(names)
+        if standing is None:
             own = self._of(names)
             origins = frozenset(origin for policy in own for origin in policy.origins)
             mark = hashlib.sha256(encode_policy([names, own])).hexdigest()[:32]
             guarded = any(
                 policy.rows is not None or policy.external_acl is not None for policy in own
             )
-            found = Standing(firewall(own), origins, mark, guarded)
-            _keep(self._standing, names, found)
-        return found
+            standing = Standing(firewall(own), origins, mark, guarded)
+            _cache(self._standing, names, standing)
+        return standing
 
     def rights(self, names: tuple[str, ...], schema: Schema) -> Rights:
         """What a client with these policies, one at least, may do with the records of a schema."""
-        place = (names, schema.name)
-        kept = self._rights.get(place)
-        if kept is None or kept[0] is not schema:
+        key = (names, schema.name)
+        cached = self._rights.get(key)
+        if cached is None or cached[0] is not schema:
             rights = granted(self._of(names), schema, self._keyed)
-            kept = (schema, _marked(rights, self.standing(names).mark))
-            _keep(self._rights, place, kept)
-        return kept[1]
+            cached = (schema, _marked(rights, self.standing(names).mark))
+            _cache(self._rights, key, cached)
+        return cached[1]
 
     def whole(self, schema: Schema) -> Rights:
         """What a client without policies may do, as rights that know what is left of them outside
         of the country.
         """
-        kept = self._whole.get(schema.name)
-        if kept is None or kept[0] is not schema:
-            kept = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
-        return kept[1]
+        cached = self._whole.get(schema.name)
+        if cached is None or cached[0] is not schema:
+            cached = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
+        return cached[1]
 
     # ------------------------------------------------------------------ parts
 
     def _of(self, names: Iterable[str]) -> list[AccessPolicy]:
-        return [self._known[name].policy for name in names if name in self._known]
+        return [self._policies[name].policy for name in names if name in self._policies]
 
     def _refuse_declared(self, name: str) -> None:
         if name in self._declared:
@@ -190,30 +190,30 @@ class Policies:
     async def _change(self, edit: _Edit) -> None:
         async with self._writing:
             for _ in range(_TRIES):
-                known = edit(self._known)
-                if await self._written(known):
-                    self._install(known)
+                current = edit(self._policies)
+                if await self._written(current):
+                    self._install(current)
                     return
                 # another process was here first: the change is made to what it left
                 await self.load()
             raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
 
-    async def _written(self, known: Mapping[str, StoredPolicy]) -> bool:
+    async def _written(self, current: Mapping[str, StoredPolicy]) -> bool:
         try:
-            await self._note.write(encode_policy(known))
+            await self._note.write(encode_policy(current))
         except VaultError as error:
             if error.code is not Code.CONFLICT:
                 raise
             return False
         return True
 
-    def _install(self, known: Mapping[str, StoredPolicy]) -> None:
-        self._known = dict(known)
+    def _install(self, current: Mapping[str, StoredPolicy]) -> None:
+        self._policies = dict(current)
         self._standing.clear()
         self._rights.clear()
-        self.masks = any(kept.policy.firewall == "mask" for kept in known.values())
+        self.masks = any(one.policy.firewall == "mask" for one in current.values())
         self.origins = frozenset(
-            origin for kept in known.values() for origin in kept.policy.origins
+            origin for one in current.values() for origin in one.policy.origins
         )
 
 
@@ -226,10 +226,10 @@ def _marked(rights: Rights, mark: str) -> Rights:
     return msgspec.structs.replace(rights, mark=mark, abroad=abroad)
 
 
-def _keep(kept: dict[_Place, _Value], place: _Place, value: _Value) -> None:
-    if len(kept) >= MOST_CACHED_RIGHTS:
-        kept.clear()
-    kept[place] = value
+def _cache(cache: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(cache) >= MOST_CACHED_RIGHTS:
+        cache.clear()
+    cache[key] = value
 
 
 _decode: Final = msgspec.json.Decoder(dict[str, StoredPolicy], float_hook=Decimal).decode
@@ -290,10 +290,10 @@ async def open_service(
         environment, keyset = next(iter(keysets.items()))
         keys = SigningKeys(store, keyset.aead(), environment, clock)
         await keys.load()
-        known = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
-        await known.load()
+        networks = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
+        await networks.load()
     except BaseException:
         passwords.close()
         raise
     tokens = TokenIssuer(clients, keys, Audiences(options.audiences), clock, options.lifetime)
-    return TokenService(tokens, passwords, Throttle(clock, known=known), observe)
+    return TokenService(tokens, passwords, Throttle(clock, networks=networks), observe)

@@ -70,7 +70,7 @@ def granted(policies: Sequence[AccessPolicy], schema: Schema, keyed: Keyed) -> R
         field.name: _joined([_sight(policy, field) for policy in showing])
         for field in schema.fields
     }
-    rights = _seen(schema, sights, keyed)
+    rights = _visible(schema, sights, keyed)
     return msgspec.structs.replace(
         rights, abroad=_outside(rights, own, schema), **_common(own, schema)
     )
@@ -115,7 +115,9 @@ def _joined(sights: Sequence[tuple[str, FieldVisibility]]) -> tuple[str, FieldVi
     return min(sights, key=lambda named: _GENEROUS.index(named[1].how))
 
 
-def _seen(schema: Schema, sights: dict[str, tuple[str, FieldVisibility]], keyed: Keyed) -> Rights:
+def _visible(
+    schema: Schema, sights: dict[str, tuple[str, FieldVisibility]], keyed: Keyed
+) -> Rights:
     """The part of rights that says what is seen."""
     fields: list[Field] = []
     veils: dict[str, Redactor] = {}
@@ -152,9 +154,9 @@ def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -
             unshown.add(field.name)
         if field.type is FieldType.STRING:
             veils[field.name] = rights.veils.get(field.name, _UNSEEN)
-    seen = _with(schema, fields, veils)
+    visible = _with(schema, fields, veils)
     return msgspec.structs.replace(
-        seen, names=seen.names - unshown, files=False, **_common(policies, schema)
+        visible, names=visible.names - unshown, files=False, **_common(policies, schema)
     )
 
 
@@ -187,9 +189,9 @@ def _with(schema: Schema, fields: Sequence[Field], veils: dict[str, Redactor]) -
 
 
 def _veiled(field: Field, how: str) -> Veiled:
-    given = {name: getattr(field, name) for name in Field.__struct_fields__}
+    members = {name: getattr(field, name) for name in Field.__struct_fields__}
     return Veiled(
-        **{**given, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)}
+        **{**members, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)}
     )
 
 
@@ -221,8 +223,8 @@ def _redacting(template: str, prf: Prf) -> Redactor:
     blocks = -(-(ways.bit_length() // 8 + 1 + _SPARE) // _HASH)
 
     def redact(rid: int, era: int, _value: str) -> str:
-        place = rid.to_bytes(8, "big") + era.to_bytes(8, "big")
-        number = b"".join([prf(place + bytes((block,))) for block in range(blocks)])
+        position = rid.to_bytes(8, "big") + era.to_bytes(8, "big")
+        number = b"".join([prf(position + bytes((block,))) for block in range(blocks)])
         return fill(groups, int.from_bytes(number, "big") % ways)
 
     return Redactor(redact, partial(could_give, groups), distinct=ways >= _DISTINCT)

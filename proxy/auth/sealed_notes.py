@@ -56,9 +56,9 @@ class SealedNote:
         """Whether the note of now is another one than was known, of the same content; it is the
         known one then.
         """
-        known, now = self._stored, await self._store.note(self._name)
+        expected, now = self._stored, await self._store.note(self._name)
         if (
-            known is None
+            expected is None
             or now is None
             or _digest(_opened(self._aead, self._name, now)) != self._digest
         ):

@@ -41,7 +41,7 @@ class TokenService:
         self.audiences = tokens.audiences
         self._passwords = passwords
         self._throttle = throttle
-        self.networks = throttle.known
+        self.networks = throttle.networks
         self._observe = observe
 
     def close(self) -> None:
@@ -162,8 +162,8 @@ class TokenService:
         sent = credentials(authorization, form)
         self._check_pace(sent.client, address)  # before it takes room from others
         try:
-            source, known = self._throttle.source(sent.client, address)
-            async with self._passwords.turn(source, known=known):
+            source, first = self._throttle.source(sent.client, address)
+            async with self._passwords.turn(source, first=first):
                 # what came before it in the queue may have failed
                 self._check_pace(sent.client, address)
                 client = self.clients.find(sent.client)

@@ -35,13 +35,13 @@ LONGEST_LIFETIME: Final = 3600
 SIGNING_KEY_LIFETIME: Final = 24 * 3_600_000
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredKey(msgspec.Struct, frozen=True):
     seed: bytes
     made_at: int
     retired_at: int | None = None
 
 
-_decode = msgspec.json.Decoder(list[_Kept]).decode
+_decode = msgspec.json.Decoder(list[_StoredKey]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -51,22 +51,22 @@ class SigningKeys:
     def __init__(self, store: Store, aead: RecordAead, environment: str, clock: Clock) -> None:
         self._note = SealedNote(store, aead, environment, "signing")
         self._clock = clock
-        self._kept: list[_Kept] = []  # the last one signs
-        self.known: dict[str, SigningKey] = {}  #: by ``kid``; the last one signs
+        self._stored: list[_StoredKey] = []  # the last one signs
+        self.by_kid: dict[str, SigningKey] = {}  #: by ``kid``; the last one signs
 
     @property
     def current(self) -> SigningKey:
         """The key that signs."""
-        return self.known[next(reversed(self.known))]
+        return self.by_kid[next(reversed(self.by_kid))]
 
     def public(self) -> list[dict[str, Any]]:
         """The public halves of all keys that verify, the newest first (RFC 7517)."""
-        return [key.jwk for key in reversed(self.known.values())]
+        return [key.jwk for key in reversed(self.by_kid.values())]
 
     async def load(self) -> None:
         """Read the keys; a store without any gets the first one."""
         self._adopt(await self._read())
-        await (self.upkeep() if self._kept else self.rotate())
+        await (self.upkeep() if self._stored else self.rotate())
 
     async def upkeep(self) -> None:
         """Rotate when the key is old enough, and forget those whose tokens have all ended.
@@ -74,10 +74,10 @@ class SigningKeys:
         Raises what the store raises.
         """
         now = self._clock()
-        if now - self._kept[-1].made_at >= SIGNING_KEY_LIFETIME:
+        if now - self._stored[-1].made_at >= SIGNING_KEY_LIFETIME:
             await self.rotate()
-        elif any(_over(kept, now) for kept in self._kept):
-            await self._write([kept for kept in self._kept if not _over(kept, now)])
+        elif any(_over(stored, now) for stored in self._stored):
+            await self._write([stored for stored in self._stored if not _over(stored, now)])
 
     async def rotate(self) -> None:
         """Sign with a fresh key from now on.
@@ -86,33 +86,35 @@ class SigningKeys:
         """
         now = self._clock()
         retired = [
-            kept if kept.retired_at is not None else msgspec.structs.replace(kept, retired_at=now)
-            for kept in self._kept
-            if not _over(kept, now)
+            stored
+            if stored.retired_at is not None
+            else msgspec.structs.replace(stored, retired_at=now)
+            for stored in self._stored
+            if not _over(stored, now)
         ]
-        await self._write([*retired, _Kept(SigningKey.create().seed(), now)])
+        await self._write([*retired, _StoredKey(SigningKey.create().seed(), now)])
 
-    async def _read(self) -> list[_Kept]:
+    async def _read(self) -> list[_StoredKey]:
         content = await self._note.read()
         return _decode(content) if content else []
 
-    async def _write(self, kept: list[_Kept]) -> None:
+    async def _write(self, stored: list[_StoredKey]) -> None:
         try:
-            await self._note.write(_encode(kept))
+            await self._note.write(_encode(stored))
         except VaultError as error:
             if error.code is not Code.CONFLICT:
                 raise
-            kept = await self._read()  # another process rotated: its keys are as good
-        self._adopt(kept)
+            stored = await self._read()  # another process rotated: its keys are as good
+        self._adopt(stored)
 
-    def _adopt(self, kept: list[_Kept]) -> None:
-        keys = [SigningKey(item.seed) for item in kept]
-        self._kept = kept
-        self.known = {key.kid: key for key in keys}
+    def _adopt(self, stored: list[_StoredKey]) -> None:
+        keys = [SigningKey(item.seed) for item in stored]
+        self._stored = stored
+        self.by_kid = {key.kid: key for key in keys}
 
 
-def _over(kept: _Kept, now: int) -> bool:
-    return kept.retired_at is not None and now - kept.retired_at > LONGEST_LIFETIME * 1000
+def _over(stored: _StoredKey, now: int) -> bool:
+    return stored.retired_at is not None and now - stored.retired_at > LONGEST_LIFETIME * 1000
 
 
 #: The media type of access tokens without ``application/`` (RFC 9068, section 2.1): a token for
@@ -138,7 +140,7 @@ class AccessClaims(msgspec.Struct, frozen=True):
     ver: int  #: of the client's secret; a claim of ours
 
 
-class _Seen(NamedTuple):
+class _CachedToken(NamedTuple):
     claims: AccessClaims
     client: Client
     principal: Principal
@@ -164,11 +166,11 @@ class TokenIssuer:
         self.audiences = audiences
         self._clock = clock
         self.lifetime = lifetime
-        self._seen: dict[str, _Seen] = {}
+        self._cache: dict[str, _CachedToken] = {}
 
     def __len__(self) -> int:
         """How many tokens are remembered."""
-        return len(self._seen)
+        return len(self._cache)
 
     def issue(self, client: Client, audience: Sequence[str]) -> str:
         """A token for this client at these addresses."""
@@ -200,23 +202,23 @@ class TokenIssuer:
         except VaultError:
             return None
 
-    def _valid(self, token: str) -> _Seen:
-        seen = self._seen.get(token)
+    def _valid(self, token: str) -> _CachedToken:
+        cached = self._cache.get(token)
         # a change makes a new object
-        if seen is None or self.clients.find(seen.client.id) is not seen.client:
-            self._seen.pop(token, None)
-            seen = self._read(token)
-            if len(self._seen) >= MOST_CACHED_TOKENS:
-                del self._seen[next(iter(self._seen))]  # the oldest, which ends first
-            self._seen[token] = seen
-        if self._clock() >= seen.until:
-            del self._seen[token]
+        if cached is None or self.clients.find(cached.client.id) is not cached.client:
+            self._cache.pop(token, None)
+            cached = self._read(token)
+            if len(self._cache) >= MOST_CACHED_TOKENS:
+                del self._cache[next(iter(self._cache))]  # the oldest, which ends first
+            self._cache[token] = cached
+        if self._clock() >= cached.until:
+            del self._cache[token]
             raise _refused()
-        return seen
+        return cached
 
-    def _read(self, token: str) -> _Seen:
+    def _read(self, token: str) -> _CachedToken:
         try:
-            claims = _decode_claims(signed_by(token, self.keys.known, KIND))
+            claims = _decode_claims(signed_by(token, self.keys.by_kid, KIND))
         except (ValueError, msgspec.MsgspecError):
             raise _refused() from None
         client = self.clients.find(claims.client_id)
@@ -229,7 +231,7 @@ class TokenIssuer:
         if not self.audiences.meets(claims.aud):
             raise _refused()
         principal = Principal(client.id, client.environment, client.admin, client.policies)
-        return _Seen(claims, client, principal, claims.exp * 1000)
+        return _CachedToken(claims, client, principal, claims.exp * 1000)
 
 
 def _refused() -> VaultError:

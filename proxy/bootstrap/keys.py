@@ -109,7 +109,7 @@ class InstanceKeys:
             await self._follow()
             return KeysTold(
                 self._source.load().id,
-                tuple(self._signing.known),
+                tuple(self._signing.by_kid),
                 [await watched.told() for watched in self._watched.values()],
             )
 

@@ -51,16 +51,18 @@ class RecordAead(Secret):
     sum with ``ROTATE_AFTER``.
     """
 
-    __slots__ = ("_known", "_sealing", "sealings")
+    __slots__ = ("_derivers", "_sealing", "sealings")
 
     def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
         self.adopt(primary, keys)
 
     def adopt(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
         """Seal with that data key from now on, and open with all of these."""
-        self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
+        self._derivers: dict[bytes, Prf] = {
+            _head(key_id): keyed(key) for key_id, key in keys.items()
+        }
         # one object: head and key never part
-        self._sealing = _head(primary), self._known[_head(primary)]
+        self._sealing = _head(primary), self._derivers[_head(primary)]
         self.sealings = 0
 
     @property
@@ -74,9 +76,9 @@ class RecordAead(Secret):
 
     def knows(self, sealed: bytes) -> bool:
         """Whether it begins as something does that a data key of this keyset has sealed."""
-        return sealed[:_HEAD_BYTES] in self._known
+        return sealed[:_HEAD_BYTES] in self._derivers
 
-    def seal(self, plain: bytes, salt: bytes, context: bytes) -> bytes:
+    def seal(self, plaintext: bytes, salt: bytes, context: bytes) -> bytes:
         """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body
         belongs to.
         """
@@ -85,7 +87,7 @@ class RecordAead(Secret):
         (head, derive), nonce = self._sealing, random_bytes(NONCE_BYTES)
         self.sealings += 1
         key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
-        return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context))
+        return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plaintext, head + context))
 
     def seal_new(
         self, plains: Sequence[bytes], contexts: Iterable[bytes]
@@ -96,16 +98,20 @@ class RecordAead(Secret):
         count, (head, derive) = len(plains), self._sealing
         drawn = random_pieces(2 * count)
         self.sealings += count
-        made: list[tuple[bytes, bytes]] = []
-        for plain, context, salt, piece in zip(
+        sealed_pieces: list[tuple[bytes, bytes]] = []
+        for plaintext, context, salt, piece in zip(
             plains, contexts, drawn[:count], drawn[count:], strict=True
         ):
             nonce = piece[:NONCE_BYTES]
             key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
-            made.append(
-                (salt, b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context)))
+            sealed_pieces.append(
+                (
+                    salt,
+                    b"%b%b%b"
+                    % (head, nonce, AESGCM(key).encrypt(nonce, plaintext, head + context)),
+                )
             )
-        return made
+        return sealed_pieces
 
     def under(self, salt: bytes) -> Seal:
         """``seal`` for one record of which more than one thing is sealed: its key is derived once,
@@ -116,12 +122,12 @@ class RecordAead(Secret):
         sealing = head, derive = self._sealing
         encrypt = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))).encrypt
 
-        def seal(plain: bytes, context: bytes) -> bytes:
+        def seal(plaintext: bytes, context: bytes) -> bytes:
             if self._sealing is not sealing:
-                return self.seal(plain, salt, context)
+                return self.seal(plaintext, salt, context)
             nonce = random_bytes(NONCE_BYTES)
             self.sealings += 1
-            return b"%b%b%b" % (head, nonce, encrypt(nonce, plain, head + context))
+            return b"%b%b%b" % (head, nonce, encrypt(nonce, plaintext, head + context))
 
         return seal
 
@@ -139,7 +145,7 @@ class RecordAead(Secret):
         for sealed, context in parts:
             head = sealed[:_HEAD_BYTES]
             if decrypt is None or head != last:
-                derive = self._known.get(head)
+                derive = self._derivers.get(head)
                 if derive is None:
                     raise cannot_open()
                 last, decrypt = head, AESGCM(derive(_LABEL + salt + _EXPAND)).decrypt
@@ -152,9 +158,9 @@ class RecordAead(Secret):
         return opened
 
 
-def gcm_seal(key: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
+def gcm_seal(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> bytes:
     """AES-GCM: ciphertext followed by the 16-byte tag. A nonce serves once under a key."""
-    return AESGCM(key).encrypt(nonce, plain, associated)
+    return AESGCM(key).encrypt(nonce, plaintext, associated)
 
 
 def gcm_open(key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:

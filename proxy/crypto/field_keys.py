@@ -171,10 +171,10 @@ class FieldKeys(Secret):
         """
         if len(block) != 16:
             return None
-        plain = self._decrypt(block)
-        if plain[12:] != _CHECK:
+        plaintext = self._decrypt(block)
+        if plaintext[12:] != _CHECK:
             return None
-        return int.from_bytes(plain[:8], "big"), int.from_bytes(plain[8:12], "big")
+        return int.from_bytes(plaintext[:8], "big"), int.from_bytes(plaintext[8:12], "big")
 
     def narrow_block(self, rid: int, number: int) -> int:
         """The same pair sealed in 122 bits, with 26 zero bits as its check part (FF1 over bits)."""
@@ -183,8 +183,8 @@ class FieldKeys(Secret):
 
     def open_narrow_block(self, bits: int) -> tuple[int, int] | None:
         """The pair a ``narrow_block`` carries, or ``None`` for a look-alike (missed once in 2^26)."""
-        plain = self._narrow.decrypt(bits, NARROW_BITS)
-        pair, check = divmod(plain, 1 << _NARROW_CHECK_BITS)
+        plaintext = self._narrow.decrypt(bits, NARROW_BITS)
+        pair, check = divmod(plaintext, 1 << _NARROW_CHECK_BITS)
         return None if check else divmod(pair, 1 << 32)
 
     def prf(self, text: str, length: int) -> bytes:

@@ -81,14 +81,14 @@ class SigningKey(Secret):
         import jwt
 
         try:
-            found = _jws(SIGNATURE_ALGORITHM).decode_complete(
+            decoded = _jws(SIGNATURE_ALGORITHM).decode_complete(
                 token, self._public, [SIGNATURE_ALGORITHM]
             )
         except jwt.PyJWTError:
             raise ValueError("the signature does not hold") from None
-        if token.rpartition(".")[2] != _text(found["signature"]):
+        if token.rpartition(".")[2] != _text(decoded["signature"]):
             raise ValueError("the signature is spelled in another way than ours")
-        payload: bytes = found["payload"]
+        payload: bytes = decoded["payload"]
         return payload
 
 
@@ -216,9 +216,9 @@ class ForeignKeys:
             raise UnknownKeyError("the token was signed with a key that is not known")
         for key in named:
             if (key.kty, key.crv) == _KINDS[algorithm] and key.alg in (None, algorithm):
-                found = _verified(token, key, algorithm)
-                if found is not None:
-                    return found
+                decoded = _verified(token, key, algorithm)
+                if decoded is not None:
+                    return decoded
         raise ValueError("the signature does not hold")
 
 
@@ -228,13 +228,13 @@ def _is_access(kind: Any) -> bool:
 
 def _verified(token: str, key: _Key, algorithm: str) -> bytes | None:
     """What the token says, if this key has signed it."""
-    given = {
+    members = {
         name: value for name in key.__struct_fields__ if (value := getattr(key, name)) is not None
     }
     import jwt
 
     try:
-        public = jwt.PyJWK(given, algorithm).key
+        public = jwt.PyJWK(members, algorithm).key
         if isinstance(public, RSAPublicKey) and public.key_size < _BITS:
             return None
         payload: bytes = _jws(*_KINDS).decode_complete(token, public, [algorithm])["payload"]

@@ -115,10 +115,10 @@ class FileSource:
         )
 
     def create(self) -> MasterKey:
-        made, content = _fresh()
+        master, content = _fresh()
         key_file.write_new(self.path, _written({"format": _FORMAT, **content}))
         read = self.load()
-        if read.id != made.id:
+        if read.id != master.id:
             raise self._unread()
         return read
 
@@ -215,16 +215,16 @@ def open_source(uri: str) -> KeySource:
     """
     source = SOURCES.get(uri.partition(":")[0])
     if source is None:
-        known = ", ".join(f"{scheme}:" for scheme in SOURCES)
-        raise VaultError(Code.BAD_KEYS, f"The setting `keys` must begin with one of {known}")
+        schemes = ", ".join(f"{scheme}:" for scheme in SOURCES)
+        raise VaultError(Code.BAD_KEYS, f"The setting `keys` must begin with one of {schemes}")
     return source(uri)
 
 
 def _fresh() -> tuple[MasterKey, dict[str, str]]:
     """A new key, and how a file tells it."""
     raw = os.urandom(MASTER_BYTES)
-    made = MasterKey(raw)
-    return made, {"id": made.id, "key": base64.b64encode(raw).decode()}
+    master = MasterKey(raw)
+    return master, {"id": master.id, "key": base64.b64encode(raw).decode()}
 
 
 def _written(content: dict[str, Any]) -> bytes:
@@ -235,10 +235,10 @@ def _key_of(content: dict[str, Any], others: Sequence[MasterKey] = ()) -> Master
     """The key that a file tells; ``ValueError`` when it is no key, or another one than its
     fingerprint says.
     """
-    made = MasterKey(_bare(content["key"]), others)
-    if made.id != content["id"]:
+    master = MasterKey(_bare(content["key"]), others)
+    if master.id != content["id"]:
         raise ValueError("the fingerprint is that of another key")
-    return made
+    return master
 
 
 def _bare(text: str) -> bytes:

@@ -40,10 +40,10 @@ class SealedTexts(Secret):
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def seal(self, plain: bytes, context: bytes) -> str:
+    def seal(self, plaintext: bytes, context: bytes) -> str:
         """The content as a text of letters, digits, ``-`` and ``_``."""
         nonce = random_bytes(NONCE_BYTES)
-        sealed = _FORMAT + nonce + gcm_seal(self._key, nonce, plain, _FORMAT + context)
+        sealed = _FORMAT + nonce + gcm_seal(self._key, nonce, plaintext, _FORMAT + context)
         return _spelled(sealed)
 
     def open(self, text: str, context: bytes) -> bytes:

@@ -53,13 +53,13 @@ class MasterKey(Secret):
         }
         return StreamAead(bytes.fromhex(self.id)[:KEY_ID_BYTES], keys)
 
-    def wrap(self, plain: bytes, context: bytes) -> bytes:
+    def wrap(self, plaintext: bytes, context: bytes) -> bytes:
         """The blob that only ``unwrap`` with the same key (as itself or among ``others``) and
         context opens.
         """
         head = _FORMAT + bytes.fromhex(self.id)
         nonce = os.urandom(NONCE_BYTES)
-        return head + nonce + gcm_seal(self._key, nonce, plain, head + context)
+        return head + nonce + gcm_seal(self._key, nonce, plaintext, head + context)
 
     def unwrap(self, sealed: bytes, context: bytes) -> bytes:
         """What was wrapped. ``VaultError(BAD_KEYS)`` with what to do: another key, or a damaged

@@ -52,7 +52,7 @@ _EXPAND = b"\x01"  # number of the one block of HKDF-Expand
 class StreamAead(Secret):
     """Seals and opens streams: the primary data key seals, every data key of the keyset opens."""
 
-    __slots__ = ("_head", "_known")
+    __slots__ = ("_derivers", "_head")
 
     def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
         self.adopt(primary, keys)
@@ -61,7 +61,9 @@ class StreamAead(Secret):
         """Seal with that data key from now on, and open with all of these; streams under way end
         with the key they began with.
         """
-        self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
+        self._derivers: dict[bytes, Prf] = {
+            _head(key_id): keyed(key) for key_id, key in keys.items()
+        }
         self._head = _head(primary)
 
     def current(self, header: bytes) -> bool:
@@ -87,12 +89,12 @@ class StreamAead(Secret):
         ``VaultError(CANNOT_OPEN)`` for one that is none of ours.
         """
         head = header[:_HEAD_BYTES]
-        if len(header) != HEADER_BYTES or head not in self._known:
+        if len(header) != HEADER_BYTES or head not in self._derivers:
             raise cannot_open()
         return StreamOpener(self._cipher(head, salt), header, context)
 
     def _cipher(self, head: bytes, salt: bytes) -> AESGCM:
-        return AESGCM(self._known[head](b"%b%b%b" % (_LABEL, salt, _EXPAND)))
+        return AESGCM(self._derivers[head](b"%b%b%b" % (_LABEL, salt, _EXPAND)))
 
 
 class StreamSealer(Secret):
@@ -139,13 +141,13 @@ class StreamSealer(Secret):
         return bytes(sealed)
 
     def _seal(
-        self, plain: bytes | memoryview, sealed: bytearray | memoryview, *, last: bool
+        self, plaintext: bytes | memoryview, sealed: bytearray | memoryview, *, last: bool
     ) -> None:
         if self._cipher is None or self._number >> 32:
             raise ValueError("the stream is at its end")
         nonce = _nonce(self._prefix, self._number, last)
         self._number += 1
-        self._cipher.encrypt_into(nonce, plain, self._associated, sealed)
+        self._cipher.encrypt_into(nonce, plaintext, self._associated, sealed)
 
 
 class StreamOpener(Secret):

@@ -203,10 +203,10 @@ def _stamp(_logger: object, _method: str, event: LogEvent) -> LogEvent:
 
 def _name_exceptions(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     """``exc_info`` becomes the class and the place; the text stays behind."""
-    given = event.pop("exc_info", None)
-    if not given:
+    info = event.pop("exc_info", None)
+    if not info:
         return event
-    error = given if isinstance(given, BaseException) else sys.exc_info()[1]
+    error = info if isinstance(info, BaseException) else sys.exc_info()[1]
     if error is not None:
         event["exception"] = type(error).__qualname__
         event["where"] = traceback_place(error.__traceback__) or event.get("where", "")

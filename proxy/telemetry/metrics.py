@@ -113,9 +113,9 @@ class Metrics:
             if declared.kind == "histogram":
                 yield self._histogram(name, declared)
             else:
-                yield self._plain(name, declared)
+                yield self._simple(name, declared)
 
-    def _plain(self, name: str, declared: MetricSpec) -> "Metric":
+    def _simple(self, name: str, declared: MetricSpec) -> "Metric":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         family = (CounterMetricFamily if declared.kind == "counter" else GaugeMetricFamily)(

@@ -25,14 +25,14 @@ RELOADED: Final = (
 class Reload:
     """The state of one of them.
 
-    ``told``: what callers of ``/readyz`` are told in place of the fault, which may name files.
+    ``notice``: what callers of ``/readyz`` see in place of the fault, which may name files.
     """
 
-    def __init__(self, metrics: Metrics, what: str, told: str | None = None) -> None:
+    def __init__(self, metrics: Metrics, what: str, notice: str | None = None) -> None:
         if what not in RELOADED:
             raise ValueError(f"{what} is not in the table of what can be loaded again")
         self.what = what
-        self._told = told
+        self._notice = notice
         self._cell = metrics.cell("domicile_reload_failed", what)
         self._fault: str | None = None
 
@@ -40,7 +40,7 @@ class Reload:
         """What there is now cannot be used, and what was in force stays."""
         first = error.details[0] if error.details else None
         text = f"{error.message} {first.source}: {first.text}" if first else error.message
-        self._fault = self._told or text
+        self._fault = self._notice or text
         self._cell.value = 1
 
     def succeeded(self) -> None:

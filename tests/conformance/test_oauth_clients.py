@@ -130,7 +130,7 @@ async def test_the_signing_key_is_replaced_while_requests_go_on_and_none_fails(
     done.set()
     await asyncio.gather(*users)
     assert set(statuses) == {200}
-    assert len(scene.office.service.keys.known) == 6
+    assert len(scene.office.service.keys.by_kid) == 6
 
 
 async def test_a_client_that_is_deleted_is_out_with_its_next_request(scene: Scene) -> None:

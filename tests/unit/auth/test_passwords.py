@@ -31,7 +31,7 @@ async def passwords():
 
 
 async def test_the_right_secret_fits_and_no_other(passwords):
-    secret, stored = await passwords.made()
+    secret, stored = await passwords.create()
     assert await passwords.fits(stored, secret)
     assert not await passwords.fits(stored, secret + "x")
     assert not await passwords.fits(None, secret)
@@ -47,7 +47,7 @@ async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(
         return True
 
     monkeypatch.setattr(module, "verify_secret", watched)
-    _, stored = await passwords.made()
+    _, stored = await passwords.create()
     assert await passwords.fits(stored, "secret")
     assert not await passwords.fits(None, "secret")
     known, nobody = compared
@@ -109,7 +109,7 @@ async def served(passwords: Passwords, waiting: list[tuple[str, bool]]) -> list[
 
     async def one(name: str, source: str, known: bool) -> None:
         with suppress(VaultError):
-            async with passwords.turn(source, known=known):
+            async with passwords.turn(source, first=known):
                 order.append(name)
 
     tasks = [asyncio.create_task(busy())]
@@ -258,7 +258,7 @@ def test_addresses_of_one_ipv6_network_are_one_caller():
 
 
 def test_memory_is_bounded_whatever_names_are_made_up():
-    throttle = Throttle(ManualClock(), kept=100)
+    throttle = Throttle(ManualClock(), most=100)
     for number in range(2000):
         throttle.failed(f"{number}" + "x" * 1000, f"10.0.{number // 256}.{number % 256}")
         throttle.succeeded(f"{number}", HOME)

@@ -146,7 +146,7 @@ async def test_more_requests_than_can_wait_are_told_to_come_later(monkeypatch):
         error = VaultError(Code.OVERLOADED, "later")
         error.retry_after = 1
 
-        def full(_source: str, *, known: bool) -> None:
+        def full(_source: str, *, first: bool) -> None:
             raise error
 
         monkeypatch.setattr(here.service._passwords, "turn", full)

@@ -203,7 +203,7 @@ async def test_a_key_of_age_is_replaced_and_goes_on_verifying():
     clock.advance(1)
     await keys.upkeep()
     assert keys.current.kid != before
-    assert signed_by(token, keys.known, "k") == b"{}"
+    assert signed_by(token, keys.by_kid, "k") == b"{}"
     assert [key["kid"] for key in keys.public()] == [keys.current.kid, before]
 
 
@@ -214,11 +214,11 @@ async def test_a_retired_key_is_forgotten_when_its_last_token_has_ended():
     await keys.rotate()
     clock.advance(LONGEST_LIFETIME * 1000)
     await keys.upkeep()
-    assert before in keys.known
+    assert before in keys.by_kid
     clock.advance(1)
     await keys.upkeep()
-    assert list(keys.known) == [keys.current.kid]
-    assert list((await opened(store, clock)).known) == [keys.current.kid]
+    assert list(keys.by_kid) == [keys.current.kid]
+    assert list((await opened(store, clock)).by_kid) == [keys.current.kid]
 
 
 async def test_an_old_key_is_replaced_at_the_start():
@@ -227,7 +227,7 @@ async def test_an_old_key_is_replaced_at_the_start():
     clock.advance(10 * SIGNING_KEY_LIFETIME)
     keys = await opened(store, clock)
     assert keys.current.kid != before
-    assert before in keys.known  # a token signed a moment before the stop
+    assert before in keys.by_kid  # a token signed a moment before the stop
 
 
 async def test_a_store_that_cannot_be_written_leaves_the_key_in_use(monkeypatch):
@@ -244,7 +244,7 @@ async def test_a_store_that_cannot_be_written_leaves_the_key_in_use(monkeypatch)
     assert keys.current.kid == before
     monkeypatch.undo()
     await keys.rotate()
-    assert list(keys.known) == [before, keys.current.kid]
+    assert list(keys.by_kid) == [before, keys.current.kid]
 
 
 async def test_two_processes_agree_on_the_key_that_was_made_first():

@@ -197,7 +197,7 @@ async def test_keys_are_replaced_by_age_as_soon_as_the_store_takes_one(settings,
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     service.close()
-    assert before in service.keys.known
+    assert before in service.keys.by_kid
     assert lines().count("the key that signs access tokens is due, and could not be replaced") == 2
 
 
