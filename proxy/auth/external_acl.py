@@ -71,14 +71,14 @@ def parse_answer(body: bytes, primary: str) -> Allowed:
     the right shape.
     """
     try:
-        found = _object(body)
-        if found.keys() == {primary}:
+        members = _object(body)
+        if members.keys() == {primary}:
             json.loads(body, object_pairs_hook=_once)
     except (msgspec.MsgspecError, ValueError):
         raise wrong("its answer is not the JSON object that it has to be") from None
-    if found.keys() != {primary}:
+    if members.keys() != {primary}:
         raise wrong("its answer has other properties than the one it has to have")
-    value = found[primary]
+    value = members[primary]
     if isinstance(value, list):
         return frozenset(value)
     if value != "*":
@@ -97,8 +97,8 @@ def client_auth(fields: Sequence[str]) -> str:
 
     Raises ``VaultError`` (UNAUTHORIZED) unless there is one bearer token.
     """
-    found = _BEARER.fullmatch(fields[0].strip(" \t")) if len(fields) == 1 else None
-    if found is None:
+    bearer = _BEARER.fullmatch(fields[0].strip(" \t")) if len(fields) == 1 else None
+    if bearer is None:
         text = (
             "Has to be there once, as: Bearer, a space, and the token of whoever the records are "
             "for."
@@ -109,7 +109,7 @@ def client_auth(fields: Sequence[str]) -> str:
             "the person that the request is for.",
             (Detail(CLIENT_AUTH_HEADER, text),),
         )
-    return found[1]
+    return bearer[1]
 
 
 class Gate:

@@ -21,17 +21,13 @@ STILL_THERE = {
     "model": 114,
     "net": 74,
     "storage": 98,
-    "auth": 91,
     "cli": 4,
     "gateway": 42,
     "bootstrap": 28,
     "config": 24,
-    "audit": 1,
     "edge": 26,
     "tokenization": 1,
-    "crypto": 19,
     "objectstore": 10,
-    "telemetry": 4,
     "offload.py": 2,
 }
 
