@@ -8,9 +8,8 @@ from proxy.vault.proxied.anywhere import own, reveal_anywhere
 from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged, is_large, overtake
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.reconcile import reconcile_gone
-from proxy.vault.proxied.reveal import Revealed
 from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 __all__ = [

@@ -7,8 +7,8 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
-from proxy.vault.proxied.reveal import Revealed, reveal
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
+from proxy.vault.proxied.reveal import reveal
 
 
 class Anywhere(NamedTuple):

@@ -26,8 +26,7 @@ from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, open_rows
-from proxy.vault.proxied.reveal import Revealed
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_rows
 from proxy.vault.records.attachment_metadata import adopted
 
 #: Tokens that tell their record from others.

@@ -5,6 +5,7 @@ event loop between them, long rows on another thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -95,6 +96,20 @@ class OpenRow(msgspec.Struct):
                 if newest(values) > newest(fields.get(name, ())):
                     fields[name] = values
         return fields
+
+
+class Revealed(NamedTuple):
+    """The values by object and place (``None``: not ours, stays as it is), and what reconciling has
+    to know.
+
+    ``rows``: the record that each object is, as far as one look tells. ``loose``: records without a
+    name that gave an object one of its values, with the number of the object.
+    """
+
+    values: list[list[Value | None]]
+    rows: list[OpenRow | None]
+    loose: list[tuple[int, OpenRow]]
+    opened: dict[int, OpenRow]  #: every record that was looked at, by its number
 
 
 async def open_current(

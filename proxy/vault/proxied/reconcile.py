@@ -27,9 +27,8 @@ from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
-from proxy.vault.proxied.reveal import Revealed
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 RECONCILE_GRACE = 300_000

@@ -1,0 +1,116 @@
+"""Which records the objects of an answer are, where only the token index led to them."""
+
+from collections.abc import Mapping, Sequence
+
+from proxy.model.schema import Value
+from proxy.tokenization.base import Resolution
+from proxy.vault.collection import Collection
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
+
+
+def recognize(
+    collection: Collection,
+    shown: Sequence[AnswerObject],
+    found: Mapping[int, Mapping[int, bool]],
+    at: tuple[Revealed, Mapping[int, str | None]],
+) -> None:
+    """Tell which records the objects are that the index led to: what several records share tells
+    none of them.
+
+    A record with a token that only it has is the one. Else it is the one that fits, among all that
+    do; of two that fit, the one that has every token that the other has, and more. One that fits
+    several objects is none of them.
+    """
+    result, others = at
+    homes = {**others}
+    homes.update(
+        (home.row.rid, shown[index].id)
+        for index, home in enumerate(result.rows)
+        if home is not None
+    )
+    told: list[tuple[int, OpenRow]] = []
+    for index, records in found.items():
+        ident, home = shown[index].id, result.rows[index]
+        alone = [rid for rid, lone in records.items() if lone]
+        rids = alone or [rid for rid in records if homes.get(rid, ident) == ident]
+        several = [result.opened[rid] for rid in rids]
+        if ident is not None:
+            several = [record for record in several if record.row.key is None]
+        if not alone:
+            several = _best(collection, shown[index], several, (home, result.values[index]))
+        if ident is None and len(several) == 1:
+            result.rows[index] = home or several[0]
+        told += [
+            (index, record)
+            for record in several
+            if record.row.key is None
+            and (alone or (len(several) == 1 and not _has_own(collection, record)))
+        ]
+    claims: dict[int, set[str]] = {}
+    for index, record in told:
+        claims.setdefault(record.row.rid, set()).update(
+            [ident] if (ident := shown[index].id) is not None else []
+        )
+    result.loose.extend(one for one in told if len(claims[one[1].row.rid]) < 2)
+
+
+def _best(
+    collection: Collection,
+    item: AnswerObject,
+    records: Sequence[OpenRow],
+    at: tuple[OpenRow | None, Sequence[Value | None]],
+) -> list[OpenRow]:
+    """The records that an object may be, by tokens that others have too; of several, the one that
+    explains most of it.
+
+    ``at``: the record that the object is known to be, and what its tokens stand for so far. A newer
+    record without a name is no part of one that has it.
+    """
+    home, values = at
+    named = home if home is not None and home.row.key is not None else None
+    fitting = {
+        record.row.rid: frozenset(place for place in item.places if place in record.values)
+        for record in records
+        if (named is None or record.row.rid < named.row.rid)
+        and not _is_contradicted(collection, record, item, (named, values))
+    }
+    best = [
+        record
+        for record in records
+        if (mine := fitting.get(record.row.rid)) is not None
+        and all(mine > other for rid, other in fitting.items() if rid != record.row.rid)
+    ]
+    return best or [record for record in records if record.row.rid in fitting]
+
+
+def _is_contradicted(
+    collection: Collection,
+    record: OpenRow,
+    item: AnswerObject,
+    at: tuple[OpenRow | None, Sequence[Value | None]],
+) -> bool:
+    """Whether an object shows a token that this record cannot have been given, unless the record
+    with its name has it.
+    """
+    named, values = at
+    for (name, text), value in zip(item.places, values, strict=True):
+        if text in record.token_texts or (named is not None and (name, text) in named.values):
+            continue
+        made = collection.tokenizers.get(name)
+        if value is not None or (
+            name in record.live.values and made is not None and made.resembles(text)
+        ):
+            return True
+    return False
+
+
+def _has_own(collection: Collection, record: OpenRow) -> bool:
+    """Whether a record has tokens that nobody else has: those tell it, and what others may have as
+    well does not.
+    """
+    return any(
+        (made := collection.tokenizers.get(field)) is not None
+        and not made.same
+        and made.resolution in (Resolution.SEALED, Resolution.INDEXED)
+        for field in record.live.values
+    )
