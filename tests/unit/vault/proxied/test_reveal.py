@@ -54,16 +54,6 @@ async def test_same_value_tokens_resolve_to_the_spelling_of_the_record_at_hand()
     ]
 
 
-async def test_same_value_and_numeric_tokens_resolve_without_any_id() -> None:
-    bench = await make_bench()
-    held = await person(bench, "1", "A", email="ann@example.com", phone="+46 70 123 45 67")
-    shown = [AnswerObject(None, (("email", token(held, "email")), ("phone", token(held, "phone"))))]
-    assert [value and value.text for value in (await reveal(bench.people, shown)).values[0]] == [
-        "ann@example.com",
-        "+46 70 123 45 67",
-    ]
-
-
 async def test_look_alikes_and_other_text_stay_what_they_are() -> None:
     bench = await make_bench()
     held = await person(bench, "1", "Ann")

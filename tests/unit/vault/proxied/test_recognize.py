@@ -1,0 +1,43 @@
+from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.open_rows import AnswerObject
+from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.staging import stage_creates
+from tests.support.vaults import Bench, draft, make_bench, token
+
+SHARED = "ann@example.com"
+
+
+async def person(bench: Bench, key: str, name: str, **more: str) -> StagedWrite:
+    write = (await stage_creates(bench.people, [draft(name=name, **more)], [None]))[0]
+    await bind(bench.people, [(write, key)])
+    return write
+
+
+async def test_same_value_and_numeric_tokens_resolve_without_any_id() -> None:
+    bench = await make_bench()
+    held = await person(bench, "1", "A", email="ann@example.com", phone="+46 70 123 45 67")
+    shown = [AnswerObject(None, (("email", token(held, "email")), ("phone", token(held, "phone"))))]
+    assert [value and value.text for value in (await reveal(bench.people, shown)).values[0]] == [
+        "ann@example.com",
+        "+46 70 123 45 67",
+    ]
+
+
+async def test_a_token_that_only_one_record_has_tells_it_among_those_that_share_another() -> None:
+    bench = await make_bench()
+    one = await person(bench, "1", "Ann", email=SHARED, phone="+46 70 123 45 67")
+    await person(bench, "2", "Ann", email=SHARED, phone="+46 70 765 43 21")
+    both = (("email", token(one, "email")), ("phone", token(one, "phone")))
+    (record,) = (await reveal(bench.people, [AnswerObject(None, both)])).rows
+    assert record is not None
+    assert record.row.rid == one.rid
+
+
+async def test_what_several_records_share_tells_none_of_them() -> None:
+    bench = await make_bench()
+    one = await person(bench, "1", "Ann", email=SHARED)
+    await person(bench, "2", "Ann", email=SHARED)
+    item = AnswerObject(None, (("email", token(one, "email")),))
+    revealed = await reveal(bench.people, [item])
+    assert revealed.rows == [None]
+    assert [value and value.text for value in revealed.values[0]] == [SHARED]
