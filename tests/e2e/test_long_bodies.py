@@ -211,6 +211,36 @@ async def test_the_cost_of_an_update_grows_as_its_values_do(
     assert await cost(2000) < 5 * await cost(500)
 
 
+#: Calls of Python functions that one more record of a list takes; the number only falls.
+CALLS_A_RECORD = 26
+
+
+async def test_a_record_of_a_list_takes_few_calls() -> None:
+    one = await desk(*RULES, fields=FIELDS[:2])
+    people = [{"name": f"Ann {number}", "email": f"a{number}@example.com"} for number in range(80)]
+    call = await one.send("POST /p", people)
+    stored = [{**told, "id": number} for number, told in enumerate(call.json, 1)]
+    await call.answer(201, stored)
+
+    async def calls_of(some: list[dict[str, Any]]) -> int:
+        for _ in range(8):  # the pattern of these objects is made
+            assert (await one.shown(some, "GET /p"))[-1]["name"] == f"Ann {len(some) - 1}"
+        count = [0]
+
+        def called(frame: Any, event: str, _what: Any) -> None:
+            if event == "call" and "/proxy/" in frame.f_code.co_filename:
+                count[0] += 1
+
+        sys.setprofile(called)
+        try:
+            await one.shown(some, "GET /p")
+        finally:
+            sys.setprofile(None)
+        return count[0]
+
+    assert await calls_of(stored) - await calls_of(stored[:20]) <= 60 * CALLS_A_RECORD
+
+
 class Counted(str):
     """A text that counts how often it is compared."""
 
