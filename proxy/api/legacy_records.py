@@ -292,15 +292,12 @@ async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
 
 async def legacy_record_history(call: ApiRequest) -> ApiResponse:
     """Answer with the versions of a record, newest first."""
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
     records = records_of_call(call, Act.READ)
 
     def render(record: Record) -> bytes:
         return wire.encode_json(legacy_version_json(records.rights.shown(record), records.rights))
 
-    return await version_pages(call, records, (limit, offset), render)
+    return await version_pages(call, records, render)
 
 
 # ---------------------------------------------------------------------- parts

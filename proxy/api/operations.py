@@ -67,7 +67,7 @@ RECORD_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("records_delete", "DELETE", _ONE, require_own_country(models.delete_record), 204, (*_RECORD_DELETE, 412), _RECORD_NOTHING, query=_CASCADE, schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation("records_read", "GET", _ONE, require_own_country(legacy_records.show_record), 200, (*_HISTORY, 412), _RECORD_NOTHING, also=(304,), schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation(
-        "records_history", "GET", _ONE + "/history", require_own_country(legacy_records.legacy_record_history), 200, _HISTORY, _RECORD_NOTHING, query=_PAGE, schema=RECORDS_SCHEMA, abroad=True
+        "records_history", "GET", _ONE + "/history", require_own_country(legacy_records.legacy_record_history), 200, _HISTORY, _RECORD_NOTHING, query=(*_PAGE, "next"), schema=RECORDS_SCHEMA, abroad=True
     ),
     ApiOperation("records_upload", "POST", _RECORD_FILES, require_own_country(attachments.upload_attachment), 201, _UPLOAD, Takes.STREAM, schema=RECORDS_SCHEMA),
     ApiOperation("records_replace_file", "PUT", _RECORD_FILES, require_own_country(attachments.replace_attachment), 201, (*_UPLOAD, 412), Takes.STREAM, schema=RECORDS_SCHEMA),
@@ -160,7 +160,7 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("aggregate_records", "POST", _MODEL + "/aggregate", search.aggregate_records, 200, _FIND, reads=True, abroad=True),
     ApiOperation("delete_records", "POST", _MODEL + "/batch/delete", models.delete_records, 204, _DELETE_MANY, query=("cascadeBy",), abroad=True),
     ApiOperation("delete_record", "DELETE", _MODEL + "/{record_key}", models.delete_record, 204, (*_DELETE, 412), _NO_BODY, query=("cascadeBy",), abroad=True),
-    ApiOperation("record_history", "GET", _MODEL + "/{record_key}/history", search.record_history, 200, _HISTORY, _NO_BODY, query=("limit", "offset"), abroad=True),
+    ApiOperation("record_history", "GET", _MODEL + "/{record_key}/history", search.record_history, 200, _HISTORY, _NO_BODY, query=("limit", "offset", "next"), abroad=True),
     ApiOperation("migrate_record", "POST", _MODEL + "/{source}/migrate/{destination}", models.migrate_record, 204, _MIGRATE, _NO_BODY, abroad=True),
     *RECORD_OPERATIONS,
     *POP_OPERATIONS,

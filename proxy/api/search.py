@@ -7,7 +7,7 @@ from typing import Any, Final
 from proxy.api import request, wire
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.api.records import records_of_call
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.filter_reader import read_aggregate, read_find
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals, Query
@@ -21,8 +21,8 @@ from proxy.vault.records import (
     aggregate_groups,
     export,
     find_page,
+    history_page,
     page_of,
-    record_versions,
 )
 
 #: Bytes of sealed records in a page that needs no slot.
@@ -114,15 +114,12 @@ async def export_records(call: ApiRequest) -> ApiResponse:
 
 async def record_history(call: ApiRequest) -> ApiResponse:
     """Answer with the versions of a record, newest first."""
-    limits = call.services.limits
-    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
     records = records_of_call(call, Act.READ)
 
     def render(record: Record) -> bytes:
         return wire.encode_json(wire.version_json(records.rights.shown(record)))
 
-    return await version_pages(call, records, (limit, offset), render)
+    return await version_pages(call, records, render)
 
 
 async def _find(call: ApiRequest, records: Records, content: Any) -> ApiResponse:
@@ -154,21 +151,28 @@ async def found_answer(
     return await sized(call, fetch)
 
 
-async def version_pages(
-    call: ApiRequest, records: Records, span: tuple[int, int], render: Render[bytes]
-) -> ApiResponse:
+async def version_pages(call: ApiRequest, records: Records, render: Render[bytes]) -> ApiResponse:
     """A page of the versions of a record, each rendered as JSON."""
-    limit, offset = span
-    most = call.services.limits.page_bytes
+    limits = call.services.limits
+    most = limits.page_bytes
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    cursor = call.query.get("next")
+    if cursor is not None and "offset" in call.query:
+        detail = Detail("offset", "Cannot be combined with next, which has the place in it.")
+        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", (detail,))
+    span = limit, offset if cursor is None else cursor
 
     async def fetch(room: int | None) -> tuple[ApiResponse, bool]:
-        versions, total = await record_versions(
-            records, call.path["record_key"], limit, offset, min(most, room or most)
+        page = await history_page(
+            records, call.path["record_key"], span, call.principal.client, min(most, room or most)
         )
-        meta = wire.meta_of(len(versions), limit, offset, total, wire.redacted_fields(records))
-        cut = len(versions) < limit and offset + len(versions) < total
+        more = {} if page.next is None else {"next": page.next}
+        more |= wire.redacted_fields(records)
+        versions = page.versions
+        meta = wire.meta_of(len(versions), limit, offset, page.total, more)
         versions.reverse()  # what was rendered is let go
-        return wire.pages([render(versions.pop()) for _ in range(len(versions))], meta), cut
+        return wire.pages([render(versions.pop()) for _ in range(len(versions))], meta), page.cut
 
     return await sized(call, fetch)
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -172,6 +173,56 @@ async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: Wor
             break
         assert len(said.json["data"]) <= 3
     assert versions == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("as_", ["writer", "under:red"])
+async def test_a_history_goes_on_by_cursor_while_versions_are_added(here: World, as_: str):
+    async def changed(text: str) -> None:
+        change = [{"id": "p01", "note": text}]
+        assert (await here.client("POST", f"{MODELS}/batch/update", json=change)).status == 201
+        here.clock.advance(1)
+
+    for number in range(7):
+        await changed(f"{number}" * LARGE)
+    path = f"{MODELS}/p01/history?limit=2"
+    versions: list[int] = []
+    meta: dict[str, Any] = {"next": ""}
+    while "next" in meta:
+        more = f"&next={quote(meta['next'])}" if meta["next"] else ""
+        said = await here.client("GET", path + more, as_)
+        assert said.status == 200, said.json
+        meta = said.json["meta"]
+        versions += [one["version"] for one in said.json["data"]]
+        if len(versions) < 6:
+            await changed("new")
+    assert versions == [8, 7, 6, 5, 4, 3, 2, 1]
+
+    cursor = (await here.client("GET", path, as_)).json["meta"]["next"]
+    for wrong in (
+        f"{MODELS}/p02/history?limit=2&next={quote(cursor)}",
+        f"{path}&next={quote(cursor)}&offset=2",
+        f"{path}&next=x",
+    ):
+        assert (await here.client("GET", wrong, as_)).status == 400, wrong
+    other = "under:red" if as_ == "writer" else "writer"
+    assert (await here.client("GET", f"{path}&next={quote(cursor)}", other)).status == 400
+
+
+async def test_a_history_of_a_record_without_a_schema_goes_on_by_cursor(here: World):
+    record = {"record_key": "h", "country": "se", "body": "0"}
+    for number in range(5):
+        said = await here.client("POST", "/api/records", json={**record, "body": f"{number}"})
+        assert said.status == 201
+        here.clock.advance(1)
+    bodies: list[str] = []
+    more = ""
+    while True:
+        said = await here.client("GET", f"/api/records/se/h/history?limit=2{more}")
+        bodies += [one["record"]["body"] for one in said.json["data"]]
+        if "next" not in said.json["meta"]:
+            break
+        more = f"&next={quote(said.json['meta']['next'])}"
+    assert bodies == ["4", "3", "2", "1", "0"]
 
 
 async def test_records_go_on_by_cursor_too(here: World):

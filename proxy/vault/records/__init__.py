@@ -8,7 +8,7 @@ from proxy.vault.records.commit import refuse_of_rules
 from proxy.vault.records.create import store_records
 from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of
-from proxy.vault.records.history import export, record_versions
+from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records, clone
@@ -28,9 +28,9 @@ __all__ = [
     "delete_one",
     "export",
     "find_page",
+    "history_page",
     "merge_records",
     "page_of",
-    "record_versions",
     "refuse_of_rules",
     "store_records",
 ]

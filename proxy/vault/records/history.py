@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import DEFAULTS, Action, Record, RecordLimits
@@ -19,7 +21,7 @@ from proxy.storage.rows import Past, Row
 from proxy.vault.collection import Sequencer
 from proxy.vault.records.commit import COMMIT_TRIES, locked
 from proxy.vault.records.find import PageAsker, portion_of
-from proxy.vault.records.query import open_candidates, open_cursor
+from proxy.vault.records.query import cursor_context, open_candidates, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, Within, inside
 
@@ -55,6 +57,52 @@ async def record_versions(
     found = [*([] if present is None or offset else [present]), *before]
     records.note_shown([record.key for record in found])
     return found, total + (row is not None)
+
+
+class VersionPage(NamedTuple):
+    """A page of a history, and the cursor of the page after it, where there is more."""
+
+    versions: list[Record]
+    total: int
+    next: str | None
+    cut: bool  #: whether it ends for its size
+
+
+class _Place(NamedTuple):
+    """Where a page ended: how many versions are older than its last one, and that one."""
+
+    older: int
+    rid: int
+    version: int
+
+
+async def history_page(
+    records: Records, key: str, span: tuple[int, int | str], client: str, room: int
+) -> VersionPage:
+    """A page of the versions of a record; ``span``: how many, and the offset or the cursor.
+
+    Versions come at the front and go at the back, so a cursor counts from the back: whatever is
+    written meanwhile, no version is left out or comes twice. Raises ``VaultError`` as
+    ``record_versions``, and ``INVALID_INPUT`` for a cursor that is not this client's for this key.
+    """
+    limit, start = span
+    context = cursor_context(records, client, b"history\x00" + key.encode())
+    last: _Place | None = None
+    if isinstance(start, str):
+        place = open_cursor(records, start, context, _UNUSABLE)
+        last = msgspec.msgpack.decode(place, type=_Place)
+        start = max(0, (await record_versions(records, key, 1, 0))[1] - last.older)
+    versions, total = await record_versions(records, key, limit, start, room)
+    end = start + len(versions)
+    more = None
+    if versions and end < total:
+        after = _Place(total - end, versions[-1].rid, versions[-1].version)
+        more = records.cursors.seal(msgspec.msgpack.encode(after), context)
+    cut = more is not None and len(versions) < limit
+    if last is not None:  # the oldest ones have gone meanwhile: these were in the page before
+        at = [(one.rid, one.version) for one in versions]
+        versions = versions[at.index(last[1:]) + 1 if last[1:] in at else 0 :]
+    return VersionPage(versions, total, more, cut)
 
 
 async def _narrowed(

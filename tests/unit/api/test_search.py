@@ -60,7 +60,13 @@ async def test_the_history_of_a_record_is_told_from_its_newest_version(here):
         "chief",
         "Visby",
     )
-    assert answer.json["meta"] == {"count": 1, "limit": 1, "offset": 0, "total": 2}
+    meta = answer.json["meta"]
+    cursor = meta.pop("next")
+    assert meta == {"count": 1, "limit": 1, "offset": 0, "total": 2}
+    path = "/api/models/contact/c-3/history"
+    last = (await here.client("GET", path, params={"next": cursor})).json
+    assert [version["version"] for version in last["data"]] == [1]
+    assert "next" not in last["meta"]
     answer = await here.client("GET", "/api/models/contact/c-3/history?offset=1")
     assert [version["record"]["city"] for version in answer.json["data"]] == ["Lund"]
     for query in ("limit=0", "limit=1001", "limit=x", "offset=-1", "page=2"):
