@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ import maxminddb
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import Reload
+from proxy.telemetry.reloads import FileWatcher, Reload
 
 _log = logs.logger("firewall")
 
@@ -135,7 +136,7 @@ class Countries:
         self._path = path
         self.state = state or Reload(Metrics(), "countries")
         self._failed = failed
-        self._mark = _look(path)
+        self._watcher = FileWatcher(partial(_look, path))
         self.database = read_database(path)
 
     @property
@@ -145,21 +146,17 @@ class Countries:
 
     async def watch(self) -> None:
         """Follow the file for ever."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            if await asyncio.to_thread(_look, self._path) != self._mark:
-                await self.reload()
+        await self._watcher.run(_LOOK, self.reload)
 
     async def reload(self) -> bool:
         """Read the file again; whether it took effect.
 
         A fault is logged and counted, and changes nothing else.
         """
-        mark = _look(self._path)
+        self._watcher.mark_read()
         try:
             database = await asyncio.to_thread(read_database, self._path)
         except VaultError as error:
-            self._mark = mark
             self.state.failed(VaultError(error.code, error.message))
             self._failed()
             _log.error(
@@ -167,7 +164,7 @@ class Countries:
                 text=error.message,
             )
             return False
-        self._mark, self.database = mark, database
+        self.database = database
         self.state.succeeded()
         _log.info("a database of countries was read", file=str(self._path))
         return True

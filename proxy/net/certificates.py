@@ -1,13 +1,11 @@
 """TLS of the listeners, kept in step with its files: a whole new set takes effect, or the one
 before stays in force.
 
-Files are looked at twice a second, as rules are. What has changed is read once it stays as it is
-for one look, so that a certificate is not tried with the key of the one before while both are being
+What has changed is read once it stays as it is for one look (``FileWatcher``), so that a certificate is not tried with the key of the one before while both are being
 replaced. New connections get what is new; those that are open go on. Twice a day the same files are
 taken anew, so that the keys of session tickets change (RFC 5077 section 5.5).
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +20,7 @@ from proxy.net.tls import Material, Pair, Terms
 from proxy.net.tls_transport import OUTCOMES, TlsListener
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import Reload
+from proxy.telemetry.reloads import FileWatcher, Reload
 
 _log = logs.logger("tls")
 
@@ -65,7 +63,7 @@ class Certificates:
         self.state = Reload(metrics, "certificates")
         self._failures = metrics.cell("domicile_tls_reload_failures_total")
         self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
-        self._seen = self._tried = self._print()
+        self._watcher = FileWatcher(self._print, settled=True)
         self.material = tls.read_certificate(self._pairs, self._clients)
         accept(self.material)
         for fault in self._untimely(self.material):
@@ -109,21 +107,20 @@ class Certificates:
     async def watch(self) -> None:
         """Look for changes for ever."""
         renewed = time.monotonic()
-        while True:
-            await asyncio.sleep(_LOOK)
-            before, self._seen = self._seen, await asyncio.to_thread(self._print)
-            if self._seen == before and self._seen != self._tried:
-                self.reload()
-            elif time.monotonic() - renewed > _TICKETS:
-                renewed = time.monotonic()
-                self.reload()
+
+        async def renew() -> None:
+            nonlocal renewed
+            renewed = time.monotonic()
+            self.reload()
+
+        await self._watcher.run(_LOOK, renew, lambda: time.monotonic() - renewed > _TICKETS)
 
     def reload(self) -> bool:
         """Read everything again; whether it took effect.
 
         A fault is logged and counted, and changes nothing else.
         """
-        self._tried = self._print()
+        self._watcher.mark_read()
         try:
             material = tls.read_certificate(self._pairs, self._clients)
             if faults := self._untimely(material):

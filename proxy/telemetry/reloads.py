@@ -6,6 +6,8 @@ names what is stale, the gauge ``domicile_reload_failed`` carries it to an alert
 clears both.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from proxy.errors import VaultError
@@ -51,3 +53,37 @@ class Reload:
     async def check(self) -> str | None:
         """For ``/readyz``: why it is stale, or ``None``."""
         return self._fault
+
+
+class FileWatcher:
+    """Reloads files that have changed since they were read last.
+
+    They are looked at now and then in place of being watched: it costs microseconds, and it sees
+    what watchers miss on some file systems, config map symlink swaps and network folders among
+    them. ``fingerprint`` tells one state of them from another. ``settled``: a change counts once two
+    looks in a row are equal, so that nothing is read while it is being replaced.
+    """
+
+    def __init__(self, fingerprint: Callable[[], object], *, settled: bool = False) -> None:
+        self._fingerprint = fingerprint
+        self._settled = settled
+        self.last = self._read = fingerprint()  #: what the last look told
+
+    def mark_read(self) -> None:
+        """Take the files as they are now for what is read."""
+        self._read = self._fingerprint()
+
+    async def run(
+        self,
+        seconds: float,
+        reload: Callable[[], Awaitable[object]],
+        due: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Look for ever, each time after so many seconds; ``due``: reload whatever was seen."""
+        while True:
+            await asyncio.sleep(seconds)
+            before, self.last = self.last, await asyncio.to_thread(self._fingerprint)
+            stable = self.last == before or not self._settled
+            if due() or (stable and self.last != self._read):
+                self._read = self.last
+                await reload()

@@ -1,13 +1,11 @@
 """Follows the rule files while the proxy runs: a whole new rule set takes effect, or the old one
 stays in force.
-
-Files are looked at twice a second instead of being watched: it costs microseconds, and it sees what
-watchers miss on some file systems, config map symlink swaps and network folders among them.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from proxy.errors import Code, VaultError
@@ -16,7 +14,7 @@ from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.reloads import Reload
+from proxy.telemetry.reloads import FileWatcher, Reload
 
 _log = logs.logger("rules")
 
@@ -41,7 +39,7 @@ class Reloader:
         self._read = read
         self._adopt = adopt
         self._in_force = in_force
-        self._seen = fingerprint(path)
+        self._watcher = FileWatcher(partial(fingerprint, path))
         self.state = Reload(metrics, "rules")
         self._again: float | None = None  #: when to try the same files once more
         self._loading = asyncio.Lock()
@@ -53,12 +51,11 @@ class Reloader:
 
     async def watch(self) -> None:
         """Look for changes for ever."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            found = await asyncio.to_thread(fingerprint, self._path)
-            if found != self._seen or (self._again is not None and time.monotonic() >= self._again):
-                self._seen = found
-                await self.reload()
+        await self._watcher.run(
+            _LOOK,
+            self.reload,
+            lambda: self._again is not None and time.monotonic() >= self._again,
+        )
 
     async def reload(self) -> bool:
         """Load everything anew; whether it took effect.

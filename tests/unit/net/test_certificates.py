@@ -155,20 +155,6 @@ async def test_files_that_stay_the_same_are_taken_anew_for_the_sake_of_ticket_ke
     assert "the same certificates were taken anew" in log()
 
 
-async def test_a_pair_is_not_tried_while_its_files_are_being_replaced(authority, monkeypatch):
-    """A look at files that have just changed waits for the next one."""
-    monkeypatch.setattr(certificates, "_LOOK", 0.01)
-    here = Place(authority)
-    prints = iter([("a",), ("b",), ("c",), *[("d",)] * 1000])
-    monkeypatch.setattr(Certificates, "_print", lambda _: next(prints))
-    tried: list[object] = []
-    monkeypatch.setattr(Certificates, "reload", lambda self: tried.append(self._seen))
-    watching = asyncio.create_task(here.certificates.watch())
-    await here.until(lambda: tried)
-    watching.cancel()
-    assert tried[0] == ("d",)
-
-
 async def test_handshakes_are_counted_by_listener_and_outcome(authority):
     here = Place(authority)
     here.certificates.listeners["vault"].ended(
