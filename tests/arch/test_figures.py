@@ -28,7 +28,7 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 #: functions).
 EXECUTED: dict[str, tuple[int, int]] = {
     "create": (63, 228),
-    "update": (66, 268),
+    "update": (67, 268),
     "read": (47, 156),
     "list": (49, 169),
     "pass": (14, 45),

@@ -127,7 +127,8 @@ async def _look_further(
         await _by_index(collection, shown, some, (result, found))
         if busy():
             await give_way()
-    recognize(collection, shown, found, at)
+    if found:
+        recognize(collection, shown, found, at)
     for index, stray in sorted(result.loose[told:], key=_age):
         _complete(collection, shown[index], result, index, stray)
 
