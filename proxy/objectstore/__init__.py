@@ -28,7 +28,7 @@ async def open_objects(uri: str) -> ObjectStore:
     Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the
     backend says.
     """
-    scheme, _, place = uri.partition(":")
+    scheme, _, location = uri.partition(":")
     backend = BACKENDS.get(scheme)
     if backend is None:
         raise VaultError(
@@ -36,4 +36,4 @@ async def open_objects(uri: str) -> ObjectStore:
             f"The setting files begins with {scheme!r}, which no backend has; there are: "
             f"{', '.join(BACKENDS)}.",
         )
-    return await backend(place.removeprefix("//"))
+    return await backend(location.removeprefix("//"))

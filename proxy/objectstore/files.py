@@ -128,7 +128,7 @@ class FolderObjects:
             self._lock = -1
 
     async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
-        draft, place = self._incoming / name, self._place(name)
+        draft, path = self._incoming / name, self._place(name)
         self._writing.add(name)
         try:
             descriptor = await self._run(_create, draft)
@@ -141,7 +141,7 @@ class FolderObjects:
                 await self._run(os.fsync, descriptor)
             finally:
                 os.close(descriptor)
-            await self._run(_settle, draft, place)
+            await self._run(_settle, draft, path)
         except BaseException:
             await self._run(_forget, draft)
             raise
@@ -348,7 +348,7 @@ def _set_mark(draft: Path, place: Path, owner: str) -> None:
 
 
 def _listed(folder: Path, shard: str) -> list[StoredObject]:
-    found = []
+    listing = []
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
@@ -356,12 +356,12 @@ def _listed(folder: Path, shard: str) -> list[StoredObject]:
             except FileNotFoundError:
                 continue  # deleted while the list was made
             if OBJECT_NAME.fullmatch(shard + entry.name):
-                found.append(
+                listing.append(
                     StoredObject(
                         shard + entry.name, status.st_size, status.st_mtime_ns // 1_000_000
                     )
                 )
-    return found
+    return listing
 
 
 def _flush(folder: Path) -> None:

@@ -45,9 +45,9 @@ class MemoryObjects:
         self.objects.pop(name, None)
 
     async def listed(self, shard: str) -> list[StoredObject]:
-        found = sorted(name for name in self.objects if name.startswith(shard))
+        names = sorted(name for name in self.objects if name.startswith(shard))
         return [
-            StoredObject(name, len(self.objects[name][0]), self.objects[name][1]) for name in found
+            StoredObject(name, len(self.objects[name][0]), self.objects[name][1]) for name in names
         ]
 
     async def clear(self, before: int) -> int:  # noqa: ARG002  # the port's; nothing is left behind in memory

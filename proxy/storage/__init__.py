@@ -31,7 +31,7 @@ async def open_store(uri: str, hooks: Hooks | None = None) -> Store:
     Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no engine has; otherwise what the
     engine says.
     """
-    scheme, _, place = uri.partition(":")
+    scheme, _, location = uri.partition(":")
     engine = ENGINES.get(scheme)
     if engine is None:
         raise VaultError(
@@ -39,4 +39,4 @@ async def open_store(uri: str, hooks: Hooks | None = None) -> Store:
             f"The setting store begins with {scheme!r}, which no engine has; there are: "
             f"{', '.join(ENGINES)}.",
         )
-    return await engine(place.removeprefix("///"), hooks or Hooks())
+    return await engine(location.removeprefix("///"), hooks or Hooks())

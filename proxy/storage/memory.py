@@ -75,10 +75,10 @@ def _behind(table: Table, rid: int, order: Sequence[Order], after: Sequence[Colu
 
 def memory_aggregate(table: Table, query: Grouping) -> list[AggregateGroup]:
     """The answer to ``Store.aggregate``."""
-    asked = ValidatedQuery(table.layout)
-    asked.grouping(query)
+    validated = ValidatedQuery(table.layout)
+    validated.grouping(query)
     groups: dict[tuple[ColumnValue, ...], list[int]] = {} if query.keys else {(): []}
-    for rid in _found(table, asked.where(query.where), query.now):
+    for rid in _found(table, validated.where(query.where), query.now):
         groups.setdefault(tuple(_cell(table, rid, column) for column in query.keys), []).append(rid)
     after = None if query.after is None else _places(query.after)
     wanted = (
@@ -175,18 +175,18 @@ class MemoryStore:
         self._hooks.on_batch(1, perf_counter() - since)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
-        held = self._table(table)
-        return {rid: held.row(rid) for rid in rids if rid in held.rows}
+        content = self._table(table)
+        return {rid: content.row(rid) for rid in rids if rid in content.rows}
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        held = self._table(table)
+        content = self._table(table)
         wanted = set(keys)
         live = [
             rid
-            for rid, row in held.rows.items()
+            for rid, row in content.rows.items()
             if row.state is RowState.LIVE and row.key in wanted
         ]
-        return {key: row for row in map(held.row, live) if (key := row.key) is not None}
+        return {key: row for row in map(content.row, live) if (key := row.key) is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         tokens = self._table(table).tokens
@@ -196,21 +196,21 @@ class MemoryStore:
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         waiting = sorted(self._table(table).staged.values())
-        found = {rid: tuple(staged for staged in waiting if staged.rid == rid) for rid in rids}
-        return {rid: changes for rid, changes in found.items() if changes}
+        by_row = {rid: tuple(staged for staged in waiting if staged.rid == rid) for rid in rids}
+        return {rid: changes for rid, changes in by_row.items() if changes}
 
     async def unsettled(
         self, table: str, before: int, limit: int
     ) -> tuple[list[Row], list[Staged]]:
-        held = self._table(table)
+        content = self._table(table)
         pending = [
             row
-            for row in held.rows.values()
+            for row in content.rows.values()
             if row.state is RowState.PENDING and row.updated_at < before
         ]
-        waiting = [staged for staged in held.staged.values() if staged.at < before]
+        waiting = [staged for staged in content.staged.values() if staged.at < before]
         rows = sorted(pending, key=lambda row: (row.updated_at, row.rid))[:limit]
-        return [held.row(row.rid) for row in rows], sorted(
+        return [content.row(row.rid) for row in rows], sorted(
             waiting, key=lambda one: (one.at, one.sid)
         )[:limit]
 
@@ -224,9 +224,9 @@ class MemoryStore:
         return [rid for _, rid in due[:limit]]
 
     async def count(self, table: str) -> tuple[int, int, int]:
-        held = self._table(table)
-        pending = sum(row.state is RowState.PENDING for row in held.rows.values())
-        return len(held.rows), pending, len(held.staged)
+        content = self._table(table)
+        pending = sum(row.state is RowState.PENDING for row in content.rows.values())
+        return len(content.rows), pending, len(content.staged)
 
     async def select(self, table: str, query: Select) -> RowPage:
         return memory_select(self._table(table), query)
@@ -235,24 +235,26 @@ class MemoryStore:
         return memory_aggregate(self._table(table), query)
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
-        held = self._table(table)
-        return [held.row(rid) for rid in sorted(rid for rid in held.rows if rid > after)[:limit]]
+        content = self._table(table)
+        return [
+            content.row(rid) for rid in sorted(rid for rid in content.rows if rid > after)[:limit]
+        ]
 
     async def past(
         self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
     ) -> tuple[list[Past], int]:
-        found = [past for past in self._table(table).past.values() if past.key == key]
-        found.sort(key=lambda past: (past.at, past.version, past.rid), reverse=True)
-        page = found[offset : offset + limit]
-        return page[: fitting([len(past.body) for past in page], room)], len(found)
+        versions = [past for past in self._table(table).past.values() if past.key == key]
+        versions.sort(key=lambda past: (past.at, past.version, past.rid), reverse=True)
+        page = versions[offset : offset + limit]
+        return page[: fitting([len(past.body) for past in page], room)], len(versions)
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        held = self._table(table).past
-        return [held[place] for place in sorted(place for place in held if place > after)[:limit]]
+        versions = self._table(table).past
+        return [versions[at] for at in sorted(at for at in versions if at > after)[:limit]]
 
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
-        held = self._table(table)
-        return {rid: tuple(files) for rid in rids if (files := held.files_of(rid))}
+        content = self._table(table)
+        return {rid: tuple(files) for rid in rids if (files := content.files_of(rid))}
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         files = self._table(table).files
@@ -263,24 +265,22 @@ class MemoryStore:
         return reply if reply is not None and reply.expires_at > now else None
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
-        held = self._table(table).replies
-        return [held[key] for key in sorted(key for key in held if key > after)[:limit]]
+        replies = self._table(table).replies
+        return [replies[key] for key in sorted(key for key in replies if key > after)[:limit]]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
-        held = self._table(table)
-        old = sorted((past.at, place) for place, past in held.past.items() if past.at < before)[
-            :limit
-        ]
+        content = self._table(table)
+        old = sorted((past.at, at) for at, past in content.past.items() if past.at < before)[:limit]
         due = sorted(
             (reply.expires_at, key)
-            for key, reply in held.replies.items()
+            for key, reply in content.replies.items()
             if reply.expires_at <= now
         )[:limit]
-        for _, place in old:
-            del held.past[place]
+        for _, at in old:
+            del content.past[at]
         for _, key in due:
-            del held.replies[key]
-            held.shows.pop(key, None)
+            del content.replies[key]
+            content.shows.pop(key, None)
         return len(old) + len(due)
 
     async def doomed(self, limit: int) -> list[str]:

@@ -294,9 +294,9 @@ class Table:
                 )
 
     def _recast_past(self, change: ReplaceCiphertext) -> None:
-        for place, past in self.past.items():
-            if place == change.place and (past.body,) == change.before:
-                self.past[place] = past._replace(body=change.after[0] or b"")
+        for at, past in self.past.items():
+            if at == change.place and (past.body,) == change.before:
+                self.past[at] = past._replace(body=change.after[0] or b"")
 
     def _recast_staged(self, change: ReplaceCiphertext) -> None:
         for sid, staged in self.staged.items():

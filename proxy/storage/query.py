@@ -212,14 +212,14 @@ class ValidatedQuery:
         holds.
         """
         if isinstance(where, Is):
-            kept = tuple(
+            cells = tuple(
                 [
                     None if value is None else self._kept(where.column, value)
                     for value in where.values
                 ]
             )
             self._type(where.column)
-            return where._replace(values=kept)
+            return where._replace(values=cells)
         if isinstance(where, Compared):
             if where.value is None:
                 return Any(())
@@ -245,11 +245,11 @@ class ValidatedQuery:
         self.order(query.order)
         after = query.after
         if after is not None:
-            kept = [
+            order = [
                 None if cell is None else self._kept(key.column, cell)
                 for key, cell in zip(query.order, after, strict=False)
             ]
-            after = (*kept, self._kept("@rid", after[-1]))
+            after = (*order, self._kept("@rid", after[-1]))
         return query._replace(where=self.where(query.where), after=after)
 
     def grouping(self, query: Grouping) -> None:

@@ -208,11 +208,11 @@ class Cells:
         self, cells: tuple[ColumnValue, ...], change: Callable[[ColumnValue], ColumnValue]
     ) -> tuple[ColumnValue, ...]:
         """With each decimal changed; most rows have values in few columns, and many in no decimal."""
-        found = [index for index in self._decimals if cells[index] is not None]
-        if not found:
+        indexes = [index for index in self._decimals if cells[index] is not None]
+        if not indexes:
             return cells
         changed = list(cells)
-        for index in found:
+        for index in indexes:
             changed[index] = change(cells[index])
         return tuple(changed)
 

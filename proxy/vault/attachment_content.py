@@ -235,12 +235,12 @@ class OpenContent:
             )
             parts = await self._threads.run(self._open, number, count, sealed)
             first, beyond = number * CHUNK, (number + count) * CHUNK - stop
-            plain = b"".join(parts)
+            opened = b"".join(parts)
             if start > first or beyond > 0:
-                plain = plain[max(0, start - first) : stop - first]
+                opened = opened[max(0, start - first) : stop - first]
             number += count
-            if plain:
-                yield plain
+            if opened:
+                yield opened
 
     def close(self) -> None:
         """Let go of it. Idempotent."""

@@ -170,7 +170,7 @@ def taken(
         [version.value_tokens() for version in versions],
     )
     against = [bool(here & (before - mine)) for mine in own]
-    told = [
+    certain = [
         bool(here & (mine - before).difference(*own[:at], *own[at + 1 :]))
         for at, mine in enumerate(own)
     ]
@@ -179,10 +179,10 @@ def taken(
         rivals = [
             other
             for index, other in enumerate(own)
-            if index != at and (told[index] or not against[index])
+            if index != at and (certain[index] or not against[index])
         ]
         lone = not against[at] and bool(here & (mine - before).difference(*rivals))
-        verdicts.append(True if told[at] or lone else False if against[at] else None)
+        verdicts.append(True if certain[at] or lone else False if against[at] else None)
     return verdicts
 
 
@@ -208,7 +208,7 @@ def values_in_order(
 
 def newest(values: Iterable[TokenizedValue]) -> int:
     """What tells which of two versions wrote a field later: numbers of values only grow."""
-    return max((kept.number for kept in values), default=0)
+    return max((value.number for value in values), default=0)
 
 
 def adopted_values(
@@ -218,16 +218,16 @@ def adopted_values(
     adds to what it has.
     """
     beyond = set(shown) - set(tokens_of(new))
-    return (*new, *(kept for kept in old if kept.token in beyond))
+    return (*new, *(value for value in old if value.token in beyond))
 
 
 def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:
     """The tokens of values, in their order."""
-    return tuple([kept.token for kept in values])
+    return tuple([value.token for value in values])
 
 
 def _said(values: Iterable[TokenizedValue]) -> tuple[tuple[str, bool, str], ...]:
-    return tuple((kept.text, kept.json, kept.token) for kept in values)
+    return tuple((value.text, value.json, value.token) for value in values)
 
 
 class Extras(NamedTuple):
@@ -263,16 +263,16 @@ def next_eras(before: Record, after: Fields, fresh: Collection[str], version: in
 
     Texts of ``fresh`` fields count as new.
     """
-    known = before.eras or {}
-    found: Eras = {}
+    previous = before.eras or {}
+    eras: Eras = {}
     for name, value in after.items():
         if not isinstance(value, str):
             continue
         if name in fresh or value != before.fields.get(name):
-            found[name] = version
-        elif name in known:
-            found[name] = known[name]
-    return found
+            eras[name] = version
+        elif name in previous:
+            eras[name] = previous[name]
+    return eras
 
 
 def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
@@ -280,7 +280,7 @@ def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
     on: eras of its own.
     """
     begun: dict[tuple[str, object], int] = {}
-    found: list[RecordBody] = []
+    versions: list[RecordBody] = []
     for version, document in enumerate(documents, first):
         eras = document.eras or {}
         fresh: Eras = {
@@ -288,8 +288,8 @@ def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
             for name, value in document.fields.items()
             if isinstance(value, str)
         }
-        found.append(replace(document, eras=fresh))
-    return found
+        versions.append(replace(document, eras=fresh))
+    return versions
 
 
 def texts_of(content: RecordBody) -> tuple[Fields, Eras]:
@@ -304,19 +304,19 @@ def texts_of(content: RecordBody) -> tuple[Fields, Eras]:
     for name, values in content.values.items():
         if values:
             alone = len(values) == 1
-            fields[name] = values[0].text if alone else [kept.text for kept in values]
-            eras[name] = values[0].number if alone else [kept.number for kept in values]
+            fields[name] = values[0].text if alone else [value.text for value in values]
+            eras[name] = values[0].number if alone else [value.number for value in values]
     return fields, eras
 
 
 def array_of(values: Sequence[TokenizedValue]) -> str:
     """Several texts as the text of a JSON array."""
-    return msgspec.json.encode([kept.text for kept in values]).decode()
+    return msgspec.json.encode([value.text for value in values]).decode()
 
 
 def era_of(values: Sequence[TokenizedValue]) -> int:
     """The era of several values as one: another one as soon as one of them is another."""
     era = 0
-    for kept in values:
-        era = (era * _MANY + kept.number) % _BEYOND
+    for value in values:
+        era = (era * _MANY + value.number) % _BEYOND
     return era

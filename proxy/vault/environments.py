@@ -95,25 +95,27 @@ class Environments:
         """Read the book, or begin it. Raises ``VaultError(CANNOT_OPEN)`` when it was changed."""
         content = await self._note.read()
         if content is not None:
-            self._book = {found.id: found for found in _decode(content)}
+            self._book = {environment.id: environment for environment in _decode(content)}
         else:
             await self._write(Environment(DEFAULT, DEFAULT, self._clock()))
 
     def listed(self) -> Sequence[Environment]:
         """Those that are there, the oldest first."""
-        return [found for found in self._book.values() if found.removed_at is None]
+        return [
+            environment for environment in self._book.values() if environment.removed_at is None
+        ]
 
     def find(self, ident: str) -> Environment | None:
         """The environment of that id, if it is there."""
-        found = self._book.get(ident)
-        return found if found is not None and found.removed_at is None else None
+        environment = self._book.get(ident)
+        return environment if environment is not None and environment.removed_at is None else None
 
     def doomed(self) -> Sequence[str]:
         """The ids of those that have ended and are still to be erased."""
         return [
-            found.id
-            for found in self._book.values()
-            if found.removed_at is not None and not found.erased
+            environment.id
+            for environment in self._book.values()
+            if environment.removed_at is not None and not environment.erased
         ]
 
     async def keyset(self, ident: str) -> Keyset:
@@ -152,24 +154,24 @@ class Environments:
         await load_keyset(
             self._store, master, DEFAULT
         )  # the key of another vault would make keys that no start could open
-        made = Environment(ident or _letters(new_ident()), name, self._clock())
-        await make_keyset(self._store, master, made.id)
-        await self._write(made)
-        return made
+        environment = Environment(ident or _letters(new_ident()), name, self._clock())
+        await make_keyset(self._store, master, environment.id)
+        await self._write(environment)
+        return environment
 
     def removable(self, ident: str) -> Environment:
         """The environment of that id.
 
         Raises ``VaultError``: NOT_FOUND; CONFLICT for the one that stays.
         """
-        found = self.find(ident)
-        if found is None:
+        environment = self.find(ident)
+        if environment is None:
             raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
         if ident == DEFAULT:
             raise VaultError(
                 Code.CONFLICT, f"The environment {DEFAULT!r} stays: the proxy works in it."
             )
-        return found
+        return environment
 
     async def records(self, ident: str) -> int:
         """How many records an environment holds, also of schemas that nobody declares any more.
@@ -183,9 +185,9 @@ class Environments:
         """End an environment and destroy its keys; it never comes back, also when this is
         interrupted. Ended already: no effect.
         """
-        found = self._book[ident]
-        if found.removed_at is None:
-            await self._write(msgspec.structs.replace(found, removed_at=self._clock()))
+        environment = self._book[ident]
+        if environment.removed_at is None:
+            await self._write(msgspec.structs.replace(environment, removed_at=self._clock()))
         await self._store.drop_notes(keyset_note(ident))
 
     async def erase(self, ident: str) -> None:

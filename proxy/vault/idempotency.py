@@ -117,19 +117,19 @@ class Replies:
         self._running.add(running)
         try:
             digest = hasher("request", name)(request)
-            kept = await collection.store.reply(collection.table, key, collection.clock())
-            if kept is not None and kept.digest != digest:
+            stored = await collection.store.reply(collection.table, key, collection.clock())
+            if stored is not None and stored.digest != digest:
                 raise VaultError(
                     Code.IDEMPOTENCY_CHECK_FAILED,
                     "This idempotency key was used for another request; use a new one.",
                 )
             replay = (
-                _decode(collection.sealer.open_reply(kept))
-                if kept is not None and kept.sealed
+                _decode(collection.sealer.open_reply(stored))
+                if stored is not None and stored.sealed
                 else None
             )
             one = IdempotentRequest(collection, key, digest, replay)
-            one.gone = kept is not None and not kept.sealed
+            one.gone = stored is not None and not stored.sealed
             yield one
         finally:
             self._running.discard(running)

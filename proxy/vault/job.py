@@ -92,15 +92,15 @@ class Pass:
 
     async def _batch(self, rows: Sequence[Row], visit: RowVisitor) -> None:
         locks = self._collection.state.locks
-        held = await locks.acquire(row.key for row in rows if row.key is not None)
+        locked = await locks.acquire(row.key for row in rows if row.key is not None)
         try:
             while True:
-                found = await self._store.rows(self._table, [row.rid for row in rows])
-                changes, failed, unreadable = await self._changes(found.values(), visit)
+                current = await self._store.rows(self._table, [row.rid for row in rows])
+                changes, failed, unreadable = await self._changes(current.values(), visit)
                 if await self._committed(changes):
                     break
         finally:
-            locks.release(held)
+            locks.release(locked)
         self.progress.failed += failed
         self.progress.unreadable += unreadable
         await asyncio.sleep(0)

@@ -112,12 +112,12 @@ class Entries:
 
     async def remove(self, name: str, table: str) -> None:
         """Forget a schema, and remember that its table has to be dropped; raises as ``put``."""
-        left = {known: entry for known, entry in self._book.schemas.items() if known != name}
+        left = {other: entry for other, entry in self._book.schemas.items() if other != name}
         await self._write(_Book(left, (*self._book.doomed, table)))
 
     async def dropped(self, table: str) -> None:
         """Forget a table that has been dropped; raises as ``put``."""
-        doomed = tuple(known for known in self._book.doomed if known != table)
+        doomed = tuple(other for other in self._book.doomed if other != table)
         await self._write(msgspec.structs.replace(self._book, doomed=doomed))
 
     async def _write(self, book: _Book) -> None:

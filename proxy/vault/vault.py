@@ -64,9 +64,9 @@ class Vault:
             )
             self._layouts[name] = placed.layout
         state = self.state(placed.layout.table)
-        made = Collection(recipe, placed, self._around, state)
-        self._collections[name] = made
-        return made
+        collection = Collection(recipe, placed, self._around, state)
+        self._collections[name] = collection
+        return collection
 
     async def drop(self, table: str) -> None:
         """Remove a table with everything in it; nobody may use its collections any more.
@@ -116,12 +116,12 @@ class Vault:
         ``environments`` are all that keep something there, by id; this one alone where none are
         given. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
         """
-        around = self._around
-        await belong(objects, around.store)
+        context = self._around
+        await belong(objects, context.store)
         await self.wake()
-        contents = self.contents = Contents(objects, around.keyset.streams(), limit)
-        everybody = environments or (lambda: (around.environment,))
-        self._sweep = ObjectSweep(contents, around.store, everybody, around.clock)
+        contents = self.contents = Contents(objects, context.keyset.streams(), limit)
+        everybody = environments or (lambda: (context.environment,))
+        self._sweep = ObjectSweep(contents, context.store, everybody, context.clock)
         return contents
 
     async def share_files(self, contents: Contents) -> Contents:
@@ -142,7 +142,9 @@ class Vault:
         """The collections in use, as last asked for; not those that the vault keeps for itself
         (``@…``).
         """
-        return tuple(made for name, made in self._collections.items() if not name.startswith("@"))
+        return tuple(
+            collection for name, collection in self._collections.items() if not name.startswith("@")
+        )
 
     def state(self, table: str) -> TableState:
         """What this process knows of a table, whoever declares it."""
@@ -224,7 +226,7 @@ def new_vault(
 ) -> Vault:
     """The vault of an opened keyset."""
     sequence, history = Sequencer(clock), options.history
-    around = VaultContext(
+    context = VaultContext(
         options.environment, keyset, store, clock, sequence, options.region, observe, history
     )
-    return Vault(around, options)
+    return Vault(context, options)

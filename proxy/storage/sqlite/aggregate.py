@@ -49,10 +49,10 @@ def sqlite_aggregate(
     way = planner.way(query.where)
     keys = [name_of(column) for column in query.keys]
     figures = [column for metric in query.metrics for column in _columns(metric)]
-    asked = _Asked(sql.layout.table, query, keys, figures, way.source, way.condition)
-    if way.narrow or not keys or _is_walked(planner, asked):
-        return [_group(raw, query) for raw in _grouped(connection, asked, asked.condition)]
-    whole = asked._replace(
+    question = _Asked(sql.layout.table, query, keys, figures, way.source, way.condition)
+    if way.narrow or not keys or _is_walked(planner, question):
+        return [_group(raw, query) for raw in _grouped(connection, question, question.condition)]
+    whole = question._replace(
         source=f"{planner.rows} NOT INDEXED", condition=planner.walk(query.where, "@rid")
     )
     return _in_parts(connection, whole)
@@ -86,10 +86,10 @@ def _is_walked(planner: Planner, asked: _Asked) -> bool:
     name, last = asked.keys[0], None if query.after is None else query.after[0]
     start = last
     for _ in range(query.limit):
-        found = planner.next_value(name, last)
-        if found is None:
+        following = planner.next_value(name, last)
+        if following is None:
             break
-        last = found
+        last = following
     text = f"SELECT 1 FROM r_{asked.table} AS r WHERE {name} <= ?"
     values: list[object] = [last]
     if start is not None:
@@ -103,8 +103,8 @@ def _in_parts(connection: Connection, asked: _Asked) -> list[AggregateGroup]:
     end = f"SELECT rid FROM r_{asked.table} WHERE rid > ? ORDER BY rid LIMIT 1 OFFSET {PART - 1}"
     first: int | None = 0
     while first is not None:
-        found = connection.execute(end, (first,)).fetchone()
-        last = None if found is None else found[0]
+        row = connection.execute(end, (first,)).fetchone()
+        last = None if row is None else row[0]
         text, values = asked.condition
         part = (
             f"{text} AND r.rid > ?{'' if last is None else ' AND r.rid <= ?'}",

@@ -174,21 +174,21 @@ class ChangeBatch:
         connection.executemany(self._sql.beside.inscribe, self._inscribes)
 
     def _write_beside(self, connection: Connection) -> None:
-        beside = self._sql.beside
+        aux = self._sql.beside
         if self._files:
             self._sql.used.files = True
         for change in self._files:  # one may free the name that the next one takes
-            if not beside.file(connection, change):
+            if not aux.file(connection, change):
                 raise PreconditionFailed
             if self._sql.used.links and (rid := _left_by(change)) is not None:
-                connection.execute(beside.blank_files, (rid,))
+                connection.execute(aux.blank_files, (rid,))
         if self._replies:
             replies = [(*change.reply, change.now) for change in self._replies]
-            _each(connection.executemany(beside.remember, replies), replies)
+            _each(connection.executemany(aux.remember, replies), replies)
             if any(change.rids for change in self._replies):
                 self._sql.used.links = True
             if self._sql.used.links:
-                beside.show(connection, self._replies)
+                aux.show(connection, self._replies)
 
     def _recast(self, connection: Connection) -> None:
         for part in SealedPart:
@@ -201,14 +201,14 @@ class ChangeBatch:
                 connection.executemany(self._sql.beside.recast[part], moves)
 
     def _remove(self, connection: Connection) -> int:
-        beside, used = self._sql.beside, self._sql.used
+        aux, used = self._sql.beside, self._sql.used
         if used.past:
-            connection.executemany(beside.forget, self._forgets)
+            connection.executemany(aux.forget, self._forgets)
         if used.files:
-            connection.executemany(beside.doom_of_row, self._removes)
-            connection.executemany(beside.remove_files, self._removes)
+            connection.executemany(aux.doom_of_row, self._removes)
+            connection.executemany(aux.remove_files, self._removes)
         if used.links:
-            beside.remove_shown(connection, self._removes)
+            aux.remove_shown(connection, self._removes)
         connection.executemany(self._sql.remove_tokens, self._removes)
         connection.executemany(self._sql.remove_staged, self._removes)
         return connection.executemany(self._sql.remove, self._removes).rowcount
@@ -233,8 +233,8 @@ class ChangeBatch:
     def _insert(self, change: Insert) -> bool:
         row, shared, unique = change
         rid, key = row[0], row[1]
-        seen = self._seen
-        if seen and (rid in seen or (key is not None and key in seen)):
+        last_kinds = self._seen
+        if last_kinds and (rid in last_kinds or (key is not None and key in last_kinds)):
             return False
         if unique and not self._indexed.isdisjoint(unique):
             return False

@@ -143,11 +143,11 @@ class Planner:
         if isinstance(lead, Indexed):
             others = [part for part in parts if part is not lead and part not in bounds]
             rest = [*[self._part(part, free=True) for part in others], self.shown()]
-            held = join_conditions([self._tokens.condition(lead, bounds), *rest], "AND")
+            condition = join_conditions([self._tokens.condition(lead, bounds), *rest], "AND")
             entries = f"{self._tokens.name} AS o"
             source = f"{entries} CROSS JOIN {self.rows} ON r.rid = o.rid"
             return AccessPath(
-                source, held, narrow, "o.rid", "" if others or self._hidden else entries
+                source, condition, narrow, "o.rid", "" if others or self._hidden else entries
             )
         found = self._leading(lead, bounds)
         # Of alternatives it may lead to more than what holds.
@@ -157,8 +157,8 @@ class Planner:
             min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
         )
         straight = self._straight(lead, rest)
-        held = join_conditions([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
-        return AccessPath(self.rows, held, narrow, exact=exact, straight=straight)
+        condition = join_conditions([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
+        return AccessPath(self.rows, condition, narrow, exact=exact, straight=straight)
 
     def _is_one_column(self, lead: Where) -> bool:
         """Whether as many rows hold as the index of the column has entries for the lead."""
@@ -222,8 +222,10 @@ class Planner:
 
     def count(self, text: str, values: list[object], bound: int) -> int:
         """How many rows the statement finds, at most so many."""
-        found = self._connection.execute(f"SELECT count(*) FROM ({text} LIMIT ?)", [*values, bound])
-        return int(found.fetchone()[0])
+        cursor = self._connection.execute(
+            f"SELECT count(*) FROM ({text} LIMIT ?)", [*values, bound]
+        )
+        return int(cursor.fetchone()[0])
 
     @property
     def is_bare(self) -> bool:
@@ -233,10 +235,10 @@ class Planner:
     def next_value(self, name: str, last: ColumnValue) -> ColumnValue:
         """The next value of an indexed column after that one (``None``: the first)."""
         text = f"SELECT min({name}) FROM r_{self._table} AS r"
-        found = self._connection.execute(
+        cursor = self._connection.execute(
             text if last is None else f"{text} WHERE {name} > ?", [last] * (last is not None)
         )
-        value: ColumnValue = found.fetchone()[0]
+        value: ColumnValue = cursor.fetchone()[0]
         return value
 
     def _part(self, part: Where, *, free: bool) -> SqlCondition:
@@ -269,8 +271,10 @@ class Planner:
             )
         if isinstance(part, Any):
             counts = [self._few(alternative) for alternative in part.parts]
-            known = [few for few in counts if few is not None]
-            return sum(known) if len(known) == len(counts) and sum(known) < NARROW_ROWS else None
+            counted = [few for few in counts if few is not None]
+            return (
+                sum(counted) if len(counted) == len(counts) and sum(counted) < NARROW_ROWS else None
+            )
         return None
 
     def _few_cells(self, part: Is | Compared) -> int | None:

@@ -95,8 +95,8 @@ def sqlite_select(connection: Connection, sql: Statements, query: Select) -> Row
         and _by_age(query)
         and (way.exact is not None or not query.counted)
     ):
-        source, held = way.straight
-        straight = way._replace(source=source, condition=held, aged="r.rid")
+        source, condition = way.straight
+        straight = way._replace(source=source, condition=condition, aged="r.rid")
         rids = _aged(connection, straight, query, [stop - query.offset, query.offset])
         return _page(connection, sql, query, rids, (way.exact or 0) * query.counted)
     if way.narrow and not (aged and stop is not None):
@@ -148,10 +148,10 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
     text, values = way.condition
     # the first of them are enough
     if query.limit is not None and (way.exact is not None or not query.counted):
-        source, held = way.straight or (way.source, way.condition)
-        text, values = held
+        source, condition = way.straight or (way.source, way.condition)
+        text, values = condition
         if query.after is not None:
-            text, values = join_conditions([held, behind(query.order, query.after)], "AND")
+            text, values = join_conditions([condition, behind(query.order, query.after)], "AND")
         first = f"SELECT r.rid AS id FROM {source} WHERE {text} ORDER BY {_order(query)} LIMIT ?"
         rids = _ids(connection, first, [*values, query.offset + query.limit + 1])
         return rids, (way.exact or 0) * query.counted
@@ -170,8 +170,10 @@ def _collected(connection: Connection, way: AccessPath, query: Select) -> tuple[
             ).fetchone()[0]
         )
     text, values = join_conditions([way.condition, behind(query.order, query.after)], "AND")
-    found = f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
-    return _ids(connection, found, values), total
+    subquery = (
+        f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
+    )
+    return _ids(connection, subquery, values), total
 
 
 def _aged(connection: Connection, way: AccessPath, query: Select, limits: list[int]) -> list[int]:
@@ -182,11 +184,11 @@ def _aged(connection: Connection, way: AccessPath, query: Select, limits: list[i
         text, values = join_conditions(
             [way.condition, behind(query.order, query.after, way.aged)], "AND"
         )
-    found = (
+    rids = (
         f"SELECT {way.aged} AS id FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} "
         "LIMIT ? OFFSET ?"
     )
-    return _ids(connection, found, [*values, *limits])
+    return _ids(connection, rids, [*values, *limits])
 
 
 def scan(connection: Connection, sql: Statements, after: int, limit: int) -> list[Row]:
@@ -220,13 +222,13 @@ def _walked(
             join_conditions([bound, behind(query.order, query.after)], "AND")
             for bound in bounds(query.order, query.after)
         ]
-    found: list[int] = []
+    rids: list[int] = []
     for part in parts:
         text, values = join_conditions([held, part], "AND")
-        left = limits[0] if limits[0] < 0 else limits[0] - len(found)
+        left = limits[0] if limits[0] < 0 else limits[0] - len(rids)
         if left:
-            found += _ids(connection, f"{head} {text} {tail}", [*values, left, limits[1]])
-    return found
+            rids += _ids(connection, f"{head} {text} {tail}", [*values, left, limits[1]])
+    return rids
 
 
 def _order(query: Select) -> str:
@@ -241,18 +243,18 @@ def _ids(connection: Connection, text: str, values: list[Anything]) -> list[int]
     and asks for it again, and a busy event loop is slow to give it. A ``LIMIT`` in the statement
     keeps its order.
     """
-    found = connection.execute(f"SELECT json_group_array(id) FROM ({text})", values).fetchone()[0]
-    rids: list[int] = json.loads(found)
+    encoded = connection.execute(f"SELECT json_group_array(id) FROM ({text})", values).fetchone()[0]
+    rids: list[int] = json.loads(encoded)
     return rids
 
 
 def _rows(connection: Connection, sql: Statements, rids: list[int]) -> list[Row]:
-    found = {
+    by_rid = {
         raw[0]: sql.read(raw)
         for text, values in sql.rows.runs(rids)
         for raw in connection.execute(text, values)
     }
-    return [found[rid] for rid in rids]
+    return [by_rid[rid] for rid in rids]
 
 
 # Threads that answer long questions, each on a connection of its own, while the event loop goes on.

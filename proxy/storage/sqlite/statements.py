@@ -263,10 +263,10 @@ def table_columns(connection: Connection, table: str) -> dict[str, str] | None:
     """Declared type by name of the columns that the table of a schema has; ``None`` when there is
     no such table.
     """
-    found = connection.execute(
+    raw = connection.execute(
         "SELECT name, type FROM pragma_table_info(?)", (f"r_{table}",)
     ).fetchall()
-    return {name[2:]: kind for name, kind in found if name.startswith("x_")} if found else None
+    return {name[2:]: kind for name, kind in raw if name.startswith("x_")} if raw else None
 
 
 def is_complete(connection: Connection, layout: TableLayout) -> bool:
@@ -321,11 +321,11 @@ def empty(connection: Connection, table: str, limit: int) -> int:
         return 0
     sql = Statements(TableLayout(table, ()))
     rids = connection.execute(f"SELECT rid FROM r_{table} LIMIT ?", (limit,)).fetchall()
-    beside = sql.beside
+    aux = sql.beside
     for text in (
-        beside.forget,
-        beside.doom_of_row,
-        beside.remove_files,
+        aux.forget,
+        aux.doom_of_row,
+        aux.remove_files,
         sql.remove_tokens,
         sql.remove_staged,
         sql.remove,

@@ -128,11 +128,11 @@ class SqliteStore:
         return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in found.items() if rids}
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
-        found: dict[int, tuple[Staged, ...]] = {}
+        by_row: dict[int, tuple[Staged, ...]] = {}
         for raw in self._listed(self._statements(table).staged, rids):
             change = read_staged(raw)
-            found[change.rid] = (*found.get(change.rid, ()), change)
-        return found
+            by_row[change.rid] = (*by_row.get(change.rid, ()), change)
+        return by_row
 
     async def unsettled(
         self, table: str, before: int, limit: int
@@ -172,13 +172,13 @@ class SqliteStore:
     async def past(
         self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
     ) -> tuple[list[Past], int]:
-        beside = self._statements(table).beside
+        aux = self._statements(table).beside
         if room is not None:
             limit = fitting(
-                [size for (size,) in self._fetch(beside.past_sizes, (key, limit, offset))], room
+                [size for (size,) in self._fetch(aux.past_sizes, (key, limit, offset))], room
             )
-        found = [inserts.read_past(raw) for raw in self._fetch(beside.past, (key, limit, offset))]
-        return found, self._fetch(beside.pasts, (key,))[0][0]
+        versions = [inserts.read_past(raw) for raw in self._fetch(aux.past, (key, limit, offset))]
+        return versions, self._fetch(aux.pasts, (key,))[0][0]
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
         text, parameters = self._statements(table).beside.past_scan, (*after, limit)
@@ -187,28 +187,28 @@ class SqliteStore:
 
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
         sql = self._statements(table)
-        found: dict[int, tuple[File, ...]] = {}
+        by_row: dict[int, tuple[File, ...]] = {}
         for raw in self._listed(sql.files, rids) if sql.used.files else ():
             file = inserts.read_file(raw)
-            found[file.rid] = (*found.get(file.rid, ()), file)
-        return found
+            by_row[file.rid] = (*by_row.get(file.rid, ()), file)
+        return by_row
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         raws = self._fetch(self._statements(table).beside.file_scan, (after, limit))
         return [inserts.read_file(raw) for raw in raws]
 
     async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
-        found = self._fetch(self._statements(table).beside.reply, (key, now))
-        return inserts.read_reply(found[0]) if found else None
+        raw = self._fetch(self._statements(table).beside.reply, (key, now))
+        return inserts.read_reply(raw[0]) if raw else None
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
         raws = self._fetch(self._statements(table).beside.reply_scan, (after, limit))
         return [inserts.read_reply(raw) for raw in raws]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
-        beside = self._statements(table).beside
+        aux = self._statements(table).beside
         removed: int = await self._writer.call(
-            lambda connection: beside.prune(connection, before, now, limit)
+            lambda connection: aux.prune(connection, before, now, limit)
         )
         return removed
 
@@ -231,8 +231,8 @@ class SqliteStore:
         await self._writer.call(lambda connection: drop_table(connection, table))
 
     async def note(self, name: str) -> bytes | None:
-        found = self._fetch(_NOTE, (name,))
-        return found[0][0] if found else None
+        raw = self._fetch(_NOTE, (name,))
+        return raw[0][0] if raw else None
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         self._refuse_closed()
@@ -295,8 +295,8 @@ class SqliteStore:
 
 
 def _put_note(connection: Connection, name: str, content: bytes, expected: bytes | None) -> None:
-    found = connection.execute(_NOTE, (name,)).fetchall()
-    if (found[0][0] if found else None) != expected:
+    present = connection.execute(_NOTE, (name,)).fetchall()
+    if (present[0][0] if present else None) != expected:
         raise changed_meanwhile(name)
     connection.execute(
         "INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content)

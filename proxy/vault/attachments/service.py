@@ -112,10 +112,10 @@ class Owner(NamedTuple):
 
     async def file(self, row: Row, file_id: str) -> File:
         """A file of the row. ``VaultError(UNKNOWN_FILE)`` when it has none of that id."""
-        found = by_id(await self.files(row), row.rid).get(id_of(file_id) or b"")
-        if found is None:
+        file = by_id(await self.files(row), row.rid).get(id_of(file_id) or b"")
+        if file is None:
             raise _unknown()
-        return found
+        return file
 
 
 async def upload(
@@ -131,12 +131,12 @@ async def upload(
     row, before = await _place(owner, incoming.label)
     _refuse_taken(before)
     async with (
-        contents.kept(new_id(), _scope(owner), incoming.content) as kept,
-        _settled(contents, owner, kept),
+        contents.kept(new_id(), _scope(owner), incoming.content) as stored,
+        _settled(contents, owner, stored),
     ):
         row, before = await _place(owner, incoming.label)
         _refuse_taken(before)
-        file = file_of(owner.records.collection, row, kept, incoming.label)
+        file = file_of(owner.records.collection, row, stored, incoming.label)
         return await _commit(owner, row, Attach(file), then)
 
 
@@ -154,14 +154,14 @@ async def replace_attachment_of(
     owner.check(row, first)  # before a content arrives that nobody keeps
     file_id = new_id() if first is None else first.file_id
     async with (
-        contents.kept(file_id, _scope(owner), incoming.content) as kept,
-        _settled(contents, owner, kept),
+        contents.kept(file_id, _scope(owner), incoming.content) as stored,
+        _settled(contents, owner, stored),
     ):
         row, before = await _place(owner, incoming.label)
         if (before and before.file_id) != (first and first.file_id):
             raise overtaken(owner.records)
         owner.check(row, before)
-        file = file_of(owner.records.collection, row, kept, incoming.label, before)
+        file = file_of(owner.records.collection, row, stored, incoming.label, before)
         main = Attach(file) if before is None else UpdateFile(file, row.rid)
         return await _commit(owner, row, main, then)
 
@@ -187,12 +187,13 @@ async def change(
             changed = file_of(records.collection, row, opened.kept, wanted, file)
             if changed.name != file.name:
                 _refuse_taken((await _place(owner, wanted))[1])
-            shown = open_file(records.collection, row, changed).attachment
+            attachment = open_file(records.collection, row, changed).attachment
             if await attempt(
-                records, [UpdateFile(changed, row.rid, file.object), *then(((shown, row.rid),))]
+                records,
+                [UpdateFile(changed, row.rid, file.object), *then(((attachment, row.rid),))],
             ):
                 records.note_files(EventKind.WRITE, (owner.key,), (file_id,))
-                return shown
+                return attachment
     raise overtaken(records)
 
 
@@ -200,9 +201,9 @@ async def attachment_label(owner: Owner, file_id: str) -> Attachment:
     """What is known of a file. Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN."""
     await owner.readable()
     row = await owner.row()
-    found = open_file(owner.records.collection, row, await owner.file(row, file_id)).attachment
+    attachment = open_file(owner.records.collection, row, await owner.file(row, file_id)).attachment
     owner.records.note(EventKind.REVEAL, (owner.key,))
-    return found
+    return attachment
 
 
 async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Then) -> None:
@@ -225,15 +226,17 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
                 if key not in rows
             ]
             if missing:
-                told = tuple(Detail(name, "There is no record with this key.") for name in missing)
-                raise VaultError(Code.NOT_FOUND, "A record of the move does not exist.", told)
+                details = tuple(
+                    Detail(name, "There is no record with this key.") for name in missing
+                )
+                raise VaultError(Code.NOT_FOUND, "A record of the move does not exist.", details)
             source, target = rows[owner.key], rows[destination]
-            held = await owner.files(source, target)
-            files = _chosen(by_id(held, source.rid), file_ids)
+            by_row = await owner.files(source, target)
+            files = _chosen(by_id(by_row, source.rid), file_ids)
             moved: Sequence[Change] = ()
             if source.rid != target.rid:
                 moved = handed_over(
-                    records.collection, (source, target), files, held.get(target.rid, ())
+                    records.collection, (source, target), files, by_row.get(target.rid, ())
                 )
             if not await attempt(records, [*moved, *then(())]):
                 continue
@@ -362,13 +365,13 @@ async def _settled(contents: Contents, owner: Owner, kept: StoredContent) -> Asy
 
 
 async def _commit(owner: Owner, row: Row, main: Attach | UpdateFile, then: Then) -> Attachment:
-    shown = open_file(owner.records.collection, row, main.file).attachment
-    if not await attempt(owner.records, [main, *then(((shown, row.rid),))]):
+    attachment = open_file(owner.records.collection, row, main.file).attachment
+    if not await attempt(owner.records, [main, *then(((attachment, row.rid),))]):
         await owner.row()  # perhaps the record ended a moment ago
         raise overtaken(owner.records)
     owner.records.collection.observe("attached")
-    owner.records.note_files(EventKind.WRITE, (owner.key,), (shown.file_id,))
-    return shown
+    owner.records.note_files(EventKind.WRITE, (owner.key,), (attachment.file_id,))
+    return attachment
 
 
 def _scope(owner: Owner) -> bytes:
@@ -385,14 +388,14 @@ def _unknown() -> VaultError:
 
 def _chosen(files: dict[bytes, File], file_ids: Sequence[str]) -> dict[str, File]:
     """The files with these ids, by where the caller named them."""
-    found = {
+    chosen = {
         f"/attachment_ids/{index}": files.get(id_of(text) or b"")
         for index, text in enumerate(file_ids)
     }
-    unknown = [place for place, file in found.items() if file is None]
+    unknown = [place for place, file in chosen.items() if file is None]
     if unknown:
-        told = tuple(Detail(place, "The source has no file with this id.") for place in unknown)
+        details = tuple(Detail(place, "The source has no file with this id.") for place in unknown)
         raise VaultError(
-            Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", told
+            Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", details
         )
-    return {place: file for place, file in found.items() if file is not None}
+    return {place: file for place, file in chosen.items() if file is not None}

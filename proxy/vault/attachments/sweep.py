@@ -93,17 +93,17 @@ class ObjectSweep:
 
 async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
     """The objects that rows name, of those whose file ids begin with these two digits."""
-    found: set[str] = set()
+    names: set[str] = set()
     first = int(shard, 16)
     for table in (await placed_schemas(store, environment)).values():
         after = ((first << 120) - 1).to_bytes(16, "big") if first else b""
         while True:
             page = await store.file_scan(table, after, _PAGE)
-            found.update(file.object for file in page if file.file_id[0] == first)
+            names.update(file.object for file in page if file.file_id[0] == first)
             if len(page) < _PAGE or page[-1].file_id[0] != first:
                 break
             after = page[-1].file_id
-    return found
+    return names
 
 
 # Database and object store belong together: each has the mark of the other.

@@ -131,17 +131,17 @@ async def _headers(vault: Vault, table: str, files: Sequence[File]) -> list[byte
 
     One that was replaced or deleted meanwhile is left out.
     """
-    found: list[bytes | None] = []
+    headers: list[bytes | None] = []
     for file in files:
         try:
-            found.append(
+            headers.append(
                 None if vault.contents is None else await vault.contents.header(file.object)
             )
         except NoObject:
             held = (await vault.store.files(table, [file.rid])).get(file.rid, ())
             if any(other.object == file.object for other in held):
-                found.append(None)
-    return found
+                headers.append(None)
+    return headers
 
 
 def _count(use: Use, kind: str, sealed: Collection[bytes]) -> None:

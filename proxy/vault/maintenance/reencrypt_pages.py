@@ -173,10 +173,10 @@ async def _content(place: SealedTable, kept_in: Contents, file: File) -> None:
         kept_in.again(kept_of(place.sealer, row, file), place.sealer.scope) as fresh,
         _locked(place, row),
     ):
-        now, held = await _row(place, file), await _file(place, file)
-        if now is None or now.key != row.key or held is None or held.object != file.object:
+        now, current = await _row(place, file), await _file(place, file)
+        if now is None or now.key != row.key or current is None or current.object != file.object:
             return await kept_in.drop(fresh.object)
-        change = UpdateFile(rekept(place.sealer, now, held, fresh), now.rid, file.object)
+        change = UpdateFile(rekept(place.sealer, now, current, fresh), now.rid, file.object)
         try:
             await place.vault.store.commit(place.table, (change,))
         except Conflict:
@@ -187,11 +187,11 @@ async def _content(place: SealedTable, kept_in: Contents, file: File) -> None:
 async def _locked(place: SealedTable, row: Row) -> AsyncIterator[None]:
     """Nobody else changes the record of the row."""
     locks = place.vault.state(place.table).locks
-    held = await locks.acquire(() if row.key is None else (row.key,))
+    locked = await locks.acquire(() if row.key is None else (row.key,))
     try:
         yield
     finally:
-        locks.release(held)
+        locks.release(locked)
 
 
 async def _row(place: SealedTable, file: File) -> Row | None:
@@ -208,8 +208,8 @@ async def _still(place: SealedTable, file: File) -> bool:
     """Whether a file still has an object that is not there; else somebody has replaced or deleted
     it meanwhile.
     """
-    held = await _file(place, file)
-    return held is not None and held.object == file.object
+    current = await _file(place, file)
+    return current is not None and current.object == file.object
 
 
 async def _commit(place: SealedTable, changes: Sequence[Change]) -> None:

@@ -251,25 +251,25 @@ class ReencryptionJob:
         fence.watch(older)
         await self._save(run)  # every commit that came before is durable now, and will be seen
         use = await scan_key_usage(self._vault)
-        seen = [key for key in older if fence.seen(key)]
-        free = [key for key in older if not use.of(key) and key not in seen]
+        used_since = [key for key in older if fence.seen(key)]
+        free = [key for key in older if not use.of(key) and key not in used_since]
         if free:
             fence.refuse(free)
             await self._retire(free)
         fence.ease(older)
-        kept = [key for key in older if key not in free]
-        left = sum(use.of(key).total() - use.of(key)["replies"] for key in kept)
+        staying = [key for key in older if key not in free]
+        left = sum(use.of(key).total() - use.of(key)["replies"] for key in staying)
         if (
             run.state is ReencryptionState.RUNNING
             and run.round < _ROUNDS
-            and (seen or left > run.unreadable)
+            and (used_since or left > run.unreadable)
         ):
             await self._save(
                 ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=run.round + 1)
             )
             return False
-        again = self._again(use, kept, left) if kept else 0
-        used = {key: dict(use.of(key)) for key in kept}
+        again = self._again(use, staying, left) if staying else 0
+        used = {key: dict(use.of(key)) for key in staying}
         await self._save(
             _change(
                 run,

@@ -77,9 +77,9 @@ class Rehash:
     @property
     def fields(self) -> list[str]:
         """The fields of records that the rules name."""
-        known = {field.name for field in self._records.schema.fields}
+        names = {field.name for field in self._records.schema.fields}
         return sorted(
-            {own if (own := ALIASES.get(name, name)) in known else BODY for name in self._rules}
+            {own if (own := ALIASES.get(name, name)) in names else BODY for name in self._rules}
         )
 
     def tokens(self, record: Record) -> tuple[RehashTokens, dict[str, Any]]:
@@ -97,13 +97,13 @@ class Rehash:
                 tokens.pop(name, None)
                 continue
             try:
-                tokens[name] = made = self._made(name, chosen, value, tokens.get(name))
+                tokens[name] = token = self._made(name, chosen, value, tokens.get(name))
             except VaultError as error:
                 if error.code is not Code.VALUE_UNFIT:
                     raise
                 faults.append(Detail("/rules" + step(name), error.message))
                 continue
-            fields[name] = fields_by_rule(Value(made.token, made.json))
+            fields[name] = fields_by_rule(Value(token.token, token.json))
         if faults:
             raise VaultError(
                 Code.VALUE_UNFIT, "A value does not fit the strategy of its field.", tuple(faults)
@@ -123,11 +123,11 @@ class Rehash:
         content = msgspec.structs.replace(sealer.open(row), tokens=tokens or None)
         body = sealer.body((row.rid, row.salt), content, row.version)
         old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
-        made: list[Change] = [Replace(row._replace(body=body), row.version)]
+        changes: list[Change] = [Replace(row._replace(body=body), row.version)]
         if old != new:
             drop = old - new - records.hashes(before.fields)
-            made.append(Reindex(row.rid, tuple(new - old), tuple(drop)))
-        return made
+            changes.append(Reindex(row.rid, tuple(new - old), tuple(drop)))
+        return changes
 
     def _made(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
         digest = self._digest(name, value)
@@ -192,8 +192,8 @@ async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Reso
         collection.table, Select(where, collection.clock(), counted=False)
     )
     there = Verified(records, records.rights.rows).only([records.open(row) for row in page.rows])
-    seen = await records.permitted(there)
-    opened = {record.rid: record for record in seen}
+    permitted = await records.permitted(there)
+    opened = {record.rid: record for record in permitted}
     found: list[Resolved] = []
     for digest, token in hashes.items():
         for rid in hits.get(digest, ()):
@@ -211,9 +211,9 @@ def newest_tokens(
     their names.
     """
     return {
-        name: fields_by_rule(Value(kept.token, kept.json))
-        for name, kept in (record.tokens or {}).items()
-        if wanted(name) and _stands(records, record, name, kept)
+        name: fields_by_rule(Value(token.token, token.json))
+        for name, token in (record.tokens or {}).items()
+        if wanted(name) and _stands(records, record, name, token)
     }
 
 
@@ -225,11 +225,11 @@ def _stands(records: Records, record: Record, name: str, kept: Rehashed) -> bool
 
 def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:
     """The values of the record that the token stands for."""
-    for name, kept in (record.tokens or {}).items():
-        if not kept.found or (token != kept.token and token not in kept.old):
+    for name, rehashed in (record.tokens or {}).items():
+        if not rehashed.found or (token != rehashed.token and token not in rehashed.old):
             continue
-        if _stands(records, record, name, kept):
-            yield Resolved(token, record, name, kept.token)
+        if _stands(records, record, name, rehashed):
+            yield Resolved(token, record, name, rehashed.token)
 
 
 async def rehash_profiles(
@@ -246,11 +246,11 @@ async def rehash_profiles(
         wanted = await _permitted(records, wanted)
         async with locked(records, [row.key for row in wanted if row.key is not None]):
             rows = await _again(records, keys, wanted)
-            made, more = _all(plan, rows)
-            if await attempt(records, [*more, *closing(made)]):
-                records.collection.observe("rehashed", len(made))
-                _note_rehashed(records, [one.record.key for one in made], plan.fields)
-                return made
+            rehashed, more = _all(plan, rows)
+            if await attempt(records, [*more, *closing(rehashed)]):
+                records.collection.observe("rehashed", len(rehashed))
+                _note_rehashed(records, [one.record.key for one in rehashed], plan.fields)
+                return rehashed
     raise overtaken(records)
 
 
@@ -264,15 +264,15 @@ def _note_rehashed(records: Records, keys: Sequence[str | None], fields: Sequenc
 def _all(
     plan: Rehash, rows: Iterable[tuple[Row, Record]]
 ) -> tuple[list[RehashedRecord], list[Change]]:
-    made: list[RehashedRecord] = []
+    rehashed: list[RehashedRecord] = []
     more: list[Change] = []
     for row, record in rows:
         if not plan.takes(record):
             continue
         tokens, fields = plan.tokens(record)
-        made.append(RehashedRecord(record, fields))
+        rehashed.append(RehashedRecord(record, fields))
         more.extend(plan.changes(row, record, tokens))
-    return made, more
+    return rehashed, more
 
 
 async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
@@ -282,16 +282,16 @@ async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
     """
     if records.gate is None:
         return wanted
-    seen = await records.readable(wanted)
-    await records.permit(Act.WRITE, seen.values())
-    return [row for row in wanted if row.rid in seen]
+    readable = await records.readable(wanted)
+    await records.permit(Act.WRITE, readable.values())
+    return [row for row in wanted if row.rid in readable]
 
 
 async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:
     collection = records.collection
-    asked = await compile_query(records, (Equals(PROFILE_KEY, tuple(keys)), *records.rights.rows))
+    query = await compile_query(records, (Equals(PROFILE_KEY, tuple(keys)), *records.rights.rows))
     select = Select(
-        asked.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False
+        query.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False
     )
     rows = (await collection.store.select(collection.table, select)).rows
     if len(rows) > most:
@@ -312,7 +312,7 @@ async def _again(
     collection = records.collection
     rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
     within, matches = Within(records), Verified(records, (Equals(PROFILE_KEY, tuple(keys)),))
-    found: list[tuple[Row, Record]] = []
+    current: list[tuple[Row, Record]] = []
     for before in wanted:
         now = rows.get(before.rid)
         if now is None or not collection.alive(now):
@@ -321,5 +321,5 @@ async def _again(
             continue
         record = within.open(now)
         if record is not None and matches.only((record,)):
-            found.append((now, record))
-    return found
+            current.append((now, record))
+    return current

@@ -56,17 +56,17 @@ def read_rules(raw: Any, faults: ValueFaults) -> RehashRules:
             "field.",
         )
         return {}
-    found: dict[str, Strategy] = {}
+    strategies: dict[str, Strategy] = {}
     for name, rule in raw.items():
-        place = "/rules" + step(name)
+        pointer = "/rules" + step(name)
         if name.startswith("$") and steps_of(name) is None:
             faults.add(
-                place,
+                pointer,
                 "Has to be a path of names and numbers from the root of body: $.name, $.name[0].",
             )
-        if (made := _rule(rule, place, faults)) is not None:
-            found[name] = made
-    return found
+        if (parsed := _rule(rule, pointer, faults)) is not None:
+            strategies[name] = parsed
+    return strategies
 
 
 def _rule(raw: Any, place: str, faults: ValueFaults) -> Strategy | None:
@@ -99,12 +99,12 @@ def selected(
 
     Each once, in the order of the rules.
     """
-    known = {field.name for field in schema.fields}
-    body = _body(fields) if any(ALIASES.get(name, name) not in known for name in rules) else {}
+    names = {field.name for field in schema.fields}
+    body = _body(fields) if any(ALIASES.get(name, name) not in names for name in rules) else {}
     for name, chosen in rules.items():
         own = ALIASES.get(name, name)
         if name != ALL_OTHERS:
-            yield name, chosen, value_of(fields.get(own) if own in known else _member(body, name))
+            yield name, chosen, value_of(fields.get(own) if own in names else _member(body, name))
     if ALL_OTHERS not in rules:
         return
     for field in schema.fields:
@@ -119,7 +119,7 @@ def selected(
     for name, item in body.items():
         if (
             isinstance(item, str)
-            and name not in known
+            and name not in names
             and name not in rules
             and not name.startswith(("$", ALL_OTHERS))
         ):
@@ -155,10 +155,10 @@ def _body(fields: Fields) -> dict[str, Any]:
     if text is None or not text.lstrip().startswith("{"):
         return {}
     try:
-        found = _decode(text)
+        document = _decode(text)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _at(document: Any, steps: tuple[str | int, ...]) -> Any:

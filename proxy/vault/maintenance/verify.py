@@ -95,16 +95,16 @@ async def _subjects(vault: Vault) -> list[Subject]:
     """Every table of the vault, by the definition that is in force where there is one."""
     entries = Entries(vault.store, vault.environment)
     await entries.load()
-    found: list[Subject] = []
+    subjects: list[Subject] = []
     for name in await placed_schemas(vault.store, vault.environment):
         entry = entries.schemas.get(name)
         if entry is not None:
             settled = entry.change is None and entry.origin is not Origin.RULES
-            found.append(Subject(await migrated_records(vault, entry), settled))
+            subjects.append(Subject(await migrated_records(vault, entry), settled))
         else:
             bare = await vault.collection(TableSpec(Schema(name, ()), {}, None, addressed=False))
-            found.append(Subject(Records(bare), settled=False))
-    return found
+            subjects.append(Subject(Records(bare), settled=False))
+    return subjects
 
 
 # ---------------------------------------------------------------------- records
@@ -167,9 +167,9 @@ async def _fault_of_index(records: Records, row: Row, record: Record) -> str | N
     hashes = tuple(records.hashes(record.fields))
     if not hashes or row.state is not RowState.LIVE:
         return None
-    asked = Select(All((Is("@rid", (row.rid,)), Indexed(hashes))), now=0, limit=1, counted=False)
-    found = await records.collection.store.select(records.collection.table, asked)
-    return None if found.rows else "The record is missing in the index of parts."
+    question = Select(All((Is("@rid", (row.rid,)), Indexed(hashes))), now=0, limit=1, counted=False)
+    page = await records.collection.store.select(records.collection.table, question)
+    return None if page.rows else "The record is missing in the index of parts."
 
 
 async def _past(records: Records, row: Row, findings: VaultFindings) -> None:

@@ -157,8 +157,8 @@ async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Wh
         after = All((where, Compared("@rid", Compare.GT, last)))
         select = Select(after, collection.clock(), (Order("@rid"),), VERIFIED, counted=False)
         rows = (await collection.store.select(collection.table, select)).rows
-        found = [record async for record in open_candidates(records, rows) if record is not None]
-        rids += [record.rid for record in verified.only(found)]
+        opened = [record async for record in open_candidates(records, rows) if record is not None]
+        rids += [record.rid for record in verified.only(opened)]
         if len(rows) < VERIFIED:
             return Is("@rid", tuple(rids))
         if len(rids) > MOST_VERIFIED:
@@ -247,18 +247,18 @@ async def _labels(
         if sealed
         else {}
     )
-    found: list[dict[str, Any] | None] = []
+    labels: list[dict[str, Any] | None] = []
     untold = 0
     for group in groups:
         cells = dict(zip(names, group.keys, strict=True))
         try:
-            found.append(await _label(records, cells, oldest.get(group.rid), where))
+            labels.append(await _label(records, cells, oldest.get(group.rid), where))
         except VaultError as error:
             if not lenient or error.code is not Code.CANNOT_OPEN:
                 raise
-            found.append(None)
+            labels.append(None)
             untold += 1
-    return found, untold
+    return labels, untold
 
 
 async def _label(
@@ -363,15 +363,15 @@ def _asked(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
 def _cursor(
     records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str
 ) -> str:
-    place = msgspec.msgpack.encode(_Place(_write(question), after))
-    return records.cursors.seal(zlib.compress(place), cursor_context(records, client))
+    position = msgspec.msgpack.encode(_Place(_write(question), after))
+    return records.cursors.seal(zlib.compress(position), cursor_context(records, client))
 
 
 def _continued(
     records: Records, cursor: str, client: str
 ) -> tuple[Aggregation, tuple[ColumnValue, ...]]:
     context = cursor_context(records, client)
-    place = _read_place(
+    position = _read_place(
         zlib.decompress(open_cursor(records, cursor, context, (Code.INVALID_INPUT, "/next")))
     )
-    return _read(place.asked), place.after
+    return _read(position.asked), position.after

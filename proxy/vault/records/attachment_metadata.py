@@ -67,10 +67,10 @@ def id_of(text: str) -> bytes | None:
     when it cannot be one.
     """
     try:
-        found = uuid.UUID(text)
+        ident = uuid.UUID(text)
     except ValueError:
         return None
-    return found.bytes if str(found) == text else None
+    return ident.bytes if str(ident) == text else None
 
 
 def file_of(
@@ -81,7 +81,7 @@ def file_of(
     """
     now = collection.clock()
     file_id = bytes.fromhex(kept.object[:32])
-    known = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
+    sealed = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
     sealer = collection.sealer.record(row.rid, row.salt)
     return File(
         file_id,
@@ -91,7 +91,7 @@ def file_of(
         kept.size,
         now if before is None else before.created_at,
         now,
-        sealer.file(_encode(known), file_id, kept.object),
+        sealer.file(_encode(sealed), file_id, kept.object),
     )
 
 
@@ -105,8 +105,8 @@ def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """
-    known = _decode(sealer.open_file(file, row.salt))
-    return StoredContent(file.object, known.salt, known.size, known.hash)
+    sealed = _decode(sealer.open_file(file, row.salt))
+    return StoredContent(file.object, sealed.salt, sealed.size, sealed.hash)
 
 
 def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
@@ -121,19 +121,21 @@ def open_file(collection: Collection, row: Row, file: File) -> OpenFile:
     or object.
     """
     plain = collection.sealer.open_file(file, row.salt)
-    known = _decode(plain)
-    if known.size != file.size:
+    sealed = _decode(plain)
+    if sealed.size != file.size:
         raise cannot_open()
-    shown = Attachment(
+    attachment = Attachment(
         str(uuid.UUID(bytes=file.file_id)),
-        known.filename,
-        known.hash,
-        known.mime_type,
-        known.size,
+        sealed.filename,
+        sealed.hash,
+        sealed.mime_type,
+        sealed.size,
         file.created_at,
         file.updated_at,
     )
-    return OpenFile(file, shown, StoredContent(file.object, known.salt, known.size, known.hash))
+    return OpenFile(
+        file, attachment, StoredContent(file.object, sealed.salt, sealed.size, sealed.hash)
+    )
 
 
 async def attachments_of(
@@ -235,15 +237,15 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _openable(collection: Collection, row: Row, files: Iterable[File]) -> list[Attachment]:
-    found: list[Attachment] = []
+    attachments: list[Attachment] = []
     for file in files:
         try:
-            found.append(open_file(collection, row, file).attachment)
+            attachments.append(open_file(collection, row, file).attachment)
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
             collection.observe("unopenable_file")
-    return found
+    return attachments
 
 
 def by_id(files: Mapping[int, Sequence[File]], rid: int) -> dict[bytes, File]:

@@ -38,9 +38,9 @@ def folded(text: str) -> str:
 
 def folded_before(text: str) -> str | None:
     """The form that was indexed before ``İ`` was found by ``i``; ``None`` where it is the same."""
-    if text.isascii() or _DOTTED_I not in (found := _folded(text)):
+    if text.isascii() or _DOTTED_I not in (earlier := _folded(text)):
         return None
-    return found
+    return earlier
 
 
 def _folded(text: str) -> str:
@@ -157,20 +157,20 @@ class Columns:
         ``before``: also in forms in which texts are not indexed any more, so that they go with the
         text.
         """
-        found: set[bytes] = set()
+        hashes: set[bytes] = set()
         if not self.has_parts:
-            return found
+            return hashes
         for name in self._gram:
             value = fields.get(name)
             if value is not None:
-                found.update(self.gram_hashes(name, value))
+                hashes.update(self.gram_hashes(name, value))
                 if before:
-                    found.update(*self.grams_of(name, value))
+                    hashes.update(*self.grams_of(name, value))
         for name, hash_of in self._leaf.items():
             value = fields.get(name)
             if value is not None:
-                found.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
-        return found
+                hashes.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
+        return hashes
 
     def token_hashes(self, tokens: RehashTokens) -> set[bytes]:
         """What the token index has of tokens that a rehash has made."""
@@ -187,8 +187,8 @@ class Columns:
 
     def stored(self, row: Row, name: str) -> ColumnValue:
         """What a row holds in the column of a field that has one (``KeyError``)."""
-        place = self._places[name]
-        return row.cells[place] if place < len(row.cells) else None
+        at = self._places[name]
+        return row.cells[at] if at < len(row.cells) else None
 
     def cell(self, name: str, value: Any) -> ColumnValue:
         """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
@@ -205,10 +205,10 @@ class Columns:
         """The same for each form in which texts have been indexed: that of now, and that of before
         where it differs.
         """
-        found = [self.gram_hashes(name, text)]
+        forms = [self.gram_hashes(name, text)]
         if (before := folded_before(text)) is not None:
-            found.append([self._gram[name](gram.encode()) for gram in grams(before)])
-        return found
+            forms.append([self._gram[name](gram.encode()) for gram in grams(before)])
+        return forms
 
     def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
         """The index entry of a JSON field with that scalar there; ``inside``: as an element of the

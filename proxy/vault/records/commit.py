@@ -71,11 +71,11 @@ async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]
     the proxy.
     """
     locks = records.collection.state.locks
-    held = await locks.acquire(keys)
+    locked_keys = await locks.acquire(keys)
     try:
         yield
     finally:
-        locks.release(held)
+        locks.release(locked_keys)
 
 
 def repeated() -> VaultError:

@@ -85,7 +85,7 @@ async def store_records(
         await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
     keys = await _keys(records, drafts)
-    made, changes = await _inserts(records, drafts, keys, by)
+    stored, changes = await _inserts(records, drafts, keys, by)
     # What was sent back may be of a record that is there already, so that is looked for first.
     sent_back = any(
         draft.stated or (records.rights.masked(draft.fields) and not draft.copied)
@@ -94,11 +94,11 @@ async def store_records(
     if (
         not sent_back
         and records.condition is None
-        and await attempt(records, [*changes, *closing(made)])
+        and await attempt(records, [*changes, *closing(stored)])
     ):
-        records.collection.observe("created", len(made))
-        records.note_written(made, drafts)
-        return made
+        records.collection.observe("created", len(stored))
+        records.note_written(stored, drafts)
+        return stored
     readable = (
         await _readable(records, drafts) if on_existing == "update" else frozenset[str | None]()
     )
@@ -117,15 +117,15 @@ async def store_records(
                 )
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             await _check_sent_back(records, list(zip(drafts, before, strict=True)), readable)
-            made, changes = await _upserts(
+            stored, changes = await _upserts(
                 records, drafts, [alive.get(key) for key in keys], by, readable
             )
-            made = await with_attachments(records, made, readable)
-            if await attempt(records, [*expired, *changes, *closing(made)]):
-                records.collection.observe("created", len(made))
-                records.note_written(made, drafts)
-                records.note_attached(made)
-                return made
+            stored = await with_attachments(records, stored, readable)
+            if await attempt(records, [*expired, *changes, *closing(stored)]):
+                records.collection.observe("created", len(stored))
+                records.note_written(stored, drafts)
+                records.note_attached(stored)
+                return stored
     raise overtaken(records)
 
 
@@ -172,8 +172,8 @@ def successor(
     eras = eras_after(before, draft.fields, draft.fresh, row.version + 1)
     following = records.next_row(row, draft.fields, by, expires, Extras(before.tokens, eras))
     Within(records).refuse(following, draft.fields, draft.at)
-    made = record_of(following, draft.key, draft.fields, by, eras)
-    return made, replacing(records, row, following, (before.fields, draft.fields))
+    record = record_of(following, draft.key, draft.fields, by, eras)
+    return record, replacing(records, row, following, (before.fields, draft.fields))
 
 
 def replacing(
@@ -202,7 +202,7 @@ async def _inserts(
     collection = records.collection
     rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
     changes: list[Change] = []
-    made: list[Record] = []
+    inserted: list[Record] = []
     for start in range(0, len(drafts), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         more, inserts = _rows(
@@ -211,11 +211,11 @@ async def _inserts(
             records.new_rows(drafts[some], keys[some], rids[some], by, now),
             by,
         )
-        made += more
+        inserted += more
         changes += inserts
         if busy():
             await give_way()
-    return made, changes
+    return inserted, changes
 
 
 def _rows(

@@ -89,13 +89,13 @@ async def _delete(delete: _Delete, closing: ExtraChanges) -> int:
     for _ in range(COMMIT_TRIES):
         async with locked(records, names):
             rows = await _doomed(delete)
-            found = {row.key for row in rows if row.key is not None}
+            present = {row.key for row in rows if row.key is not None}
             await _check_named(delete, rows)
-            if found <= names and await _end(delete, rows, closing):
+            if present <= names and await _end(delete, rows, closing):
                 return len(rows)
         if records.gate is not None:
             delete.unseen.update(await _kept_from(records, records.gate, rows))
-        names |= found
+        names |= present
     raise overtaken(records)
 
 
@@ -235,15 +235,15 @@ def _hanging(
     """
     records = delete.records
     verified = Verified(records, (Equals(field.name, tuple(keys)), *records.rights.visible))
-    found: list[tuple[Row, Record]] = []
+    dependents: list[tuple[Row, Record]] = []
     for row in rows:
         try:
             record = records.open(row)
         except Tampered:
             continue
         if verified.only((record,)):
-            found.append((row, record))
-    return found
+            dependents.append((row, record))
+    return dependents
 
 
 def _key(records: Records, row: Row) -> str | None:

@@ -109,19 +109,21 @@ async def page_of(
     also where a filter endpoint would have to be asked about more than ``MOST_ASKED`` records;
     ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
     """
-    place = _place(records, query, asker.client)
-    asked = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
-    key = _key_alone(asked.tests)
+    position = _place(records, query, asker.client)
+    bounded = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
+    key = _key_alone(bounded.tests)
     if key is not None:
         return await _one(records, key, query, asker)
-    search = _Search(records, query, asked, limits, asker, Verified(records, asked.tests))
+    search = _Search(records, query, bounded, limits, asker, Verified(records, bounded.tests))
     if records.gate is not None:
-        return await _allowed(search, place)
-    found = await _looked(search, asked, None if place is None else place.after)
-    total = found.total if place is None else place.total
-    records.note_shown([key for key, _ in found.shown])
-    more = _cursor(search, found.last, total) if found.more else None
-    return FoundPage([one for _, one in found.shown], total, found.unreadable, more, found.cut)
+        return await _allowed(search, position)
+    matches = await _looked(search, bounded, None if position is None else position.after)
+    total = matches.total if position is None else position.total
+    records.note_shown([key for key, _ in matches.shown])
+    more = _cursor(search, matches.last, total) if matches.more else None
+    return FoundPage(
+        [one for _, one in matches.shown], total, matches.unreadable, more, matches.cut
+    )
 
 
 class _Search(NamedTuple, Generic[_T]):
@@ -154,9 +156,9 @@ async def _looked(
     search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None
 ) -> _Looked[_T]:
     for _ in range(PAGE_TRIES):
-        found = await _once(search, query, after)
-        if found is not None:
-            return found
+        matches = await _once(search, query, after)
+        if matches is not None:
+            return matches
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
@@ -165,8 +167,8 @@ async def _once(
 ) -> _Looked[_T] | None:
     """A page; ``None`` where a record changed after it was opened for a partial match."""
     records = search.records
-    asked = await compile_query(records, query.tests, search.limits)
-    stored = await _page(records, query, asked.where, (after, _room(search)))
+    compiled = await compile_query(records, query.tests, search.limits)
+    stored = await _page(records, query, compiled.where, (after, _room(search)))
     rows, size = stored.rows, len(stored.rows)
     last = _end(records, query, rows[-1]) if rows else None
     rows.reverse()  # what was rendered is let go
@@ -175,13 +177,15 @@ async def _once(
     unreadable = tampered = 0
     while rows:
         portion = portion_of(rows)
-        found = [record async for record in open_candidates(records, portion) if record is not None]
-        if not all(map(asked.stands, found)):
+        opened = [
+            record async for record in open_candidates(records, portion) if record is not None
+        ]
+        if not all(map(compiled.stands, opened)):
             return None
-        really = search.verified.only(found)
+        really = search.verified.only(opened)
         unreadable, tampered = (
-            unreadable + len(portion) - len(found),
-            tampered + len(found) - len(really),
+            unreadable + len(portion) - len(opened),
+            tampered + len(opened) - len(really),
         )
         if records.gate is not None:
             places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
@@ -189,7 +193,7 @@ async def _once(
             (record.key, search.asker.render(record))
             for record in await with_attachments(records, really)
         ]
-        del portion, found, really
+        del portion, opened, really
         if rows:
             await asyncio.sleep(0)
     cut = stored.more and size < query.limit
@@ -265,14 +269,14 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
 
 async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -> FoundPage[_T]:
     rows = await records.by_key((key,))
-    found = [records.open(row) for row in rows.values()] if query.offset == 0 else []
+    opened = [records.open(row) for row in rows.values()] if query.offset == 0 else []
     total = len(rows)
     if records.gate is not None:
-        found = await records.permitted(found)
-        total = len(found)
-    records.note_shown([record.key for record in found])
+        opened = await records.permitted(opened)
+        total = len(opened)
+    records.note_shown([record.key for record in opened])
     return FoundPage(
-        [asker.render(record) for record in await with_attachments(records, found)], total, 0
+        [asker.render(record) for record in await with_attachments(records, opened)], total, 0
     )
 
 
@@ -313,8 +317,8 @@ def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: 
     client = search.asker.client
     if client is None or after is None:
         return None
-    place = msgspec.msgpack.encode(_Place(after, total))
-    return search.records.cursors.seal(place, _context(search.records, search.query, client))
+    position = msgspec.msgpack.encode(_Place(after, total))
+    return search.records.cursors.seal(position, _context(search.records, search.query, client))
 
 
 def _place(records: Records, query: Query, client: str | None) -> _Place | None:

@@ -54,9 +54,9 @@ async def record_versions(
         raise _unknown(records)
     present = None if row is None else _present(records, row, needed=not offset)
     before = await _proven(records, key, present, _opened(records, key, past, row))
-    found = [*([] if present is None or offset else [present]), *before]
-    records.note_shown([record.key for record in found])
-    return found, total + (row is not None)
+    versions = [*([] if present is None or offset else [present]), *before]
+    records.note_shown([record.key for record in versions])
+    return versions, total + (row is not None)
 
 
 class VersionPage(NamedTuple):
@@ -223,7 +223,7 @@ def _present(records: Records, row: Row, *, needed: bool) -> Record | None:
 
 
 def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> list[Record]:
-    found: list[Record] = []
+    versions: list[Record] = []
     for version in past:
         created_at = (
             row.created_at
@@ -231,12 +231,12 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
             else Sequencer.made(version.rid)
         )
         try:
-            found.append(records.open_past(version, created_at, key))
+            versions.append(records.open_past(version, created_at, key))
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
             records.collection.observe("unopenable")
-    return found
+    return versions
 
 
 async def _proven(
@@ -255,14 +255,14 @@ async def _proven(
         proven.add(present.rid)
     if missing := {version.rid for version in found} - proven:
         proven |= await _proofs(records, key, missing, legible=legible)
-    kept = [
+    genuine = [
         version
         for version in found
         if version.rid in proven or not (legible or records.rights.rows)
     ]
-    if legible and len(kept) < len(found):
-        records.tampered(len(found) - len(kept))
-    return kept
+    if legible and len(genuine) < len(found):
+        records.tampered(len(found) - len(genuine))
+    return genuine
 
 
 def _naming(versions: Iterable[Record], key: str, *, legible: bool) -> set[int]:
@@ -359,13 +359,13 @@ async def export(
         portion = portion_of(rows)
         opens = [record async for record in open_candidates(records, portion) if record is not None]
         unreadable += len(portion) - len(opens)
-        found = verified.only(opens)
+        verified_records = verified.only(opens)
         if records.gate is None:
-            keys += [record.key for record in found]
-            shown += map(asker.render, found)
+            keys += [record.key for record in verified_records]
+            shown += map(asker.render, verified_records)
         else:
-            guarded += found
-        del portion, opens, found
+            guarded += verified_records
+        del portion, opens, verified_records
         if rows:
             await asyncio.sleep(0)
     if records.gate is not None:  # one question for the whole page

@@ -97,21 +97,21 @@ async def _past(records: Records, source: Row) -> list[Past]:
     """The past versions of the row, oldest first; those of an earlier record under the same key are
     not its own.
     """
-    found: list[Past] = []
+    versions: list[Past] = []
     if not records.keeps_history:
-        return found
+        return versions
     while True:
         page, total = await records.collection.store.past(
-            records.collection.table, source.key or b"", _PAGE, len(found)
+            records.collection.table, source.key or b"", _PAGE, len(versions)
         )
-        found.extend(page)
+        versions.extend(page)
         if total > MOST_VERSIONS:
             raise VaultError(
                 Code.UNPROCESSABLE, f"The source has more than {MOST_VERSIONS:,} past versions."
             )
-        if not page or len(found) >= total:
+        if not page or len(versions) >= total:
             return sorted(
-                (past for past in found if past.rid == source.rid), key=lambda past: past.version
+                (past for past in versions if past.rid == source.rid), key=lambda past: past.version
             )
 
 
@@ -149,12 +149,12 @@ def _merged(
         [name for name in other.fields if other.fields[name] is not None],
         row.version + 1,
     )
-    beside = Extras({**(before.tokens or {}), **(other.tokens or {})}, eras)
-    following = records.next_row(row, fields, by, ends, beside)
+    extras = Extras({**(before.tokens or {}), **(other.tokens or {})}, eras)
+    following = records.next_row(row, fields, by, ends, extras)
     Within(records).refuse(following, fields, "")
     changes = replacing(records, pair.destination, following, (before.fields, fields))
-    if found := records.token_hashes(other.tokens or {}):
-        changes.append(Reindex(row.rid, add=tuple(found)))
+    if token_hashes := records.token_hashes(other.tokens or {}):
+        changes.append(Reindex(row.rid, add=tuple(token_hashes)))
     return record_of(following, before.key, fields, by, eras), [*taken, *changes]
 
 

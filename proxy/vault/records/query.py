@@ -118,17 +118,17 @@ async def compile_query(
             if not any(map(likes.__contains__, _likes((test,))))
         )
     )
-    found: dict[Like, Look] = {}
+    looks: dict[Like, Look] = {}
     # for all partial matches together: a filter of many must not open that many times as much
     left = limits.candidates
     for like in dict.fromkeys(likes):
         looked = await _look(records, like, narrow, left)
         if looked is None:
             raise _too_broad(limits)
-        found[like], candidates = looked
+        looks[like], candidates = looked
         left -= candidates
     return CompiledQuery(
-        All(tuple(_where(records, test, found) for test in tests)), tuple(found.values())
+        All(tuple(_where(records, test, looks) for test in tests)), tuple(looks.values())
     )
 
 
@@ -152,11 +152,11 @@ def _opened_one(records: Records, row: Row) -> Record | None:
 
 def _likes(tests: Sequence[Test]) -> list[Like]:
     """Every partial match there is among the tests."""
-    found = [test for test in tests if isinstance(test, Like)]
+    likes = [test for test in tests if isinstance(test, Like)]
     for test in tests:
         if isinstance(test, AnyOf):
-            found += [like for tests_ in test.alternatives for like in _likes(tests_)]
-    return found
+            likes += [like for tests_ in test.alternatives for like in _likes(tests_)]
+    return likes
 
 
 def where_of(records: Records, test: Test) -> Where:

@@ -135,10 +135,10 @@ class Records(Columns):
             if self.rights.files
             else []
         )
-        shown = msgspec.msgpack.encode(
+        content = msgspec.msgpack.encode(
             [record.rid, record.version, record.expires_at, self.rights.mark, files, self._form]
         )
-        return f'"{self._entity_tag(shown).hex()}"'
+        return f'"{self._entity_tag(content).hex()}"'
 
     async def permit(self, act: Act, keys: Iterable[str]) -> None:
         """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as
@@ -161,8 +161,8 @@ class Records(Columns):
         """The keys of those rows that the filter endpoint lets the caller read, by row; one that
         does not open is none of them.
         """
-        seen = await self.permitted(list(self.open_all(rows)))
-        return {record.rid: record.key for record in seen if record.key is not None}
+        readable = await self.permitted(list(self.open_all(rows)))
+        return {record.rid: record.key for record in readable if record.key is not None}
 
     @property
     def keeps_history(self) -> bool:

@@ -32,15 +32,15 @@ def meant(records: Records, draft: RecordDraft, before: Record, *, seen: bool) -
 
     ``seen``: the caller may read it.
     """
-    kept = records.rights.unchanged(before, draft.fields, seen=seen)
+    unchanged = records.rights.unchanged(before, draft.fields, seen=seen)
     if (
         draft.stated
         and before.fields.get(STATED_VERSION) is None
         and draft.fields.get(STATED_VERSION) == before.version
     ):
         # nobody stated one, and the service's own count was shown in its place
-        kept |= {STATED_VERSION}
-    return without(draft, kept)
+        unchanged |= {STATED_VERSION}
+    return without(draft, unchanged)
 
 
 def without(draft: RecordDraft, names: Collection[str]) -> RecordDraft:
@@ -96,7 +96,7 @@ async def check_stated(records: Records, draft: RecordDraft, before: Record, *, 
         refuse_stated((draft,))
     if _ATTACHMENTS in draft.stated:
         (before,) = await with_attachments(records, (before,))
-    shown = records.rights.shown(before)
+    visible = records.rights.shown(before)
     faults = [
         Detail(
             draft.at + step(name),
@@ -104,7 +104,7 @@ async def check_stated(records: Records, draft: RecordDraft, before: Record, *, 
             "out.",
         )
         for name, value in draft.stated.items()
-        if not _equals(records, shown, name, value)
+        if not _equals(records, visible, name, value)
     ]
     if faults:
         raise VaultError(
@@ -146,8 +146,8 @@ def _equals(records: Records, shown: Record, name: str, value: Any) -> bool:
 
 
 def _attachment(item: Attachment) -> dict[str, Any]:
-    made = msgspec.structs.asdict(item)
-    return {**made, CREATED_AT: to_wire(item.created_at), UPDATED_AT: to_wire(item.updated_at)}
+    members = msgspec.structs.asdict(item)
+    return {**members, CREATED_AT: to_wire(item.created_at), UPDATED_AT: to_wire(item.updated_at)}
 
 
 def _same_file(sent: Any, stored: Mapping[str, Any]) -> bool:

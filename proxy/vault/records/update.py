@@ -124,19 +124,19 @@ def _refuse_unfindable(update: _Update) -> None:
     """
     records, field = update.records, update.field
     details: list[Detail] = []
-    seen: set[object] = set()
+    texts: set[object] = set()
     for draft in update.drafts:
         value = draft.key if field is None else draft.fields.get(field.name)
-        place = place_of_key(records, draft) if field is None else draft.at + step(field.name)
+        pointer = place_of_key(records, draft) if field is None else draft.at + step(field.name)
         if value is None:
-            details.append(Detail(place, "A value is needed here: the record is found by it."))
+            details.append(Detail(pointer, "A value is needed here: the record is found by it."))
             continue
         cell = (
             records.collection.key_hash(value) if field is None else records.cell(field.name, value)
         )
-        if cell in seen:
-            details.append(Detail(place, "An earlier record of the batch has this value."))
-        seen.add(cell)
+        if cell in texts:
+            details.append(Detail(pointer, "An earlier record of the batch has this value."))
+        texts.add(cell)
     if details:
         raise VaultError(
             Code.INVALID_RECORD,
@@ -171,9 +171,9 @@ async def _permitted(update: _Update, wanted: list[list[Row]]) -> list[list[Row]
         for act in (Act.WRITE, Act.READ):
             await records.permit(act, keys)
         return wanted
-    seen = await records.readable([row for rows in wanted for row in rows])
-    await records.permit(Act.WRITE, seen.values())
-    return [[row for row in rows if row.rid in seen] for rows in wanted]
+    readable = await records.readable([row for rows in wanted for row in rows])
+    await records.permit(Act.WRITE, readable.values())
+    return [[row for row in rows if row.rid in readable] for rows in wanted]
 
 
 async def _named(update: _Update) -> list[list[Row]]:
@@ -188,19 +188,19 @@ async def _matching(update: _Update, field: Field) -> list[list[Row]]:
     """The rows that have the values of the drafts, as they are now."""
     records, left = update.records, MOST_UPDATED
     collection, column = records.collection, records.column(field.name)
-    found: list[list[Row]] = []
+    matches: list[list[Row]] = []
     for draft in update.drafts:
         cell = records.cell(field.name, draft.fields[field.name])
         where = All((Is(column, (cell,)), inside(records)))
         query = Select(where, collection.clock(), limit=left + 1, counted=False)
-        found.append((await collection.store.select(collection.table, query)).rows)
-        left -= len(found[-1])
+        matches.append((await collection.store.select(collection.table, query)).rows)
+        left -= len(matches[-1])
         if left < 0:
             raise VaultError(
                 Code.UNPROCESSABLE,
                 f"More than {MOST_UPDATED:,} records match; an update changes so many at most.",
             )
-    return found
+    return matches
 
 
 async def _again(update: _Update, field: Field, wanted: Sequence[Sequence[Row]]) -> list[list[Row]]:
@@ -333,10 +333,10 @@ async def clone(
     raises.
     """
     refuse_of_rules(records)
-    found = await sources(2)
-    if not found:
+    originals = await sources(2)
+    if not originals:
         raise VaultError(Code.NO_MATCH, f"No record of {records.name!r} matches the filter.")
-    if len(found) > 1:
+    if len(originals) > 1:
         raise _unusable(
             records,
             update_with,
@@ -344,7 +344,7 @@ async def clone(
         )
     if update_with.key is None:
         raise _unusable(records, update_with, "The copy needs a key of its own.")
-    source = found[0]
+    source = originals[0]
     refuse_stated((update_with,))
     update_with = meant(records, update_with, source, seen=True)
     refuse_masks(records, (update_with,))

@@ -79,10 +79,10 @@ class Verified:
         """Those of the records, found by their columns, for which the tests really hold; others are
         reported.
         """
-        kept = list(filter(self.holds, found))
-        if len(kept) < len(found):
-            self._records.tampered(len(found) - len(kept))
-        return kept
+        genuine = list(filter(self.holds, found))
+        if len(genuine) < len(found):
+            self._records.tampered(len(found) - len(genuine))
+        return genuine
 
 
 class Within(Verified):
@@ -91,7 +91,7 @@ class Within(Verified):
     def __init__(self, records: Records) -> None:
         super().__init__(records, records.rights.rows)
         layout = records.collection.layout
-        self._places = {column.name: place for place, column in enumerate(layout.columns)}
+        self._places = {column.name: at for at, column in enumerate(layout.columns)}
         self._decimals = {
             column.name for column in layout.columns if column.type is ColumnType.DECIMAL
         }
@@ -147,8 +147,8 @@ class Within(Verified):
             if column.startswith("@"):
                 fixed: ColumnValue = getattr(row, column[1:])
                 return fixed
-            place = self._places[column]
-            cell = row.cells[place] if place < len(row.cells) else None
+            at = self._places[column]
+            cell = row.cells[at] if at < len(row.cells) else None
             return scaled(cell) if column in self._decimals else cell
 
         return cell_of
@@ -210,14 +210,14 @@ def _compiled_like(records: Records, query: ValidatedQuery, like: Like) -> Check
     hashed = [
         field_name(records, name) for name in like.fields if not text_in_column(records, name)
     ]
-    beside = [
+    conditions = [
         query.where(Holds(records.column(name), fold(plain_text(like.text))))
         for name in like.fields
         if text_in_column(records, name)
     ]
 
     def check(fields: Fields, cell_of: CellOf) -> bool:
-        found = any(holds(where, cell_of, _never) for where in beside) or any(
+        found = any(holds(where, cell_of, _never) for where in conditions) or any(
             text in folded(value) for name in hashed if (value := fields.get(name)) is not None
         )
         return found is not like.negated
@@ -251,10 +251,10 @@ def _standing(document: Any, path: Sequence[str | int]) -> tuple[Any, bool]:
     at = document
     for step in path:
         if isinstance(at, dict):
-            known = isinstance(step, str) and step in at
+            exists = isinstance(step, str) and step in at
         else:
-            known = isinstance(at, list) and isinstance(step, int) and step < len(at)
-        if not known:
+            exists = isinstance(at, list) and isinstance(step, int) and step < len(at)
+        if not exists:
             return None, False
         at = at[step]
     return at, True

@@ -95,14 +95,14 @@ class Catalog:
 
     def records(self, name: str) -> Records:
         """The records of the schema of that name. Raises ``VaultError(UNKNOWN_SCHEMA)``."""
-        found = self._records.get(name)
-        if found is None:
+        records = self._records.get(name)
+        if records is None:
             raise VaultError(
                 Code.UNKNOWN_SCHEMA,
                 "There is no schema of this name.",
                 (Detail("schema", "No schema has this name."),),
             )
-        return found
+        return records
 
     def schemas(self) -> Sequence[DeclaredSchema]:
         """Every schema, in the order in which they were declared."""
@@ -166,9 +166,9 @@ class Catalog:
                     continue
                 if error.code not in (Code.INVALID_SCHEMA, Code.SCHEMA_OF_RULES):
                     raise
-                found = error.details or (Detail("", error.message),)
+                details = error.details or (Detail("", error.message),)
                 faults.extend(
-                    Detail(place(schema.name, detail.source), detail.text) for detail in found
+                    Detail(place(schema.name, detail.source), detail.text) for detail in details
                 )
         if faults:
             raise VaultError(
@@ -237,18 +237,20 @@ class Catalog:
         rules that come into force. Others keep what they were.
         """
         async with self._changing:
-            found = {made.name: made for made in collections}
+            by_name = {one.name: one for one in collections}
             fresh = [
                 msgspec.structs.replace(known, schema=collection.schema)
                 if known
                 else SchemaEntry(collection.schema, Origin.RULES)
-                for name, collection in found.items()
+                for name, collection in by_name.items()
                 if (known := self._entries.schemas.get(name)) is None
                 or known.schema != collection.schema
             ]
             await self._entries.put(*fresh)
-            self._records.update((name, Records(collection)) for name, collection in found.items())
-            self._in_force[Origin.RULES] = frozenset(found)
+            self._records.update(
+                (name, Records(collection)) for name, collection in by_name.items()
+            )
+            self._in_force[Origin.RULES] = frozenset(by_name)
 
     async def drop(self, name: str, *, records: bool = False) -> None:
         """Remove a schema; ``records``: with all of its records, which are otherwise a reason to
@@ -259,19 +261,19 @@ class Catalog:
         requests that use it do not end, or it is migrated.
         """
         async with self._changing:
-            held = self.records(name)
+            removed = self.records(name)
             entry = self._entries.schemas[name]
             refuse_declared(entry, self._in_force)
             if entry.change is not None:
                 raise busy_schema(name)
-            await refuse_in_use(held.collection, records)
+            await refuse_in_use(removed.collection, records)
             del self._records[name]  # from here on nobody begins anything with it
             try:
                 await self.alone(f"the schema {name!r}")
-                await refuse_in_use(held.collection, records)
-                await self._entries.remove(name, held.collection.table)
+                await refuse_in_use(removed.collection, records)
+                await self._entries.remove(name, removed.collection.table)
             except BaseException:
-                self._records[name] = held
+                self._records[name] = removed
                 raise
             await self._drop_tables()
 
@@ -281,7 +283,7 @@ class Catalog:
         """Wait until no migration of that schema is under way."""
         tasks = (self._later, self._tasks)
         while running := [
-            task for held in tasks if (task := held.get(name)) is not None and not task.done()
+            task for group in tasks if (task := group.get(name)) is not None and not task.done()
         ]:
             await asyncio.wait(running)
 

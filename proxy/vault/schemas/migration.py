@@ -85,9 +85,9 @@ class Cleanup(Records):
         #: filled, where it can be.
         # shared by the same records for callers with other rights
         self._lingering = [not reverting]
-        kept = {field.name: field.type for field in other.schema.fields}
+        types = {field.name: field.type for field in other.schema.fields}
         self._same = [
-            field.name for field in self.schema.fields if kept.get(field.name) is field.type
+            field.name for field in self.schema.fields if types.get(field.name) is field.type
         ]
         #: What the other definition saw in the values of a body.
         self._seen = Conversion(self.schema, other.schema if reverting else self.schema)
