@@ -122,6 +122,11 @@ async def test_scanners_of_others_report_nothing(
     assert told["tls_fallback_scsv"]["supports_fallback_scsv"]
     assert told["tls_extended_master_secret"]["supports_ems_extension"]
 
+    await reports_nothing(instance)
+
+
+async def reports_nothing(instance: Instance) -> None:
+    """The other scanner, written without the first one's library."""
     status, text = await scan(
         "python",
         "-c",

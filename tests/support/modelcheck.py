@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -590,11 +590,8 @@ def main(seed: int, operations: int, share: int = 2_000) -> None:
     logs.configure(logs.Style("error"))
     begun, counts = time.monotonic(), Counter[str]()
     for number in range(0, operations, share):
-        run: Awaitable[Counter[str]] = check(
-            seed + number // share, share, hosted=number // share % 2 == 1
-        )
-        counts += asyncio.run(run)  # type: ignore[arg-type]  # a coroutine
-        # a tool
+        turn = number // share
+        counts += asyncio.run(check(seed + turn, share, hosted=turn % 2 == 1))
         print(f"{number + share} operations, {time.monotonic() - begun:.0f} s", flush=True)
     print(f"no difference: seeds {seed} to {seed + (operations - 1) // share}, {dict(counts)}")
 

@@ -98,6 +98,25 @@ class HeldSource:
         self._present, self._next = self._next or self._present, None
 
 
+def places(engine: str, folder: Path) -> tuple[str, str]:
+    """Addresses of a database and of an object store on that engine."""
+    if engine == "memory":
+        return "memory:", "memory:"
+    return f"sqlite:///{folder / 'vault.db'}", f"file://{folder / 'files'}"
+
+
+def watched(made: Services) -> set[tuple[str, int]]:
+    """Operations with statuses that they have answered with and do not list."""
+    unlisted: set[tuple[str, int]] = set()
+
+    def observe(operation: str, status: int, _seconds: float) -> None:
+        if status < 500 and status not in ALLOWED[operation]:
+            unlisted.add((operation, status))
+
+    made.observe = observe
+    return unlisted
+
+
 @asynccontextmanager
 async def world(
     folder: Path,
@@ -113,12 +132,10 @@ async def world(
 
     ``keys`` says how those of the record-based family are kept.
     """
-    clock = ManualClock()
-    master = MasterKey(bytes(range(32)))
+    clock, master = ManualClock(), MasterKey(bytes(range(32)))
     async with AsyncExitStack() as stack:
-        store = await open_store(
-            "memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}"
-        )
+        base, shelf = places(engine, folder)
+        store = await open_store(base)
         stack.push_async_callback(store.close)
         keyset = await make_keyset(store, master, "default")
         source = HeldSource(master)
@@ -131,18 +148,14 @@ async def world(
 
         async def opening(keyset: Keyset) -> OpenEnvironment:
             vault = vault_of(keyset)
-            files = await vault.share_files(contents)
             catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
-            return OpenEnvironment(
-                vault, catalog, await environment_services(vault, catalog, files)
-            )
+            files = await vault.share_files(contents)
+            parts = await environment_services(vault, catalog, files)
+            return OpenEnvironment(vault, catalog, parts)
 
         vault = vault_of(keyset)
-        objects = await open_objects(
-            "memory:" if engine == "memory" else f"file://{folder / 'files'}"
-        )
         contents = await vault.keep_files(
-            objects, 20 * 2**20, lambda: [found.id for found in book.listed()]
+            await open_objects(shelf), 20 * 2**20, lambda: [found.id for found in book.listed()]
         )
         stack.push_async_callback(contents.close)
         catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
@@ -150,15 +163,13 @@ async def world(
         here = await stack.enter_async_context(office(store, keyset, clock))
         realm = Realm(book, here.service.clients, opening, Metrics())
         stack.push_async_callback(realm.close)
-        await realm.start(
-            OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents)),
-            {},
-        )
-        ring = InstanceKeys(
-            Places(store, source, here.service.keys), lambda: vaults_of(realm.vaults()), Metrics()
-        )
+        parts = await environment_services(vault, catalog, contents)
+        await realm.start(OpenEnvironment(vault, catalog, parts), {})
+        held = Places(store, source, here.service.keys)
+        ring = InstanceKeys(held, lambda: vaults_of(realm.vaults()), Metrics())
         await stack.enter_async_context(ring.kept())
         audit = Kept()
+        functions = await stack.enter_async_context(resident())
         made = services(
             audit=auditing(audit),
             spaces=realm.spaces,
@@ -166,20 +177,10 @@ async def world(
             keys=ring,
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
-            **{
-                "body_limit": 4 * 2**20,
-                "functions": await stack.enter_async_context(resident()),
-                **given,
-            },
+            **{"body_limit": 4 * 2**20, "functions": functions, **given},
         )
-        unlisted: set[tuple[str, int]] = set()
-
-        def observe(operation: str, status: int, _seconds: float) -> None:
-            if status < 500 and status not in ALLOWED[operation]:
-                unlisted.add((operation, status))
-
-        made.observe = observe
         client = await stack.enter_async_context(serving(made))
+        unlisted = watched(made)
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)
         assert unlisted == set(), (
             "operations answered with statuses that the table does not list for them"

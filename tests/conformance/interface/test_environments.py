@@ -115,41 +115,45 @@ async def test_the_same_things_in_two_environments_never_meet(engine: str, tmp_p
         await alike(here, pair("POST", M + "/batch/delete", {"filter": {"id": ["KEY"]}}), 404)
         await alike(here, pair("POST", M + "/KEY/migrate/both"), 404)
         await alike(here, pair("POST", M + "/both/migrate/KEY"), 404)
-        for key, file in (("only", files["writer only"]), ("both", files["writer both"])):
-            both = [
-                (method, f"{M}/{key}/files/{id_}", None)
-                for method in ("GET", "DELETE")
-                for id_ in (file, NOBODY)
-            ]
-            await alike(here, both[:2], 404)
-            await alike(here, both[2:], 404)
-        moves = [
-            ("POST", M + "/both/files/move/both", {"attachment_ids": [id_]})
-            for id_ in (files["writer both"], NOBODY)
+        await files_and_lists_never_meet(here, files)
+
+
+async def files_and_lists_never_meet(here: World, files: dict[str, str]) -> None:
+    for key, file in (("only", files["writer only"]), ("both", files["writer both"])):
+        both = [
+            (method, f"{M}/{key}/files/{id_}", None)
+            for method in ("GET", "DELETE")
+            for id_ in (file, NOBODY)
         ]
-        await alike(here, moves, 401)
-        for name in ("find", "aggregate"):
-            body = {"metrics": {"n": {"func": "count"}}} if name == "aggregate" else {}
-            await alike(
-                here,
-                [("POST", f"/api/models/{schema}/{name}", body) for schema in ("hidden", "nobody")],
-                400,
-            )
-        exported = await here.client("GET", M + "/export", "acme")
-        assert [record["id"] for record in exported.json["data"]] == ["both"]
-        found = (await here.client("POST", M + "/find", "acme", json={})).json["data"]
-        assert [[file["file_id"] for file in record["attachments"]] for record in found] == [
-            [files["acme both"]]
-        ]
-        called = await here.client(
-            "POST", "/api/functions/oldest", "acme", json={"arguments": {"city": "Umeå"}}
+        await alike(here, both[:2], 404)
+        await alike(here, both[2:], 404)
+    moves = [
+        ("POST", M + "/both/files/move/both", {"attachment_ids": [id_]})
+        for id_ in (files["writer both"], NOBODY)
+    ]
+    await alike(here, moves, 401)
+    for name in ("find", "aggregate"):
+        body = {"metrics": {"n": {"func": "count"}}} if name == "aggregate" else {}
+        await alike(
+            here,
+            [("POST", f"/api/models/{schema}/{name}", body) for schema in ("hidden", "nobody")],
+            400,
         )
-        assert called.json == {"result": None}
-        document = (await here.client("GET", "/openapi.json", "acme")).body
-        assert b"model.contact" in document
-        assert b"model.hidden" not in document
-        unchanged = await here.client("POST", M + "/find", json={"filter": {"id": "only"}})
-        assert [{name: record[name] for name in ONE} for record in unchanged.json["data"]] == [ONE]
+    exported = await here.client("GET", M + "/export", "acme")
+    assert [record["id"] for record in exported.json["data"]] == ["both"]
+    found = (await here.client("POST", M + "/find", "acme", json={})).json["data"]
+    assert [[file["file_id"] for file in record["attachments"]] for record in found] == [
+        [files["acme both"]]
+    ]
+    called = await here.client(
+        "POST", "/api/functions/oldest", "acme", json={"arguments": {"city": "Umeå"}}
+    )
+    assert called.json == {"result": None}
+    document = (await here.client("GET", "/openapi.json", "acme")).body
+    assert b"model.contact" in document
+    assert b"model.hidden" not in document
+    unchanged = await here.client("POST", M + "/find", json={"filter": {"id": "only"}})
+    assert [{name: record[name] for name in ONE} for record in unchanged.json["data"]] == [ONE]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

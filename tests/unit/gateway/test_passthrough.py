@@ -28,71 +28,6 @@ async def exchange(request: bytes, *answers: bytes, close: bool = False):
             return server.requests[0], answer
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/",
-        "/a?",
-        "/a?b=%2f&c=%C3%A9&&=",
-        "//a//b/",
-        "/a/../b/./c",
-        "/%2e%2e/%2F;x=1",
-        "/a?x=/../?y",
-        "/a|b^c`{d}",
-        "/a#b",
-        "/\xe9\xff?\xc3\xa9",
-        '/"<>\\',
-        "http://app.test/absolute?x",
-        "/" + "a" * 9000,
-    ],
-)
-async def test_the_target_reaches_the_application_byte_for_byte(target):
-    request, _ = await exchange(get(target))
-    assert request.start == b"GET %b HTTP/1.1" % target.encode("latin-1")
-
-
-@pytest.mark.parametrize(
-    "method",
-    ["GET", "HEAD", "OPTIONS", "DELETE", "PATCH", "PUT", "PROPFIND", "TRACE", "X-OWN", "get"],
-)
-async def test_the_method_reaches_the_application(method):
-    request, _ = await exchange(get("/x", method=method))
-    assert request.start.split(b" ")[0] == method.encode()
-
-
-async def test_the_target_of_options_may_be_a_star():
-    request, _ = await exchange(get("*", method="OPTIONS"))
-    assert request.start == b"OPTIONS * HTTP/1.1"
-
-
-async def test_request_fields_keep_spelling_order_repetition_and_bytes():
-    fields = [
-        "X-b: 1",
-        "x-A: \xe9t\xe9 \xff",
-        "X-b: 2",
-        "Cookie: a=b; c",
-        "ETAG: x",
-        "X-Empty:",
-        "User-Agent:a",
-        "user-agent: \tb ",
-        "Content-Type: text/a",
-        "Content-Type: text/b",
-        "Authorization: Basic x",
-    ]
-    request, _ = await exchange(get("/", *fields))
-    assert request.head == get("/", *fields)
-
-
-async def test_answer_fields_come_back_as_they_were_sent():
-    head = b"HTTP/1.1 299 Fine  \xe9\r\nset-cookie: a\r\nX-B:1\r\nSet-Cookie: b\r\nX-\xc2: 1\r\n".replace(
-        b"X-\xc2: 1\r\n", b""
-    )
-    head += b"X-Latin: \xe9\xff\r\nServer: app\r\nDate: never\r\nContent-length: 3\r\n\r\n"
-    _, answer = await exchange(get(), head + b"abc")
-    assert answer.head == head
-    assert answer.body == b"abc"
-
-
 async def test_connection_fields_stay_on_their_connection():
     fields = [
         "Connection: keep-alive, X-Hop, Authorization",
@@ -121,22 +56,6 @@ async def test_our_own_fields_come_from_nobody_else():
     assert got.fields == [(b"Content-Length", b"0")]
 
 
-async def test_a_body_of_known_length_passes():
-    body = bytes(range(256)) * 40
-    request, _ = await exchange(post("/x", body, "Content-Type: application/octet-stream"))
-    assert (request.body, request.one("content-length")) == (body, b"%d" % len(body))
-    assert request.all("transfer-encoding") == []
-
-
-async def test_a_body_in_chunks_stays_in_chunks():
-    request, _ = await exchange(chunked("/x", b"abc", b"defg"))
-    assert (request.body, request.all("transfer-encoding"), request.all("content-length")) == (
-        b"abcdefg",
-        [b"chunked"],
-        [],
-    )
-
-
 @pytest.mark.parametrize("together", [True, False])
 async def test_trailers_follow_the_body(together):
     data = chunked(
@@ -152,11 +71,6 @@ async def test_trailers_follow_the_body(together):
         request = server.requests[0]
         assert (request.body, request.trailers) == (b"abc", [(b"X-Sum", b"\xe9"), (b"x-sum", b"2")])
         assert request.one("trailer") == b"X-Sum"
-
-
-async def test_an_empty_body_in_chunks_stays_one():
-    request, _ = await exchange(chunked("/x"))
-    assert (request.framed, request.all("transfer-encoding")) == (b"0\r\n\r\n", [b"chunked"])
 
 
 @pytest.mark.parametrize(
@@ -240,20 +154,6 @@ async def test_an_answer_that_ends_with_the_connection_does_so_for_the_caller():
     _, answer = await exchange(get(), b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nall of it", close=True)
     assert (answer.body, answer.closed) == (b"all of it", True)
     assert answer.fields == [(b"X", b"y"), (b"Connection", b"close")]
-
-
-async def test_interim_answers_pass_in_order():
-    answer = (
-        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nlink: </b>\r\n\r\nHTTP/1.1 102 "
-        b"Processing\r\n\r\n"
-    ) + OK
-    async with (
-        RawServer(says(answer)) as server,
-        gateway(server.url) as (port, _),
-        RawClient(port) as client,
-    ):
-        await client.send(get())
-        assert await client.exactly(len(answer)) == answer
 
 
 async def test_interim_answers_are_kept_from_callers_of_http_1_0():

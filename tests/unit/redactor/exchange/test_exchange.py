@@ -24,12 +24,9 @@ from tests.support.exchanges import (
 )
 
 ANN: dict[str, Any] = {
-    "name": "Ann Wexlomere",
-    "email": "Ann@Wexlomere.example",
-    "phone": "+46 70 918 27 36",
-    "born": "1931-02-27",
-    "tags": ["one", "two"],
-}
+    "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
+    "born": "1931-02-27", "tags": ["one", "two"],
+}  # fmt: skip
 LIST = ', response: {each: "$[*]", id: $.id}}'
 
 
@@ -62,18 +59,10 @@ async def test_the_application_gets_tokens_and_the_caller_people():
 @pytest.mark.parametrize(
     "text",
     [
-        '"Ann"',
-        "1.0",
-        "1e5",
-        "-0",
-        "123456789012345678901234567890",
-        "true",
-        "[1.50, {}]",
-        '{"a" : null}',
-        "[]",
-        "{}",
+        '"Ann"', "1.0", "1e5", "-0", "123456789012345678901234567890", "true", "[1.50, {}]",
+        '{"a" : null}', "[]", "{}",
     ],
-)
+)  # fmt: skip
 async def test_every_kind_of_json_value_comes_back_in_its_spelling(text):
     one = await usual()
     body = f'{{"name":{text}, "x":[1.0]}}'.encode()

@@ -7,12 +7,9 @@ from proxy.errors import Code, VaultError
 from tests.support.exchanges import FIELDS, FORM, JSON, USUAL, Desk, desk, member_form
 
 ANN = {
-    "name": "Ann Wexlomere",
-    "email": "Ann@Wexlomere.example",
-    "phone": "+46 70 918 27 36",
-    "born": "1931-02-27",
-    "tags": ["one", "two"],
-}
+    "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
+    "born": "1931-02-27", "tags": ["one", "two"],
+}  # fmt: skip
 LIST = ', response: {each: "$[*]", id: $.id}}'
 
 
@@ -370,15 +367,12 @@ async def test_a_field_that_the_application_did_not_take_keeps_its_value():
 # ---------------------------------------------------------------------- one token for the old and the new value
 
 ALIKE = (
-    "name: {kind: name}",
-    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
     "phone: {kind: phone, token: {shape: numeric, same: true}}",
     "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}",
-    "hint: {kind: text, token: {shape: mask, first: 1}}",
-    "mark: {kind: number, token: zero}",
-    "rank: {kind: number, token: one}",
-    "note: {kind: text, token: {shape: opaque, same: true}}",
-)
+    "hint: {kind: text, token: {shape: mask, first: 1}}", "mark: {kind: number, token: zero}",
+    "rank: {kind: number, token: one}", "note: {kind: text, token: {shape: opaque, same: true}}",
+)  # fmt: skip
 BEFORE: dict[str, Any] = {
     "name": "Ann", "email": "carol@x.example", "phone": "0701234567", "born": "1987-04-12",
     "hint": "ann", "mark": 3, "rank": 7, "note": "x ",
