@@ -182,6 +182,4 @@ async def world(
         client = await stack.enter_async_context(serving(made))
         unlisted = watched(made)
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)
-        assert unlisted == set(), (
-            "operations answered with statuses that the table does not list for them"
-        )
+        assert unlisted == set(), "statuses that the table does not list for their operations"

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from tests.support.exchanges import FIELDS, FORM, JSON, USUAL, Desk, desk, member_form
+from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk, member_form
 
 ANN = {
     "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
@@ -535,82 +535,3 @@ async def test_an_answer_while_a_change_is_under_way_shows_one_version_of_the_re
     }
     assert await one.shown(stored) == {**BEFORE, "id": 1}
     await change.answer(204)
-
-
-# ---------------------------------------------------------------------- several values of one field
-
-MANY = (
-    "name: {kind: name}",
-    "email: {kind: email, token: {shape: email, same: true}, at: '$.mails[*]'}",
-    FIELDS[-1],
-)
-
-
-@pytest.mark.parametrize(
-    "mails", [["Ann@x.example", "ann@x.example"], ["a@x.example", "b@x.example", "A@x.example"]]
-)
-async def test_values_of_a_list_that_have_one_token_are_told_by_their_place(mails):
-    one = await desk(fields=MANY)
-    stored = await one.create({"name": "Ann", "mails": mails})
-    assert len(set(stored["mails"])) < len(mails)
-    assert (await one.shown(stored))["mails"] == mails
-    turned = list(reversed(mails))
-    call = await one.send("PATCH /p/1", {"mails": turned})
-    stored |= call.json
-    assert (await call.seen(200, stored))["mails"] == turned
-    assert (await one.shown(stored))["mails"] == turned
-
-
-@pytest.mark.parametrize("order", [[1, 0], [0, 1], [1], [0]])
-async def test_an_application_that_ignores_a_list_and_shows_it_in_an_order_of_its_own_keeps_it(
-    order,
-):
-    one = await desk(fields=MANY)
-    stored = await one.create({"name": "Ann", "tags": ["a", "b"]})
-    stored["tags"] = [stored["tags"][index] for index in order]
-    wanted = [["a", "b"][index] for index in order]
-    call = await one.send("PATCH /p/1", {"tags": ["c"], "name": "Bo"})
-    stored["name"] = call.json["name"]
-    assert (await call.seen(200, stored))["tags"] == wanted
-    assert (await one.shown(stored))["tags"] == wanted
-
-
-async def test_an_application_that_adds_to_a_list_keeps_what_it_shows():
-    one = await desk(fields=MANY)
-    stored = await one.create({"name": "Ann", "tags": ["a", "b"]})
-    call = await one.send("PATCH /p/1", {"tags": ["c"]})
-    stored["tags"] = [*call.json["tags"], *stored["tags"]]
-    assert (await call.seen(200, stored))["tags"] == ["c", "a", "b"]
-    assert (await one.shown(stored))["tags"] == ["c", "a", "b"]
-
-
-async def test_an_answer_that_shows_a_part_of_a_list_gives_up_nothing_of_it():
-    one = await desk(fields=MANY)
-    stored = await one.create({"name": "Ann", "tags": ["a"]})
-    call = await one.send("PATCH /p/1", {"tags": ["a", "b"]})
-    await call.answer(200, {**stored, "tags": call.json["tags"][:1]})
-    assert (await one.shown({**stored, **call.json}))["tags"] == ["a", "b"]
-
-
-async def test_the_answer_to_a_change_beside_a_doubtful_one_shows_what_that_one_left():
-    one = await desk(fields=ALIKE)
-    stored = await one.create(BEFORE)
-    doubtful = await one.send("PATCH /p/1", {"name": "Bo", "rank": 2, "born": "1990-05-05"})
-    await doubtful.answer(500)
-    one.clock.advance(1)
-    call = await one.send("PATCH /p/1", {"hint": "axl", "born": "1995-01-01"})
-    wanted = {**BEFORE, "name": "Bo", "rank": 2, "hint": "axl", "born": "1995-01-01", "id": 1}
-    stored |= {**doubtful.json, **call.json}
-    assert await call.seen(200, stored) == wanted
-    assert await one.shown(stored) == wanted
-
-
-async def test_the_token_of_one_field_alone_may_come_back_in_place_of_its_value():
-    one = await desk(*USUAL)
-    call = await one.send("POST /p", {"phone": "070-123 45 67", "name": "Ann"})
-    stored = {**call.json, "id": 1}
-    await call.answer(201, stored)
-    again = await one.send("PATCH /p/1", {"phone": stored["phone"]})
-    assert again.json == {"phone": stored["phone"]}
-    assert (await again.seen(200, stored))["phone"] == "070-123 45 67"
-    assert one.idle

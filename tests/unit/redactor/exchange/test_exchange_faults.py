@@ -1,0 +1,178 @@
+"""What an exchange does when the vault, the application or a caller fails."""
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import Request
+from proxy.redactor.rules import Match
+from proxy.storage.changes import Insert, Remove, StageRow
+from tests.support.exchanges import (
+    FORM,
+    JSON,
+    USUAL,
+    desk,
+    head_refused,
+)
+from tests.unit.redactor.exchange.test_exchange import ANN, usual
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "code"),
+    [
+        (b'{"name": "Ann"', JSON, Code.MALFORMED_JSON),
+        (b'{"name": "Ann", "name": 1}', JSON, Code.AMBIGUOUS_JSON),
+        (b"name=Ann", FORM, Code.UNREADABLE_BODY),
+        (b'{"name": "Ann"}', (), Code.UNREADABLE_BODY),
+        (b'{"email": 1}', JSON, Code.VALUE_UNFIT),
+        (b'{"born": "no date"}', JSON, Code.VALUE_UNFIT),
+    ],
+)
+@pytest.mark.parametrize("match", ["POST /p", "PATCH /p/1"])
+async def test_what_cannot_be_protected_is_refused_and_leaves_no_trace(match, body, headers, code):
+    one = await usual()
+    await one.create({"name": "Bo"})
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, body, headers)
+    assert caught.value.code is code
+    assert "Ann" not in caught.value.message
+    assert one.events["staged"] == 1
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+@pytest.mark.parametrize(
+    ("match", "headers", "code"),
+    [
+        ("POST /p", JSON, None),
+        ("POST /p", (*JSON, (b"Content-Encoding", b"gzip")), None),
+        ("POST /p", FORM, Code.UNREADABLE_BODY),
+        ("POST /p", (), Code.UNREADABLE_BODY),
+        ("POST /p", (*JSON, (b"Content-Encoding", b"rot13")), Code.UNREADABLE_BODY),
+        ("PATCH /p/1", JSON, None),
+        ("PATCH /p/%FF", JSON, Code.BAD_REQUEST),
+        ("PATCH /p/1", ((b"Content-Type", b"application/json-patch+json"),), Code.UNREADABLE_BODY),
+    ],
+)
+async def test_a_request_is_refused_by_its_head_alone_where_that_is_enough(match, headers, code):
+    one = await usual()
+    method, target = match.split()
+    _, matched = one.runtime.match(method, "app", target.encode(), headers)
+    assert isinstance(matched, Match)
+    refusal = head_refused(
+        one.runtime.exchange(matched), Request(method, target.encode(), headers, b"?")
+    )
+    assert (refusal.code if refusal is not None else None) is code
+    assert one.idle
+
+
+async def test_a_value_that_cannot_be_searched_undoes_a_delete():
+    one = await desk(
+        *USUAL, "{match: POST /gone, delete: p, id: $.id, request: {fields: {email: $.email}}}"
+    )
+    await one.create(ANN)
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /gone", {"id": 1, "email": 17})
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+@pytest.mark.parametrize(
+    ("match", "change"), [("POST /p", Insert), ("PATCH /p/1", StageRow), ("DELETE /p/1", StageRow)]
+)
+async def test_nothing_is_sent_when_the_vault_cannot_be_written(match, change):
+    one = await usual()
+    await one.create(ANN)
+    one.store.fail("commit", change=change)
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, {"name": "Bo"} if "DELETE" not in match else b"")
+    assert caught.value.code is Code.VAULT_DOWN
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+@pytest.mark.parametrize("verb", ["by_keys", "staged"])
+async def test_answers_pass_with_tokens_while_the_vault_cannot_be_read(verb):
+    one = await usual()
+    stored = await one.create(ANN)
+    await (await one.send("PATCH /p/1", {"name": "Bo"})).exchange.failed(True)
+    call = await one.send("GET /p/1")
+    one.store.fail(verb)
+    assert await call.seen(200, stored) == stored
+    assert one.events["unrestored"] == 1
+    assert await one.shown(stored) == {**ANN, "id": 1}
+
+
+@pytest.mark.parametrize("status", [200, 409])
+async def test_a_file_may_ask_for_an_error_instead(status):
+    one = await usual(more="on_error: {vault_down: {read: 503, write: 507}}")
+    stored = await one.create(ANN)
+    call = await one.send("GET /p/1")
+    one.store.fail("rows")
+    one.store.fail("by_keys")
+    with pytest.raises(VaultError) as caught:
+        await call.answer(status, {"name": stored["name"]})
+    assert caught.value.code is Code.VAULT_DOWN
+
+
+async def test_a_delete_is_settled_even_if_its_answer_cannot_be_restored():
+    one = await usual(more="on_error: {vault_down: {read: 503}}")
+    stored = await one.create(ANN)
+    call = await one.send("DELETE /p/1")
+    one.store.fail("rows")
+    one.store.fail("by_keys")
+    with pytest.raises(VaultError):
+        await call.answer(200, stored)
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
+
+
+async def test_callers_see_their_own_words_while_the_vault_cannot_be_read():
+    one = await usual()
+    call = await one.send("POST /p", ANN)
+    one.store.fail("rows", times=None)
+    one.store.fail("by_keys", times=None)
+    assert await call.seen(201, {**call.json, "id": 1, "phone": "x"}) == {
+        **ANN,
+        "id": 1,
+        "phone": "x",
+    }
+
+
+async def test_a_reader_who_finds_nothing_is_told_so_whatever_the_vault_does():
+    one = await usual()
+    await one.create(ANN)
+    call = await one.send("GET /p/1")
+    one.store.fail("by_keys")
+    assert await call.seen(404, {"error": "no"}) == {"error": "no"}
+    assert one.events["late"] == 1
+
+
+@pytest.mark.parametrize("match", ["PATCH /p/1", "DELETE /p/1"])
+async def test_what_the_application_did_is_settled_later_when_the_vault_cannot_be_written(match):
+    one = await usual()
+    stored = await one.create(ANN)
+    call = await one.send(match, {"name": "Bo"} if "PATCH" in match else b"")
+    one.store.fail("commit", times=None)
+    await call.answer(204)
+    assert one.events["late"] == 1
+    assert (await one.counts())[2] == 1
+    one.store.mend()
+    await one.vault.upkeep()
+    assert await one.counts() == ((1, 0, 0) if "PATCH" in match else (0, 0, 0))
+    assert one.idle
+    if "PATCH" in match:
+        assert (await one.shown({**stored, **call.json}))["name"] == "Bo"
+
+
+async def test_a_reader_who_decides_a_doubt_is_answered_even_if_that_cannot_be_written():
+    one = await usual()
+    await one.create(ANN)
+    call = await one.send("PATCH /p/1", {"name": "Bo"})
+    await call.exchange.failed(True)
+    one.clock.advance(1)
+    one.store.fail("commit", change=Remove, times=None)
+    one.store.fail("commit", times=1)
+    assert await one.shown({"id": 1, **call.json}) == {"id": 1, "name": "Bo"}
+    assert one.events["late"] == 1
+    assert (await one.counts())[2] == 1
