@@ -123,10 +123,7 @@ class AuditLog:
         self._write(bodies)
 
     def put_or_queue(self, *bodies: bytes) -> None:
-        """Write lines of what was done already; those that cannot be written now wait.
-
-        Raises as ``put``.
-        """
+        """Write lines of what was done; those that cannot be written wait. Raises as ``put``."""
         try:
             self.put(*bodies)
         except VaultError:
@@ -156,11 +153,7 @@ class AuditLog:
     # ------------------------------------------------------------------ upkeep
 
     async def begin(self) -> None:
-        """Write the first lines and a checkpoint.
-
-        A full disk, under the log or under the store, does not stop the start: the log has a fault
-        then, or the fault of the store is logged and ``run`` tries again.
-        """
+        """Write the first lines and a checkpoint; a full disk does not stop the start."""
         try:
             self.put()
         except VaultError as error:
