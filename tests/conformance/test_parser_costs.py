@@ -60,7 +60,7 @@ from proxy.redactor import (
     restore,
 )
 from proxy.redactor import form as globs
-from proxy.redactor import restore as html
+from proxy.redactor import pages as html
 from proxy.redactor import restore as words
 from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
@@ -420,7 +420,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     ),
     "redactor.selectors": _selected,
     "redactor.json.text:depth_fits": lambda text: json_text.depth_fits(_bytes(text), 64),
-    "redactor.restore:acting": lambda text: list(html.acting(_bytes(text))),
+    "redactor.pages:acting": lambda text: list(html.acting(_bytes(text))),
     "redactor.message:canonical_uuid": message.canonical_uuid,
     "redactor.words": _words,
     "redactor.restore:json": _restored(restore.EscapingKinds.JSON),

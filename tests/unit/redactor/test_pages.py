@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.redactor import restore
+from proxy.redactor import pages
 
 T = "TOKEN"
 
@@ -12,7 +12,7 @@ def allowed(page: str) -> bool:
     """Whether a value may stand where the page has its token."""
     raw = page.encode()
     at = raw.index(T.encode())
-    return all(end <= at or at + len(T) <= start for start, end in restore.acting(raw))
+    return all(end <= at or at + len(T) <= start for start, end in pages.acting(raw))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_it_may_not_stand_where_it_acts(page):
 
 def test_stretches_come_in_order_and_apart():
     page = b"<a href='x' title='y' z>t<script>s</script><input value=1>"
-    spans = list(restore.acting(page))
+    spans = list(pages.acting(page))
     assert spans == sorted(spans)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     kept = "".join(
@@ -124,7 +124,7 @@ def test_no_value_becomes_markup(page):
             seen.append(data)
 
     reader = Reader()
-    reader.feed(page.format(restore.text(EVIL).decode()))
+    reader.feed(page.format(pages.text(EVIL).decode()))
     reader.close()
     assert len(tags) == page.count("<") - page.count("</")
     assert names in ([], ["value"])
@@ -132,6 +132,6 @@ def test_no_value_becomes_markup(page):
 
 
 def test_a_written_value_holds_nothing_that_any_context_gives_a_meaning():
-    assert not set(restore.text(EVIL)) - set(
+    assert not set(pages.text(EVIL)) - set(
         b"&#;0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     )
