@@ -3,6 +3,7 @@ itself out.
 """
 
 import asyncio
+import time
 
 import aiohttp
 
@@ -40,7 +41,7 @@ async def test_wrong_tries_from_elsewhere_do_not_keep_the_right_client_out_and_i
     await prepare_instance(settings)
     async with running(settings) as started:
         made = await started.auth.clients.create("shop", "default", admin=False)
-        tries = 2 * BY_CLIENT.burst
+        tries, begun = 2 * BY_CLIENT.burst, time.monotonic()
         strangers = [
             await asyncio.gather(
                 *(
@@ -51,9 +52,9 @@ async def test_wrong_tries_from_elsewhere_do_not_keep_the_right_client_out_and_i
             for _ in range(tries)
         ]
         assert {status for told in strangers for status in told} == {401, 429}
-        assert sum(told.count(401) for told in strangers) <= 5 * (BY_CLIENT.burst + 2), (
-            "brute force stays slow"
-        )
+        # each address has its burst, and one more for each ``every`` that this machine took
+        most = BY_CLIENT.burst + 2 + (time.monotonic() - begun) * 1000 / BY_CLIENT.every
+        assert sum(told.count(401) for told in strangers) <= 5 * most, "brute force stays slow"
         assert [
             await token(started.interface, "127.0.0.2", made.client.id, made.secret)
             for _ in range(30)
