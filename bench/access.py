@@ -23,7 +23,8 @@ from proxy.auth.policies import Policies, open_clients, open_policies
 from proxy.auth.tokens import SigningKeys, TokenIssuer
 from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset
-from proxy.model.policy import AccessPolicy, Act, read_policy
+from proxy.model.policy import AccessPolicy, Act
+from proxy.model.policy_reader import read_policy
 from proxy.model.schema import Schema
 from proxy.model.schema_document import read_definition
 from proxy.storage.memory import MemoryStore

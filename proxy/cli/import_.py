@@ -279,11 +279,11 @@ def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
     job.rejected += len({entry.line for entry, _ in faults})
     if job.rejects is not None and faults:
         entries = {entry.line: entry for entry, _ in faults}.values()
+        # the record, or what stands there where none could be read
+        contents = (entry.unread if entry.record is None else entry.record for entry in entries)
         try:
             with open(job.rejects, "ab", opener=_private) as file:
-                for entry in entries:  # its record, or what stands there where none could be read
-                    content = entry.unread if entry.record is None else entry.record
-                    file.write(_encode(content) + b"\n")
+                file.writelines(_encode(content) + b"\n" for content in contents)
         except OSError as error:
             raise VaultError(
                 Code.NOT_WRITABLE, f"{job.rejects} cannot be written ({error.strerror})."

@@ -1,6 +1,4 @@
-"""One schema of one environment with its keys: how its records become rows and its tokens are
-found.
-"""
+"""The records of one schema under its keys: rows, tokens and look-ups."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -121,14 +119,24 @@ class Collection:
         self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
-        self.tokenizers: dict[str, Tokenizer] = {}
-        self._token_hashers: dict[str, FieldHasher] = {}
-        for name, shape in recipe.shapes.items():
-            kind = self.schema.field(name).kind
-            self.tokenizers[name] = shape.bind(
-                keyset.field_keys(self.name, name), kind, around.region
+        self._prepare_tokens(recipe, keyset, around.region)
+        self._mark_key = keyset.hasher("mark", self.name)
+        self._columns = [
+            None if of is None else (of, keyset.hasher("field", self.name, of.name))
+            for of in self.slots
+        ]
+
+    def _prepare_tokens(self, recipe: TableSpec, keyset: Keyset, region: str) -> None:
+        """Make what mints and finds the tokens of each field."""
+        self.tokenizers: dict[str, Tokenizer] = {
+            name: shape.bind(
+                keyset.field_keys(self.name, name), self.schema.field(name).kind, region
             )
-            self._token_hashers[name] = keyset.hasher("token", self.name, name)
+            for name, shape in recipe.shapes.items()
+        }
+        self._token_hashers: dict[str, FieldHasher] = {
+            name: keyset.hasher("token", self.name, name) for name in recipe.shapes
+        }
         self._indexed = [
             (name, tokenizer.indexed, self._token_hashers[name], tokenizer.same)
             for name, tokenizer in self.tokenizers.items()
@@ -148,11 +156,6 @@ class Collection:
         self._alike = sorted(
             self.single | {name for name, made in self.tokenizers.items() if made.same}
         )
-        self._mark_key = keyset.hasher("mark", self.name)
-        self._columns = [
-            None if of is None else (of, keyset.hasher("field", self.name, of.name))
-            for of in self.slots
-        ]
         #: What mints the tokens of each field, prepared: (value, record id, value number).
         self.mints: dict[str, FieldMint] = {
             name: _findable(name, tokenizer)
@@ -162,9 +165,7 @@ class Collection:
         }
 
     def fill(self, rows: int) -> dict[str, float]:
-        """For each field whose tokens must be unique: the share of its tokens that so many records
-        use.
-        """
+        """By field with unique tokens: the share of them that so many records use."""
         return {
             name: rows / shape.capacity()
             for name, shape in self.shapes.items()

@@ -35,7 +35,7 @@ from proxy.model import (
     filter_reader,
     jsonpath,
     legacy_dialect,
-    policy,
+    policy_reader,
     pop_dialect,
     record,
     schema_change,
@@ -203,7 +203,7 @@ def _kind(prefix: str) -> Callable[[str], object]:
 
 
 def _template_of_a_policy(text: str) -> object:
-    return policy.read_policy(
+    return policy_reader.read_policy(
         "p",
         {
             "actions": ["v1.restapi.read"],
@@ -268,11 +268,11 @@ def _overridden(text: str) -> None:
 PARSERS: Final[dict[str, Callable[[str], object]]] = {
     # what callers of the vault's interface write
     "model.template:read_template": read_template,
-    "model.policy:read_policy": _template_of_a_policy,
-    "model.policy:read_policy origins": lambda text: policy.read_policy(
+    "model.policy_reader:read_policy": _template_of_a_policy,
+    "model.policy_reader:read_policy origins": lambda text: policy_reader.read_policy(
         "p", {"actions": [], "origins": [text]}
     ),
-    "model.policy:read_policy acl": lambda text: policy.read_policy(
+    "model.policy_reader:read_policy acl": lambda text: policy_reader.read_policy(
         "p", {"actions": [], "external_acl": text}
     ),
     "tokenization.template": _bound_template,

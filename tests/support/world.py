@@ -16,7 +16,7 @@ from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
-from proxy.model.policy import read_policy
+from proxy.model.policy_reader import read_policy
 from proxy.model.schema import HASHED, RecordKeys, records_schema
 from proxy.model.schema_document import read_definition
 from proxy.objectstore import open_objects

@@ -1,11 +1,9 @@
 """The use cases on attachments: upload, replace, change, download, move, delete.
 
 A content is durable in the object store before the row that names it is committed. What ends in
-between leaves an object that no row names, never a row without its object; ``objectsweep`` removes
-such objects. A row that lets go of an object dooms it in the same commit.
-
-All of them work on records of rule files too: only the application writes those, but files are the
-vault's own.
+between leaves an object that no row names, never a row without its object; ``sweep`` removes such
+objects. A row that lets go of an object marks it for removal in the same commit. Records of rule
+files may have attachments too.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

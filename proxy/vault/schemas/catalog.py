@@ -5,8 +5,7 @@ migration: while it fills what the new definition needs beside the old, the old 
 writes fill both; then the new one is in force, by one write of one note; then what only the old one
 needed is removed. Every step may be interrupted and goes on at the next start.
 
-Whoever works with ``records`` does so within ``using``: what changes waits until all who saw it
-before have gone.
+Work with ``records`` stands within ``using``: a change waits until earlier work has ended.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.api.access import bearer
-from proxy.model.policy import read_policy
+from proxy.model.policy_reader import read_policy
 from tests.support.api import no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
 

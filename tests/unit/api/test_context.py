@@ -7,7 +7,8 @@ from proxy.auth.policies import FREE, open_policies
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.policy import Act, read_policy
+from proxy.model.policy import Act
+from proxy.model.policy_reader import read_policy
 from proxy.model.record import Principal, Record
 from proxy.model.rights import FULL
 from proxy.storage.changes import Release

@@ -22,14 +22,8 @@ from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.limits import Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.policy import (
-    MOST_ORIGINS,
-    MOST_POLICY_FIELDS,
-    MOST_READABLE,
-    Act,
-    read_policy,
-    write_policy,
-)
+from proxy.model.policy import Act, write_policy
+from proxy.model.policy_reader import MOST_ORIGINS, MOST_POLICY_FIELDS, MOST_READABLE, read_policy
 from proxy.model.query import MetricFunction, Op
 from proxy.model.record import DEFAULT, DEFAULTS, IDENT, KeyKind, Record
 from proxy.model.record_reader import read_drafts

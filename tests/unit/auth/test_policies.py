@@ -7,7 +7,8 @@ from proxy.auth.policies import FREE, AuthOptions, Policies, open_policies, open
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.policy import AccessPolicy, Act, read_policy
+from proxy.model.policy import AccessPolicy, Act
+from proxy.model.policy_reader import read_policy
 from proxy.storage.memory import MemoryStore
 from tests.support.auth import office
 from tests.unit.model.test_policy import EXAMPLE, SCHEMA

@@ -5,7 +5,8 @@ import pytest
 
 from proxy.auth.rights import firewall, full_rights, granted
 from proxy.crypto.keyset import Keyset
-from proxy.model.policy import AccessPolicy, Act, read_policy
+from proxy.model.policy import AccessPolicy, Act
+from proxy.model.policy_reader import read_policy
 from proxy.model.query import AnyOf, Equals
 from proxy.model.record import Record
 from proxy.model.rights import Rights

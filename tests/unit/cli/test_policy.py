@@ -9,7 +9,7 @@ from proxy.cli import main
 from proxy.cli.policy import RemotePolicies
 from proxy.cli.remote import Remote
 from proxy.errors import Code, VaultError
-from proxy.model.policy import read_policy
+from proxy.model.policy_reader import read_policy
 from tests.support.auth import HERE
 from tests.support.examples import CONTACT
 from tests.support.world import World, world

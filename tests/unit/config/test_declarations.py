@@ -12,7 +12,7 @@ from proxy.config.declarations import (
     read_schemas,
 )
 from proxy.errors import Code, VaultError
-from proxy.model.policy import read_policy
+from proxy.model.policy_reader import read_policy
 from proxy.model.schema import FieldType
 from tests.unit.model.test_policy import EXAMPLE
 
