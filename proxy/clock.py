@@ -25,7 +25,10 @@ def to_wire(instant: int) -> str:
 
 
 class ManualClock:
-    """A clock that moves only when told to; ships beside the port so that every test can own time."""
+    """A clock that moves only when told to.
+
+    Ships beside the port so that every test can own time.
+    """
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self.now = now

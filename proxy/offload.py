@@ -81,7 +81,7 @@ turns = Turns()
 
 
 def is_long(body: bytes) -> bool:
-    """Whether a body may take milliseconds to be read or written: by its bytes, and by its members."""
+    """Whether reading or writing a body may take milliseconds, by bytes and members."""
     size = len(body)
     if size <= SMALL or size > LARGE:
         return size > SMALL
@@ -152,7 +152,7 @@ class _Slices:
             self._loop.call_soon(self._turned)
 
     def _turned(self) -> None:
-        """The next turn of the loop: the first of those who wait goes on, with a slice of its own."""
+        """In the next turn of the loop the first waiter goes on, with its own slice."""
         self._armed, self._until = False, 0.0
         while self._waiting:
             future = self._waiting.popleft()

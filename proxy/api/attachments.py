@@ -157,9 +157,10 @@ async def download_attachment(call: ApiRequest) -> ApiResponse:
         contents, _owner(call, "record_key", Act.READ), call.path["file_id"]
     )
     size, etag = download.attachment.size, f'"{download.attachment.hash}"'
+    name = quote(download.attachment.filename, safe="")
     headers = {
         "Accept-Ranges": "bytes",
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(download.attachment.filename, safe='')}",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
         "ETag": etag,
     }
     conditions = preconditions(call.request)

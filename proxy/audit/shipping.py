@@ -1,7 +1,8 @@
 """Lines of the folder to other places, after they were written: one thread for each place.
 
 A slow place hinders nobody. The position of each place is a file beside the log. After a break some
-lines are sent again, since nobody knows what became of the last ones; their numbers tell them apart.
+lines are sent again, since nobody knows what became of the last ones; their numbers tell them
+apart.
 
 A syslog message has the form of RFC 5424, over UDP (RFC 5426), TCP (RFC 6587, octets counted) or a
 local socket.

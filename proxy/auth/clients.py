@@ -205,7 +205,10 @@ class Clients:
         return NewClient(await self._put(environment, ident, changed), secret)
 
     async def disable(self, ident: str) -> Client:
-        """End the client and its tokens, and keep it in the list. Raises ``VaultError(NOT_FOUND)``."""
+        """End the client and its tokens, and keep it in the list.
+
+        Raises ``VaultError(NOT_FOUND)``.
+        """
         environment = _there(self._clients.get(ident)).environment
         return await self._put(
             environment,

@@ -51,7 +51,10 @@ def invalid_client(
 
 
 def slow_down(seconds: int, status: int = 429) -> OAuthError:
-    """Too many failures, or too much at once. No registered word of the token endpoint fits better."""
+    """Too many failures, or too much at once.
+
+    No registered word of the token endpoint fits better.
+    """
     error = OAuthError(
         "temporarily_unavailable", "Too many attempts: wait as long as Retry-After says.", status
     )

@@ -87,7 +87,7 @@ def parse_answer(body: bytes, primary: str) -> Allowed:
 
 
 def _once(pairs: list[tuple[str, object]]) -> None:
-    """Two readers of an object that has a member twice may read two things (RFC 8259, section 4)."""
+    """Readers of an object with a member twice may disagree (RFC 8259, section 4)."""
     if len(pairs) != 1:
         raise ValueError("a member stands there twice")
 
@@ -152,7 +152,10 @@ class Gate:
         return frozenset(key for key in wanted if answers[key])
 
     async def need(self, act: Act, keys: Iterable[str]) -> None:
-        """Raise ``VaultError`` (ACCESS_DENIED) unless all of them are allowed; else as ``allowed``."""
+        """Raise ``VaultError`` (ACCESS_DENIED) unless all of them are allowed.
+
+        Else as ``allowed``.
+        """
         wanted = frozenset(keys)
         if await self.allowed(act, wanted) != wanted:
             raise denied()

@@ -199,7 +199,7 @@ _Key = str | tuple[str, str]
 
 
 class _Failures:
-    """Failures by key as a leaky bucket: all that is kept is when the bucket will be empty (GCRA)."""
+    """Failures by key as a leaky bucket (GCRA): only the time when it is empty is stored."""
 
     def __init__(self, allowance: Allowance, most: int) -> None:
         self._allowance = allowance

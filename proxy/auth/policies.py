@@ -129,7 +129,10 @@ class Policies:
         return changed
 
     async def remove(self, name: str) -> None:
-        """Forget a policy. Raises ``VaultError``: NOT_FOUND; CONFLICT for one that a file declares."""
+        """Forget a policy. Raises ``VaultError``: NOT_FOUND.
+
+        CONFLICT for one that a file declares.
+        """
         if name not in self._policies:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
         self._refuse_declared(name)

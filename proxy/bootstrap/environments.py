@@ -141,7 +141,7 @@ class Realm:
             self._metrics.forget(prefix_of(ident))
 
     async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
-        """Upkeep for ever, every ``interval`` seconds, and at once when an environment has ended."""
+        """Maintain all environments every ``interval`` seconds, at once after one has ended."""
         while True:
             try:
                 async with asyncio.timeout(interval):
@@ -183,7 +183,7 @@ async def _reporting(work: Awaitable[None], report: Callable[[VaultError], None]
 def opening(
     settings: Settings, store: Store, clock: Clock, metrics: Metrics, contents: Contents
 ) -> EnvironmentOpener:
-    """What opens environments beside ``default``: in the same store, their files in the same place."""
+    """Opens environments beside ``default``, in the same store and object store."""
 
     async def opened(keyset: Keyset) -> OpenEnvironment:
         ident = keyset.environment

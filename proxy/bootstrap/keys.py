@@ -211,7 +211,7 @@ class InstanceKeys:
 
 
 class _Watched:
-    """The data keys of one environment, how much they have sealed, and what is being sealed anew."""
+    """The data keys of one environment, their use, and the state of re-encryption."""
 
     def __init__(
         self,

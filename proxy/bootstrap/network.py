@@ -180,7 +180,10 @@ _log = logs.logger("bootstrap")
 
 
 def ways(settings: Settings) -> tuple[Route, dict[str, Route]]:
-    """How applications are reached, and which ones otherwise. Raises ``VaultError`` (BAD_SETTINGS)."""
+    """How applications are reached, and which ones otherwise.
+
+    Raises ``VaultError`` (BAD_SETTINGS).
+    """
     special = {
         name: _way(own, f"applications.{name}") for name, own in settings.applications.items()
     }

@@ -1,4 +1,4 @@
-"""The store of the settings and the master key that belongs to it: opened together, or not at all."""
+"""Opens the store of the settings together with its master key, or neither."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -205,7 +205,10 @@ async def open_files(
 
 
 async def check_file_store(settings: Settings, store: Store) -> None:
-    """Raise what a start would say of the place of the files and of whose they are. Makes nothing."""
+    """Raise what a start would say of the place of the files and of whose they are.
+
+    Makes nothing.
+    """
     if not settings.files.path.exists():
         await check_pair(None, store)
         return

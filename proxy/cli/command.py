@@ -159,7 +159,7 @@ class Progress(Protocol):
 
 
 def progress(title: str, total: int | None, unit: str, done: int = 0) -> Progress:
-    """A bar for ``total`` units (``None``: nobody knows), of which ``done`` have been done before."""
+    """A bar for ``total`` units (``None``: unknown), of which ``done`` were done before."""
     # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
     from tqdm import tqdm
 

@@ -46,13 +46,10 @@ def rotate(arguments: Arguments) -> int:
 def verify_keys(arguments: Arguments) -> int:
     """Open every keyset, and count what each data key has sealed."""
     data = _run(_verified(arguments))
-    lines = [
-        (
-            f"{one['environment_id']}: "
-            f"{'; '.join(f'{key} sealed {counts(sealed)}' for key, sealed in one['sealed'].items()) or 'nothing is sealed'}"
-        )
-        for one in data["environments"]
-    ]
+    lines = []
+    for one in data["environments"]:
+        use = "; ".join(f"{key} sealed {counts(sealed)}" for key, sealed in one["sealed"].items())
+        lines.append(f"{one['environment_id']}: {use or 'nothing is sealed'}")
     command.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
     return OK
 

@@ -202,7 +202,7 @@ class RemotePolicies(backend.RemoteBackend):
 
 @contextlib.asynccontextmanager
 async def policy_backend(arguments: Arguments, settings: Settings) -> AsyncIterator[Governing]:
-    """The policies of the instance that ``--url`` names, else of the stopped vault of the settings."""
+    """The policies of the instance at ``--url``, else of the stopped vault."""
     if arguments.url is not None:
         with contextlib.closing(remote.remote(arguments)) as instance:
             yield RemotePolicies(instance)

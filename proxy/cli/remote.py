@@ -78,7 +78,10 @@ class Remote:
     def content(
         self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
     ) -> Any:
-        """The content of an answer of success. Raises ``VaultError`` as ``ask``, and the refusal."""
+        """The content of an answer of success.
+
+        Raises ``VaultError`` as ``ask``, and the refusal.
+        """
         answer = self.ask(method, path, content, headers)
         if answer.status >= 300:
             raise refusal_of(answer)

@@ -60,9 +60,8 @@ def show_schema(arguments: Arguments) -> int:
     from proxy.cli.backend import named_item
 
     item = named_item(schema_backend, arguments)
-    lines = [
-        f"{item['name']}: declared by {item['origin']}, {item['records']} records {_migration(item)}".rstrip()
-    ]
+    head = f"{item['name']}: declared by {item['origin']}, {item['records']} records"
+    lines = [f"{head} {_migration(item)}".rstrip()]
     width = max((len(name) for name in item["fields"]), default=0)
     lines += [
         f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()
@@ -204,7 +203,7 @@ class RemoteSchemas(backend.RemoteBackend):
 
 @contextlib.asynccontextmanager
 async def schema_backend(arguments: Arguments, settings: Settings) -> AsyncIterator[Schemas]:
-    """The schemas of the instance that ``--url`` names, else of the stopped vault of the settings."""
+    """The schemas of the instance at ``--url``, else of the stopped vault."""
     if arguments.url is not None:
         with contextlib.closing(remote.remote(arguments)) as instance:
             yield RemoteSchemas(instance)

@@ -210,7 +210,10 @@ _POLICY_FILES: Final = DeclarationKind(
 
 
 def read_policies(paths: Sequence[Path]) -> Declarations[AccessPolicy]:
-    """The policies of files. Raises ``VaultError(INVALID_POLICY)`` with every fault of all files."""
+    """The policies of files.
+
+    Raises ``VaultError(INVALID_POLICY)`` with every fault of all files.
+    """
     return read_files(_POLICY_FILES, paths)
 
 

@@ -92,7 +92,7 @@ def not_yaml(error: yaml.MarkedYAMLError) -> str:
 
 
 class GivenSetting(NamedTuple):
-    """One setting as somebody wrote it, and where: ``file:line:column`` or the name of a variable."""
+    """One setting as written, and where: ``file:line:column`` or a variable's name."""
 
     text: str
     place: str

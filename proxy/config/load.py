@@ -161,7 +161,7 @@ def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
 
 
 def _issuer(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
-    """An external issuer without a name, and optional claims of tokens that are verified by keys."""
+    """Refuse an issuer without a name, and optional claims beside verification by keys."""
     issuer, optional = (
         values.get("auth.issuer"),
         values.get("auth.introspection_optional_claims", frozenset()),

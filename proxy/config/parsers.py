@@ -172,7 +172,7 @@ def _network(text: str, number: int) -> NetworkSetting:
 
 
 def duration(text: str) -> int:
-    """A number and a unit (ms, s, m, h, d) as milliseconds, more than none and at most ten years."""
+    """A number and a unit (ms, s, m, h, d) as milliseconds, above 0 and up to ten years."""
     match = _DURATION.fullmatch(text)
     if not match:
         raise ValueError("this is not a number followed by ms, s, m, h or d")

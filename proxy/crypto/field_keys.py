@@ -98,7 +98,7 @@ class FF1(Secret):
         return state ^ int.from_bytes(rest.ljust(_BLOCK, b"\0"), "big")
 
     def _round(self, plan: _Plan, chain: int, turn: int, half: int) -> int:
-        """The round function: a pseudorandom number of ``take`` bytes from the round and one half."""
+        """The round function: a pseudorandom number of ``take`` bytes of round and half."""
         block = self._aes.update((chain ^ (turn << plan.half_bits) ^ half).to_bytes(_BLOCK, "big"))
         number = int.from_bytes(block, "big")
         if plan.take <= _BLOCK:
@@ -182,7 +182,7 @@ class FieldKeys(Secret):
         return self._narrow.encrypt(pair << _NARROW_CHECK_BITS, NARROW_BITS)
 
     def open_narrow_block(self, bits: int) -> tuple[int, int] | None:
-        """The pair a ``narrow_block`` carries, or ``None`` for a look-alike (missed once in 2^26)."""
+        """The pair in a ``narrow_block``; ``None`` for a look-alike (missed once in 2^26)."""
         plaintext = self._narrow.decrypt(bits, NARROW_BITS)
         pair, check = divmod(plaintext, 1 << _NARROW_CHECK_BITS)
         return None if check else divmod(pair, 1 << 32)

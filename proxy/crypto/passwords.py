@@ -59,7 +59,10 @@ def verify_secret(stored: str, secret: str) -> bool:
 
 
 class Certificate(NamedTuple):
-    """The first certificate of a PEM file; the times are those at which its whole chain is valid."""
+    """The first certificate of a PEM file.
+
+    The times are those at which its whole chain is valid.
+    """
 
     #: DNS names (RFC 6125), in lower case; ``*.example.com`` stands for one label
     names: tuple[str, ...]

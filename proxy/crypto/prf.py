@@ -52,7 +52,10 @@ def hasher(key: bytes) -> Prf:
 
 
 def hkdf(material: bytes, salt: bytes, info: bytes, length: int) -> bytes:
-    """HKDF-SHA-256, extract then expand (RFC 5869); ``length`` is 1..8160. ``ValueError`` beyond."""
+    """HKDF-SHA-256, extract then expand (RFC 5869); ``length`` is 1..8160.
+
+    ``ValueError`` beyond.
+    """
     return HKDF(_SHA256, length, salt, info).derive(material)
 
 

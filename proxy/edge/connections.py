@@ -147,7 +147,7 @@ class ConnectionLimit:
         return victim is not None
 
     def _sweep(self, connections: _Connections) -> None:
-        """Forget those that have ended, where that takes no time, or has not been done for a while."""
+        """Forget ended connections where that is cheap, or was not done for a while."""
         now = asyncio.get_running_loop().time()
         if len(connections) <= _FEW:
             _forget_ended(connections)

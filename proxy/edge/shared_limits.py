@@ -96,7 +96,7 @@ class Shared:
             await self.close()
 
     async def report(self) -> None:
-        """Tell the store what came since the last time, and learn who has come too often elsewhere."""
+        """Report new requests to the store, and learn whose limit is used up elsewhere."""
         try:
             async with asyncio.timeout(_REPORT):
                 if self._there is not True:

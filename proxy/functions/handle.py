@@ -29,7 +29,10 @@ class RefusedError(Exception):
 
 
 class Handle:
-    """Asks the service and waits for its answer. ``ask``: (operation, what it takes) → the answer."""
+    """Asks the service and waits for its answer.
+
+    ``ask``: (operation, what it takes) → the answer.
+    """
 
     def __init__(self, ask: Callable[[str, dict[str, Json]], Json]) -> None:
         self._ask = ask

@@ -166,7 +166,10 @@ class RedactedHandler:
         headers: RawHeaders,
         bounds: tuple[bytes | None, int, Reservation],
     ) -> bytes:
-        """The whole body of an answer that is not here yet, or not fit. Settles before it raises."""
+        """The whole body of an answer that is not here yet, or not fit.
+
+        Settles before it raises.
+        """
         try:
             raw = await collect(reply, *bounds)
         except UpstreamFault:

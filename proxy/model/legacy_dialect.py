@@ -148,7 +148,7 @@ def _keyed(metric: Any) -> Any:
 
 
 class _Exchange:
-    """One request; ``places`` has, by the pointer that readers tell, the one that the caller knows."""
+    """One request; ``places`` maps pointers of readers to those of the caller."""
 
     def __init__(self, limits: RecordLimits) -> None:
         self._limits = limits

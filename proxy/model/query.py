@@ -120,7 +120,10 @@ class MetricQuery(msgspec.Struct, frozen=True):
 
 
 class Aggregation(msgspec.Struct, frozen=True):
-    """Metrics over groups of records; without ``keys`` one group of all. ``limit`` groups a page."""
+    """Metrics over groups of records; without ``keys`` one group of all.
+
+    ``limit`` groups a page.
+    """
 
     metrics: tuple[MetricQuery, ...]
     tests: tuple[Test, ...] = ()

@@ -37,7 +37,10 @@ class Storage(enum.StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field of a schema. ``kind`` names the normal form that hashes and same-value tokens use."""
+    """One field of a schema.
+
+    ``kind`` names the normal form that hashes and same-value tokens use.
+    """
 
     name: str
     type: FieldType = FieldType.STRING
@@ -95,7 +98,7 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def kept_outside(self) -> tuple[Field, ...]:
-        """The fields that have a column of their own beside the sealed body, in declaration order."""
+        """The fields with a column beside the sealed body, in declaration order."""
         return tuple(field for field in self.fields if field.has_column)
 
     @property

@@ -36,7 +36,10 @@ class ChangeStep(NamedTuple):
 
 
 class SchemaChangePlan(NamedTuple):
-    """The way from one definition to another. ``schema`` is the new one, each field with its life."""
+    """The way from one definition to another.
+
+    ``schema`` is the new one, each field with its life.
+    """
 
     schema: Schema
     steps: tuple[ChangeStep, ...]
@@ -250,7 +253,10 @@ class Conversion:
         return converted
 
     def fitting(self, fields: Fields) -> tuple[Fields, Unfit | None]:
-        """The same without the values that cannot be converted; and why the first of them cannot."""
+        """The same without the values that cannot be converted.
+
+        And why the first of them cannot.
+        """
         if self.idle:
             return fields, None
         converted = {name: value for name, value in fields.items() if name not in self._removed}

@@ -57,7 +57,10 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
 
 
 class ValueFaults:
-    """The faults of one request, in the order in which they were found; at most so many are told."""
+    """The faults of one request, in the order in which they were found.
+
+    At most so many are told.
+    """
 
     __slots__ = ("_most", "_untold", "codes", "details")
 

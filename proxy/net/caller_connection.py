@@ -243,7 +243,10 @@ class CallerConnection(BareConnection):
             self.transport.close()
 
     async def _serve(self, context: RequestContext) -> None:
-        """Handle one request; what goes wrong inside is logged, and answered without a word of it."""
+        """Handle one request.
+
+        What goes wrong inside is logged, and answered without a word of it.
+        """
         try:
             await self._server.handler(context)
         except asyncio.CancelledError:

@@ -1,9 +1,10 @@
 """TLS of the listeners, kept in step with its files: a whole new set takes effect, or the one
 before stays in force.
 
-What has changed is read once it stays as it is for one look (``FileWatcher``), so that a certificate is not tried with the key of the one before while both are being
-replaced. New connections get what is new; those that are open go on. Twice a day the same files are
-taken anew, so that the keys of session tickets change (RFC 5077 section 5.5).
+What has changed is read once it stays as it is for one look (``FileWatcher``), so that a
+certificate is not tried with the key of the one before while both are being replaced. New
+connections get what is new; those that are open go on. Twice a day the same files are taken anew,
+so that the keys of session tickets change (RFC 5077 section 5.5).
 """
 
 import time

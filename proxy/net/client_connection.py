@@ -161,7 +161,10 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether it waits for an exchange; a connection that was handed over may have ended since."""
+        """Whether it waits for an exchange.
+
+        A connection that was handed over may have ended since.
+        """
         return self._state == _IDLE
 
     def park(self) -> None:

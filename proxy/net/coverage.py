@@ -213,7 +213,7 @@ class Coverage:
     def _tell(
         self, unruled: Unruled, status: int, media: str, kinds: tuple[list[str], list[str]]
     ) -> None:
-        """The first exchange of a shape is told, and later ones that show what was not seen before."""
+        """Report the first exchange of a shape, and later ones that show something new."""
         new = set(kinds[0] + kinds[1]) - unruled.kinds
         if unruled.told and not new:
             return

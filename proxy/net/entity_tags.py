@@ -8,13 +8,14 @@ hash is keyed because a tag travels: nobody who reads one may try out values aga
 ``"v1"`` of the application becomes ``"v1-domicile.s0123456789abcdef0123456789abcdef"``; the letter
 says how the application wrote its own: ``s`` strong, ``w`` weak, ``u`` without quotes. Where the
 record has values that the application cannot tell apart, because they share a token, a mark of them
-follows, as ``.0123456789abcdef``: an update that expects this tag is refused once they have changed.
+follows, as ``.0123456789abcdef``: an update that expects this tag is refused once they have
+changed.
 
-So the tag gives back what it was made of, by itself: after a restart, on another replica, and where a server
-in between made it weak. In ``If-Match`` the application gets exactly its own, which protects an
-update from overwriting another. A GET goes without ``If-None-Match``: the application would answer
-304 for its tokens, and cannot know whether the values behind them are still the same. The proxy
-answers that question itself.
+So the tag gives back what it was made of, by itself: after a restart, on another replica, and where
+a server in between made it weak. In ``If-Match`` the application gets exactly its own, which
+protects an update from overwriting another. A GET goes without ``If-None-Match``: the application
+would answer 304 for its tokens, and cannot know whether the values behind them are still the same.
+The proxy answers that question itself.
 """
 
 import re

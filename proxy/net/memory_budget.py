@@ -81,7 +81,10 @@ class MemoryBudget:
         self.arriving: dict[Reservation, Arrival] = {}  #: bodies on their way
 
     def fits(self, size: int, holding: "Reservation") -> bool:
-        """Whether somebody may take more now; who holds nothing yet stands behind those who wait."""
+        """Whether somebody may take more now.
+
+        Who holds nothing yet stands behind those who wait.
+        """
         if (holding.size + size) * _SMALL <= self.limit:
             return True
         if self.held + size <= self.limit and (holding.size or not self._waiting):

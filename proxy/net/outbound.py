@@ -134,7 +134,10 @@ class Outbound:
     async def ask(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> bytes:
-        """The body of an answer with the status 200. Raises ``TimeoutError``, ``UnansweredError``."""
+        """The body of an answer with the status 200.
+
+        Raises ``TimeoutError``, ``UnansweredError``.
+        """
         if self._reach is not None and not self._reach.names(url):
             raise UnansweredError("its host is not in acl.allow")
         async with asyncio.timeout(self.seconds):

@@ -119,7 +119,10 @@ def _binary(data: bytes) -> Preamble | None:
 
 
 def _extras(data: bytes, at: int) -> bool:
-    """Check the further fields behind the addresses; whether one tells of TLS towards the caller."""
+    """Check the further fields behind the addresses.
+
+    Whether one tells of TLS towards the caller.
+    """
     secure = False
     for kind, start, end in _fields(data, at):
         if kind == _CRC32C:

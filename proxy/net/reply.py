@@ -254,7 +254,7 @@ class ReplyConnection(Flow, Protocol):
 
 
 class BufferedReply(BodyQueue):
-    """The reply of a real connection, whose body is a queue between the connection and one reader."""
+    """The reply of a real connection; its body is a queue for one reader."""
 
     __slots__ = ("connection", "framing", "head")
 

@@ -133,7 +133,7 @@ class RequestContext:
         return transport.get_write_buffer_size() if transport is not None else 0
 
     def cut(self) -> None:
-        """End the connection so that the caller sees a broken answer, never a complete-looking one."""
+        """End the connection so that the caller sees that the answer is incomplete."""
         transport = self.connection.transport
         if transport is not None:
             tcp = transport.get_extra_info("socket")

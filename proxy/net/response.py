@@ -104,8 +104,8 @@ _STYLE: Final = (
 _PAGE: Final = (
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    "<title>{status} "
-    f"{{title}}</title>\n<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
+    "<title>{status} {title}</title>\n"
+    f"<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
     "<h1>{title}</h1>\n<p>{detail}</p>\n{errors}</main>\n"
     "<footer>{status} <code>{code}</code>. The proxy in front of the application answered "
     "this.</footer>\n"
@@ -294,7 +294,10 @@ async def wait_taken(incoming: RequestContext, patience: float) -> None:
 def restored(
     incoming: RequestContext, start: tuple[int, bytes], lines: list[bytes], body: bytes
 ) -> None:
-    """A rewritten answer, with its own fields and length; it starts with a status and its reason."""
+    """A rewritten answer, with its own fields and length.
+
+    It starts with a status and its reason.
+    """
     incoming.begin(start[0])
     if incoming.close:
         tail = b"Connection: close\r\n\r\n"

@@ -129,7 +129,7 @@ class BareConnection(_TimedConnection):
         await self._drain_helper()
 
     def start_idle_timer(self) -> None:
-        """End the connection at ``idle_until``, unless that is put off or a request is under way."""
+        """End the connection at ``idle_until``, unless it was put off or a request runs."""
         self.idle_timer = asyncio.get_running_loop().call_at(self.idle_until, self._idle)
 
     def _idle(self) -> None:
@@ -226,7 +226,7 @@ class ApplicationConnection(_TimedConnection):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer; where it refuses what cannot be read, wait until the caller has seen it."""
+        """Send an answer; after a refusal of unread bytes, wait until the caller has it."""
         finished = await super().finish_response(request, resp, start_time)
         if self._more is not None:
             await self._linger(self._more)

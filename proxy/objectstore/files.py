@@ -365,7 +365,7 @@ def _listed(folder: Path, shard: str) -> list[StoredObject]:
 
 
 def _flush(folder: Path) -> None:
-    """Make the names in a folder durable (fsync(2): a file's own flush does not cover its entry)."""
+    """Make names in a folder durable; the fsync of a file does not cover its entry."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -228,7 +228,7 @@ class Unnamed:
 
 
 def _last_names(places: Iterable[Path]) -> Iterable[str]:
-    """The last name on the way to each place: a form member is called so, or ends so in brackets."""
+    """The last name of each path: a form member is called so, or ends so in brackets."""
     for place in places:
         names = [step for step in place if isinstance(step, str)]
         yield from names[-1:]

@@ -245,7 +245,10 @@ class _Members(list[tuple[str, object]]):
 
 
 def _hinted(body: bytes) -> bool:
-    """Whether the word that all names have may stand anywhere; cheap, and wrong only towards yes."""
+    """Whether the word that all names have may stand anywhere.
+
+    Cheap, and wrong only towards yes.
+    """
     return _named(_METHOD, body)
 
 

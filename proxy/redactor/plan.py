@@ -182,7 +182,10 @@ class Outcome(enum.Enum):
 def outcome(
     rule: ResponseRule, target: bytes, status: int, headers: RawHeaders, body: bytes | None
 ) -> Outcome:
-    """What an answer to a request for ``target`` says; ``body`` is ``None`` where it was not read."""
+    """What an answer to a request for ``target`` says.
+
+    ``body`` is ``None`` where it was not read.
+    """
     if status in rule.success:
         return Outcome.TAKEN
     for condition in rule.conditions:

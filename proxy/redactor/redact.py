@@ -255,7 +255,7 @@ def _path_id(text: str) -> str:
 
 
 def query_span(target: bytes) -> tuple[int, int]:
-    """Start and end of the query in a request target; an empty span at the end when there is none."""
+    """Start and end of the query in a request target; an empty span at its end without one."""
     mark = target.find(b"?")
     start = len(target) if mark < 0 else mark + 1
     end = target.find(b"#", start)

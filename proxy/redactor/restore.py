@@ -108,7 +108,7 @@ def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
 
 
 def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
-    """Ids in an address header such as ``Location``, absolute or relative, by the rule's template."""
+    """Ids in an address header such as ``Location``, by the rule's template."""
     pattern = _address_pattern(place.template)
     found = []
     for name, value in headers:

@@ -150,7 +150,7 @@ class Router:
     def _match_any(
         self, method: str, host: str, parts: Target, override: str | None
     ) -> Match | PassRule | None:
-        """The same for any spelling: every host, method and path that the request can be read as."""
+        """The same for all hosts, methods and paths that the request can be read as."""
         paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
         choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
         found = _agreed(choices, methods, paths)
@@ -234,7 +234,7 @@ class Router:
                 yield site, reading
 
     def _choices(self, host: str, parts: Target) -> list[tuple[_Site, ...]]:
-        """The endpoints that the host, and the authority of an absolute target, leave, best first."""
+        """The endpoints that fit host and absolute target, best first."""
         if not self._by_host:
             return [self._anywhere]
         chosen = [self._by_host.get(bare_host(host), self._anywhere)]
@@ -292,7 +292,10 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
 def _agreed(
     choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[PathReading, ...]
 ) -> RouteMatch[Rule] | None:
-    """The one operation that all readings with a hit agree on; the standard reading's placeholders."""
+    """The one operation that all readings with a hit agree on.
+
+    The standard reading's placeholders.
+    """
     agreed: RouteMatch[Rule] | None = None
     for found in _hits(choices, methods, paths):
         agreed = _first(agreed, found)

@@ -71,7 +71,10 @@ class Store(Protocol):
         """The live rows that hold, in order. May take long; the event loop goes on meanwhile."""
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
-        """Exact figures over groups of live rows. May take long; the event loop goes on meanwhile."""
+        """Exact figures over groups of live rows.
+
+        May take long; the event loop goes on meanwhile.
+        """
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         """Rows of any state with a larger id than ``after``, ascending; at most ``limit``."""
@@ -102,7 +105,10 @@ class Store(Protocol):
         """What was answered under that key, unless it has expired."""
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
-        """Replies with a larger key than ``after``, ascending, expired or not; at most ``limit``."""
+        """Replies with a larger key than ``after``, ascending, expired or not.
+
+        At most ``limit``.
+        """
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         """Remove past versions made before ``before`` and replies expired at ``now``, at most

@@ -109,7 +109,10 @@ class Remove(NamedTuple):
 
 
 class AddVersion(NamedTuple):
-    """Add a past version. ``Conflict`` when the row has that version among its past ones already."""
+    """Add a past version.
+
+    ``Conflict`` when the row has that version among its past ones already.
+    """
 
     past: Past
 

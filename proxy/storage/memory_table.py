@@ -91,7 +91,7 @@ class Table:
         self.layout = layout
 
     def row(self, rid: int) -> Row:
-        """The row as the port shows it: cells in the order of the layout, staged changes counted."""
+        """The row as the port defines it: cells in layout order, staged changes counted."""
         columns = self.layout.columns
         cells = Cells(columns).read(tuple(self.cells[rid].get(column.name) for column in columns))
         waiting = sum(staged.rid == rid for staged in self.staged.values())

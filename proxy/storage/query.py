@@ -49,7 +49,10 @@ class Compared(NamedTuple):
 
 
 def fold(text: str) -> str:
-    """A text as it is compared whatever the letter case; ``İ`` is an i, not an i with a second dot."""
+    """A text as it is compared whatever the letter case.
+
+    ``İ`` is an i, not an i with a second dot.
+    """
     return text.casefold().replace("i\u0307", "i")
 
 

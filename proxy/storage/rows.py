@@ -172,7 +172,7 @@ def spelled(stored: ColumnValue) -> str | None:
 
 
 def spelled_exactly(value: Decimal | int) -> str:
-    """The one spelling of a decimal that fits: what ``spelled`` answers for what is stored of it."""
+    """The canonical text of a decimal: what ``spelled`` gives for its stored form."""
     return str(spelled(scaled(str(value))))
 
 
@@ -207,7 +207,10 @@ class Cells:
     def _changed(
         self, cells: tuple[ColumnValue, ...], change: Callable[[ColumnValue], ColumnValue]
     ) -> tuple[ColumnValue, ...]:
-        """With each decimal changed; most rows have values in few columns, and many in no decimal."""
+        """With each decimal changed.
+
+        Most rows have values in few columns, and many in no decimal.
+        """
         indexes = [index for index in self._decimals if cells[index] is not None]
         if not indexes:
             return cells

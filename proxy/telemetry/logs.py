@@ -160,7 +160,7 @@ def traceback_place(trace: TracebackType | None) -> str:
 
 
 class _Libraries(logging.Handler):
-    """Takes what libraries log through the standard module: says who spoke and where, never what."""
+    """Handles log records of libraries: tells module and line, never their text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {

@@ -6,7 +6,7 @@ MetricKind = Literal["counter", "gauge", "histogram"]
 
 
 class MetricSpec(NamedTuple):
-    """One line of the table: what kind of metric, which labels in which order, and what it tells."""
+    """One metric of the table: kind, labels in order, and help text."""
 
     kind: MetricKind
     labels: tuple[str, ...]

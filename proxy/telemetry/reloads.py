@@ -60,8 +60,8 @@ class FileWatcher:
 
     They are looked at now and then in place of being watched: it costs microseconds, and it sees
     what watchers miss on some file systems, config map symlink swaps and network folders among
-    them. ``fingerprint`` tells one state of them from another. ``settled``: a change counts once two
-    looks in a row are equal, so that nothing is read while it is being replaced.
+    them. ``fingerprint`` tells one state of them from another. ``settled``: a change counts once
+    two looks in a row are equal, so that nothing is read while it is being replaced.
     """
 
     def __init__(self, fingerprint: Callable[[], object], *, settled: bool = False) -> None:

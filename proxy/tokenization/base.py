@@ -71,7 +71,10 @@ class Tokenizer(Protocol):
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """Finds candidates inside running text; a hit is then checked by ``identify`` or a look-up."""
+        """Finds candidates inside running text.
+
+        A hit is then checked by ``identify`` or a look-up.
+        """
 
     def mint(self, value: Value, rid: int, number: int) -> Value:
         """A token for the value: new and random, or, with ``same``, the keyed function of its

@@ -80,7 +80,7 @@ class _Signs(dict[int, str]):
 
 @lru_cache(maxsize=256)
 def _signs(kind: str, character: str) -> tuple[_Signs, _Signs]:
-    """The tables for a text masked, and for ``1`` where a character is masked and ``0`` elsewhere."""
+    """The tables for masked text, and for ``1`` where a character is masked, else ``0``."""
     return _Signs(kind, character), _Signs(kind, "1", "0")
 
 

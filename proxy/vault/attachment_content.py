@@ -165,7 +165,10 @@ class Contents:
             content.close()
 
     async def drop(self, name: str) -> None:
-        """Remove an object whose row was refused for certain. Where that fails, the sweep does it."""
+        """Remove an object whose row was refused for certain.
+
+        Where that fails, the sweep does it.
+        """
         try:
             await self.objects.delete(name)
         except VaultError as error:
@@ -259,7 +262,7 @@ class OpenContent:
 
 
 class _Sealing:
-    """One content on its way into the object store: gathered to pieces, counted, hashed and sealed."""
+    """One upload into the object store: split, counted, hashed and sealed."""
 
     def __init__(self, sealer: StreamSealer, limit: int) -> None:
         self.size = 0

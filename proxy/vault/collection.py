@@ -185,7 +185,7 @@ class Collection:
         return self._hashed[1]
 
     def token_hash(self, name: str, token: str) -> bytes:
-        """The keyed hash by which a token of the field is found; every field has its own key space."""
+        """The keyed hash of a token of the field, under the field's own key."""
         return self._token_hashers[name](token.encode())
 
     def mint(self, rid: int) -> Mint:

@@ -92,7 +92,10 @@ class Entries:
 
     @property
     def schemas(self) -> dict[str, SchemaEntry]:
-        """Every entry by name, in the order in which the schemas were declared; not to be changed."""
+        """Every entry by name, in the order in which the schemas were declared.
+
+        Not to be changed.
+        """
         return self._book.schemas
 
     @property

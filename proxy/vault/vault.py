@@ -125,7 +125,7 @@ class Vault:
         return contents
 
     async def share_files(self, contents: Contents) -> Contents:
-        """The contents of attachments beside those of another environment, whose upkeep sweeps all."""
+        """The contents of attachments; the upkeep of another environment sweeps all."""
         await self.wake()
         self.contents = contents.beside(self._around.keyset.streams())
         return self.contents

@@ -1,5 +1,5 @@
-"""Bodies of HTTP/1: the chunked transfer coding (RFC 9112 section 7.1), read strictly as bytes come,
-and the queue between the connection that fills a body and whoever takes from it.
+"""Bodies of HTTP/1: the chunked transfer coding (RFC 9112 section 7.1), read strictly as bytes
+come, and the queue between the connection that fills a body and whoever takes from it.
 """
 
 import asyncio

@@ -111,7 +111,10 @@ def split_lines(head: bytes) -> list[bytes]:
 
 
 def by_kind(special: list[tuple[HeaderKind, bytes, bytes]]) -> dict[HeaderKind, list[bytes]]:
-    """The values of the special fields by kind. Raises ``BadMessageError`` for a name that is none."""
+    """The values of the special fields by kind.
+
+    Raises ``BadMessageError`` for a name that is none.
+    """
     groups: dict[HeaderKind, list[bytes]] = {}
     for kind, _, value in special:
         groups.setdefault(kind, []).append(value)

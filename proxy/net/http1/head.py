@@ -1,11 +1,11 @@
 """Heads and trailers of HTTP/1, read strictly and passed on byte for byte.
 
 The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space
-before the colon, repeated lengths, control bytes), which is how messages are split and smuggled; and
-they refuse what harms nobody (methods of one's own, fields that stand twice, bytes beyond ASCII).
-Here whatever is not plainly RFC 9112 is refused, and whatever is passes as it came. One grammar
-serves requests, answers and trailers, and the framing of bodies is settled in this file alone: where
-two readers could differ, there is no message.
+before the colon, repeated lengths, control bytes), which is how messages are split and smuggled;
+and they refuse what harms nobody (methods of one's own, fields that stand twice, bytes beyond
+ASCII). Here whatever is not plainly RFC 9112 is refused, and whatever is passes as it came. One
+grammar serves requests, answers and trailers, and the framing of bodies is settled in this file
+alone: where two readers could differ, there is no message.
 """
 
 import enum

@@ -248,14 +248,20 @@ class RequestReader(_MessageReader):
         return data
 
     def _break(self, why: str) -> None:
-        """The body under way will never be complete; where the next request begins, nobody knows."""
+        """The body under way will never be complete.
+
+        Where the next request begins, nobody knows.
+        """
         self.body.fail(BadMessageError(why))
         self.state = DEAD
         self.pending = b""
 
 
 class ResponseReader(_MessageReader):
-    """Answers of one application, one after the other; ``most``: bytes of a head, and of trailers."""
+    """Answers of one application, one after the other.
+
+    ``most``: bytes of a head, and of trailers.
+    """
 
     __slots__ = ("_interim", "_last", "_most")
 

@@ -72,8 +72,9 @@ def count(cells: Mapping[str, MetricCell], counts: Mapping[str, int]) -> None:
 #
 # Four things. An update in doubt whose value has the token of the value before it: no answer can
 # tell which of the two the application kept. And a token that comes back changed: whoever
-# lower-cases, cuts or trims what it is sent breaks every token. And a create that is answered without
-# an id: its values wait for an answer that shows them. And an id that is given a second time.
+# lower-cases, cuts or trims what it is sent breaks every token. And a create that is answered
+# without an id: its values wait for an answer that shows them. And an id that is given a second
+# time.
 
 
 _log = logs.logger("rules")
@@ -99,7 +100,7 @@ _PART: Final = 4
 
 
 class Notices:
-    """What is noticed of one operation: counted each time, logged once for each field and reason."""
+    """Notices of one operation: counted each time, logged once a field and reason."""
 
     __slots__ = ("_displaced", "_entity", "_logged", "_metrics", "_nameless", "_operation")
 

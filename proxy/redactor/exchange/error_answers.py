@@ -264,7 +264,7 @@ class AnswerScan:
     async def _of_anybody(
         self, tokens: Mapping[str, None], status: int, began: int
     ) -> Mapping[str, Value]:
-        """The values of tokens in a page, but those that the caller itself wrote into its request."""
+        """The values of tokens in a page, without those that the caller wrote itself."""
         collection = self._joined.collection
         unwritten = restore.Words(self._request).without(tokens) if self._request else ()
         anywhere = await reveal_anywhere(collection, unwritten)

@@ -134,7 +134,7 @@ def _is_token(found: Any, shape: str, collection: Collection) -> bool:
     )
 
 
-# ---------------------------------------------------------------------- what the application answers
+# ------------------------------------------------------------------ what the application answers
 
 
 def _answer(case: Case, sent: Request) -> Response:
@@ -152,7 +152,7 @@ def _answer(case: Case, sent: Request) -> Response:
 
 
 def _filled(template: Any, source: Any) -> Any:
-    """The template with every ``{sent $.place}`` replaced by what the application was sent there."""
+    """The template with each ``{sent $.place}`` replaced by the value sent there."""
     if isinstance(template, Mapping):
         return {name: _filled(value, source) for name, value in template.items()}
     if isinstance(template, list):

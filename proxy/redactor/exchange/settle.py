@@ -1,4 +1,4 @@
-"""What an application's answer means for what its request staged: taken, refused, or nobody knows."""
+"""Decides what an answer means for staged values: taken, refused or unknown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,10 @@ async def settle(
     headers: RawHeaders,
     body: ParsedBody | None,
 ) -> None:
-    """Bring what the exchange holds to its end; ``body`` is ``None`` where the answer was not read."""
+    """Bring what the exchange holds to its end.
+
+    ``body`` is ``None`` where the answer was not read.
+    """
     if outcome is not Outcome.TAKEN:
         if writing.held and outcome is Outcome.REFUSED:
             await writing.settle(drop_staged, writing.held)
@@ -113,7 +116,7 @@ def _notice(writing: Writing, held: StagedWrite, shown: Mapping[str, tuple[str, 
 def _name(
     fresh: Sequence[StagedWrite], operation: Operation, headers: RawHeaders, body: ParsedBody | None
 ) -> list[tuple[StagedWrite, str]]:
-    """Which new record got which id: by its own id, by the tokens beside the id, or by their order."""
+    """Match new records to ids: by own id, by tokens beside the id, or by order."""
     place = operation.response.id
     known: list[tuple[StagedWrite, str]] = []
     if len(fresh) > 1 or fresh[0].key is not None:

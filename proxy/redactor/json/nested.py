@@ -46,7 +46,7 @@ _NOTHING: Final[tuple[object, ...]] = ("", [], {})
 
 
 class _Elements:
-    """The step from an array to its elements where objects are selected, if an array stands there."""
+    """The step from an array to its elements, where an array of objects is selected."""
 
 
 _SPREAD: Final = _Elements()

@@ -168,8 +168,8 @@ def most_steps(size: int) -> int:
 
 
 # How deep a document nests. Only quotes and brackets are kept, and both kinds of brackets become
-# one. Where no string holds a bracket, quotes stand in pairs and can go; then every ``[]`` that goes
-# takes one level away.
+# one. Where no string holds a bracket, quotes stand in pairs and can go; then every ``[]`` that
+# goes takes one level away.
 
 
 def depth_fits(document: bytes, depth: int) -> bool:

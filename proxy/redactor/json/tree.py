@@ -182,7 +182,10 @@ def leaf_node(node: PathNode, path: Path) -> PathNode:
 def watch(
     node: PathNode, path: Path, leaves: Sequence[Path] | None = None
 ) -> Iterator[tuple[PathNode, list[Way]]]:
-    """Every node on a laid path, with the ways that lead on from it; ``leaves`` as for ``onward``."""
+    """Every node on a laid path, with the ways that lead on from it.
+
+    ``leaves`` as for ``onward``.
+    """
     for at, step in enumerate(path):
         yield node, onward(path[at:], leaves)
         node = node.child(step)

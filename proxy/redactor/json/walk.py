@@ -154,7 +154,10 @@ class _Walk:
         self._suspects: list[tuple[int, str, Nested]] = []
 
     def read(self, roots: Sequence[_Thread]) -> None:
-        """Walk the whole document; faults of its syntax come first, then what makes it ambiguous."""
+        """Walk the whole document.
+
+        Faults of its syntax come first, then what makes it ambiguous.
+        """
         if not is_utf8(self.body):
             raise not_utf8()
         self._value(skip_space(self.body, 0), roots)

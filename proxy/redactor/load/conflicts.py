@@ -49,7 +49,7 @@ class FileRules:
 
 
 def check_conflicts(files: Sequence[FileRules], faults: RuleFaults) -> None:
-    """Note what contradicts between files: endpoints, and schemas that are not the same everywhere."""
+    """Note contradictions between files: endpoints, and schemas that differ."""
     for one, other in combinations(files, 2):
         _check_endpoints(one, other, faults)
     schemas: dict[str, tuple[Schema, Position]] = {}

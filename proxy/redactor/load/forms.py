@@ -57,7 +57,10 @@ class Form(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlacedValue:
-    """A value with its place; ``key`` is the place of its key, or of the value where there is none."""
+    """A value with its place.
+
+    ``key`` is the place of its key, or of the value where there is none.
+    """
 
     value: Any
     at: Position

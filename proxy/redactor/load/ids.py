@@ -1,4 +1,4 @@
-"""Where an operation finds the ids of records: what the file says, or the defaults of the language."""
+"""Where an operation has the ids of records: by the file, or by default."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -286,7 +286,8 @@ def check_named(
     ):
         faults.add(
             section.place("id"),
-            f"no redirect of 'success' leads to {id_place.template}, so this id is never told; name "
+            f"no redirect of 'success' leads to {id_place.template}, so this id is never told; "
+            f"name "
             "that path under location",
         )
 

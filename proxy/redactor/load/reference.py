@@ -24,7 +24,10 @@ def reference() -> str:
 
 
 def renew_manual(text: str) -> str:
-    """The manual with its generated part written anew; ``ValueError`` when the marks are missing."""
+    """The manual with its generated part written anew.
+
+    ``ValueError`` when the marks are missing.
+    """
     before, begin, rest = text.partition(BEGIN_MARK)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -42,7 +42,10 @@ class TestRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppSees:
-    """What must arrive at the application; ``None`` and ``ABSENT`` mean that the test does not say."""
+    """What must arrive at the application.
+
+    ``None`` and ``ABSENT`` mean that the test does not say.
+    """
 
     without: tuple[str, ...]
     json: Any
@@ -52,7 +55,10 @@ class AppSees:
 
 @dataclass(frozen=True, slots=True)
 class AppAnswers:
-    """What the application answers; texts may hold ``{sent $.email}``, a place of what it was sent."""
+    """What the application answers.
+
+    Texts may hold ``{sent $.email}``, a place of what it was sent.
+    """
 
     status: int
     headers: Mapping[str, str]

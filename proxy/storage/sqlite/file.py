@@ -304,7 +304,7 @@ def _has_log(path: Path) -> bool:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make the names in a folder durable (fsync(2): the file's own flush does not cover its entry)."""
+    """Make names in a folder durable; the fsync of a file does not cover its entry."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -85,7 +85,7 @@ def behind(
 
 
 def bounds(order: Sequence[Order], after: Sequence[ColumnValue]) -> list[SqlCondition]:
-    """What leads to these rows by an index of the first column: parts of it, one after the other."""
+    """The conditions that reach these rows by an index of the first column."""
     if not order or order[0].column == "@rid":
         return [("1", [])]
     name, last = name_of(order[0].column), after[0]

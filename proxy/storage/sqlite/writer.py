@@ -53,7 +53,10 @@ _IMPATIENT, _PATIENT, _TIDYING = 0, 2000, 50
 
 
 class WriterTask(NamedTuple):
-    """Anything else to be done in a transaction of its own; the future gets what ``run`` answers."""
+    """Anything else to be done in a transaction of its own.
+
+    The future gets what ``run`` answers.
+    """
 
     future: asyncio.Future[Any]
     run: Callable[[Connection], Any]

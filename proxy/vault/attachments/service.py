@@ -64,7 +64,7 @@ class Owner(NamedTuple):
         return self.records.collection.key_hash(self.key)
 
     async def row(self) -> Row:
-        """The record's row. ``VaultError(NOT_FOUND)`` when there is none, or when it has expired."""
+        """The record's row. ``VaultError(NOT_FOUND)`` without one, or with an expired one."""
         rows = await self.records.by_key([self.key])
         if self.key not in rows or Within(self.records).open(rows[self.key]) is None:
             raise _no_record()

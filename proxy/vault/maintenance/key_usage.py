@@ -171,7 +171,10 @@ class Fence:
         self._seen: set[bytes] = set()
 
     def __call__(self, changes: Sequence[Change]) -> None:
-        """Look at a commit. Raises ``Conflict`` for one that brings what a refused key has sealed."""
+        """Look at a commit.
+
+        Raises ``Conflict`` for one that brings what a refused key has sealed.
+        """
         if not self._watched and not self._refused:
             return
         for change in changes:

@@ -114,7 +114,10 @@ async def contents(place: SealedTable, after: str) -> PageResult | None:
 
 
 async def notes(vault: Vault) -> int:
-    """The sealed notes of the environment: clients, policies, and the like; how many do not open."""
+    """The sealed notes of the environment: clients, policies, and the like.
+
+    How many do not open.
+    """
     unreadable = 0
     for name in await vault.store.notes(f":{vault.environment}"):
         try:

@@ -109,7 +109,10 @@ class _Guarded:
 
 
 class _Sealer(Sealer):
-    """Seals as the schema does; a key is sealed with what tells the entity, and opened without it."""
+    """Seals as the schema does.
+
+    A key is sealed with what tells the entity, and opened without it.
+    """
 
     def __init__(self, around: VaultContext, schema: str, prefix: str) -> None:
         super().__init__(around.keyset.aead(), around.environment, schema)

@@ -80,7 +80,7 @@ def _merged(
 
 
 class Rebased(NamedTuple):
-    """What becomes of versions in doubt: the changes, those that went, and what took their place."""
+    """The outcome for versions in doubt: changes, dropped ones, and successors."""
 
     changes: list[Change]
     gone: set[int]

@@ -110,7 +110,10 @@ def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
 
 
 def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
-    """The file of the row with its content in another object. Raises ``VaultError(CANNOT_OPEN)``."""
+    """The file of the row with its content in another object.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
     known = replace(_decode(sealer.open_file(file, row.salt)), salt=kept.salt)
     sealed = sealer.record(row.rid, row.salt).file(_encode(known), file.file_id, kept.object)
     return file._replace(object=kept.object, sealed=sealed)

@@ -79,7 +79,7 @@ async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]
 
 
 def repeated() -> VaultError:
-    """The error of a request whose answer another process, or a repetition, has stored meanwhile."""
+    """The error when another process or a repetition has stored the answer meanwhile."""
     return VaultError(
         Code.IDEMPOTENCY_CHECK_FAILED,
         "The request under this idempotency key has been carried out meanwhile.",

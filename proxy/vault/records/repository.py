@@ -53,7 +53,8 @@ class Records(Columns):
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         #: the filter endpoint that decides about each record, where there is one
         self.gate: Gate | None = None
-        #: what the caller's request tells the audit log; ``None`` for work that no request asked for
+        #: what the caller's request tells the audit log; ``None`` for work that no request asked
+        #: for
         self.audit: AuditContext | None = None
         #: Raises unless a record may be changed as it is now (``None``: there is none); what a
         #: conditional request asks.
@@ -75,7 +76,7 @@ class Records(Columns):
 
     @property
     def known(self) -> Schema:
-        """The schema as the caller knows it, whose rights these are: what requests are read with."""
+        """The schema as the caller may see it; requests are read by it."""
         return self.rights.view or self.schema
 
     def under(self, rights: Rights, gate: Gate | None, audit: AuditContext) -> "Records":
@@ -250,7 +251,7 @@ class Records(Columns):
         return Past(row.rid, row.version, row.key or b"", at, row.salt, row.body)
 
     def last_past(self, row: Row, by: str) -> Past:
-        """The note that a record was deleted: its last values once more, as a version of their own."""
+        """The version that marks a deletion: the last values once more."""
         record, version = self.open(row), row.version + 1
         at = max(self.collection.clock(), row.updated_at)
         content = RecordBody(
