@@ -284,7 +284,7 @@ class RuleExchange:
             return own
         self._revealed = revealed
         await self._reconcile(shown, revealed)
-        certain = writing.certain if writing is not None else None
+        certain = writing.certain(bool(revealed.loose)) if writing is not None else None
         sought = self._search.values if self._search is not None else {}
         await run_in_thread(long, add_revealed, (own, certain), items, revealed, sought)
         if long:

@@ -123,12 +123,13 @@ class Writing:
             return [self.tokens(0, items[0])]
         return [self.tokens(index, item) for index, item in enumerate(items)]
 
-    @property
-    def certain(self) -> set[str] | None:
-        """The fields of which this exchange knows more than the vault; ``None``: all, as nothing is
-        in doubt beside its records.
+    def certain(self, loose: bool) -> set[str] | None:
+        """The fields of which this exchange knows more than the vault.
+
+        ``None``: all, for nothing is in doubt beside its records. ``loose``: the answer shows
+        records without a name, which are then in doubt beside them.
         """
-        if not any(held.row is not None and held.row.staged for held in self.held):
+        if not loose and not any(held.row is not None and held.row.staged for held in self.held):
             return None
         return {name for held in self.held for name in held.given}
 

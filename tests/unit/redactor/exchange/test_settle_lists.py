@@ -1,8 +1,11 @@
 """What becomes of several values of one field when the application has answered."""
 
+import json
+from typing import Any
+
 import pytest
 
-from tests.support.exchanges import FIELDS, USUAL, desk
+from tests.support.exchanges import FIELDS, JSON, USUAL, desk
 from tests.unit.redactor.exchange.test_settle import ALIKE, BEFORE
 
 MANY = (
@@ -80,3 +83,33 @@ async def test_the_token_of_one_field_alone_may_come_back_in_place_of_its_value(
     assert again.json == {"phone": stored["phone"]}
     assert (await again.seen(200, stored))["phone"] == "070-123 45 67"
     assert one.idle
+
+
+async def test_a_value_of_a_record_that_is_joined_is_shown_in_the_answer_that_joins_it() -> None:
+    """Create and change were in doubt, and their values of one field share a token."""
+    people = await desk(
+        "{match: POST /p, create: p}",
+        '{match: GET /p, read: p, response: {each: "$[*]", id: $.id}}',
+        '{match: "PATCH /p/{id}", update: p}',
+        fields=(
+            "code: {kind: text}", "name: {kind: name}", "rank: {kind: number, token: one}",
+            "day: {kind: date, token: {shape: date}}",
+        ),
+    )  # fmt: skip
+    stored: dict[str, Any] = {"id": 39}
+    for what, body in (
+        ("POST /p", {"code": "a", "name": "Ann", "rank": 1500}),
+        ("PATCH /p/39", {"name": "Bea", "rank": 13}),
+    ):
+        call = await people.send(what, body, JSON)
+        stored.update(call.json)
+        await call.answer(500, {"error": "no"})
+        people.clock.advance(5)
+    call = await people.send("GET /p")
+    (listed,) = json.loads((await call.answer(200, [stored])).body)
+    assert (listed["name"], listed["rank"]) == ("Bea", 13)
+    people.clock.advance(5)
+    call = await people.send("PATCH /p/39", {"day": "2016-02-01"}, JSON)
+    stored.update(call.json)
+    shown = json.loads((await call.answer(200, stored)).body)
+    assert shown == {"id": 39, "code": "a", "name": "Bea", "rank": 13, "day": "2016-02-01"}
