@@ -211,6 +211,8 @@ def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> Ope
     for change in staged:
         content = collection.sealer.open_staged(change, row.salt) if change.body else None
         opened.staged.append((change, content))
+    # of values that share a token in versions in doubt, the latest counts
+    for _, content in reversed(opened.staged):
         if content is not None:
             opened.learn(content)
     return opened

@@ -123,14 +123,18 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
     content = opened.live
     verdicts = _verdicts(opened, item)
     waiting: list[tuple[Staged, RecordBody]] = []
-    for staged, version in opened.staged if row.updated_at <= began else ():
+    changes = opened.staged if row.updated_at <= began else ()
+    for number, (staged, version) in enumerate(changes, 1):
         if not _doubtful(collection, staged, began) or not _shows_record(opened, seen):
             continue
         over = _over(collection, staged)
         if version is None:
             settled = over  # a delete of what is shown
         else:
-            content, settled = _decide(content, version, seen, verdicts[staged.sid], over=over)
+            later = [other for _, other in opened.staged[number:] if other is not None]
+            part = _not_superseded(content, version, later)
+            content, settled = _decide(content, part, seen, verdicts[staged.sid], over=over)
+            settled = settled and part is version
         if settled:
             told.changes.append(Unstage(row.rid, staged.sid))
         elif version is not None:
@@ -157,6 +161,23 @@ def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
     return dict(
         zip(versions, taken(item.places, opened.live, list(versions.values())), strict=True)
     )
+
+
+def _not_superseded(
+    live: RecordBody, version: RecordBody, later: Sequence[RecordBody]
+) -> RecordBody:
+    """The version with the live value in fields for which a later one in doubt has the same token.
+
+    An application that shows this token shows the later value where it carried out both requests.
+    """
+    fields = dict(version.values)
+    for name, values in version.values.items():
+        tokens, number = tokens_of(values), newest(values)
+        for other in later:
+            rival = other.values.get(name, ())
+            if rival and newest(rival) > number and tokens_of(rival) == tokens:
+                fields[name] = live.values.get(name, ())
+    return version if fields == version.values else RecordBody(fields, version.following)
 
 
 def _decide(

@@ -113,3 +113,21 @@ async def test_a_value_of_a_record_that_is_joined_is_shown_in_the_answer_that_jo
     stored.update(call.json)
     shown = json.loads((await call.answer(200, stored)).body)
     assert shown == {"id": 39, "code": "a", "name": "Bea", "rank": 13, "day": "2016-02-01"}
+
+
+async def test_of_two_updates_in_doubt_whose_values_share_a_token_the_later_is_shown() -> None:
+    one = await desk(fields=(*FIELDS, "hint: {kind: text, token: {shape: mask, first: 1}}"))
+    stored = await one.create({"name": "Ann", "hint": "a1"})
+    refused = await one.send("PATCH /p/1", {"hint": "b2"})
+    await refused.answer(500, {"error": "no"})
+    one.clock.advance(5)
+    call = await one.send("PATCH /p/1", {"hint": "c3"})
+    stored |= call.json
+    assert (await call.seen(200, stored))["hint"] == "c3"
+    one.clock.advance(5)
+    call = await one.send("PATCH /p/1", {"hint": "b4"})
+    stored |= call.json
+    await call.exchange.failed(True)
+    for _ in range(2):
+        one.clock.advance(400_000)
+        assert (await one.shown(stored))["hint"] == "b4"
