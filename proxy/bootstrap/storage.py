@@ -31,7 +31,7 @@ _EARLIER: Final = "se"
 _NO_COUNTRY: Final = Detail(
     "country",
     "nothing says whose personal data this instance keeps: write country, such as country: se, "
-    "or begin with domicile init",
+    "or say domicile init --country se",
 )
 
 

@@ -7,8 +7,8 @@ section 7. AES-256-GCM (NIST SP 800-38D), one key a content. A sealed stream is,
     0       format, 0x01
     1..4    id of the data key
     5..11   prefix of all nonces, 56 random bits
-    12..    chunks: 65,536 bytes of content each, the last one 1 to 65,536 (0 only of an empty
-    content); a 16-byte tag each
+    12..    chunks of 65,536 bytes of content and a tag of 16 bytes; the last one is shorter or
+            as long (0 bytes only in an empty content)
 
 The nonce of a chunk is the prefix, its number in 4 bytes, and one byte: 0x01 for the last chunk,
 else 0x00. So a chunk opens at its own place alone, and what was cut off, moved, exchanged, repeated

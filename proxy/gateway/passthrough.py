@@ -267,8 +267,9 @@ def trailers_of(incoming: RequestContext) -> bytes:
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 _UNNAMED = (
-    "Rules name this path, and no rule names this upload, change document or other protocol on "
-    "it, which could carry what they protect."
+    "Rules name this path, but not this PATCH, upload or other protocol on it, which could carry "
+    "what they protect. Write an operation for it, with 'pass: true' where it carries nothing "
+    "personal."
 )
 
 

@@ -160,3 +160,15 @@ def test_the_members_of_an_audit_line_are_those_of_the_table():
     assert [row for row in rows if row not in page] == []
     told = page.partition("| Member |")[2].partition("\n\n")[0]
     assert len([line for line in told.splitlines() if line.startswith("| `")]) == len(rows)
+
+
+def test_the_map_has_a_line_for_every_room():
+    text = (ROOT / "proxy/__init__.py").read_text("utf-8")
+    lines = [line.split() for line in text.splitlines() if line.startswith("    ")]
+    named = [name for words in lines for name in (words[:2] if words[0] == "clock" else words[:1])]
+    rooms = {
+        path.stem
+        for path in (ROOT / "proxy").iterdir()
+        if not path.stem.startswith("__") and (path.suffix == ".py" or path.is_dir())
+    }
+    assert sorted(named) == sorted(rooms)

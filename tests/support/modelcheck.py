@@ -240,9 +240,6 @@ class Model:
     open: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
     #: the same, where the next read tells
     waiting: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
-    #: when a request that was not carried out was last left without an answer, by record: for five
-    #: minutes an answer without its values does not tell that, for the application may be slow
-    silent: dict[int, int] = field(default_factory=dict)
     #: what requests in doubt may have erased
     erased: dict[tuple[int, str], list[Any]] = field(default_factory=dict)
     unseen: set[int] = field(
@@ -396,8 +393,6 @@ class Model:
             await self._answered(call, status, {"error": "no"})
         else:
             self._doubt(request, before)
-            if not acts:
-                self.silent.update(dict.fromkeys(request.ids, self.desk.clock()))
             await self._silence(call)
         self.counts[f"{request.method} {status}"] += 1
 
@@ -494,9 +489,7 @@ class Model:
             if isinstance(one, dict) and request.method == "GET":
                 self.unseen.discard(one.get("id", 0))
                 for place in [place for place in self.waiting if place[0] == one.get("id")]:
-                    since = self.silent.get(place[0])
-                    if since is None or self.desk.clock() - since > 300_000:
-                        del self.waiting[place]
+                    del self.waiting[place]
             if one == other or (one in ("", None, "b''") and other is None):
                 continue
             assert isinstance(one, dict), self.told(request, one, other)
