@@ -280,8 +280,9 @@ class ResponseReader(_MessageReader):
             data, end = self._join(data)
         else:
             end = data.find(b"\r\n\r\n")
-        if end > self._most or (end < 0 and len(data) > self._most):
-            raise BadMessageError("its head is too large")
+        # without an end, up to three bytes may be the beginning of it
+        if end > self._most or (end < 0 and len(data) > self._most + 3):
+            return self._read_bare(data, BadMessageError("its head is too large"))
         if end < 0:
             whole = check_response_start(data)
             if whole is not data:
@@ -294,13 +295,20 @@ class ResponseReader(_MessageReader):
             return head, data[end + 4 :]
         try:
             head = parse_response_head(data, end)
-        except BadMessageError:
-            whole = with_line_ends(data)
-            if whole is data:
-                raise
-            return self.read_head(whole)
+        except BadMessageError as why:
+            return self._read_bare(data, why)
         self._note(head, data[:end])
         return head, data[end + 4 :]
+
+    def _read_bare(self, data: bytes, why: BadMessageError) -> tuple[ResponseHead, bytes] | None:
+        """A head whose lines all end with a bare LF: an end in the form of HTTP is its body's.
+
+        Raises ``why`` if its first line does not end so, or it is not whole.
+        """
+        whole = with_line_ends(data)
+        if whole is data:
+            raise why
+        return self.read_head(whole)
 
     def _note(self, head: ResponseHead, raw: bytes) -> None:
         """Remember a final head, and how much came of interim ones before it."""

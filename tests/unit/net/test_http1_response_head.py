@@ -188,3 +188,94 @@ def test_bare_line_ends_throughout_are_mended_and_the_body_is_left_alone():
     )
     for data in (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\n\nb", b"HTTP/1.1 200 OK\nX: y\n", b"\n\n"):
         assert with_line_ends(data) is data
+
+
+#: More than a head may be (``MOST``), with what ends a head of either form within it and behind.
+MOST = 65536
+LONG_BODY = b"\r\n\r\n\n\n" + b"[1,]" * 20_000 + b"\r\n\r\na\n\nb"
+
+
+def read_pieces(data: bytes, size: int, most: int = MOST) -> tuple[ResponseHead, bytes] | None:
+    """The first head of an answer that comes ``size`` bytes at a time, and all behind it."""
+    reader = ResponseReader(most)
+    for at in range(0, len(data), size):
+        if (read := reader.read_head(data[at : at + size])) is not None:
+            return read[0], read[1] + data[at + size :]
+    return None
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1000, 1 << 20])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"ab", b"a\r\n\r\nb", b"\n\n", LONG_BODY, b"x" * 100_000, LONG_BODY[6:]],
+    ids=["none", "short", "CRLF", "LF", "long with ends", "long", "long, ends behind"],
+)
+def test_the_first_line_tells_where_a_head_ends_whatever_its_body_holds(body, end, size):
+    data = b"HTTP/1.1 200 OK\nX: y\nContent-Length: %d\n\n" % len(body)
+    read = read_pieces(data.replace(b"\n", end) + body, size)
+    assert read is not None
+    head, rest = read
+    assert head.block == b"X: y\r\nContent-Length: %d\r\n" % len(body)
+    assert (head.status, head.length) == (200, len(body))
+    assert rest == body
+
+
+def test_interim_heads_with_bare_line_ends_come_before_a_long_body():
+    reader = ResponseReader(MOST)
+    final = b"HTTP/1.1 200 OK\nX: y\n\n" + LONG_BODY
+    interim = reader.read_head(b"HTTP/1.1 103 Early Hints\nX: 0\n\n" + final)
+    assert interim is not None
+    assert (interim[0].status, interim[1]) == (103, final)
+    read = reader.read_head(interim[1])
+    assert read is not None
+    assert (read[0].block, read[1]) == (b"X: y\r\n", LONG_BODY)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize(
+    "body", [b"", b"a\r\n\r\nb\n\nc", LONG_BODY], ids=["none", "short", "long"]
+)
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\nX: y\r\n\r\n",
+        b"HTTP/1.1 200 OK\nX: y\r\nZ: w\n\n",
+        b"HTTP/1.1 200 OK\nX: y\n\r\n",
+        b"HTTP/1.1 200 OK\n\r\n",
+        b"HTTP/1.1 200 OK\nX: y\rZ: w\n\n",
+        b"HTTP/1.1 200 OK\r\nX: y\nZ: w\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: y\nZ: w\n\n\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: y\n\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\n\r\n",
+    ],
+)
+def test_a_head_that_mixes_line_ends_is_refused_whatever_its_body_holds(head, body, size):
+    with pytest.raises(BadMessageError):
+        read_pieces(head + body, size)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("body", [b"", LONG_BODY], ids=["none", "long"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_head_of_either_form_that_is_too_large_is_refused(end, body, size):
+    start = b"HTTP/1.1 200 OK" + end + b"X: "
+    value = b"y" * (1000 - len(b"HTTP/1.1 200 OK\r\nX: "))
+    assert read_pieces(start + value + end * 2 + body, size, 1000) is not None
+    for data in (start + value + b"y" + end * 2 + body, start + value * 2):
+        with pytest.raises(BadMessageError, match="too large"):
+            read_pieces(data, size, 1000)
+
+
+def test_an_ordinary_head_is_looked_for_once():
+    class Bytes(bytes):
+        finds = 0
+
+        def find(self, *args):
+            type(self).finds += 1
+            return super().find(*args)
+
+    reader = ResponseReader(MOST)
+    for number in (1, 2):
+        assert reader.read_head(Bytes(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n" + LONG_BODY)) is not None
+        assert Bytes.finds == number
