@@ -136,14 +136,15 @@ class RuleExchange:
     # ------------------------------------------------------------------ the way back
 
     def mark(self) -> bytes:
-        """A mark of those values of the one record of the answer that share tokens, so that the
-        application cannot tell them apart; empty where there are none.
+        """A mark of those values that share tokens, so that the application cannot tell them apart,
+        in the one record of the answer as it is live now; empty where there are none.
         """
         rows = self._revealed.rows if self._revealed is not None else ()
-        if len(self._held) == 1:
-            content = self._held[0].content
-        else:
-            content = rows[0].live if len(rows) == 1 and rows[0] is not None else None
+        row = rows[0] if len(rows) == 1 else None
+        content = row.live if row is not None else None
+        held = self._held[0] if len(self._held) == 1 else None
+        if held is not None and (row is None or row.row.rid != held.rid):
+            content = held.content if held.row is None else held.promoted or held.live
         return self._collection.mark(content) if content is not None else b""
 
     def wants(self, status: int, headers: RawHeaders) -> bool:

@@ -42,6 +42,7 @@ class StagedWrite(msgspec.Struct, eq=False):
     sealer: RecordSealer | None = None  #: of a new record
     #: whether the application gave it the id of another record that the vault has
     displaces: bool = False
+    promoted: RecordBody | None = None  #: what the update made of the live version, once taken
 
 
 def is_large(held: StagedWrite) -> bool:

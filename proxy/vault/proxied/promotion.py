@@ -28,9 +28,9 @@ class Update(NamedTuple):
 
 async def promotion(
     collection: Collection, update: Update, shown: Mapping[str, tuple[str, ...]]
-) -> list[Change]:
-    """The changes that make the staged version live, on top of whatever is live by now; none where
-    the record is gone.
+) -> tuple[list[Change], RecordBody | None]:
+    """The changes that make the staged version live, on top of whatever is live by now, and the
+    live version that they give; nothing where the record is gone.
 
     ``shown`` are the tokens by field that the answer shows: a field with its old tokens was not
     taken.
@@ -38,7 +38,7 @@ async def promotion(
     rows = await collection.store.rows(collection.table, [update.rid])
     row = rows.get(update.rid)
     if row is None:
-        return []
+        return [], None
     long = len(row.body) > LONG or any(len(values) > FEW for values in update.after.values.values())
     current, content = await run_in_thread(long, _merged, collection, row, update, shown)
     changes: list[Change] = [
@@ -60,7 +60,7 @@ async def promotion(
         )
     else:
         changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
-    return changes
+    return changes, content
 
 
 def _merged(

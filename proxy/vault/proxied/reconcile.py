@@ -40,11 +40,12 @@ async def reconcile(
     """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its
     request was received.
 
-    Gives the fields of updates, met for the first time, that no answer can decide.
+    ``revealed.rows`` are then the records as they are live now. Gives the fields of updates, met
+    for the first time, that no answer can decide.
     """
-    rows = (
-        await join_objects(collection, shown, revealed, began) if revealed.loose else revealed.rows
-    )
+    rows = revealed.rows
+    if revealed.loose:
+        rows[:] = await join_objects(collection, shown, revealed, began)
     decided: set[int] = set()
     undecided: set[str] = set()
     for index, (item, row) in enumerate(zip(shown, rows, strict=True), 1):
@@ -57,23 +58,25 @@ async def reconcile(
         if not told.changes:
             continue
         decided.add(row.row.rid)
-        await _commit(collection, row.row, told)
+        if await _commit(collection, row.row, told):
+            row.live = told.live
     return undecided
 
 
 class _Told(NamedTuple):
-    """What an object decides: the changes, versions that are new, and the fields of which no answer
-    can tell anything.
+    """What an object decides: the live version, the changes that give it, versions that are new,
+    and the fields of which no answer can tell anything.
     """
 
+    live: RecordBody
     changes: list[Change]
     left: list[RecordBody]
     undecided: set[str]
 
 
-async def _commit(collection: Collection, row: Row, told: _Told) -> None:
+async def _commit(collection: Collection, row: Row, told: _Told) -> bool:
     """Write what was decided, and take from the token index what only the versions had that go with
-    it.
+    it; whether the record was still as it was read.
     """
     changes, left = told.changes, told.left
     settled = {change.sid for change in changes if isinstance(change, Unstage)}
@@ -88,11 +91,12 @@ async def _commit(collection: Collection, row: Row, told: _Told) -> None:
             collection.observe("displaced", sum(type(one) is Release for one in displaced))
         await collection.store.commit(collection.table, changes)
     except Conflict:
-        return  # somebody else settled the record meanwhile; the next answer shows what is left
+        return False  # somebody else settled it meanwhile; the next answer shows what is left
     finally:
         if locked and row.key is not None:
             locks.release((row.key,))
     collection.observe("reconciled")
+    return True
 
 
 async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
@@ -116,7 +120,7 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
 
 
 def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Told:
-    told = _Told([], [], set())
+    told = _Told(opened.live, [], [], set())
     seen, row = _seen(item), opened.row
     if row.key is None and item.id is not None and _shows_record(opened, seen):
         told.changes.extend(_binding(collection, item.id, opened))
@@ -152,7 +156,7 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
             and collection.state.report(staged.sid)
         ):
             told.undecided.update(names)
-    return told
+    return told._replace(live=content)
 
 
 def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:

@@ -140,7 +140,7 @@ async def promote(
     if held.sid is None or held.content is None or held.live is None:
         return
     for _ in range(_TRIES):
-        changes = await promotion(
+        changes, held.promoted = await promotion(
             collection,
             Update(held.rid, held.sid, held.live, held.content, held.given.keys()),
             shown,

@@ -487,3 +487,68 @@ async def test_look_alikes_in_an_answer_are_data():
     assert await one.shown({"id": 1, "name": alike, "phone": "+46 1", "born": "2000-01-01"}) == {
         "id": 1, "name": alike, "phone": "+46 1", "born": "2000-01-01",
     }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- the mark of an entity tag
+
+PIN = "pin: {kind: text, token: {shape: fixed, value: hidden}}"
+MARKED = ("name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}}", PIN)
+FIRST = {"name": "Ann", "email": "a@wexlomere.example", "pin": "1"}
+
+
+async def marked(one: Desk, match: str, stored: Any, body: Any = b"") -> tuple[Any, bytes]:
+    """What the caller sees of an answer with what the application has, and its mark."""
+    call = await one.send(match, body)
+    return await call.seen(200, stored), call.exchange.mark()
+
+
+@pytest.mark.parametrize("shown", [("id", "name", "email", "pin"), ("id", "name", "email")])
+async def test_the_mark_of_an_update_is_that_of_what_the_application_took(shown: tuple[str, ...]):
+    """The address is read-only there: the answer shows the token that it had before."""
+    one = await desk(*USUAL, fields=MARKED)
+    stored = await one.create(FIRST)
+    _, before = await marked(one, "GET /p/1", stored)
+    call = await one.send("PATCH /p/1", {"email": "b@wexlomere.example", "name": "D", "pin": "2"})
+    stored |= {"name": call.json["name"]}
+    await call.seen(200, {name: stored[name] for name in shown})
+    body, mark = await marked(one, "GET /p/1", stored)
+    assert body == {"id": 1, "name": "D", "email": "a@wexlomere.example", "pin": "2"}
+    assert call.exchange.mark() == mark != before
+
+
+@pytest.mark.parametrize("status", [409, 500])
+async def test_the_mark_of_an_update_that_was_not_taken_is_that_of_what_was_there(status: int):
+    one = await desk(*USUAL, fields=MARKED)
+    stored = await one.create(FIRST)
+    _, before = await marked(one, "GET /p/1", stored)
+    call = await one.send("PATCH /p/1", {"pin": "2"})
+    await call.answer(status, stored)
+    assert call.exchange.mark() == before
+
+
+@pytest.mark.parametrize("match", ["GET /p/1", "GET /p"])
+async def test_the_mark_of_the_answer_that_decides_a_doubt_is_that_of_what_it_shows(match: str):
+    one = await desk(*USUAL, fields=MARKED)
+    stored = await one.create(FIRST)
+    _, before = await marked(one, "GET /p/1", stored)
+    call = await one.send("PATCH /p/1", {"pin": "2", "name": "B"})
+    await call.exchange.failed(True)
+    stored |= call.json
+    first, again = [
+        await marked(one, match, stored if match != "GET /p" else [stored]) for _ in range(2)
+    ]
+    assert first == again
+    assert first[1] != before
+
+
+async def test_the_mark_of_the_answer_that_joins_two_records_is_that_of_the_one_they_are():
+    """The answer to the create got lost, and an update named the record before any other did."""
+    one = await desk(*USUAL, fields=MARKED)
+    lost = await one.send("POST /p", FIRST)
+    await lost.exchange.failed(True)
+    call = await one.send("PATCH /p/1", {"pin": "2"})
+    await call.answer(200, {"id": 1})
+    stored = {**lost.json, **call.json, "id": 1}
+    first, again = [await marked(one, "GET /p/1", stored) for _ in range(2)]
+    assert first == again
+    assert first[0] == {**FIRST, "id": 1, "pin": "2"}
