@@ -141,7 +141,8 @@ class CallerConnection(BareConnection):
             or (current is not None and (current.began or not current.payload.done))
         ):
             return None  # gone, or idle: whoever still takes an answer has not begun to get it
-        self._reader.end()
+        if not self._queue_full:  # else requests are there that are still to be read
+            self._reader.end()
         return self.transport is not None
 
     def pause_reading(self) -> None:
@@ -161,7 +162,11 @@ class CallerConnection(BareConnection):
         transport = self.transport
         if stop != self._reading_stopped and transport is not None and not transport.is_closing():
             self._reading_stopped = stop
-            (transport.pause_reading if stop else transport.resume_reading)()
+            if stop:
+                transport.pause_reading()
+            else:
+                self._last_bytes = self._clock()  # what came meanwhile could not be read
+                transport.resume_reading()
 
     # ------------------------------------------------ requests
 
@@ -200,6 +205,8 @@ class CallerConnection(BareConnection):
     def _read_on(self) -> None:
         self._queue_full = False
         self._read(b"")
+        if self._no_more and not self._queue_full:
+            self._reader.end()
         self._steer()
 
     def _wake(self) -> None:
@@ -265,11 +272,13 @@ class CallerConnection(BareConnection):
     def _go_on(self, context: RequestContext) -> bool:
         """Wait for the next request, or begin it if it is there; false: that was the last one."""
         self._current = None
-        if context.close or self._ending or (self._no_more and not self._queue):
+        if context.close or self._ending:
             return False
         if context.head.upgrade:  # declined: what the caller sent since is its next request
             self._reader.decline()
             self._read_on()
+        if self._no_more and not self._queue:
+            return False
         self.idle_until = self._clock() + self._server.heads.keep
         if self.idle_timer is None:
             self.start_idle_timer()
@@ -316,6 +325,8 @@ class CallerConnection(BareConnection):
             feed(data)
         self._queue_full = False
         self._steer()
+        if self._no_more and not on_eof() and self.transport is not None:
+            self.transport.close()
 
     async def _misread(self, fault: BadMessageError, rest: BodyQueue) -> None:
         """Answer what is no request, and what comes behind it.

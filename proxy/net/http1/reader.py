@@ -183,8 +183,9 @@ class RequestReader(_MessageReader):
             self.state = HEAD
 
     def end(self) -> None:
-        """Nothing more comes."""
-        self._break("the connection ended before the body did")
+        """Nothing more comes; what waits for another protocol to be spoken stays."""
+        if self.state != SWITCH:
+            self._break("the connection ended before the body did")
 
     def _on_head(self, data: bytes, messages: list[Message]) -> bytes | None:
         """Read a head at the beginning of what waits and ``data``; gives what is behind it,

@@ -171,3 +171,28 @@ async def test_a_slow_application_stops_the_caller_in_a_tunnel():
         assert not flooding.done()
         flooding.cancel()
         await asyncio.wait([flooding])
+
+
+async def test_bytes_and_end_of_a_caller_before_the_switch_reach_the_application():
+    async with (
+        RawServer(echo) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(get("/chat", *ASK) + b"abcd")
+        client.half_close()
+        assert (await client.head()).status == 101
+        assert await client.until_close() == b"\x81\x05helloabcdbye"
+        await server.until(lambda: server.open == 0)
+
+
+async def test_requests_behind_a_declined_upgrade_are_answered_to_a_half_closed_caller():
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(get("/chat", *ASK) + get("/a") + post("/", b"abc") + get("/b"))
+        client.half_close()
+        assert [(await client.answer()).status for _ in range(4)] == [200] * 4
+        assert await client.until_close() == b""

@@ -247,3 +247,49 @@ async def test_a_caller_that_ends_its_side_late_or_within_an_answer_has_gone(mon
             await server.until(lambda: len(server.requests) == 2)
             client.half_close()
             await server.until(lambda: server.open == 0)
+
+
+@pytest.mark.parametrize("request_", [get(), post("/", b"abc"), post("/people", b"{}")])
+async def test_pipelined_requests_of_a_half_closed_caller_are_all_answered(request_, monkeypatch):
+    """More of them than are read ahead, and slower than the time after which an end is late."""
+    monkeypatch.setattr("proxy.net.caller_connection._HALF_CLOSE_SECONDS", 0.5)
+
+    async def slow(wire, server):
+        while await server.read(wire):
+            await asyncio.sleep(0.03)
+            await wire.send(OK)
+
+    async with (
+        RawServer(slow) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(request_ * 60)
+        client.half_close()
+        statuses = [(await client.answer()).status for _ in range(60)]
+        assert statuses == [200] * 60
+        assert await client.until_close() == b""
+
+
+async def test_a_body_that_waits_for_a_slow_application_may_be_the_last_thing_a_caller_sends(
+    monkeypatch,
+):
+    monkeypatch.setattr("proxy.net.caller_connection._HALF_CLOSE_SECONDS", 0.1)
+    length = 2_000_000
+
+    async def reads_slowly(wire, server):
+        await wire.head()
+        remaining = length
+        while remaining:
+            await asyncio.sleep(0.15)
+            remaining -= len(await wire.some(400_000))
+        await wire.send(OK)
+
+    async with (
+        RawServer(reads_slowly) as server,
+        gateway(server.url) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.send(get("/", f"Content-Length: {length}", method="POST") + b"x" * length)
+        client.half_close()
+        assert (await client.answer()).status == 200
