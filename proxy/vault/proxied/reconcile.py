@@ -135,9 +135,14 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
         if version is None:
             settled = over  # a delete of what is shown
         else:
-            later = [other for _, other in opened.staged[number:] if other is not None]
+            verdict = verdicts[staged.sid]
+            later = [
+                other
+                for rival, other in changes[number:]
+                if other is not None and (not verdict or verdicts[rival.sid])
+            ]
             part = _not_superseded(content, version, later)
-            content, settled = _decide(content, part, seen, verdicts[staged.sid], over=over)
+            content, settled = _decide(content, part, seen, verdict, over=over)
             settled = settled and part is version
         if settled:
             told.changes.append(Unstage(row.rid, staged.sid))

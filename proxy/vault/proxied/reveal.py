@@ -88,12 +88,12 @@ async def _reveal(
         missing += [(index, place, digest) for place, digest in unknown]
     if any(one.row.key is None for one in opened.values()):
         result.loose.extend(_loose(objects, marks, opened))
+    # a newer record without a name counts before what its own record tells: that comes first
+    first = list(result.rows)
+    await _tell_all_apart(objects, first, result.values)
     await _look_further(collection, objects, missing, (result, homes))
-    for item, home, restored in zip(objects, result.rows, result.values, strict=True):
-        if len(item.places) > FEW:
-            await in_thread(_tell_apart, home, item, restored)
-        else:
-            _tell_apart(home, item, restored)
+    rest = [row if row is not home else None for row, home in zip(result.rows, first, strict=True)]
+    await _tell_all_apart(objects, rest, result.values)
     if began is not None and collection.state.retired:
         for index, (item, rids) in enumerate(zip(objects, marks, strict=True)):
             if None in result.values[index]:
@@ -131,6 +131,18 @@ async def _look_further(
         recognize(collection, shown, found, at)
     for index, stray in sorted(result.loose[told:], key=_age):
         _complete(collection, shown[index], result, index, stray)
+
+
+async def _tell_all_apart(
+    objects: Sequence[AnswerObject],
+    homes: Sequence[OpenRow | None],
+    values: Sequence[list[Value | None]],
+) -> None:
+    for item, home, restored in zip(objects, homes, values, strict=True):
+        if home is not None and len(item.places) > FEW:
+            await in_thread(_tell_apart, home, item, restored)
+        else:
+            _tell_apart(home, item, restored)
 
 
 def _tell_apart(home: OpenRow | None, item: AnswerObject, values: list[Value | None]) -> None:

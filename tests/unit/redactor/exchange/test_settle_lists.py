@@ -131,3 +131,39 @@ async def test_of_two_updates_in_doubt_whose_values_share_a_token_the_later_is_s
     for _ in range(2):
         one.clock.advance(400_000)
         assert (await one.shown(stored))["hint"] == "b4"
+
+
+async def test_a_newer_record_without_a_name_counts_before_repeated_tokens_of_the_older() -> None:
+    one = await desk(fields=("code: {kind: text}", *MANY, "rank: {kind: number, token: one}"))
+    stored: dict[str, Any] = {"id": 1}
+    mails = ["Ann@x.example", "ann@x.example"]
+    for what, body in (
+        ("POST /p", {"code": "c", "name": "Ann", "mails": mails, "rank": 1500}),
+        ("PATCH /p/1", {"name": "Bea", "rank": 13}),
+    ):
+        call = await one.send(what, body)
+        stored.update(call.json)
+        await call.answer(500, {"error": "no"})
+        one.clock.advance(5)
+    for _ in range(3):
+        shown = await one.shown(stored)
+        assert (shown["name"], shown["rank"], shown["mails"]) == ("Bea", 13, mails)
+        one.clock.advance(5)
+
+
+async def test_of_two_updates_in_doubt_the_one_that_another_field_tells_is_shown() -> None:
+    one = await desk(fields=(*FIELDS, "hint: {kind: text, token: {shape: mask, first: 1}}"))
+    stored = await one.create({"name": "Ann"})
+    for body, acts in (
+        ({"name": "Bea", "hint": "a1"}, True),
+        ({"name": "Cay", "hint": "a2"}, False),
+    ):
+        call = await one.send("PATCH /p/1", body)
+        if acts:
+            stored |= call.json
+        await call.answer(500, {"error": "no"})
+        one.clock.advance(5)
+    for _ in range(3):
+        shown = await one.shown(stored)
+        assert (shown["name"], shown["hint"]) == ("Bea", "a1")
+        one.clock.advance(400_000)
