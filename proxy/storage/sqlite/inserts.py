@@ -318,20 +318,17 @@ def read_reply(raw: tuple[Any, ...]) -> StoredReply:
 def create_aux_tables(table: str) -> list[str]:
     """The statements that make the four tables beside a schema's rows."""
     past = (
-        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT "
-        "NULL,"
-        " at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"
+        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, "
+        "key BLOB NOT NULL, at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"
     )
     files = (
-        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, name BLOB NOT "
-        "NULL, object TEXT NOT NULL,"
-        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, "
-        "sealed BLOB NOT NULL)"
+        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, "
+        "name BLOB NOT NULL, object TEXT NOT NULL, size INTEGER NOT NULL, "
+        "created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, sealed BLOB NOT NULL)"
     )
     replies = (
-        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, digest BLOB "
-        "NOT NULL,"
-        " sealed BLOB NOT NULL)"
+        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, "
+        "digest BLOB NOT NULL, sealed BLOB NOT NULL)"
     )
     return [
         past,

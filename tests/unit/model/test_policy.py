@@ -12,22 +12,8 @@ from proxy.model.policy_reader import read_policy
 from proxy.model.query import Equals
 from proxy.model.record import DEFAULTS
 from proxy.model.schema_document import read_definition
+from tests.unit.model.test_policy_reader import EXAMPLE
 
-EXAMPLE: dict[str, Any] = {
-    "name": "support",
-    "schema": "contact",
-    "actions": ["read", "write"],
-    "fields": {
-        "email": {"valueType": "redacted", "format": "[a-z]{8}@example.org"},
-        "phone": {"valueType": "masked", "mask": {"last": 2}},
-        "passport": "hidden",
-        "city": "clear",
-    },
-    "rows": {"filter": {"region": "north"}},
-    "external_acl": "https://app.example.com/allowed",
-    "firewall": {"mode": "mask"},
-    "cors": {"origins": ["https://app.example.com"]},
-}
 SCHEMA = read_definition(
     "contact",
     {
