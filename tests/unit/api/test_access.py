@@ -9,7 +9,7 @@ from tests.support.api import services, serving
 from tests.support.auth import office
 from tests.support.examples import CONTACT
 from tests.support.world import World, world
-from tests.unit.model.test_policy import EXAMPLE
+from tests.unit.model.test_policy_reader import EXAMPLE
 
 
 async def who(call):

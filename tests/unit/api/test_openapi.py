@@ -51,7 +51,7 @@ from tests.support.api import Client, NoSchemas, no_policies, services, serving
 from tests.support.examples import CONTACT, FILE, RECORDS
 from tests.support.openapi import resolved
 from tests.support.tree import ROOT
-from tests.unit.model.test_policy import EXAMPLE
+from tests.unit.model.test_policy_reader import EXAMPLE
 
 ABROAD = {"X-Forwarded-For": "8.8.8.8"}
 

@@ -11,7 +11,8 @@ from proxy.model.policy import AccessPolicy, Act
 from proxy.model.policy_reader import read_policy
 from proxy.storage.memory import MemoryStore
 from tests.support.auth import office
-from tests.unit.model.test_policy import EXAMPLE, SCHEMA
+from tests.unit.model.test_policy import SCHEMA
+from tests.unit.model.test_policy_reader import EXAMPLE
 
 KEYSET = Keyset.create("default")
 

@@ -11,7 +11,8 @@ from proxy.model.query import AnyOf, Equals
 from proxy.model.record import Record
 from proxy.model.rights import Rights
 from proxy.model.schema import Schema, Storage
-from tests.unit.model.test_policy import EXAMPLE, SCHEMA
+from tests.unit.model.test_policy import SCHEMA
+from tests.unit.model.test_policy_reader import EXAMPLE
 
 KEYED = Keyset.create("default").hasher
 FIELDS = {

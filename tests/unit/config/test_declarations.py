@@ -14,7 +14,7 @@ from proxy.config.declarations import (
 from proxy.errors import Code, VaultError
 from proxy.model.policy_reader import read_policy
 from proxy.model.schema import FieldType
-from tests.unit.model.test_policy import EXAMPLE
+from tests.unit.model.test_policy_reader import EXAMPLE
 
 KIND: DeclarationKind[Any] = DeclarationKind(
     "policy", "`name:`", Code.INVALID_POLICY, lambda name, raw: (name, raw)
