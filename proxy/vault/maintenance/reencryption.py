@@ -299,18 +299,20 @@ class ReencryptionJob:
     async def _save(self, run: ReencryptionRun) -> None:
         """Write down how far it is.
 
-        Who is cancelled meanwhile waits until that is written, and knows what is.
+        Who is cancelled meanwhile waits until that is written. The writing itself notes what is
+        stored, so that no cancellation comes between the two.
         """
-        content = _encode(run)
-        writing = asyncio.ensure_future(
-            self._vault.store.put_note(self._note, content, self._stored)
-        )
+        writing = asyncio.ensure_future(self._write(run))
         try:
             await asyncio.shield(writing)
-        finally:
+        except asyncio.CancelledError:
             await asyncio.wait([writing])
-            if writing.exception() is None:
-                self._stored, self._run = content, run
+            raise
+
+    async def _write(self, run: ReencryptionRun) -> None:
+        content = _encode(run)
+        await self._vault.store.put_note(self._note, content, self._stored)
+        self._stored, self._run = content, run
 
 
 def _counted(run: ReencryptionRun, table: str, page: PageResult, figure: str) -> ReencryptionRun:

@@ -351,8 +351,9 @@ async def test_who_cancels_it_while_it_writes_down_how_far_it_is_can_go_on(desk)
     await desk.fill(3)
     await desk.rotate()
     await desk.work.begin()
-    for _ in range(40):
-        await asyncio.sleep(0)
+    for turns in range(120):  # at each turn of the loop that a run takes
+        for _ in range(turns % 40):
+            await asyncio.sleep(0)
         await desk.work.begin()
     await desk.done()
     assert (desk.work.state, desk.reported, len(await desk.stored())) == (
