@@ -2,7 +2,9 @@
 # The proxy as an image: slim, without root, with a root file system that may be mounted read-only.
 #   docker build -t domicile .
 #   docker run --read-only --tmpfs /tmp -p 8080:8080 -v domicile-data:/data -v ./rules:/etc/domicile/rules:ro \
-#     -e DOMICILE__COUNTRY=se domicile
+#     -e DOMICILE__COUNTRY=se -e DOMICILE__LISTEN__PROXY=0.0.0.0:8080 -e DOMICILE__LISTEN__INSECURE=proxy domicile
+# The image says where its folders are and nothing else: which listeners are open to the container's network, and which of
+# them may speak plain HTTP there, is the operator's to say. Without a word they are on the container's own loopback.
 
 FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -27,16 +29,11 @@ RUN groupadd --system --gid 10001 domicile \
  && install -d -o 10001 -g 10001 -m 0700 /data \
  && install -d /etc/domicile/rules
 COPY --from=build /opt/domicile /opt/domicile
-# Inside a container the listener must be open to the container's network; what is published is the operator's choice.
 ENV PATH=/opt/domicile/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     DOMICILE__DATA=/data \
-    DOMICILE__RULES=/etc/domicile/rules \
-    DOMICILE__LISTEN__PROXY=0.0.0.0:8080 \
-    DOMICILE__LISTEN__VAULT=0.0.0.0:8081 \
-    DOMICILE__LISTEN__ADMIN=127.0.0.1:8082 \
-    DOMICILE__LISTEN__INSECURE=true
+    DOMICILE__RULES=/etc/domicile/rules
 USER 10001:10001
 WORKDIR /data
 VOLUME /data

@@ -1,13 +1,15 @@
 """The administration listener: ``/healthz``, ``/readyz`` and ``/metrics``, nothing else.
 
-Whoever reaches it may ask whether the process is well. Metrics tell of the traffic, so they are for
-administrators of the environment ``default``, with an access token, and for a scraper that shows
-the secret of the setting ``admin.metrics_token``.
+Everybody may ask whether the process is well. Metrics tell of the traffic, and the sentences of
+``/readyz`` of files and addresses, so both are for administrators of the environment ``default``,
+with an access token, and for a scraper that shows the secret of the setting
+``admin.metrics_token``; the sentences are also for callers on the same machine.
 """
 
 import hmac
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
@@ -22,8 +24,12 @@ from proxy.telemetry.reloads import Reload
 ReadinessCheck = Callable[[], Awaitable[str | None]]
 
 
+#: Header fields of a proxy in front: such a caller is not on this machine.
+_FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
+
+
 class Watchers(NamedTuple):
-    """The callers that may see the metrics."""
+    """The callers that may see metrics, and the sentences of checks."""
 
     access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError``
     secret: Callable[[], str | None]  #: what a scraper shows as its bearer token, at the moment
@@ -40,6 +46,25 @@ class Watchers(NamedTuple):
         if not principal.admin or principal.environment != DEFAULT:
             raise not_admin(f"Metrics are for administrators of the environment {DEFAULT}.")
 
+    async def admits(self, request: web.Request) -> bool:
+        """Whether the caller is on this machine, or ``check`` lets it pass."""
+        if on_this_machine(request):
+            return True
+        try:
+            await self.check(request)
+        except VaultError:
+            return False
+        return True
+
+
+def on_this_machine(request: web.Request) -> bool:
+    """Whether a request comes over loopback, with no proxy in front."""
+    try:
+        address = ipaddress.ip_address(request.remote or "")
+    except ValueError:
+        return False
+    return address.is_loopback and not any(name in request.headers for name in _FORWARDED)
+
 
 def admin_app(
     checks: Mapping[str, ReadinessCheck],
@@ -49,21 +74,24 @@ def admin_app(
 ) -> web.Application:
     """``/healthz``: this process answers.
 
-    ``/readyz``: 200 if every check passes, else 503; the body names each check, and what is stale.
+    ``/readyz``: 200 if every check passes, else 503; the body names each check, and what is stale;
+    watchers read there why.
     """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 
-    async def readyz(_: web.Request) -> web.Response:
+    async def readyz(request: web.Request) -> web.Response:
         faults = {name: await check() for name, check in checks.items()}
         ready = not any(faults.values())
         stale = {state.what: fault for state in states if (fault := await state.check())}
-        results = {
-            state.what: f"stale: {stale[state.what]}" if state.what in stale else "ok"
-            for state in states
-        }
-        results |= {name: fault or "ok" for name, fault in faults.items()}
+        results = {state.what: "ok" for state in states} | dict.fromkeys(checks, "ok")
+        if await watchers.admits(request):
+            results |= {what: f"stale: {fault}" for what, fault in stale.items()}
+            results |= {name: fault for name, fault in faults.items() if fault}
+        else:
+            results |= dict.fromkeys(stale, "stale")
+            results |= {name: "failed" for name, fault in faults.items() if fault}
         data = {"status": "ok" if ready else "unready", "checks": results, "stale": list(stale)}
         return web.json_response(data, status=200 if ready else 503)
 

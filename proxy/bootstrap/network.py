@@ -98,14 +98,15 @@ def doors(
 
     def accept(material: Material) -> None:
         _refuse_nameless(settings, material)
-        audiences.certified(material.names())
+        if tls.secures("vault"):
+            audiences.certified(material.names())
 
     made = (
         Certificates(_pairs(settings), _terms(settings), metrics, clock, accept)
         if tls.certificate
         else None
     )
-    hsts = tls.hsts // 1000 if made is not None else 0
+    hsts = tls.hsts // 1000 if tls.secures("vault") else 0
     proxy, vault = _door(settings, "proxy", made), _door(settings, "vault", made)
     for entrance in (proxy, vault):
         if limit is not None and entrance is not None and entrance.preambles is not None:
@@ -129,14 +130,14 @@ def address_of(settings: Settings, place: str) -> str:
     ``host:port``.
     """
     audiences = Audiences(settings.auth.audiences)
-    if settings.listen.tls.certificate:
+    if settings.listen.tls.secures("vault"):
         audiences.certified(read_certificate(_pairs(settings)).names())
     audiences.listening(place)
     return audiences.first
 
 
 def _door(settings: Settings, name: str, certificates: Certificates | None) -> Entrance | None:
-    tls = certificates.listeners[name] if certificates is not None else None
+    tls = certificates.listeners.get(name) if certificates is not None else None
     preambles = None
     if settings.listen.proxy_protocol:
         preambles = Preambles(settings.trusted_proxies, secure=tls is not None)
@@ -158,12 +159,14 @@ def _terms(settings: Settings) -> dict[str, Terms]:
             required=tls.clients_required,
         )
         for name in ("proxy", "vault")
+        if tls.secures(name)
     }
 
 
 def _refuse_nameless(settings: Settings, material: Material) -> None:
     """Without an address of ours no token could be for us."""
-    if not settings.auth.audiences and all(name.startswith("*.") for name in material.names()):
+    nameless = all(name.startswith("*.") for name in material.names())
+    if nameless and not settings.auth.audiences and settings.listen.tls.secures("vault"):
         text = (
             "the certificates stand for wildcards alone: write the addresses that callers reach "
             "the vault listener by"

@@ -232,7 +232,7 @@ def _own(settings: Settings) -> str:
     certificate has.
     """
     listener = str(reachable(settings.listen.vault))
-    if not settings.listen.tls.certificate:
+    if not settings.listen.tls.secures("vault"):
         return f"http://{listener}"
     from proxy.bootstrap.network import address_of
 

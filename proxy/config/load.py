@@ -21,7 +21,7 @@ DEFAULT_FILE: Final = Path("domicile.yaml")
 _PLACE: Final = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
 
 _LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin")
-#: Those that speak TLS where there is a certificate; the other one never does.
+#: Those that can speak TLS.
 _SECURED: Final = _LISTENERS[:2]
 
 
@@ -118,24 +118,7 @@ def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
 
     A listener of the defaults is always on loopback, so it never has one.
     """
-    faults: list[Detail] = []
-    for name in _LISTENERS:
-        secured = name in _SECURED and values.get("listen.tls.certificate") != ()
-        if (
-            name in values
-            and not values[name].loopback
-            and not secured
-            and values.get("listen.insecure") is False
-        ):
-            certificate = (
-                "name a certificate in listen.tls.certificate, " if name in _SECURED else ""
-            )
-            text = (
-                f"{name} can be reached from other machines and speaks plain HTTP: "
-                f"{certificate}listen at 127.0.0.1, "
-                "or write insecure: true under listen where something in front does TLS"
-            )
-            faults.append(Detail(given[name].place, text))
+    faults = _in_the_clear(values, given)
     for first, second in itertools.combinations(_LISTENERS, 2):
         address = values.get(first)
         if address is not None and address == values.get(second) and address.port != 0:
@@ -157,6 +140,28 @@ def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
     faults += _tls("upstream", values, given)
     for name, merged in _applications(values).items():
         faults += _tls(f"{APPLICATIONS}.{name}", merged, given)
+    return faults
+
+
+def _in_the_clear(values: Mapping[str, Any], written: Mapping[str, GivenSetting]) -> list[Detail]:
+    """Refuse a listener that others reach and that speaks plain HTTP, unless it is named."""
+    insecure = values.get("listen.insecure")
+    if insecure is None or "listen.tls.at" not in values:
+        return []
+    certified = values.get("listen.tls.certificate") != ()
+    faults = []
+    for name in _LISTENERS:
+        listener = name.removeprefix("listen.")
+        secured = certified and name in _SECURED and values["listen.tls.at"] in (listener, "both")
+        if name not in values or values[name].loopback or secured or listener in insecure:
+            continue
+        certificate = "name a certificate in listen.tls.certificate, " if name in _SECURED else ""
+        text = (
+            f"{name} can be reached from other machines and speaks plain HTTP: {certificate}"
+            f"listen at 127.0.0.1, or write insecure: [{listener}] under listen where something "
+            "in front does TLS"
+        )
+        faults.append(Detail(written[name].place, text))
     return faults
 
 
@@ -216,6 +221,13 @@ def _callers_tls(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -
         idle = [name for name in ("listen.tls.key", "listen.tls.clients") if values.get(name)]
         text = "does nothing without a certificate: name its file with listen.tls.certificate"
         return [Detail(given[name].place, f"{name} {text}") for name in idle]
+    at, clients_at = values.get("listen.tls.at"), values.get("listen.tls.clients_at")
+    if values.get("listen.tls.clients") and at not in (None, "both", clients_at):
+        text = (
+            f"listen.tls.clients_at is {clients_at} and listen.tls.at is {at}: where no TLS is "
+            "spoken, callers show no certificate; name the same listeners in both"
+        )
+        return [Detail(given["listen.tls.clients"].place, text)]
     if keys and len(keys) != len(certificates):
         text = (
             f"listen.tls.key names {len(keys)} and listen.tls.certificate {len(certificates)}: "

@@ -130,6 +130,8 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
 # proxies in front.
 
 
+LISTENERS: Final = ("proxy", "vault", "admin")
+
 #: Dotted name → setting.
 LISTEN: Final[dict[str, Setting]] = {
     "listen.proxy": Setting(
@@ -153,10 +155,15 @@ LISTEN: Final[dict[str, Setting]] = {
     ),
     "listen.insecure": Setting(
         "false",
-        parsers.true_or_false,
-        "true or false",
-        "Plain HTTP beyond loopback only when true: something in front must do TLS, or the "
-        "network must be trusted.",
+        parsers.word_or(
+            "true",
+            parsers.word_or("false", parsers.some_of(*LISTENERS), frozenset()),
+            frozenset(LISTENERS),
+        ),
+        "a list of listeners, such as [proxy, admin], or true for all of them, or false for none",
+        "The listeners that may speak plain HTTP beyond loopback: something in front must do TLS, "
+        "or the network must be trusted.",
+        many=True,
     ),
     "listen.tls.certificate": Setting(
         "[]",
@@ -173,6 +180,12 @@ LISTEN: Final[dict[str, Setting]] = {
         "The key of each certificate, in the same order; none: each stands in the file of its "
         "certificate.",
         many=True,
+    ),
+    "listen.tls.at": Setting(
+        "both",
+        parsers.one_of("vault", "proxy", "both"),
+        "vault, proxy or both",
+        "The listeners that speak TLS with these certificates; the other one speaks plain HTTP.",
     ),
     "listen.tls.require_sni": Setting(
         "vault",

@@ -32,16 +32,21 @@ class ListenAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListenTls:
-    """TLS towards callers, on the listeners of proxy and vault alike; all paths are absolute."""
+    """TLS towards callers, on the listeners of proxy and vault; all paths are absolute."""
 
     certificate: tuple[Path, ...]  #: empty: plain HTTP
     key: tuple[Path, ...]  #: of each certificate, in the same order; empty: in the same files
+    at: Literal["vault", "proxy", "both"]
     require_sni: Literal["vault", "both"]  #: where a handshake must name a host of a certificate
     clients: Path | None  #: authorities that vouch for callers; none: callers show no certificate
     clients_at: Literal["vault", "proxy", "both"]
     clients_required: bool
     #: for how long browsers come over TLS alone, in milliseconds; 0: nothing is said of it
     hsts: int
+
+    def secures(self, listener: str) -> bool:
+        """Whether a listener (``proxy``, ``vault`` or ``admin``) speaks TLS."""
+        return bool(self.certificate) and self.at in (listener, "both") and listener != "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Listen:
     proxy: ListenAddress
     vault: ListenAddress
     admin: ListenAddress
-    insecure: bool  #: plain HTTP beyond loopback is wanted
+    insecure: frozenset[str]  #: listeners at which plain HTTP beyond loopback is wanted
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
     tls: ListenTls
 

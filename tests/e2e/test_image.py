@@ -61,8 +61,8 @@ def test_the_settings_of_the_image_are_settings_and_fit_together():
     pairs = dict(re.findall(rf"({VARIABLE_PREFIX}\w+)=(\S+)", " ".join(instructions("ENV"))))
     settings = load_settings(None, pairs)
     assert str(settings.data) == instructions("VOLUME")[0]
-    assert settings.listen.insecure
-    assert settings.listen.admin.loopback, "administration is published only by whoever asks for it"
+    assert set(pairs) == {"DOMICILE__DATA", "DOMICILE__RULES"}, "the rest is the operator's to say"
+    assert settings.listen == load_settings(None, {}).listen
     assert instructions("EXPOSE") == [f"{settings.listen.proxy.port} {settings.listen.vault.port}"]
 
 

@@ -241,6 +241,39 @@ def test_the_secret_of_the_scraper_is_another_one_and_mounted_where_the_setting_
     assert set(one("Secret", "domicile-scraper")["stringData"]) == {place.name}
 
 
+def test_the_interface_of_the_vault_speaks_tls_and_what_is_in_the_clear_is_named(settings):
+    tls = settings.listen.tls
+    assert [name for name in ("proxy", "vault", "admin") if tls.secures(name)] == ["vault"]
+    assert settings.listen.insecure == {"proxy", "admin"}
+    folder = Path(MOUNTS["tls"])
+    assert (tls.certificate, tls.key) == ((folder / "tls.crt",), (folder / "tls.key",))
+    (mount,) = [mount for mount in DOMICILE["volumeMounts"] if mount["name"] == "tls"]
+    assert mount["readOnly"]
+    assert "subPath" not in mount, "a renewed certificate would not arrive"
+    assert VOLUMES["tls"]["secret"] == {"secretName": "contacts-vault-tls", "defaultMode": 0o400}
+    example = one("Secret", "contacts-vault-tls")
+    assert (example["type"], set(example["stringData"])) == (
+        "kubernetes.io/tls",
+        {"tls.crt", "tls.key", "ca.crt"},
+    )
+
+
+def test_the_certificate_stands_for_every_address_that_tokens_are_for(settings):
+    text = (FOLDER / "cert-manager" / "certificate.yaml").read_text("utf-8")
+    documents = list(yaml.safe_load_all(text))
+    assert {document["apiVersion"] for document in documents} == {"cert-manager.io/v1"}
+    (leaf,) = [one["spec"] for one in documents if one["metadata"]["name"] == "contacts-vault"]
+    addresses = [f"https://{name}:{settings.listen.vault.port}" for name in leaf["dnsNames"]]
+    assert addresses == list(settings.auth.audiences)
+    assert leaf["secretName"] == VOLUMES["tls"]["secret"]["secretName"]
+    issuers = {one["metadata"]["name"] for one in documents if one["kind"] == "Issuer"}
+    assert {
+        one["spec"]["issuerRef"]["name"] for one in documents if one["kind"] == "Certificate"
+    } <= issuers
+    by_hand = (FOLDER / "secret.example.yaml").read_text("utf-8")
+    assert all(f"DNS:{name}" in by_hand for name in leaf["dnsNames"])
+
+
 def test_the_example_secret_is_no_key():
     (text,) = one("Secret", "domicile-keys")["stringData"].values()
     assert "put the content" in text
@@ -261,7 +294,7 @@ def test_user_and_folders_agree_with_the_image(settings):
     user = POD["spec"]["securityContext"]["runAsUser"]
     assert f"USER {user}:{POD['spec']['securityContext']['runAsGroup']}\n" in image
     assert f"VOLUME {settings.data}\n" in image
-    assert f"DOMICILE__RULES={settings.rules} " in image
+    assert f"DOMICILE__RULES={settings.rules}\n" in image
     assert f"EXPOSE {settings.listen.proxy.port} {settings.listen.vault.port}\n" in image
 
 

@@ -119,6 +119,36 @@ async def test_both_listeners_speak_tls_and_the_vault_goes_by_the_name_of_its_ce
     assert await instance.stop() == 0
 
 
+async def test_the_vault_alone_speaks_tls_and_readiness_tells_outsiders_no_sentence(
+    instance: Instance, authority: Authority
+) -> None:
+    proof = await client(instance)
+    instance.environment["DOMICILE__LISTEN__TLS__AT"] = "vault"
+    await instance.start()
+    vault, tls = f"https://localhost:{port(instance.vault)}", trusting(authority)
+    async with AsyncOAuth2Client(
+        proof["client_id"], proof["client_secret"], token_endpoint=vault + "/oauth2/token",
+        grant_type="client_credentials", trust_env=False, timeout=PATIENCE, verify=tls,
+    ) as seller:  # fmt: skip
+        await seller.fetch_token(audience=vault)
+        assert (await seller.get(vault + "/api/schemas")).status_code in (200, 403)
+    async with RawClient(port(instance.proxy)) as caller:
+        assert (await caller.ask(get("/other"))).status == 200
+
+    certificate = Path(instance.environment["DOMICILE__LISTEN__TLS__CERTIFICATE"])
+    await asyncio.to_thread(certificate.write_text, "nothing of the kind")
+    async with asyncio.timeout(PATIENCE):
+        while (await checks(instance))[1] == "ok":  # noqa: ASYNC110  # the instance looks by itself
+            await asyncio.sleep(0.1)
+    assert str(certificate) in (await checks(instance))[1]
+    async with (
+        aiohttp.ClientSession(headers={"X-Forwarded-For": "203.0.113.9"}) as session,
+        session.get(instance.admin + "/readyz") as answer,
+    ):
+        assert (answer.status, (await answer.json())["checks"]["certificates"]) == (200, "stale")
+    assert await instance.stop() == 0
+
+
 @pytest.mark.parametrize("secure", [True, False])
 async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(
     instance: Instance, authority: Authority, secure: bool

@@ -2,8 +2,9 @@ import json
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin import Watchers, admin_app
+from proxy.admin import Watchers, admin_app, on_this_machine
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import CONTENT_TYPE, Metrics
 from proxy.telemetry.reloads import Reload
@@ -34,8 +35,8 @@ async def ask():
     app = admin_app({"audit": audit, "vault": vault}, [STATE], lambda: b"domicile_up 1\n", watchers)
     async with serving(app) as url, aiohttp.ClientSession(url) as session:
 
-        async def asked(path: str, method: str = "GET", shown: str = "Bearer chief"):
-            headers = {"Authorization": shown} if shown else {}
+        async def asked(path: str, method: str = "GET", shown: str = "Bearer chief", **more: str):
+            headers = ({"Authorization": shown} if shown else {}) | more
             async with session.request(method, path, headers=headers) as answer:
                 return answer.status, answer.headers, await answer.read()
 
@@ -77,6 +78,42 @@ async def test_what_is_stale_is_told_and_the_instance_stays_ready(ask):
     assert told["checks"]["rules"] == "stale: The rules have one fault. crm.yaml:3:1: unknown key"
     STATE.succeeded()
     assert json.loads((await ask("/readyz"))[2])["stale"] == []
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+async def test_callers_from_outside_read_names_of_checks_and_no_sentence(ask, name):
+    from_outside = {name: "203.0.113.9"}
+    FAULTS["audit"] = "The folder /srv/audit cannot be written."
+    STATE.failed(
+        VaultError(Code.BAD_RULES, "The rules have one fault.", (Detail("crm.yaml:3:1", "x"),))
+    )
+    for shown in ("", "Bearer nobody", "Bearer writer", "Bearer chief of acme"):
+        status, _, body = await ask("/readyz", shown=shown, **from_outside)
+        assert (status, json.loads(body)) == (
+            503,
+            {
+                "status": "unready",
+                "checks": {"rules": "stale", "audit": "failed", "vault": "ok"},
+                "stale": ["rules"],
+            },
+        )
+    SECRETS["scraper"] = "secret-of-the-scraper"
+    for shown in ("Bearer chief", "Bearer secret-of-the-scraper"):
+        checks = json.loads((await ask("/readyz", shown=shown, **from_outside))[2])["checks"]
+        assert checks["audit"] == "The folder /srv/audit cannot be written."
+        assert "crm.yaml:3:1" in checks["rules"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "local"),
+    [
+        ("127.0.0.1", True), ("::1", True), ("10.244.0.1", False), ("2001:db8::1", False),
+        ("::ffff:10.0.0.1", False), ("", False),
+    ],
+)  # fmt: skip
+def test_loopback_alone_is_this_machine(peer, local):
+    request = make_mocked_request("GET", "/readyz").clone(remote=peer)
+    assert on_this_machine(request) is local
 
 
 async def test_metrics_are_scraped_as_they_are(ask):

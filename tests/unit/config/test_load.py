@@ -30,7 +30,7 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.listen.proxy == ListenAddress("127.0.0.1", 8080)
     assert settings.listen.vault == ListenAddress("127.0.0.1", 8081)
     assert settings.listen.admin == ListenAddress("127.0.0.1", 8082)
-    assert settings.listen.insecure is False
+    assert settings.listen.insecure == frozenset()
     assert settings.pending.keep == 7 * 86_400_000
     assert (settings.log.level, settings.log.format) == ("info", "json")
     assert settings.limits.held == 256 * 2**20
@@ -108,15 +108,60 @@ def test_an_unknown_placeholder_is_refused(environ):
 def test_plain_http_beyond_loopback_needs_a_word(name):
     environ = {f"DOMICILE__LISTEN__{name.upper()}": "0.0.0.0:9000"}
     (line,) = refused(None, environ)
-    assert "insecure: true" in line
-    assert load_settings(None, environ | {"DOMICILE__LISTEN__INSECURE": "true"}).listen.insecure
+    assert f"insecure: [{name}]" in line
+    for word in ("true", name, f"[{name}]"):
+        settings = load_settings(None, environ | {"DOMICILE__LISTEN__INSECURE": word})
+        assert name in settings.listen.insecure
+
+
+@pytest.mark.parametrize("name", ["proxy", "vault", "admin"])
+def test_the_word_for_one_listener_lets_no_other_speak_in_the_clear(name):
+    everywhere = {
+        f"DOMICILE__LISTEN__{one.upper()}": f"0.0.0.0:{9000 + number}"
+        for number, one in enumerate(("proxy", "vault", "admin"))
+    }
+    lines = refused(None, everywhere | {"DOMICILE__LISTEN__INSECURE": f"[{name}]"})
+    assert sorted(line.split()[1] for line in lines) == sorted(
+        f"listen.{one}" for one in ("proxy", "vault", "admin") if one != name
+    )
+    load_settings(None, everywhere | {"DOMICILE__LISTEN__INSECURE": "true"})  # as ever
+
+
+def test_a_certificate_of_the_vault_alone_leaves_the_proxy_in_the_clear():
+    secured = {
+        "DOMICILE__LISTEN__PROXY": "0.0.0.0:8080",
+        "DOMICILE__LISTEN__VAULT": "0.0.0.0:8081",
+        "DOMICILE__LISTEN__TLS__CERTIFICATE": "/tls/tls.crt",
+    }
+    assert load_settings(None, secured).listen.tls.secures("proxy")
+    (line,) = refused(None, secured | {"DOMICILE__LISTEN__TLS__AT": "vault"})
+    assert "listen.proxy can be reached" in line
+    listen = load_settings(
+        None,
+        secured | {"DOMICILE__LISTEN__TLS__AT": "vault", "DOMICILE__LISTEN__INSECURE": "proxy"},
+    ).listen
+    assert [listen.tls.secures(name) for name in ("proxy", "vault", "admin")] == [
+        False,
+        True,
+        False,
+    ]
+    (line,) = refused(
+        None,
+        secured
+        | {
+            "DOMICILE__LISTEN__TLS__AT": "proxy",
+            "DOMICILE__LISTEN__INSECURE": "vault",
+            "DOMICILE__LISTEN__TLS__CLIENTS": "/tls/ca.crt",
+        },
+    )
+    assert "clients_at is vault and listen.tls.at is proxy" in line
 
 
 def test_an_unreadable_word_for_insecure_is_one_fault_not_two():
     (line,) = refused(
         None, {"DOMICILE__LISTEN__PROXY": "0.0.0.0:9000", "DOMICILE__LISTEN__INSECURE": "yes"}
     )
-    assert "neither true nor false" in line
+    assert "item 1 is not known here; write a list of listeners, such as [proxy, admin]" in line
 
 
 @pytest.mark.parametrize(
