@@ -9,15 +9,18 @@ calls into one disk flush. Reads see everything whose ``commit`` has returned (r
 within the process).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from proxy.storage.changes import Change
+from proxy.errors import VaultError
+from proxy.storage.changes import Change, Conflict
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 
 #: Asked before a commit is accepted; raises ``Conflict`` for one that must not be.
 CommitGuard = Callable[[Sequence[Change]], None]
+#: Told, on the event loop, how a commit ended that nobody waits for: ``None`` once it is durable.
+CommitEnded = Callable[[Exception | None], None]
 
 
 class Store(Protocol):
@@ -38,6 +41,19 @@ class Store(Protocol):
 
         Raises ``Conflict`` when a precondition fails, ``VaultError(VAULT_DOWN)`` when the store
         cannot write.
+        """
+
+    async def commit_behind(
+        self,
+        table: str,
+        changes: Sequence[Change],
+        touched: Sequence[int | bytes],
+        ended: CommitEnded,
+    ) -> None:
+        """Accept a commit and return before it is durable; every later read sees it all the same.
+
+        ``touched``: the ids, keys and token hashes that it is found by. A fault is told to
+        ``ended``, or raised.
         """
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
@@ -142,6 +158,16 @@ class Store(Protocol):
         """Remove every note whose name ends with that text, all at once and durably; none: no
         effect.
         """
+
+
+async def commit_then_tell(commit: Awaitable[None], ended: CommitEnded) -> None:
+    """``commit_behind`` of an engine whose reads see a commit only once it is durable."""
+    try:
+        await commit
+    except (Conflict, VaultError) as error:
+        ended(error)
+    else:
+        ended(None)
 
 
 # What an engine tells of its writer, as plain callables: no engine knows the metrics of the

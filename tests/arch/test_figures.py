@@ -27,7 +27,7 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 #: What one request executes on the event loop, the writer's thread not counted: (modules,
 #: functions).
 EXECUTED: dict[str, tuple[int, int]] = {
-    "create": (63, 228),
+    "create": (64, 242),
     "update": (67, 268),
     "read": (47, 156),
     "list": (49, 169),
@@ -37,7 +37,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
 #: How the package is cut.
 CUT: dict[str, int] = {
     "files": 330,
-    "lines": 69_550,
+    "lines": 69_950,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

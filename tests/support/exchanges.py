@@ -20,6 +20,7 @@ from proxy.redactor.exchange.runtime import Runtime, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
+from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
@@ -185,6 +186,7 @@ async def desk(
     more: str = "",
     before: Desk | None = None,
     hosted: bool = False,
+    store: Store | None = None,
 ) -> Desk:
     """A desk with these operations; without any, ``USUAL``.
 
@@ -192,21 +194,21 @@ async def desk(
 
     ``hosted``: what the rules collect stands among the records of the program's own schema.
     """
-    store, clock, events, metrics = (
-        FailingStore(MemoryStore()),
+    failing, clock, events, metrics = (
+        FailingStore(store or MemoryStore()),
         ManualClock(),
         Counter[str](),
         Metrics(),
     )
     keyset = Keyset.create("test")
     if before is not None:
-        store, clock, keyset = before.store, before.clock, before.keyset
+        failing, clock, keyset = before.store, before.clock, before.keyset
 
     def observe(event: str, _schema: str, count: int) -> None:
         events[event] += count
 
     vault = new_vault(
-        keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
+        keyset, failing, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
     )
     text = rule_text(*(operations or USUAL), fields=fields, more=more)
     rules = load_text(
@@ -219,7 +221,7 @@ async def desk(
     return Desk(
         runtime,
         vault,
-        store,
+        failing,
         clock,
         keyset,
         metrics,

@@ -56,7 +56,9 @@ async def _bind(
     if writing.renamed is None:
         look = (fresh, operation, headers, body)
         pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
-    if pairs:
+    lone = pairs[0] if len(pairs) == len(fresh) == len(writing.held) == 1 else None
+    texts = _texts(body.items[0]) if body is not None and len(body.items) == 1 else {}
+    if pairs and not (lone is not None and await writing.bind_behind(*lone, texts)):
         await writing.settle(bind, pairs)
     displaced = False
     for held, key in pairs:
@@ -77,8 +79,13 @@ async def _promote(writing: Writing, body: ParsedBody | None) -> None:
     shown = (
         await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
     )
+    alone = len(writing.held) == 1 and writing.renamed is None
     for held, texts in zip(writing.held, shown, strict=True):
-        if held.row is not None and held.sid is not None:
+        if (
+            held.row is not None
+            and held.sid is not None
+            and not (alone and await writing.promote_behind(held, texts))
+        ):
             await writing.settle(promote, held, texts)
             if long and busy():
                 await give_way()

@@ -12,14 +12,19 @@ from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
-from proxy.vault.body import TokenizedValue
+from proxy.storage.base import CommitEnded
+from proxy.storage.changes import Conflict
+from proxy.vault.body import TokenizedValue, tokens_of
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     ProxiedDraft,
     StagedWrite,
+    bind,
+    bind_behind,
     forget_staged,
     merge_duplicates,
     overtake,
+    promote_behind,
     staging,
 )
 from proxy.vault.vault import Vault
@@ -34,6 +39,7 @@ class Writing:
         self._operation = joined.plan.operation
         self.collection = joined.collection
         self.notices = joined.notices
+        self._telling = joined.telling
         self._vault = vault
         self._locks: tuple[bytes, ...] = ()
         self.held: list[StagedWrite] = []
@@ -150,6 +156,51 @@ class Writing:
                 raise
             self.collection.observe("late")
             self._vault.later(partial(change, self.collection, *arguments, **named))
+
+    async def bind_behind(
+        self, write: StagedWrite, key: str, answer: Mapping[str, tuple[str, ...]]
+    ) -> bool:
+        """Name a new record without waiting for it, where the next answer would decide alike after
+        a crash: this one shows tokens that tell the record. Whether that was so.
+        """
+        if not any(
+            name in self._telling
+            and not set(tokens_of(write.given.get(name, ()))).isdisjoint(texts)
+            for name, texts in answer.items()
+        ):
+            return False
+        ended = self._ended(partial(bind, self.collection, [(write, key)]))
+        try:
+            return await bind_behind(self.collection, write, key, ended)
+        except (Conflict, VaultError):
+            return False  # met again, and told, by the settle that is waited for
+
+    async def promote_behind(
+        self, write: StagedWrite, answer: Mapping[str, tuple[str, ...]]
+    ) -> bool:
+        """Promote the only update without waiting for it, where the next answer would decide alike
+        after a crash. Whether that was so.
+        """
+        ended = self._ended(partial(staging.promote, self.collection, write, answer))
+        try:
+            if not await promote_behind(self.collection, write, answer, ended):
+                return False
+        except (Conflict, VaultError):
+            return False
+        self._locks = ()  # released once it is durable
+        return True
+
+    def _ended(self, change: Callable[[], Awaitable[None]]) -> CommitEnded:
+        """Has a settle that nobody waits for done again by ``change`` where it failed."""
+        collection, vault = self.collection, self._vault
+
+        def ended(fault: Exception | None) -> None:
+            if fault is not None:
+                collection.observe("late")
+                down = isinstance(fault, VaultError) and fault.code is Code.VAULT_DOWN
+                vault.later(change, soon=not down)
+
+        return ended
 
     async def remove(self) -> None:
         """The application deleted the records."""

@@ -24,7 +24,7 @@ from proxy.offload import turns
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Change
 from proxy.storage.query import closed
-from proxy.storage.sqlite.apply import Outcomes, Work, apply_group, begin_group, roll_back
+from proxy.storage.sqlite.apply import Outcomes, Unwaited, Work, apply_group, begin_group, roll_back
 from proxy.storage.sqlite.file import is_of_the_store, translated_error
 from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_commit, joined_commits
 from proxy.storage.sqlite.statements import Statements
@@ -114,13 +114,13 @@ class SqliteWriter:
     def submit(self, sql: Statements, changes: Sequence[Change]) -> asyncio.Future[None]:
         """Accept a commit; they are applied in the order in which they are accepted."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._accept((future, sql, changes))
+        self.accept((future, sql, changes))
         return future
 
     def call(self, run: Callable[[Connection], Any]) -> asyncio.Future[Any]:
         """Accept a job; what it answers or raises comes out of the future."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._accept(WriterTask(future, run))
+        self.accept(WriterTask(future, run))
         return future
 
     async def close(self) -> None:
@@ -132,7 +132,8 @@ class SqliteWriter:
         await asyncio.shield(self._closed)
         self._thread.join()
 
-    def _accept(self, item: Work | WriterTask) -> None:
+    def accept(self, item: Work | WriterTask) -> None:
+        """Accept a commit or a job, and tell its future, or what takes the place of one."""
         if self._closed is not None:
             raise closed()
         if not self._waiting:
@@ -371,7 +372,7 @@ class SqliteWriter:
         self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def _resolve(future: asyncio.Future[Any], answer: Any, fault: Exception | None) -> None:
+def _resolve(future: asyncio.Future[Any] | Unwaited, answer: Any, fault: Exception | None) -> None:
     if future.done():  # the caller was cancelled
         return
     if fault is None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from proxy.offload import busy, give_way
-from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release
+from proxy.storage.base import CommitEnded
+from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Reindex, Release
 from proxy.storage.rows import Past, Row
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
@@ -92,6 +93,56 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             collection.observe(event, count)
     if taken:
         collection.observe("displaced", len(taken))
+
+
+async def bind_behind(
+    collection: Collection, write: StagedWrite, key: str, ended: CommitEnded
+) -> bool:
+    """``bind`` a new record and return before it is durable, where nothing stands against its name;
+    whether that is so.
+
+    The name is locked until ``ended`` has been told.
+    """
+    digest, state, now = collection.key_hash(key), collection.state, collection.clock()
+    if digest in state.named or not state.locks.take(digest):
+        return False
+    behind = False
+    try:
+        if await collection.store.by_keys(collection.table, (digest,)):
+            return False
+        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
+        binding = Bind(write.rid, digest, sealer.key(key), now)
+        changes, overtaken = _decided(collection, (binding,), now)
+        if not overtaken:
+            await commit_behind(collection, write, digest, changes, ended)
+            behind = True
+    finally:
+        if not behind:
+            state.locks.release((digest,))
+    return behind
+
+
+async def commit_behind(
+    collection: Collection,
+    write: StagedWrite,
+    key: bytes,
+    changes: Sequence[Change],
+    ended: CommitEnded,
+) -> None:
+    """``finish`` one record without waiting for it; the lock of its key is released then."""
+
+    def finished(fault: Exception | None) -> None:
+        if fault is None:
+            forget_staged(collection, (write,))
+            collection.observe("settled")
+        ended(fault)
+        collection.state.locks.release((key,))
+
+    touched: list[int | bytes] = [write.rid, key]
+    for change in changes:
+        if isinstance(change, Reindex):
+            touched += change.drop
+    await collection.store.commit_behind(collection.table, changes, touched, finished)
 
 
 def _decided(collection: Collection, binds: Sequence[Bind], now: int) -> tuple[list[Change], int]:

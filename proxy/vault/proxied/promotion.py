@@ -7,13 +7,64 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from proxy.offload import FEW, run_in_thread
+from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
-from proxy.vault.body import RecordBody, TokenizedValue, adopted_values, alike, changed, tells
+from proxy.vault.body import (
+    RecordBody,
+    TokenizedValue,
+    adopted_values,
+    alike,
+    changed,
+    tells,
+    tokens_of,
+)
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.binding import StagedWrite, commit_behind
 from proxy.vault.proxied.merge_duplicates import outdated, unneeded
+
+
+async def promote_behind(
+    collection: Collection,
+    write: StagedWrite,
+    answer: Mapping[str, tuple[str, ...]],
+    ended: CommitEnded,
+) -> bool:
+    """Promote an update and return before it is durable, where the next answer would decide alike
+    after a crash; whether that is so.
+
+    It is where every field that changed is shown with all of its new tokens and none of the old.
+    The record stays locked until ``ended`` has been told.
+    """
+    row, live, content = write.row, write.live, write.content
+    if row is None or live is None or content is None or write.sid is None or row.key is None:
+        return False
+    if row.staged or live.fields or collection.expires is not None:
+        return False
+    before, after = live.values, content.values
+    moved = changed(before, after)
+    if not moved or not all(
+        _is_shown(answer.get(name, ()), before.get(name, ()), after.get(name, ())) for name in moved
+    ):
+        return False
+    write.promoted = adopt(live, {name: after[name] for name in moved}, content.following)
+    reindexed = await outdated(collection, write.rid, (live, content), (write.promoted,))
+    changes: list[Change] = [
+        Replace(collection.next_row(row, write.promoted), row.version),
+        Unstage(write.rid, write.sid),
+        *reindexed,
+    ]
+    await commit_behind(collection, write, row.key, changes, ended)
+    return True
+
+
+def _is_shown(
+    texts: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+) -> bool:
+    """Whether an answer shows the new tokens of a field, all of which are others than the old."""
+    tokens = {value.token for value in new}
+    return bool(tokens) and tokens == set(texts) and tokens.isdisjoint(tokens_of(old))
 
 
 class Update(NamedTuple):
