@@ -44,7 +44,7 @@ MEMBERS: Final[dict[str, str]] = {
     "revealed": "the fields whose values stood in the answer to a write, by name",
     "covered": "the fields that were redacted or masked, by name",
     "files": "ids of attachments",
-    "subject": "the client, schema, policy, environment or key that was looked at or changed",
+    "subject": "the client, schema, policy, environment, key or note that was looked at or changed",
     "reason": "a constant text that says why",
     "since": "the instant when it happened, of what could not be written then",
     "prev": "the hash of the line before",
@@ -57,6 +57,11 @@ MOST_RECORDS: Final = 500
 #: The reason in the line of an alarm about rows.
 TAMPERED: Final = (
     "rows of the store have columns that differ from what is sealed in them: they were left out"
+)
+
+#: The reason in the line of an alarm about a note.
+NOTE_CHANGED: Final = (
+    "a note of the store was changed, put back, added or removed by something else than the program"
 )
 
 #: Parameters of paths that name records, and those that name what administrators look after; no

@@ -1,11 +1,13 @@
-"""A note of the store that only the keyset of its environment opens."""
+"""Notes of the store that only the keyset of an environment opens, and the root over all notes."""
 
 import hashlib
+from functools import partial
 
 from proxy.crypto.aead import SALT_BYTES, RecordAead
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
+from proxy.storage.notes import ROOT, NoteRoot
 
 
 class SealedNote:
@@ -65,6 +67,11 @@ class SealedNote:
             return False
         self._stored = now
         return True
+
+
+def note_root(aead: RecordAead) -> NoteRoot:
+    """The root over the notes of a store, sealed with the data key of now; nothing is read yet."""
+    return NoteRoot(partial(_sealed, aead, ROOT), partial(_opened, aead, ROOT))
 
 
 async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from proxy.api.audit import Auditing
-from proxy.audit.events import RecordId
+from proxy.audit.events import NOTE_CHANGED, EventKind, RecordId, encode_event
 from proxy.audit.log import AuditLog, AuditOptions, open_log, record_ids
 from proxy.audit.services import AuditServices, Honeytokens
 from proxy.audit.verify import Auditor
@@ -17,12 +17,14 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
-from proxy.storage.base import Store
+from proxy.storage.base import Hooks, Store
+from proxy.storage.memory import open_memory
+from proxy.storage.notes import NoteWrite
 from proxy.storage.sqlite.file import peek
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.environments import keyset_note
+from proxy.vault.environments import has_keyset, load_keyset, read_root, report_note
 
-_KINDS: Final = ("bait", "log", "tampered")
+_KINDS: Final = ("bait", "log", "notes", "tampered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,16 @@ async def open_audit(
     log = await open_log(options_of(settings), chain_of(keyset), clock, memory, alarm)
     services = AuditServices(log, record_ids_of(keyset), honeytokens, alarm)
     interface = Auditing(services)
+
+    def misfit(name: str) -> None:
+        report_note(name)
+        alarm("notes")
+        services.put_quietly(encode_event(EventKind.ALARM, subject=name, reason=NOTE_CHANGED))
+
+    if store.root is not None:
+        store.root.alarm = misfit
+        for name in sorted(store.root.faults):  # found before there was a log
+            misfit(name)
     log.ticks.append(interface.refusals.look)
     metrics.watch("domicile_audit_line", lambda: float(log.link.n))
     metrics.watch("domicile_audit_down", lambda: float(log.fault is not None))
@@ -94,43 +106,35 @@ def memory_of(store: Store, keyset: Keyset) -> SealedNote:
     return SealedNote(store, keyset.aead(), keyset.environment, "audit")
 
 
-class _Notes:
-    """Notes of a store as they were a moment ago."""
-
-    def __init__(self, notes: dict[str, bytes]) -> None:
-        self._notes = notes
-
-    async def note(self, name: str) -> bytes | None:
-        return self._notes.get(name)
-
-
 async def auditor(settings: Settings) -> Auditor:
     """The keys of the log and its last checkpoint, also while an instance runs.
 
-    Raises ``VaultError``: BAD_STORE where there is no vault, BAD_KEYS.
+    Raises ``VaultError``: BAD_STORE where there is no vault, BAD_KEYS, CANNOT_OPEN where notes are
+    not as they were written.
     """
     refuse_no_vault(settings)
-    keyset_name = keyset_note(DEFAULT)
-    notes = await _read(settings, (keyset_name, f"audit:{DEFAULT}"))
+    notes = await _copied_notes(settings)
     master = key_source(settings.keys).load()
-    if keyset_name not in notes:
+    if not await has_keyset(notes, DEFAULT):
         raise VaultError(
             Code.BAD_STORE, f"The vault at {settings.store.path} has no keys yet: start it once."
         )
-    keyset = Keyset.unwrap(notes[keyset_name], master)
-    memory = memory_of(cast(Store, _Notes(notes)), keyset)
-    return await Auditor.of(chain_of(keyset), record_ids_of(keyset), memory)
+    keyset = await load_keyset(notes, master, DEFAULT)
+    await read_root(notes, keyset)
+    return await Auditor.of(chain_of(keyset), record_ids_of(keyset), memory_of(notes, keyset))
 
 
-async def _read(settings: Settings, names: tuple[str, ...]) -> dict[str, bytes]:
+async def _copied_notes(settings: Settings) -> Store:
+    """A store in memory with the notes of the vault, also while an instance runs on it."""
     try:
         store, _ = await open_with_key(settings)
     except VaultError as error:
         if error.code is not Code.STORE_BUSY:
             raise
-        # an instance runs: its database is looked at beside it
-        return peek(settings.store.path, names)
-    try:
-        return {name: note for name in names if (note := await store.note(name)) is not None}
-    finally:
+        notes = peek(settings.store.path)
+    else:
+        notes = await store.read_notes()
         await store.close()
+    copy = await open_memory("", Hooks())
+    await copy.write_notes([NoteWrite(name, content, None) for name, content in notes.items()])
+    return copy

@@ -51,6 +51,7 @@ from proxy.bootstrap.storage import (
     open_with_key,
     unobserved,
     vault_options,
+    watch_notes,
 )
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
@@ -166,10 +167,12 @@ async def running(
         started = Running(
             "", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard
         )
-        states = (reloader.state, *governed.states, *ins.states(), applications.state)
+        notes = Reload(metrics, "notes")
+        states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
         await _listen(stack, base, ins, started, (*states, *guard.states()))
         _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())
         await audit.log.begin()
+        _work(stack, watch_notes(base.store, notes, _UPKEEP))
         _rarely_collect()
         yield started
 

@@ -37,10 +37,18 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
+from proxy.storage.notes import ROOT
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.attachments import Contents
-from proxy.vault.environments import Environments, in_use
+from proxy.vault.environments import (
+    Environments,
+    accept_notes,
+    in_use,
+    load_keyset,
+    make_root,
+    read_root,
+)
 from proxy.vault.maintenance import scan_key_usage
 from proxy.vault.schemas import wake
 from proxy.vault.vault import Vault, new_vault
@@ -306,6 +314,34 @@ async def stopped_keys(
         )
         async with keys.kept():
             yield keys
+
+
+async def accept_stored_notes(settings: Settings, record: OfflineChanges) -> list[str]:
+    """Take the notes of the store as they are for what was written last; the names of those that
+    were not. Raises as ``stopped``.
+    """
+    refuse_no_vault(settings)
+    store, _ = await open_with_key(settings)
+    try:
+        master = key_source(settings.keys).load()
+        keyset = await load_keyset(store, master, DEFAULT)
+        try:
+            await read_root(store, keyset)
+            names = sorted(await store.check_notes())
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            names = [ROOT]
+        await accept_notes(store, keyset)
+        record.use(settings, store, keyset)
+        async with recorded(record):
+            await record.ready()
+            await make_root(store, master, keyset)
+            for name in names:
+                record.did(name)
+    finally:
+        await store.close()
+    return names
 
 
 async def sealed_with(settings: Settings) -> dict[str, dict[str, dict[str, int]]]:

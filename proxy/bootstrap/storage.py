@@ -17,9 +17,17 @@ from proxy.storage import open_store
 from proxy.storage.base import Hooks, Store
 from proxy.storage.sqlite.file import peek, refuse_new
 from proxy.telemetry import logs
+from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents, check_pair
-from proxy.vault.environments import Environments, has_keyset, keyset_note, open_keyset
-from proxy.vault.vault import Vault, VaultOptions, open_vault
+from proxy.vault.environments import (
+    Environments,
+    has_keyset,
+    keyset_note,
+    load_keyset,
+    open_keyset,
+    read_root,
+)
+from proxy.vault.vault import Vault, VaultOptions
 
 _log = logs.logger("bootstrap")
 
@@ -27,6 +35,12 @@ _log = logs.logger("bootstrap")
 _COUNTRY: Final = "country"
 #: What the setting was where nobody wrote it, before a vault knew its country.
 _EARLIER: Final = "se"
+
+#: What ``/readyz`` says; the log names the notes.
+NOTES_CHANGED: Final = (
+    "Notes of the store were changed, put back, added or removed by something else than this "
+    "program; what was read before stays in force."
+)
 
 _NO_COUNTRY: Final = Detail(
     "country",
@@ -57,7 +71,7 @@ def country_of(settings: Settings) -> str:
             Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,)
         )
     try:
-        note = peek(settings.store.path, (_COUNTRY,)).get(_COUNTRY)
+        note = peek(settings.store.path).get(_COUNTRY)
     except VaultError:
         raise VaultError(
             Code.BAD_SETTINGS,
@@ -108,7 +122,7 @@ def look_beside(settings: Settings) -> str:
     Raises ``VaultError``; answers what was left out.
     """
     keyset = keyset_note(DEFAULT)
-    notes = peek(settings.store.path, (_COUNTRY, keyset))
+    notes = peek(settings.store.path)
     refuse_other_country(settings, notes.get(_COUNTRY))
     if keyset in notes:
         Keyset.unwrap(notes[keyset], key_source(settings.keys).load())
@@ -178,10 +192,32 @@ async def open_environments(
     """
     source = key_source(settings.keys)
     root = await open_keyset(store, source, DEFAULT)
+    await store.note(_COUNTRY)  # it was read before there was a key to compare it with
     book = Environments(store, root, source.load, clock)
     await book.load()
     others = [found.id for found in book.listed() if found.id != DEFAULT]
     return book, {DEFAULT: root, **{ident: await book.keyset(ident) for ident in others}}
+
+
+async def watch_notes(store: Store, state: Reload, interval: float) -> None:
+    """Compare every note with the root, for ever; ``state`` says that what was read before stays in
+    force.
+    """
+    while True:
+        try:
+            faults = await store.check_notes()
+        except VaultError as error:
+            _log.error(
+                "the notes of the store could not be compared with their root and will be again",
+                code=error.code,
+                text=error.message,
+            )
+        else:
+            if faults:
+                state.failed(VaultError(Code.CANNOT_OPEN, NOTES_CHANGED))
+            else:
+                state.succeeded()
+        await asyncio.sleep(interval)
 
 
 # Where the contents of attachments are kept: the object store of the settings, joined to a vault.
@@ -248,7 +284,9 @@ async def _check_store(settings: Settings) -> str:
         if not source.exists():
             await refuse_lost_key(settings, store)
         elif await has_keyset(store, DEFAULT):
-            await open_vault(store, source, system_clock, unobserved, vault_options(settings))
+            await read_root(store, await load_keyset(store, source.load(), DEFAULT))
+            for name in await store.check_notes():
+                await store.note(name)  # raises what a start would say
         await check_file_store(settings, store)
     finally:
         await store.close()

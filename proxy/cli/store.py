@@ -22,7 +22,21 @@ def verify_store(arguments: Arguments) -> int:
 
     findings = asyncio.run(_verify(load_settings(arguments.config, os.environ)))
     command.show(verification_json(findings), store_text(findings), as_json=arguments.json)
-    return FAULT if findings.faults else OK
+    return FAULT if findings.faults or findings.notes else OK
+
+
+def accept_notes_command(arguments: Arguments) -> int:
+    """Take the notes of the store as they are now."""
+    import asyncio
+
+    from proxy.bootstrap.offline import OfflineChanges, accept_stored_notes
+
+    settings = load_settings(arguments.config, os.environ)
+    names = asyncio.run(accept_stored_notes(settings, OfflineChanges("accept_notes", DEFAULT)))
+    lines = [f"Taken as it is: {name}" for name in names]
+    text = "\n".join(lines or ["Every note was as it was written last."])
+    command.show({"accepted": names}, text, as_json=arguments.json)
+    return OK
 
 
 async def _verify(settings: Settings) -> "VaultFindings":
@@ -57,9 +71,10 @@ def verification_json(findings: "VaultFindings") -> dict[str, Any]:
         for name in ("records", "versions", "staged", "attachments", "bytes")
     }
     return {
-        "ok": not faults,
+        "ok": not faults and not findings.notes,
         **counts,
         "left": {name: findings.left[name] for name in ("doomed", "orphaned")},
+        "notes": findings.notes,
         "faults": faults,
     }
 
@@ -85,8 +100,10 @@ def store_text(findings: "VaultFindings") -> str:
     ]
     if more := findings.faults[_SHOWN:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
-    count = command.count_noun(len(findings.faults), "fault")
-    lines.append(f"{count} in all." if findings.faults else "Everything is in order.")
+    lines += [f"  The note {name} is not as it was written last." for name in findings.notes]
+    count = len(findings.faults) + len(findings.notes)
+    text = f"{command.count_noun(count, 'fault')} in all."
+    lines.append(text if count else "Everything is in order.")
     return "\n".join(lines)
 
 
@@ -106,6 +123,15 @@ COMMAND: Final = Command(
             example="domicile store verify --config domicile.yaml",
             run=verify_store,
             data=True,
-        )
+        ),
+        "accept-notes": Command(
+            summary=(
+                "Take clients, policies, keys and other notes as they are, after `verify` or a "
+                "start has told that some were changed; leaves a line in the audit log."
+            ),
+            example="domicile store accept-notes",
+            run=accept_notes_command,
+            data=True,
+        ),
     },
 )

@@ -86,12 +86,15 @@ class Keyset(Secret):
         "_streams",
         "_token_root",
         "environment",
+        "rooted",
     )
 
     def __init__(
         self, environment: str, data: dict[bytes, bytes], primary: bytes, roots: tuple[bytes, bytes]
     ) -> None:
         self.environment = environment
+        #: The notes of the store have a root, so one that is missing was removed.
+        self.rooted = False
         self._data = data
         self._primary = primary
         self._hash_root, self._token_root = roots
@@ -136,6 +139,7 @@ class Keyset(Secret):
             "data": {key_id.hex(): _armor(key) for key_id, key in self._data.items()},
             "hash": _armor(self._hash_root),
             "token": _armor(self._token_root),
+            "rooted": self.rooted,
         }
         return head + master.wrap(json.dumps(content).encode(), head)
 
@@ -143,7 +147,7 @@ class Keyset(Secret):
         """The same keyset with a fresh primary data key; what older keys sealed still opens."""
         key_id = _new_id(self._data)
         data = {**self._data, key_id: _new_key()}
-        return Keyset(self.environment, data, key_id, (self._hash_root, self._token_root))
+        return self._with(data, key_id)
 
     def without(self, keys: Collection[str]) -> "Keyset":
         """The same keyset without these data keys: nothing that they have sealed opens with it.
@@ -153,7 +157,7 @@ class Keyset(Secret):
         if self._primary.hex() in keys:
             raise ValueError("the data key that seals stays")
         data = {key_id: key for key_id, key in self._data.items() if key_id.hex() not in keys}
-        return Keyset(self.environment, data, self._primary, (self._hash_root, self._token_root))
+        return self._with(data, self._primary)
 
     def forget(self, other: "Keyset") -> None:
         """Have no data keys but those of a keyset made by ``without``.
@@ -230,6 +234,11 @@ class Keyset(Secret):
             field,
         )
 
+    def _with(self, data: dict[bytes, bytes], primary: bytes) -> "Keyset":
+        keyset = Keyset(self.environment, data, primary, (self._hash_root, self._token_root))
+        keyset.rooted = self.rooted
+        return keyset
+
     def _inside(self) -> tuple[tuple[bytes, bytes], dict[bytes, bytes], bytes]:
         return (self._hash_root, self._token_root), self._data, self._primary
 
@@ -239,7 +248,10 @@ class Keyset(Secret):
         primary = bytes.fromhex(content["primary"])
         if primary not in data:
             raise ValueError("the primary data key is missing")
-        return cls(environment, data, primary, (_bare(content["hash"]), _bare(content["token"])))
+        roots = _bare(content["hash"]), _bare(content["token"])
+        keyset = cls(environment, data, primary, roots)
+        keyset.rooted = content.get("rooted", False) is True
+        return keyset
 
 
 def _new_key() -> bytes:

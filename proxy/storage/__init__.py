@@ -3,9 +3,9 @@
 A commit is atomic, and durable before it returns. An engine is not trusted with content: it sees
 sealed bodies, keyed hashes and columns that a schema declares ``indexed``. ``memory`` is the
 reference that tests compare the others with; ``sqlite`` is the embedded engine; ``migrations``
-bring an older file to this program's format. It is the only room that imports a database driver,
-and answers with ``VaultError`` and ``Conflict`` alone. A further engine is a folder here and a line
-in ``ENGINES``.
+bring an older file to this program's format; ``notes`` keeps named notes under one root. It is the
+only room that imports a database driver, and answers with ``VaultError`` and ``Conflict`` alone. A
+further engine is a folder here and a line in ``ENGINES``.
 """
 
 from collections.abc import Awaitable, Callable

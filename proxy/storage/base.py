@@ -14,6 +14,7 @@ from typing import Protocol
 
 from proxy.errors import VaultError
 from proxy.storage.changes import Change, Conflict
+from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 
@@ -29,6 +30,7 @@ class Store(Protocol):
     """
 
     guard: CommitGuard | None
+    root: NoteRoot | None  #: over the notes; ``None``: they are not compared
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Idempotent."""
@@ -143,13 +145,21 @@ class Store(Protocol):
         Gone already: no effect.
         """
 
+    # ``notes.RootedNotes`` makes these of ``read_notes`` and ``write_notes``.
+
     async def note(self, name: str) -> bytes | None:
-        """A named note of the store itself (wrapped keyset, schema registry), or ``None``."""
+        """A named note of the store itself (wrapped keyset, schema registry), or ``None``.
+
+        Raises ``VaultError(CANNOT_OPEN)`` for one that is not as it was written last.
+        """
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         """Write a note durably if it still is ``expected`` (``None``: absent); else
-        ``VaultError(CONFLICT)``.
+        ``VaultError(CONFLICT)``. Raises as ``note``.
         """
+
+    async def put_notes(self, writes: Sequence[NoteWrite]) -> None:
+        """Write several, all or none; as ``put_note``."""
 
     async def notes(self, ending: str) -> list[str]:
         """The names of all notes that end with that text, in order."""
@@ -158,6 +168,12 @@ class Store(Protocol):
         """Remove every note whose name ends with that text, all at once and durably; none: no
         effect.
         """
+
+    async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
+        """The notes of these names, or all, at one instant; compared with nothing."""
+
+    async def check_notes(self) -> set[str]:
+        """The names of all notes that are not as they were written last."""
 
 
 async def commit_then_tell(commit: Awaitable[None], ended: CommitEnded) -> None:

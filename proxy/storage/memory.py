@@ -16,6 +16,7 @@ from typing import Any as Anything
 from proxy.storage.base import CommitEnded, CommitGuard, Hooks, commit_then_tell
 from proxy.storage.changes import Change
 from proxy.storage.memory_table import Table
+from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
     AggregateFunction,
     AggregateGroup,
@@ -143,10 +144,11 @@ def _figure(table: Table, rids: Sequence[int], metric: AggregateMetric) -> int |
     return figure
 
 
-class MemoryStore:
+class MemoryStore(RootedNotes):
     """A ``Store`` that forgets everything when it is dropped."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:
+        super().__init__()
         self.guard: CommitGuard | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
@@ -310,25 +312,24 @@ class MemoryStore:
                 dict.fromkeys(gone.files[name].object for name in sorted(gone.files))
             )
 
-    async def note(self, name: str) -> bytes | None:
+    async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         self._refuse_closed()
-        return self._notes.get(name)
+        wanted = self._notes if names is None else names
+        return {name: self._notes[name] for name in wanted if name in self._notes}
 
-    async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+    async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
         self._refuse_closed()
-        if self._notes.get(name) != expected:
-            raise changed_meanwhile(name)
-        self._notes[name] = content
+        for name, _, expected in writes:
+            if self._notes.get(name) != expected:
+                raise changed_meanwhile(name)
+        for name, content, _ in writes:
+            self._notes.pop(name, None)
+            if content is not None:
+                self._notes[name] = content
 
     async def notes(self, ending: str) -> list[str]:
         self._refuse_closed()
         return sorted(name for name in self._notes if name.endswith(ending))
-
-    async def drop_notes(self, ending: str) -> None:
-        self._refuse_closed()
-        self._notes = {
-            name: content for name, content in self._notes.items() if not name.endswith(ending)
-        }
 
     def _table(self, table: str) -> Table:
         self._refuse_closed()

@@ -121,7 +121,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
         ("what",),
         "1 while the version on disk cannot be used and an older one is in force: rules, "
         "policies, schemas, certificates (towards "
-        "callers), upstream_certificates, countries.",
+        "callers), upstream_certificates, countries, notes (of the store).",
     ),
     "domicile_operation_fired_timestamp_seconds": MetricSpec(
         "gauge",
@@ -156,7 +156,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "revealed), log (lines of the audit "
         "log are missing, or were changed), tampered (columns of a record differ from what is "
         "sealed in it: somebody wrote to the store; "
-        "by a request to the vault's interface that met it).",
+        "by a request to the vault's interface that met it), notes (clients, policies, keys or "
+        "another note of the store were changed, put back, added or removed).",
     ),
     "domicile_token_requests_total": MetricSpec(
         "counter",

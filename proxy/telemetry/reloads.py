@@ -21,6 +21,7 @@ RELOADED: Final = (
     "certificates",
     "upstream_certificates",
     "countries",
+    "notes",
 )
 
 

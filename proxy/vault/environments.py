@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.auth.sealed_notes import SealedNote
+from proxy.auth.sealed_notes import SealedNote, note_root
 from proxy.clock import Clock
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.keyset import Keyset
@@ -21,7 +21,11 @@ from proxy.crypto.passwords import new_ident
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, IDENT, Environment
 from proxy.storage.base import Store
+from proxy.storage.notes import ROOT, RootState, note_digest
+from proxy.telemetry import logs
 from proxy.vault.schema_store import Entries, placed_schemas
+
+_log = logs.logger("vault")
 
 #: Environments at one time: each is looked after every few seconds.
 MOST_ENVIRONMENTS: Final = 100
@@ -43,7 +47,59 @@ async def open_keyset(store: Store, source: KeySource, environment: str) -> Keys
     """The environment's keyset, opened by the master key of ``source``; made where the store has
     none. Raises as ``open_vault``.
     """
-    return await make_keyset(store, source.load(), environment)
+    master = source.load()
+    keyset = await make_keyset(store, master, environment)
+    if environment == DEFAULT and not await read_root(store, keyset):
+        await make_root(store, master, keyset)
+    return keyset
+
+
+async def read_root(store: Store, keyset: Keyset) -> bool:
+    """Have the notes of a store compared with their root, by the keyset of ``default``; whether
+    there is one: a vault of an earlier version has none.
+
+    Raises ``VaultError(CANNOT_OPEN)`` where it is gone or not that of this vault. Notes that are
+    not as they were written raise the alarm, and are refused when they are read.
+    """
+    stored = (await store.read_notes((ROOT,))).get(ROOT)
+    if stored is None and not keyset.rooted:
+        return False
+    root = note_root(keyset.aead())
+    root.alarm = report_note
+    root.read(stored)
+    store.root = root
+    await store.check_notes()
+    return True
+
+
+async def make_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Make the root over all notes as they are now; the keyset of ``default`` says from now on that
+    there is one.
+    """
+    await accept_notes(store, keyset)
+    name = keyset_note(DEFAULT)
+    before, keyset.rooted = await store.note(name), True
+    wrapped = keyset.wrap(master)
+    Keyset.unwrap(wrapped, master)
+    await store.put_note(name, wrapped, before)
+    _log.info("the notes of the vault stand under one root from now on")
+
+
+async def accept_notes(store: Store, keyset: Keyset) -> None:
+    """Take all notes as they are now for what was written last; nothing is stored before the next
+    note is.
+    """
+    notes = await store.read_notes()
+    counter = store.root.state.counter if store.root is not None else 0
+    store.root = root = note_root(keyset.aead())
+    root.alarm = report_note
+    root.stored = notes.pop(ROOT, None)
+    root.state = RootState(counter, {name: note_digest(note) for name, note in notes.items()})
+
+
+def report_note(name: str) -> None:
+    """Log a note that is not as it was written last."""
+    _log.error("a note of the store was changed, put back, added or removed", source=name)
 
 
 async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:

@@ -22,14 +22,14 @@ CONTACT = {
 
 #: Steps of ``domicile environment delete`` in their order, and how often each is reached.
 STEPS = [
-    *[(f"note.{side}", nth) for nth in (1, 2, 3, 4) for side in ("before", "after")],
+    *[(f"note.{side}", nth) for nth in (1, 2, 3, 4, 5, 6) for side in ("before", "after")],
     *[(f"notes.{side}", nth) for nth in (1, 2, 3) for side in ("before", "after")],
     *[(f"drop.{side}", nth) for nth in (1, 2) for side in ("before", "after")],
 ]
 
 #: Of these, those at which nothing is left to be done: the first note and the last one are of the
-#: audit log.
-DONE = {("note.after", 3), ("note.before", 4), ("note.after", 4)}
+#: audit log; the third and the fourth are removals.
+DONE = {("note.after", 5), ("note.before", 6), ("note.after", 6)}
 
 
 class Operator:

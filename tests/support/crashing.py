@@ -31,7 +31,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "format": ("proxy.storage.sqlite.file:run_migrations",),
     "draft of the key": ("proxy.crypto.key_file:_fill",),
     "key": ("proxy.crypto.key_sources:FileSource.create",),
-    "note": ("proxy.storage.sqlite.store:SqliteStore.put_note",),
+    "note": ("proxy.storage.sqlite.store:SqliteStore.write_notes",),
     "table": ("proxy.storage.sqlite.store:SqliteStore.ensure",),
     # the end of an environment
     "notes": ("proxy.storage.sqlite.store:SqliteStore.drop_notes",),

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from proxy.errors import Code, VaultError
 from proxy.storage.base import CommitEnded, CommitGuard, Store, commit_then_tell
 from proxy.storage.changes import Change
+from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 from tests.support.patience import PATIENCE
@@ -130,6 +131,15 @@ class FailingStore:
     def guard(self, guard: CommitGuard | None) -> None:
         self.inner.guard = guard
 
+    @property
+    def root(self) -> NoteRoot | None:
+        """That of the inner store."""
+        return self.inner.root
+
+    @root.setter
+    def root(self, root: NoteRoot | None) -> None:
+        self.inner.root = root
+
     async def close(self) -> None:
         await self._pass(self.inner.close)
 
@@ -220,6 +230,15 @@ class FailingStore:
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         await self._pass(self.inner.put_note, name, content, expected)
+
+    async def put_notes(self, writes: Sequence[NoteWrite]) -> None:
+        await self._pass(self.inner.put_notes, writes)
+
+    async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
+        return await self._pass(self.inner.read_notes, names)
+
+    async def check_notes(self) -> set[str]:
+        return await self._pass(self.inner.check_notes)
 
     async def notes(self, ending: str) -> list[str]:
         return await self._pass(self.inner.notes, ending)

@@ -337,8 +337,8 @@ def _not_writable(path: Path) -> VaultError:
 # and nobody is hindered.
 
 
-def peek(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """The notes of these names that there are.
+def peek(path: Path) -> dict[str, bytes]:
+    """All notes by name.
 
     Raises ``VaultError(BAD_STORE)`` when the file cannot be read.
     """
@@ -347,12 +347,7 @@ def peek(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
             f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0
         )
         try:
-            found = {
-                name: connection.execute(
-                    "SELECT content FROM notes WHERE name = ?", (name,)
-                ).fetchone()
-                for name in names
-            }
+            return dict(connection.execute("SELECT name, content FROM notes").fetchall())
         finally:
             connection.close()
     except sqlite3.Error:
@@ -360,4 +355,3 @@ def peek(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
             Code.BAD_STORE,
             f"The vault's database {path} cannot be read beside the program that runs on it.",
         ) from None
-    return {name: row[0] for name, row in found.items() if row is not None}

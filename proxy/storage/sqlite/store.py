@@ -7,6 +7,7 @@ returns: it sees every commit that has returned, and never keeps the log from be
 that may take long go to ``sqlite_readers``.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from proxy.errors import Code, VaultError
 from proxy.storage.base import CommitEnded, CommitGuard, Hooks
 from proxy.storage.changes import Change
+from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
     AggregateGroup,
     Grouping,
@@ -57,10 +59,12 @@ _CACHE = 16384
 _DROPPED = 2000
 
 _NOTES = "SELECT name FROM notes WHERE substr(name, -length(?1)) = ?1 ORDER BY name"
+_ALL_NOTES = "SELECT name, content FROM notes"
+_NOTES_OF = "SELECT name, content FROM notes WHERE name IN (SELECT value FROM json_each(?))"
 _NOTE = "SELECT content FROM notes WHERE name = ?"
 
 
-class SqliteStore:
+class SqliteStore(RootedNotes):
     """A ``Store`` on a file that this process owns.
 
     Commits are applied in the order in which they are called.
@@ -69,6 +73,7 @@ class SqliteStore:
     """
 
     def __init__(self, file: DatabaseFile, writer: SqliteWriter) -> None:
+        super().__init__()
         self.guard: CommitGuard | None = None
         self._file = file
         self._writer = writer
@@ -273,20 +278,17 @@ class SqliteStore:
             pass
         await self._writer.call(lambda connection: drop_table(connection, table))
 
-    async def note(self, name: str) -> bytes | None:
-        raw = self._fetch(_NOTE, (name,))
-        return raw[0][0] if raw else None
+    async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
+        if names is None:
+            return dict(self._fetch(_ALL_NOTES, ()))
+        return dict(self._fetch(_NOTES_OF, (json.dumps(names),)))
 
-    async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+    async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
         self._refuse_closed()
-        await self._writer.call(lambda connection: _put_note(connection, name, content, expected))
+        await self._writer.call(lambda connection: _write_notes(connection, writes))
 
     async def notes(self, ending: str) -> list[str]:
         return [name for (name,) in self._fetch(_NOTES, (ending,))]
-
-    async def drop_notes(self, ending: str) -> None:
-        self._refuse_closed()
-        await self._writer.call(lambda connection: _drop_notes(connection, ending))
 
     def _statements(self, table: str) -> Statements:
         sql = self._tables.get(table)
@@ -337,17 +339,15 @@ class SqliteStore:
             reader.close()
 
 
-def _put_note(connection: Connection, name: str, content: bytes, expected: bytes | None) -> None:
-    present = connection.execute(_NOTE, (name,)).fetchall()
-    if (present[0][0] if present else None) != expected:
-        raise changed_meanwhile(name)
-    connection.execute(
-        "INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content)
-    )
-
-
-def _drop_notes(connection: Connection, ending: str) -> None:
-    connection.execute("DELETE FROM notes WHERE substr(name, -length(?1)) = ?1", (ending,))
+def _write_notes(connection: Connection, writes: Sequence[NoteWrite]) -> None:
+    for name, content, expected in writes:
+        present = connection.execute(_NOTE, (name,)).fetchone()
+        if (present[0] if present else None) != expected:
+            raise changed_meanwhile(name)
+        if content is None:
+            connection.execute("DELETE FROM notes WHERE name = ?", (name,))
+        else:
+            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, content))
 
 
 async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:

@@ -51,6 +51,7 @@ class VaultFindings:
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[VaultFault] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)  #: doomed and orphaned objects
+    notes: list[str] = field(default_factory=list)  #: names of those that are not as written last
 
 
 class Subject(NamedTuple):
@@ -71,7 +72,7 @@ async def verify_vault(vaults: Sequence[tuple[Vault, Contents]], tell: Tell) -> 
     They have to be all of one store: an object that none of them names counts as left over. Raises
     what store and object store raise.
     """
-    findings = VaultFindings()
+    findings = VaultFindings(notes=sorted(await vaults[0][0].store.check_notes()))
     for vault, contents in vaults:
         for subject in await _subjects(vault):
             await _records(subject, findings, tell)

@@ -9,8 +9,17 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
+from proxy.storage.notes import ROOT
 from proxy.vault import environments
-from proxy.vault.environments import Environments, keyset_note, make_keyset
+from proxy.vault.environments import (
+    Environments,
+    accept_notes,
+    keyset_note,
+    load_keyset,
+    make_keyset,
+    make_root,
+    read_root,
+)
 from proxy.vault.schema_store import place_schema
 from tests.support.stores import FailingStore
 
@@ -200,3 +209,23 @@ async def test_a_book_that_was_changed_is_told() -> None:
     with pytest.raises(VaultError) as caught:
         await opened(store)
     assert caught.value.code is Code.CANNOT_OPEN
+
+
+async def test_a_vault_of_an_earlier_version_gets_a_root_over_its_notes_once_and_misses_it_then():
+    store = MemoryStore()
+    keyset = await make_keyset(store, MASTER, "default")
+    await store.put_note("clients/1:default", b"sealed", None)
+    assert not await read_root(store, keyset)
+    await make_root(store, MASTER, keyset)
+    again = MemoryStore()
+    again._notes = dict(store._notes)
+    assert await read_root(again, await load_keyset(again, MASTER, "default"))
+    assert await again.check_notes() == set()
+    again._notes["clients/1:default"] = b"older"
+    assert await again.check_notes() == {"clients/1:default"}
+    await accept_notes(again, keyset)
+    assert await again.note("clients/1:default") == b"older"
+    without = MemoryStore()
+    without._notes = {name: note for name, note in store._notes.items() if name != ROOT}
+    with pytest.raises(VaultError, match="The note root of the store"):
+        await read_root(without, await load_keyset(without, MASTER, "default"))

@@ -1,0 +1,161 @@
+"""Somebody writes to the database without a key: an older note is put back, and what it would give
+is refused.
+"""
+
+import contextlib
+import json
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.audit import lines
+from tests.support.lives import Installation, Nursery, nursery
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+from tests.support.scraping import FIELD
+
+CREATE = ("client", "create", "--environment", "default")
+
+
+class Thief:
+    """Somebody with the database file of an installation, whose operator is with him."""
+
+    def __init__(self, here: Installation) -> None:
+        self.here = here
+
+    def notes(self) -> dict[str, bytes]:
+        with contextlib.closing(sqlite3.connect(self.here.data / "vault.db")) as connection:
+            return dict(connection.execute("SELECT name, content FROM notes"))
+
+    def put(self, notes: dict[str, bytes | None]) -> None:
+        """Put notes back; ``None``: remove them."""
+        with contextlib.closing(
+            sqlite3.connect(self.here.data / "vault.db", timeout=10, isolation_level=None)
+        ) as connection:
+            for name, content in notes.items():
+                connection.execute("DELETE FROM notes WHERE name = ?", (name,))
+                if content is not None:
+                    connection.execute("INSERT INTO notes VALUES (?, ?)", (name, content))
+
+    def older_clients(self, before: dict[str, bytes]) -> tuple[str, bytes | None]:
+        """The one note with clients that was written since, as it was."""
+        (name,) = (
+            name
+            for name, content in self.notes().items()
+            if name.startswith("clients/") and before.get(name) != content
+        )
+        return name, before.get(name)
+
+    async def command(self, *argv: str, status: int = 0) -> dict[str, Any]:
+        """What the operator's command says."""
+        assert await self.here.run(*argv, "--json") == status, self.here.output + self.here.log
+        return json.loads(self.here.output or b"{}")  # type: ignore[no-any-return]  # an object
+
+    def alarms(self) -> list[tuple[str, str]]:
+        """Kind of reason and subject of the alarm lines in the audit log."""
+        told = [line for line in lines(self.here.data / "audit") if line["event"] == "alarm"]
+        return [(line["reason"].split()[1], line.get("subject", "")) for line in told]
+
+
+@pytest.fixture
+async def cradle() -> AsyncIterator[Nursery]:
+    async with nursery() as made:
+        yield made
+
+
+@pytest.fixture
+async def thief(cradle: Nursery, tmp_path: Path) -> AsyncIterator[Thief]:
+    here = Installation(cradle, tmp_path)
+    here.rules.mkdir()
+    (here.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    made = Thief(here)
+    await made.command("init")
+    yield made
+    await here.kill()
+
+
+async def test_a_deleted_administrator_does_not_come_back_with_an_older_note(
+    thief: Thief, tmp_path: Path
+) -> None:
+    left = await thief.command(*CREATE, "--admin", "who left")
+    before = thief.notes()
+    await thief.command("client", "disable", left["client_id"])
+    shutil.copytree(thief.here.data, tmp_path / "whole")
+    clients, older = thief.older_clients(before)
+    for notes, named in (
+        ({clients: older}, clients),
+        ({clients: older, "root": None}, "root"),
+        ({clients: older, "root": before["root"]}, "audit:default"),
+    ):
+        shutil.rmtree(thief.here.data)
+        shutil.copytree(tmp_path / "whole", thief.here.data)
+        thief.put(notes)
+        assert await thief.here.run("store", "verify", "--json") == 1
+        assert not await thief.here.start()
+        assert f"The note {named} of the store is not the one".encode() in thief.here.log
+        if named == clients:
+            assert ("note", clients) in thief.alarms()
+    shutil.rmtree(thief.here.data)
+    shutil.copytree(tmp_path / "whole", thief.here.data)
+    assert await thief.here.start(), "as it was, everything goes on"
+
+
+async def test_the_operator_takes_notes_as_they_are_and_the_log_says_so(thief: Thief) -> None:
+    before = thief.notes()
+    await thief.command(*CREATE, "one more")
+    clients, older = thief.older_clients(before)
+    thief.put({clients: older})
+    assert (await thief.command("store", "accept-notes"))["accepted"] == [clients]
+    assert (await thief.command("store", "accept-notes"))["accepted"] == []
+    assert (await thief.command("store", "verify"))["notes"] == []
+    told = [line for line in lines(thief.here.data / "audit") if line.get("subject") == clients]
+    assert [(line["event"], line["operation"], line["via"]) for line in told] == [
+        ("admin", "accept_notes", "command")
+    ]
+    thief.put({"root": None})
+    assert not await thief.here.start()
+    assert (await thief.command("store", "accept-notes"))["accepted"] == ["root"]
+    assert await thief.here.start()
+
+
+async def test_a_note_that_is_changed_under_a_running_instance_raises_the_alarm(
+    thief: Thief,
+) -> None:
+    before = thief.notes()
+    await thief.command(*CREATE, "one more")
+    assert await thief.here.start(upkeep=0.05)
+    clients, older = thief.older_clients(before)
+    thief.put({clients: older})
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller:
+        stale: list[str] = []
+        while stale != ["notes"]:
+            async with caller.get(thief.here.admin + "/readyz") as answer:
+                stale = (await answer.json())["stale"]
+                assert answer.status == 200, "what was read before stays in force"
+        async with caller.get(thief.here.admin + "/metrics", headers=FIELD) as answer:
+            assert 'domicile_alarms_total{kind="notes"} 1' in await answer.text()
+    assert thief.alarms() == [("note", clients)]
+    assert (
+        len(thief.here.events("a note of the store was changed, put back, added or removed")) == 1
+    )
+
+
+@pytest.mark.slow
+async def test_killed_at_any_write_of_a_note_the_next_start_finds_notes_and_root_agreed(
+    thief: Thief,
+) -> None:
+    steps = [(f"note.{side}", nth) for nth in (1, 2, 3) for side in ("before", "after")]
+    for step, nth in steps:
+        thief.here.armed.touch()
+        status = await thief.here.run(*CREATE, "one more", kill_at=step, nth=nth)
+        thief.here.armed.unlink()
+        assert status == -9, (step, nth)
+        found = await thief.command("store", "verify")
+        assert found["notes"] == []
+        assert await thief.here.start()
+        assert await thief.here.stop() == 0
