@@ -81,7 +81,8 @@ class AuditLog:
         self._day = 0
         self._second = -1
         self._second_text = b""
-        self._fault: str | None = None
+        self.fault: str | None = None  #: why the log cannot be written
+        self.flushes = options.sync  #: whether ``flushed`` has to be awaited
         self._tried = 0.0
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._lost = 0
@@ -96,21 +97,11 @@ class AuditLog:
         """The last line."""
         return Link(self._n, self._prev.decode())
 
-    @property
-    def fault(self) -> str | None:
-        """Why the log cannot be written; ``None`` while it can."""
-        return self._fault
-
-    @property
-    def flushes(self) -> bool:
-        """Whether ``flushed`` has to be awaited."""
-        return self._options.sync
-
     # ------------------------------------------------------------------ lines
 
     def ready(self) -> None:
         """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written."""
-        if self._fault is not None:
+        if self.fault is not None:
             self._retry()
 
     def put(self, *bodies: bytes) -> None:
@@ -118,7 +109,7 @@ class AuditLog:
 
         Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen.
         """
-        if self._fault is not None:
+        if self.fault is not None:
             self._retry()
         self._write(bodies)
 
@@ -147,7 +138,7 @@ class AuditLog:
             if self._flushing is None:
                 self._flushing = asyncio.create_task(self._flush())
             await asyncio.shield(self._flushing)
-        if self._fault is not None:
+        if self.fault is not None:
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL)
 
     # ------------------------------------------------------------------ upkeep
@@ -212,13 +203,13 @@ class AuditLog:
         link = self.link
         if self._flushed < link.n:
             await self._flush()
-        if self._fault is None:
+        if self.fault is None:
             await remember(self._memory, replace(remembered, checkpoint=link))
 
     async def expire(self) -> None:
         """Remove files whose last line is older than lines are kept. Raises ``VaultError``."""
         keep = self._options.keep
-        if not keep or self._fault is not None:
+        if not keep or self.fault is not None:
             return
         try:
             expired, base = expired_segments(self._options.folder, self._clock() - keep)
@@ -279,11 +270,11 @@ class AuditLog:
 
     def _fail(self, error: OSError) -> None:
         self._tried = time.monotonic()
-        if self._fault is None:
-            self._fault = error.strerror or type(error).__name__
+        if self.fault is None:
+            self.fault = error.strerror or type(error).__name__
             _log.error(
                 "the audit log cannot be written; nothing is revealed until it can",
-                reason=self._fault,
+                reason=self.fault,
             )
 
     def _retry(self) -> None:
@@ -293,11 +284,11 @@ class AuditLog:
         self._tried = time.monotonic()
         late = [b'%b,"since":"%b"' % (body, at) for at, body in self._waiting]
         back = encode_event(EventKind.LOG, reason="the log is written again", count=self._lost)
-        fault, self._fault = self._fault, None
+        fault, self.fault = self.fault, None
         try:
             self._write((back, *late))
         except VaultError:
-            self._fault = fault
+            self.fault = fault
             raise
         self._waiting.clear()
         self._lost = 0

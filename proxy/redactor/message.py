@@ -96,16 +96,15 @@ def classify(headers: RawHeaders, body: bytes) -> Media:
     """
     if not body:
         return Media.NONE
-    types = [
-        value for name, value in headers if len(name) == 12 and name.lower() == b"content-type"
-    ]
-    if not types:
-        return Media.OTHER
-    if len(types) > 1:
-        raise VaultError(
-            Code.UNREADABLE_BODY, "The message has several Content-Type fields: send one."
-        )
-    return _kind(types[0])
+    declared: bytes | None = None
+    for name, value in headers:
+        if len(name) == 12 and name.lower() == b"content-type":
+            if declared is not None:
+                raise VaultError(
+                    Code.UNREADABLE_BODY, "The message has several Content-Type fields: send one."
+                )
+            declared = value
+    return Media.OTHER if declared is None else _kind(declared)
 
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each

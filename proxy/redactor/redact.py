@@ -225,7 +225,10 @@ def _bound(body: ParsedBody) -> None:
             Code.TOO_LARGE,
             f"The request carries more than {MOST_OBJECTS} objects: send it in parts.",
         )
-    if sum([len(item.spots) for item in body.items]) > MOST_VALUES:
+    values = 0
+    for item in body.items:
+        values += len(item.spots)
+    if values > MOST_VALUES:
         raise VaultError(
             Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts."
         )

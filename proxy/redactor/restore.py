@@ -3,6 +3,7 @@
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice, pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened
-from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, header
+from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid
 from proxy.redactor.pages import acting, text
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
@@ -83,22 +84,24 @@ def rewritten(
 ) -> Written:
     """The body with these values in the places of its objects; ``None`` leaves a place alone."""
     counts: dict[str, int] = {}
-    pairs: list[tuple[Spot, Value]] = []
+    spots: list[Spot] = []
+    changed: list[Value] = []
     for item, row in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, row, strict=True):
             if value is None:
                 continue
             counts[spot.field] = counts.get(spot.field, 0) + 1
             if value != spot.value:
-                pairs.append((spot, value))
-    texts = encode_values(body.media, [value for _, value in pairs])
+                spots.append(spot)
+                changed.append(value)
+    texts = encode_values(body.media, changed)
     edits = [
         (spot.start, spot.end, b"=" + text if spot.bare else text)
-        for (spot, _), text in zip(pairs, texts, strict=True)
+        for spot, text in zip(spots, texts, strict=True)
     ]
     written = Written(splice(content, edits), counts)
-    if len(pairs) > FEW:
-        free(edits, pairs, texts)
+    if len(spots) > FEW:
+        free(edits, spots, changed, texts)
     return written
 
 
@@ -165,11 +168,12 @@ class Candidate(NamedTuple):
     quoted: bool
 
 
-def surroundings(headers: RawHeaders) -> EscapingKinds | None:
-    """What kind of text the answer is by its declared type; ``None`` for what is not text that can
+@lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
+def surroundings(declared: bytes | None) -> EscapingKinds | None:
+    """What kind of text an answer of that declared type is; ``None`` for what is not text that can
     be restored.
     """
-    declared = (header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
+    declared = (declared or b"").partition(b";")[0].strip().lower()
     if declared.endswith(b"+json"):
         return EscapingKinds.JSON
     return _SURROUNDINGS.get(declared)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from proxy.model.schema import Path, PathStep, Value
-from proxy.redactor.json.arrays import AlikeObjects
+from proxy.redactor.json.arrays import PATTERN_DEPTH, AlikeObjects
 from proxy.redactor.json.fast import FastRun
 from proxy.redactor.json.grammar import ambiguous, not_utf8, too_deep
 from proxy.redactor.json.names import escapes
@@ -138,8 +138,8 @@ class FastSelector:
         self._alike: AlikeObjects | None = None
         if leaves_of_item and self.item.leaf < 0 and min(leaves_of_item.values()) >= 0:
             self._alike = AlikeObjects(leaves_of_item)
-        #: The document is the selected object.
-        self._flat = self._alike is not None and self.root.objects and self.root.is_end
+        #: where the document is the selected object
+        self._flat = self._alike if self.root.objects and self.root.is_end else None
         self._escapes = escapes(
             step
             for path in (objects or (), *leaves, *anchored)
@@ -167,10 +167,18 @@ class FastSelector:
         ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse
         too.
         """
-        if not is_utf8(body):
+        if not (body.isascii() or is_utf8(body)):
             raise not_utf8()
+        flat = self._flat
+        if flat is not None and depth >= PATTERN_DEPTH and body.startswith(b"{"):
+            # What a pattern finds in a document that is the selected object, from its first byte
+            # to its last.
+            even = is_even(body)
+            objects = flat.run(body, 0, len(body), even) if even is not None else []
+            if objects and objects[0].end == len(body):
+                return TreeSelection(objects, [])
         try:
-            return self._by_pattern(body, depth) or self._select(body, body, depth)
+            return self._select(body, body, depth)
         except (msgspec.DecodeError, RecursionError):
             pass
         if body.find(b"\\u") < 0:
@@ -180,20 +188,6 @@ class FastSelector:
             return self._select(replace_surrogates(body), body, depth)
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
-
-    def _by_pattern(self, body: bytes, depth: int) -> TreeSelection | None:
-        """What a pattern finds in a document that is the selected object, from its first byte to
-        its last; ``None`` where none fits.
-        """
-        even = is_even(body) if self._flat and body.startswith(b"{") else None
-        if even is None or self._alike is None:
-            return None
-        objects = self._alike.run(body, 0, len(body), even)
-        if not objects or objects[0].end != len(body):
-            return None
-        if not depth_fits(body, depth):
-            raise too_deep(depth)
-        return TreeSelection(objects, [])
 
     def _select(self, readable: bytes, body: bytes, depth: int) -> TreeSelection:
         """Select from a text that can be decoded, which is the body or differs from it in halves of

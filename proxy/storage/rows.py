@@ -198,7 +198,7 @@ class Cells:
                 text = f"A row has {len(cells)} cells where its layout has {self._width} columns."
                 raise VaultError(Code.INTERNAL, text)
             cells = (*cells, *[None] * (self._width - len(cells)))
-        return self._changed(cells, scaled)
+        return self._changed(cells, scaled) if self._decimals else cells
 
     def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """As the caller gets them."""

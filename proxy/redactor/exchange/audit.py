@@ -150,7 +150,8 @@ class Teller:
         elif held[0].displaces or (len(held) > 1 and any(one.displaces for one in held)):
             line = b"%b,%b" % (line, _DISPLACES)
         if revealed:
-            line = b'%b,"revealed":[%b]' % (line, self._names(revealed))
+            names = self._fields.get(revealed) or self._names(revealed)
+            line = b'%b,"revealed":[%b]' % (line, names)
         if revealed and self._services.honeytokens:
             self.sink.put_or_queue(line, *self._alarms(status, marks, [one.rid for one in held]))
         else:
@@ -169,12 +170,12 @@ class Teller:
     async def _written_line(
         self, status: int, held: Sequence[StagedWrite]
     ) -> tuple[bytes, list[str]]:
-        marks = await self._marks([one.key for one in held])
-        fields = (
-            frozenset(held[0].given)
-            if len(held) == 1
-            else frozenset(name for one in held for name in one.given)
-        )
+        if len(held) == 1 and (key := held[0].key) is not None:  # as nearly always
+            marks = [self._services.record_id(self._environment, self._schema, key)]
+            fields = frozenset(held[0].given)
+        else:
+            marks = await self._marks([one.key for one in held])
+            fields = frozenset(name for one in held for name in one.given)
         return self._line(self._written, status, (len(held), marks), fields), marks
 
     def _line(
@@ -188,7 +189,7 @@ class Teller:
                 self._tail,
                 count,
                 '","'.join(marks).encode(),
-                self._names(fields),
+                self._fields.get(fields) or self._names(fields),
             )
             return b'%b,"status":%d,%b,"count":%d,"records":["%b"],"fields":[%b]' % told
         line = (

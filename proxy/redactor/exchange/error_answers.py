@@ -183,19 +183,20 @@ def refuses_unread(operation: Operation) -> bool:
 
 def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bool:
     """Whether tokens or ids may stand in the body of an answer with these fields."""
-    operation, kind = plan.operation, restore.surroundings(headers)
+    declared = header(headers, b"content-type")
+    operation, kind = plan.operation, restore.surroundings(declared)
     if outcome is not Outcome.TAKEN:
         return operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
-    if plan.response is not None:
-        untold = kind is None and header(headers, b"content-type") is None
-        if kind in _NAMED or (untold and refuses_unread(operation)):
-            return True
+    if plan.response is not None and (
+        kind in _NAMED or (declared is None and refuses_unread(operation))
+    ):
+        return True
     return operation.response.anywhere and kind is not None
 
 
 def is_page(plan: OperationPlan, answer: Response) -> bool:
     """Whether every token is to be restored in an answer of success, whoever it belongs to."""
-    kind = restore.surroundings(answer.headers)
+    kind = restore.surroundings(header(answer.headers, b"content-type"))
     return kind is not None and (plan.response is None or kind not in _NAMED)
 
 
@@ -221,7 +222,7 @@ class AnswerScan:
 
         ``page``: when the answer was asked for, where it is a page.
         """
-        kind = restore.surroundings(answer.headers)
+        kind = restore.surroundings(header(answer.headers, b"content-type"))
         scanned = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx == "scan"
         if not answer.body or kind is None or not (page is not None or scanned):
             return answer

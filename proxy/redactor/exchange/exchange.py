@@ -22,7 +22,13 @@ from proxy.redactor.exchange.error_answers import (
     refuses_unread,
     wants_body,
 )
-from proxy.redactor.exchange.known_tokens import Recall, SearchTokens, add_revealed, unresolved
+from proxy.redactor.exchange.known_tokens import (
+    Recall,
+    SearchTokens,
+    add_revealed,
+    own_values,
+    unresolved,
+)
 from proxy.redactor.exchange.misfits import explained
 from proxy.redactor.exchange.settle import settle, shows_id
 from proxy.redactor.exchange.staging import Writing
@@ -151,7 +157,8 @@ class RuleExchange:
         """Whether the answer must be read whole, because tokens or ids may stand in its body."""
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
-        outcome = self._outcome(status, headers, None)
+        taken = status in self._operation.response.success
+        outcome = Outcome.TAKEN if taken else self._outcome(status, headers, None)
         return outcome is Outcome.UNREAD or wants_body(self._plan, outcome, headers)
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
@@ -191,7 +198,12 @@ class RuleExchange:
     async def incoming(self, answer: Response) -> Response:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
-            outcome = self._outcome(answer.status, answer.headers, answer.body)
+            taken = answer.status in self._operation.response.success
+            outcome = (
+                Outcome.TAKEN
+                if taken
+                else self._outcome(answer.status, answer.headers, answer.body)
+            )
             if outcome is Outcome.TAKEN and not (
                 self._operation.response.anywhere and is_page(self._plan, answer)
             ):
@@ -273,8 +285,12 @@ class RuleExchange:
         items, writing = body.items, self._writing
         recall = None
         if writing is not None and writing.held:
+            if len(items) == len(writing.held) == 1:
+                row = own_values(writing.held[0], items[0])
+                if row is not None:  # as nearly always
+                    return [row]
             recall = Recall(self._collection, writing.held)
-        parts = recall, items, self._lone() if len(items) == 1 else None
+        parts = recall, items, self._lone
         own, shown = await in_thread(unresolved, *parts) if long else unresolved(*parts)
         if not shown:
             return own
@@ -287,14 +303,18 @@ class RuleExchange:
         await self._reconcile(shown, revealed)
         certain = writing.certain(bool(revealed.loose)) if writing is not None else None
         sought = self._search.values if self._search is not None else {}
-        await run_in_thread(long, add_revealed, (own, certain), items, revealed, sought)
+        answer = (own, certain), items, revealed, sought
         if long:
+            await in_thread(add_revealed, *answer)
             discard(shown)
+        else:
+            add_revealed(*answer)
         return own
 
     def _lone(self) -> str | None:
         """The id of the one record that the request is about."""
-        return ids[0] if len(ids := self._keys()) == 1 else None
+        ids = self._ids or self._keys()
+        return ids[0] if len(ids) == 1 else None
 
     def _keys(self) -> list[str]:
         """The ids of the records that the request is about."""
@@ -305,7 +325,9 @@ class RuleExchange:
         return self._writing.held if self._writing is not None else ()
 
     async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
-        staged = [row for row in revealed.rows if row is not None and row.staged]
+        staged = False
+        for row in revealed.rows:
+            staged = staged or (row is not None and bool(row.staged))
         if revealed.loose or staged:
             await self._joined.decide(
                 self._undecided(reconcile(self._collection, shown, revealed, self._began))
@@ -317,11 +339,8 @@ class RuleExchange:
     # ------------------------------------------------------------------ settling
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
-        rule = self._operation.response
-        if status in rule.success:
-            return Outcome.TAKEN
         target = self._request.target if self._request else b""
-        return outcome(rule, target, status, headers, body)
+        return outcome(self._operation.response, target, status, headers, body)
 
     async def _settle(
         self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None

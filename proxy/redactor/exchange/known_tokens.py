@@ -6,7 +6,7 @@ the records at hand. A token that carries its record's id means the same in ever
 field that it was made for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -101,8 +101,6 @@ class Recall:
         here.
         """
         held = self._held
-        if len(held) == len(items) == 1 and (row := _own(held[0], items[0])) is not None:
-            return [row]
         self._index()
         keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
         return [self._row(item, self._owner(item, keys, len(items))) for item in items]
@@ -180,12 +178,12 @@ def add_revealed(
 
 
 def unresolved(
-    recall: Recall | None, items: Sequence[BodyObject], lone: str | None
+    recall: Recall | None, items: Sequence[BodyObject], lone_key: Callable[[], str | None]
 ) -> tuple[list[list[Value | None]], list[AnswerObject]]:
     """The values of objects as far as the exchange knows them, and the objects that the vault is
     asked about: all, or none where no token is left.
 
-    ``lone``: the id of an object that shows none.
+    ``lone_key``: gives the id of an only object that shows none.
     """
     if recall is None:
         rows: list[list[Value | None]] = [[None] * len(item.spots) for item in items]
@@ -193,6 +191,7 @@ def unresolved(
         rows = recall.rows(items)
     if not _lacking(items, rows):
         return rows, []
+    lone = lone_key() if len(items) == 1 else None
     return rows, [
         AnswerObject(
             item.id or lone,
@@ -213,16 +212,16 @@ def _lacking(items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]
     return False
 
 
-def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:
+def own_values(write: StagedWrite, item: BodyObject) -> list[Value | None] | None:
     """The values of the only object, if it may be the only record and shows what that has now, in
     its order; else ``None``.
     """
-    if held.content is None or (
-        item.id is not None and held.key is not None and item.id != held.key
+    if write.content is None or (
+        item.id is not None and write.key is not None and item.id != write.key
     ):
         return None
     places = [(spot.field, spot.value.text if spot.value else None) for spot in item.spots]
-    return values_in_order(held.content.values, places)
+    return values_in_order(write.content.values, places)
 
 
 def _known(held: StagedWrite) -> _Known:

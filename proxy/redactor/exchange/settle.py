@@ -38,27 +38,31 @@ async def settle(
             )
         await writing.remove()
     elif writing.held:
-        await _bind(writing, operation, headers, body)
+        texts = await _bind(writing, operation, headers, body)
         if body is not None or operation.verb is Verb.UPDATE:
-            await _promote(writing, body)
+            await _promote(writing, body, texts)
 
 
 async def _bind(
     writing: Writing, operation: Operation, headers: RawHeaders, body: ParsedBody | None
-) -> None:
-    """New records get the names that the answer tells; those without one are kept all the same."""
+) -> Mapping[str, tuple[str, ...]] | None:
+    """New records get the names that the answer tells; those without one are kept all the same.
+
+    Gives the tokens by field that the answer shows of the only record, where it is new.
+    """
     fresh: Sequence[StagedWrite] = writing.held
     if len(fresh) > 1:
         fresh = [one for one in fresh if one.row is None]
     if not fresh or fresh[0].row is not None:
-        return
+        return None
     pairs: list[tuple[StagedWrite, str]] = []
     if writing.renamed is None:
         look = (fresh, operation, headers, body)
         pairs = await in_thread(_name, *look) if len(fresh) > STRIDE else _name(*look)
-    lone = pairs[0] if len(pairs) == len(fresh) == len(writing.held) == 1 else None
-    texts = _texts(body.items[0]) if body is not None and len(body.items) == 1 else {}
-    if pairs and not (lone is not None and await writing.bind_behind(*lone, texts)):
+    texts = None
+    if len(pairs) == len(writing.held) == 1 and body is not None and len(body.items) == 1:
+        texts = _texts(body.items[0])
+    if pairs and (texts is None or not await writing.bind_behind(*pairs[0], texts)):
         await writing.settle(bind, pairs)
     displaced = False
     for held, key in pairs:
@@ -71,14 +75,22 @@ async def _bind(
         nameless = [held for held in fresh if held.rid not in named]
         await writing.settle(accept, nameless)
         writing.notices.nameless()
+    return texts
 
 
-async def _promote(writing: Writing, body: ParsedBody | None) -> None:
-    """Updates become what the records are; what the answer shows of them is compared."""
+async def _promote(
+    writing: Writing, body: ParsedBody | None, lone: Mapping[str, tuple[str, ...]] | None
+) -> None:
+    """Updates become what the records are; what the answer shows of them is compared.
+
+    ``lone``: what it shows of the only one, where that was looked at already.
+    """
     long = len(writing.held) > STRIDE
-    shown = (
-        await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
-    )
+    look = writing.held, body
+    if lone is not None:
+        shown = [lone]
+    else:
+        shown = await in_thread(_shown_by, *look) if long else _shown_by(*look)
     alone = len(writing.held) == 1 and writing.renamed is None
     for held, texts in zip(writing.held, shown, strict=True):
         if (
@@ -188,11 +200,18 @@ def _shown_by(
 
 def _texts(item: BodyObject) -> Mapping[str, tuple[str, ...]]:
     """What stands in the places of an object, by field."""
-    texts: dict[str, list[str]] = {}
+    texts: dict[str, tuple[str, ...]] = {}
+    several: dict[str, list[str]] = {}
     for spot in item.spots:
-        if spot.value is not None:
-            texts.setdefault(spot.field, []).append(spot.value.text)
-    return {name: tuple(several) for name, several in texts.items()}
+        if spot.value is None:
+            continue
+        if spot.field in texts:
+            several.setdefault(spot.field, [*texts[spot.field]]).append(spot.value.text)
+        else:
+            texts[spot.field] = (spot.value.text,)
+    for name, those in several.items():
+        texts[name] = tuple(those)
+    return texts
 
 
 def _common(holders: Sequence[Mapping[int, None]]) -> int | None:

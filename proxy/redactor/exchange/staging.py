@@ -14,7 +14,7 @@ from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
 from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Conflict
-from proxy.vault.body import TokenizedValue, tokens_of
+from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     ProxiedDraft,
@@ -163,11 +163,11 @@ class Writing:
         """Name a new record without waiting for it, where the next answer would decide alike after
         a crash: this one shows tokens that tell the record. Whether that was so.
         """
-        if not any(
-            name in self._telling
-            and not set(tokens_of(write.given.get(name, ()))).isdisjoint(texts)
-            for name, texts in answer.items()
-        ):
+        for name in self._telling:
+            values = write.given.get(name)
+            if values and values[0].token in answer.get(name, ()):
+                break
+        else:
             return False
         ended = self._ended(partial(bind, self.collection, [(write, key)]))
         try:

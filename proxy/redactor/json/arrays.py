@@ -44,6 +44,9 @@ _BEFORE: Final = 4
 #: Bytes of an object that a pattern is shown: nobody else gets the interpreter's lock meanwhile.
 _LONGEST: Final = 256 * 1024
 
+#: Levels that an object nests at most, itself included, where a pattern fits.
+PATTERN_DEPTH: Final = 2
+
 _WS = rb"[ \t\n\r]*+"
 _COLON = _WS + rb":" + _WS
 _SEPARATOR = _WS + rb"," + _WS

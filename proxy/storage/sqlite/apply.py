@@ -116,16 +116,18 @@ def roll_back(connection: Connection) -> None:
 
 def _together(connection: Connection, group: Sequence[Work]) -> None:
     segments: dict[Statements, ChangeBatch] = {}
+    adding = ChangeBatch.adding
     growth: dict[Statements, int] = {}
     for _, sql, changes in group:
         segment = segments.get(sql)
         if segment is None:
             segment = segments[sql] = ChangeBatch(sql)
         for change in changes:
-            if not segment.add(change):
+            add = adding[type(change)]
+            if not add(segment, change):
                 growth[sql] = growth.get(sql, 0) + segment.run(connection)
                 segment = segments[sql] = ChangeBatch(sql)
-                segment.add(change)
+                add(segment, change)
     for sql, segment in segments.items():
         if rows := growth.get(sql, 0) + segment.run(connection):
             _grow(connection, sql, rows)
@@ -164,7 +166,7 @@ def _alone(connection: Connection, sql: Statements, changes: Iterable[Change]) -
 
 def _change(connection: Connection, sql: Statements, change: Change) -> int:
     segment = ChangeBatch(sql, alone=True)
-    segment.add(change)
+    segment.adding[type(change)](segment, change)
     try:
         return segment.run(connection)
     except PreconditionFailed as unmet:

@@ -2,7 +2,7 @@
 
 A segment collects changes and runs each statement once for all of them, in a fixed order of kinds.
 That gives the same result as one after the other as long as no two changes that touch each other
-come in the reverse of that order. ``add`` refuses such a change; the caller then runs the segment
+come in the reverse of that order. ``adding`` refuses such a change; the caller then runs the segment
 and begins a new one. What two changes can have in common: a row, a record key, a token hash, a past
 version, a file, a reply. Where a segment is too careful (a hash that one change frees and the next
 one takes), it reports a conflict that is none; the caller decides every conflict again, one change
@@ -10,7 +10,7 @@ at a time.
 """
 
 from collections.abc import Callable
-from sqlite3 import Connection, Cursor
+from sqlite3 import Connection
 from typing import Any, ClassVar
 
 from proxy.storage.changes import (
@@ -19,7 +19,6 @@ from proxy.storage.changes import (
     AddVersion,
     Attach,
     Bind,
-    Change,
     Detach,
     ForgetReplies,
     Insert,
@@ -94,10 +93,6 @@ class ChangeBatch:
         self._removes: list[tuple[int]] = []
         self._forgets: list[tuple[int]] = []  # of them, those whose past goes too
 
-    def add(self, change: Change) -> bool:
-        """Take the change in, or answer ``False`` when the segment has to run first."""
-        return self._adding[type(change)](self, change)
-
     def run(self, connection: Connection) -> int:
         """Run everything inside the caller's transaction; answers by how many rows the table grew.
 
@@ -110,15 +105,14 @@ class ChangeBatch:
             many(sql.release, self._releases)
         if self._accepts:
             many(sql.accept, self._accepts)
-        if self._binds:
-            _each(many(sql.bind, self._binds), self._binds)
         if self._inscribes:
             self._write_past(connection)
-        if self._replaces:
-            _each(
-                many(sql.replace_all if self._alone else sql.replace, self._replaces),
-                self._replaces,
-            )
+        for text, rows in (
+            (sql.bind, self._binds),
+            (sql.replace_all if self._alone else sql.replace, self._replaces),
+        ):
+            if rows and many(text, rows).rowcount != len(rows):
+                raise PreconditionFailed
         for text, moves in (
             (sql.doubt, self._doubts),
             (sql.unstage, self._unstages),
@@ -139,8 +133,8 @@ class ChangeBatch:
         many, sql = connection.executemany, self._sql
         if self._inserts:
             sql.inserts.write(connection, self._inserts)
-        if self._stages:
-            _each(many(sql.stage, self._stages), self._stages)
+        if self._stages and many(sql.stage, self._stages).rowcount != len(self._stages):
+            raise PreconditionFailed
         if self._shares:
             if len(self._shares) > _SORTED:
                 # entries of one hash lie side by side: each page of the index is touched once
@@ -156,7 +150,8 @@ class ChangeBatch:
             taken = connection.execute(text, values).fetchall()
             if taken:
                 raise PreconditionFailed(frozenset(row[0] for row in taken))
-        _each(connection.executemany(self._sql.claim, self._claims), self._claims)
+        if connection.executemany(self._sql.claim, self._claims).rowcount != len(self._claims):
+            raise PreconditionFailed
 
     def _held(self, connection: Connection) -> bool:
         """Whether any row holds a key that is to be released.
@@ -184,7 +179,8 @@ class ChangeBatch:
                 connection.execute(aux.blank_files, (rid,))
         if self._replies:
             replies = [(*change.reply, change.now) for change in self._replies]
-            _each(connection.executemany(aux.remember, replies), replies)
+            if connection.executemany(aux.remember, replies).rowcount != len(replies):
+                raise PreconditionFailed
             if any(change.rids for change in self._replies):
                 self._sql.used.links = True
             if self._sql.used.links:
@@ -223,9 +219,8 @@ class ChangeBatch:
         return False
 
     def _index(self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...]) -> None:
-        if len(unique) > 1:
-            unique = tuple(dict.fromkeys(unique))
-        self._claims += [(token, rid) for token in unique]
+        for token in unique if len(unique) == 1 else dict.fromkeys(unique):
+            self._claims.append((token, rid))
         for token in shared:
             if token not in unique:
                 self._shares.append((token, rid))
@@ -361,7 +356,8 @@ class ChangeBatch:
                 self._forgets.append((rid,))
         return True
 
-    _adding: ClassVar[dict[type[Any], Callable[["ChangeBatch", Any], bool]]] = {
+    #: By kind what takes a change in, or answers ``False`` when the batch has to run first.
+    adding: ClassVar[dict[type[Any], Callable[["ChangeBatch", Any], bool]]] = {
         Insert: _insert,
         Release: _release,
         Accept: _accept,
@@ -391,9 +387,3 @@ def _left_by(change: Attach | UpdateFile | Detach) -> int | None:
         if isinstance(change, UpdateFile) and change.holder != change.file.rid
         else None
     )
-
-
-def _each(cursor: Cursor, changes: list[tuple[Any, ...]]) -> None:
-    """``Unmet`` unless the statement changed one row for each of its changes."""
-    if cursor.rowcount != len(changes):
-        raise PreconditionFailed

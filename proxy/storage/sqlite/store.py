@@ -89,6 +89,7 @@ class SqliteStore(RootedNotes):
         """Finish what was accepted, move the log into the database, let another process own it."""
         if not self._closed:
             self._closed = True
+            self._tables.clear()
             self._forget_reader()
         await self._readers.close()
         await self._writer.close()
@@ -104,7 +105,7 @@ class SqliteStore(RootedNotes):
         self._tables[layout.table], self._used[layout.table] = sql, sql.used
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
-        sql = self._statements(table)
+        sql = self._tables.get(table) or self._missing(table)
         if not changes:
             return
         if self._writer.full:
@@ -121,7 +122,7 @@ class SqliteStore(RootedNotes):
         touched: Sequence[int | bytes],
         ended: CommitEnded,
     ) -> None:
-        sql = self._statements(table)
+        sql = self._tables.get(table) or self._missing(table)
         if self._writer.full:
             await self._writer.room()
         if self.guard is not None:
@@ -143,19 +144,19 @@ class SqliteStore(RootedNotes):
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         if self._behind:
             await self._caught_up(rids)
-        sql = self._statements(table)
+        sql = self._tables.get(table) or self._missing(table)
         return {raw[0]: sql.read(raw) for raw in self._listed(sql.rows, rids)}
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         if self._behind:
             await self._caught_up(keys)
-        sql = self._statements(table)
+        sql = self._tables.get(table) or self._missing(table)
         return {raw[1]: sql.read(raw) for raw in self._listed(sql.by_keys, keys)}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         if self._behind:
             await self._caught_up(hashes)
-        sql = self._statements(table)
+        sql = self._tables.get(table) or self._missing(table)
         found: dict[bytes, list[int]] = {}
         for text, values in sql.by_tokens.runs(hashes):
             pairs = self._fetch(text, values)
@@ -291,11 +292,11 @@ class SqliteStore(RootedNotes):
         return [name for (name,) in self._fetch(_NOTES, (ending,))]
 
     def _statements(self, table: str) -> Statements:
-        sql = self._tables.get(table)
-        if sql is None or self._closed:
-            self._refuse_closed()
-            raise unknown(table)
-        return sql
+        return self._tables.get(table) or self._missing(table)
+
+    def _missing(self, table: str) -> Statements:
+        self._refuse_closed()
+        raise unknown(table)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -303,7 +304,7 @@ class SqliteStore(RootedNotes):
 
     def _listed(self, statement: Listed, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         if len(values) == 1:
-            return self._fetch(statement.single, (values[0],))
+            return self._fetch(statement.single, values)
         raws: list[tuple[Any, ...]] = []
         for text, parameters in statement.runs(values):
             raws += self._fetch(text, parameters)

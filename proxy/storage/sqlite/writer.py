@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from sqlite3 import Connection, Error
@@ -90,6 +91,7 @@ class SqliteWriter:
         self._dirty = False  # there is something in the log
         self._tidying: asyncio.TimerHandle | None = None
         self._spared = 0
+        self._large = False  # there may be a large commit among those that wait
         self._handed = 0  # commits whose statements the thread runs, or will run
         self._since = 0.0  # when the oldest of those that wait was accepted
         self._last = 0.0  # when a group was last durable
@@ -140,6 +142,7 @@ class SqliteWriter:
             self._since = perf_counter()
         self._waiting.append(item)
         large = not isinstance(item, WriterTask) and is_large_commit(item)
+        self._large = self._large or large
         if self._resting:
             self._resting = False
             if large:
@@ -149,6 +152,7 @@ class SqliteWriter:
         elif large and self._handed:
             while self._waiting and not isinstance(self._waiting[0], WriterTask):
                 self._hand(self._take())
+            self._large = bool(self._waiting)
 
     def _gather(self, seen: int) -> None:
         """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now
@@ -168,10 +172,11 @@ class SqliteWriter:
             self._tasks.put(partial(self._do_job, first))
             return
         since, group = self._since, self._take()
-        if self._begin(group):
+        if not self._large and self._begin(group):
             self._tasks.put(partial(self._do_group, group, since, begun=True))
         else:
             self._hand(group)
+        self._large = self._large and bool(self._waiting)
 
     def _hand(self, group: list[Work]) -> None:
         if not self._handed:
@@ -196,10 +201,8 @@ class SqliteWriter:
         all.
         """
         connection = self._connection
-        if (
-            connection is None
-            or (len(group) > 1 and sum([len(changes) for _, _, changes in group]) > INLINE)
-            or any(map(is_large_commit, group))
+        if connection is None or (
+            len(group) > 1 and sum([len(changes) for _, _, changes in group]) > INLINE
         ):
             return False
         if self._spared:
@@ -349,10 +352,8 @@ class SqliteWriter:
         connection, self._connection = self._connection, None
         self._dirty = False
         if connection is not None:
-            try:
+            with suppress(Error):  # what keeps it from closing was told with the group that met it
                 connection.close()
-            except Error:  # whatever kept it from closing has been told with the group that met it
-                return
 
     def _move_log(self) -> None:
         """Empty the log into the database while nobody waits; what is removed then no longer
@@ -393,7 +394,5 @@ def _in_transaction(connection: Connection, run: Callable[[Connection], Any]) ->
 
 
 def _give_up(connection: Connection) -> None:
-    try:
+    with suppress(Error):  # the thread meets what is wrong with the connection when it uses it
         roll_back(connection)
-    except Error:  # the thread meets what is wrong with the connection as soon as it uses it
-        return

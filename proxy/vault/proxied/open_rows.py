@@ -116,17 +116,21 @@ async def open_current(
     collection: Collection, objects: Sequence[AnswerObject]
 ) -> list[tuple[OpenRow, list[Value | None]] | None]:
     """For each object that shows a record as that is now: the record, and its values."""
-    marks = [
-        collection.key_hash(item.id)
-        if item.id is not None and item.places
-        else _carried(collection, item)
-        for item in objects
-    ]
-    keys = [mark for mark in marks if isinstance(mark, bytes)]
-    rids = [mark for mark in marks if isinstance(mark, int)]
+    marks: list[bytes | int | None] = []
+    keys: dict[bytes, None] = {}
+    rids: dict[int, None] = {}
+    for item in objects:
+        if item.id is not None and item.places:
+            keys[digest := collection.key_hash(item.id)] = None
+            marks.append(digest)
+        else:
+            rid = _carried(collection, item)
+            marks.append(rid)
+            if rid is not None:
+                rids[rid] = None
     store, table = collection.store, collection.table
-    by_key = await store.by_keys(table, list(dict.fromkeys(keys))) if keys else {}
-    by_rid = await store.rows(table, list(dict.fromkeys(rids))) if rids else {}
+    by_key = await store.by_keys(table, list(keys)) if keys else {}
+    by_rid = await store.rows(table, list(rids)) if rids else {}
     current: list[tuple[OpenRow, list[Value | None]] | None] = []
     for number, (item, mark) in enumerate(zip(objects, marks, strict=True), 1):
         row = by_key.get(mark) if isinstance(mark, bytes) else by_rid.get(mark or 0)

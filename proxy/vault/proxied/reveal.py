@@ -37,12 +37,15 @@ async def reveal(
     for start in range(0, len(objects), REVEAL_SLICE):
         some = objects[start : start + REVEAL_SLICE]
         current = await open_current(collection, some)
-        others = [index for index, one in enumerate(current) if one is None]
-        for record, values in [one or (None, []) for one in current]:
+        others: list[int] = []
+        for index, one in enumerate(current):
+            record, values = one or (None, [])
             whole.rows.append(record)
             whole.values.append(values)
             if record is not None:
                 whole.opened[record.row.rid] = record
+            else:
+                others.append(index)
         if others:
             homes = {
                 one[0].row.rid: item.id
@@ -54,7 +57,7 @@ async def reveal(
                 whole.values[start + index], whole.rows[start + index] = values, record
             whole.loose.extend((start + others[index], stray) for index, stray in part.loose)
             whole.opened.update(part.opened)
-        if busy():
+        if start + REVEAL_SLICE < len(objects) and busy():
             await give_way()
     return whole
 

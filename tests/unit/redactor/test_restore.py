@@ -143,8 +143,8 @@ def test_what_nobody_resolves_stays():
     ],
 )
 def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
-    assert restore.surroundings(((b"Content-Type", kind),)) is wanted
-    assert restore.surroundings(()) is None
+    assert restore.surroundings(kind) is wanted
+    assert restore.surroundings(None) is None
 
 
 @pytest.mark.parametrize(
