@@ -18,6 +18,7 @@ from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from proxy.auth.audiences import Audiences
+from proxy.auth.clients import Grant
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies, open_clients, open_policies
 from proxy.auth.tokens import SigningKeys, TokenIssuer
@@ -74,7 +75,7 @@ async def office(clients: int, policies: int) -> Office:
     store, keyset, passwords = MemoryStore(), Keyset.create("default"), Cheap(threads=1)
     known = await open_clients(store, {"default": keyset}, passwords, system_clock)
     for number in range(clients):
-        await known.create("crm", "default", admin=False, policies=(f"p{number % policies}",))
+        await known.create("crm", "default", Grant(policies=(f"p{number % policies}",)))
     keys = SigningKeys(store, keyset.aead(), "default", system_clock)
     await keys.load()
     tokens = TokenIssuer(known, keys, Audiences((HERE,)), system_clock, 3600)

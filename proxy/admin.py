@@ -1,8 +1,8 @@
 """The administration listener: ``/healthz``, ``/readyz`` and ``/metrics``, nothing else.
 
 Everybody may ask whether the process is well. Metrics tell of the traffic, and the sentences of
-``/readyz`` of files and addresses, so both are for administrators of the environment ``default``,
-with an access token, and for a scraper that shows the secret of the setting
+``/readyz`` of files and addresses, so both are for administrators and operators of the environment
+``default``, with an access token, and for a scraper that shows the secret of the setting
 ``admin.metrics_token``; the sentences are also for callers on the same machine.
 """
 
@@ -16,7 +16,7 @@ from aiohttp import web
 from proxy.api.access import not_admin
 from proxy.api.wire import error_answer
 from proxy.errors import VaultError
-from proxy.model.record import DEFAULT, Principal
+from proxy.model.record import DEFAULT, Principal, Role
 from proxy.telemetry.metrics import CONTENT_TYPE
 from proxy.telemetry.reloads import Reload
 
@@ -43,8 +43,10 @@ class Watchers(NamedTuple):
         if secret is not None and len(sent) == 1 and _same(sent[0], secret):
             return
         principal = await self.access(request)
-        if not principal.admin or principal.environment != DEFAULT:
-            raise not_admin(f"Metrics are for administrators of the environment {DEFAULT}.")
+        if not principal.has(Role.OPERATOR) or principal.environment != DEFAULT:
+            raise not_admin(
+                f"Metrics are for administrators and operators of the environment {DEFAULT}."
+            )
 
     async def admits(self, request: web.Request) -> bool:
         """Whether the caller is on this machine, or ``check`` lets it pass."""

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from proxy.api import request as shapes
 from proxy.api import wire
-from proxy.api.context import ApiRequest, ApiResponse
+from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse
 from proxy.auth.external_issuer import External
 from proxy.auth.tokens import TokenIssuer
 from proxy.errors import Code, Detail, VaultError
@@ -79,6 +79,14 @@ def not_admin(
     return _refused(Code.FORBIDDEN, text, "insufficient_scope")
 
 
+def admit(operation: ApiOperation, principal: Principal) -> None:
+    """Raise ``VaultError(FORBIDDEN)`` unless the client may call the operation."""
+    if operation.access is Access.ADMIN and not principal.has(*operation.roles):
+        raise not_admin()
+    if operation.access is Access.CLIENT and principal.roles:
+        raise not_admin("A client with a role looks after the vault, and sees no records.")
+
+
 def _refused(code: Code, message: str, error: str | None = None) -> VaultError:
     refusal = VaultError(code, message)
     refusal.challenge = _CHALLENGE if error is None else f'{_CHALLENGE}, error="{error}"'
@@ -97,6 +105,7 @@ async def put_policy(call: ApiRequest) -> ApiResponse:
     name, catalog = call.path["policy"], call.space.catalog
     policy = read_policy(name, call.content)
     refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, reach_of(call)))
+    _check_bounds(call, policy)
     new = await call.space.policies.put(policy)
     _log.info("an access policy was put in force", source=name)
     return wire.json_answer(201 if new else 200, policy_json(policy, catalog, reach_of(call)))
@@ -133,6 +142,17 @@ async def delete_policy(call: ApiRequest) -> ApiResponse:
     await call.space.policies.remove(name)
     _log.info("an access policy was removed", source=name)
     return ApiResponse(204)
+
+
+def _check_bounds(call: ApiRequest, policy: AccessPolicy) -> None:
+    """Raise ``VaultError(FORBIDDEN)`` where a caller under policies would allow more than its own
+    allow, be it to a client, which may be the caller itself.
+    """
+    own, environment = call.principal.policies, call.principal.environment
+    clients = call.services.auth.clients.listed()
+    under = (client.policies for client in clients if client.environment == environment)
+    if own and (more := call.space.policies.raises(policy, own, under)):
+        raise not_admin(f"The policy would allow more than this client may itself: {more}.")
 
 
 def reach_of(call: ApiRequest) -> Reach | None:

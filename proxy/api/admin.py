@@ -9,10 +9,10 @@ from proxy.api import request, wire
 from proxy.api.access import not_admin
 from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyAdministration
 from proxy.audit.services import Honeytoken, Honeytokens
-from proxy.auth.clients import Client
+from proxy.auth.clients import Client, Grant
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold
+from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold, Role
 from proxy.model.rights import FULL
 from proxy.telemetry import logs
 
@@ -80,7 +80,7 @@ def environment_json(environment: Environment) -> dict[str, Any]:
 def check_root(call: ApiRequest) -> None:
     """Raise ``VaultError(FORBIDDEN)`` unless the caller administers ``default``."""
     if call.principal.environment != DEFAULT:
-        raise not_admin(f"This operation needs an administrator of the environment {DEFAULT}.")
+        raise not_admin(f"This operation needs a client of the environment {DEFAULT}.")
 
 
 _log = logs.logger("access")
@@ -88,7 +88,7 @@ _log = logs.logger("access")
 
 async def create_client(call: ApiRequest) -> ApiResponse:
     """Create a client and answer with its secret, which is not shown again."""
-    members = ("name", "environment_id", "admin", "policies", "external_id")
+    members = ("name", "environment_id", "admin", "policies", "roles", "external_id")
     content = request.checked_members(call.content, members, ("name", "environment_id"))
     name, environment, admin = (
         content["name"],
@@ -107,19 +107,20 @@ async def create_client(call: ApiRequest) -> ApiResponse:
         faults.append(Detail("/admin", "Has to be true or false."))
     if isinstance(environment, str) and not may_see_environment(call, environment):
         faults.append(Detail("/environment_id", "Is not the environment of the access token."))
-    policies = content.get("policies", [])
+    policies, roles = content.get("policies", []), content.get("roles", [])
     faults += _policy_faults(
         policies, call.services.spaces.get(environment) if not faults else None
     )
+    faults += _role_faults(roles)
     if faults:
         raise VaultError(
             Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
         )
     if external is not None:
         _check_registrar(call)
-    issued = await call.services.auth.clients.create(
-        name, environment, admin=admin, policies=policies, external=external
-    )
+    grant = Grant(admin, tuple(policies), tuple(map(Role, roles)))
+    _check_bounds(call, environment, grant)
+    issued = await call.services.auth.clients.create(name, environment, grant, external=external)
     _log.info("a client was made", client=issued.client.id)
     proof = {} if external is not None else {"client_secret": issued.secret}
     return wire.json_answer(201, {"client_id": issued.client.id, **proof})
@@ -147,6 +148,8 @@ async def get_client(call: ApiRequest) -> ApiResponse:
 async def delete_client(call: ApiRequest) -> ApiResponse:
     """End a client and every token of it, at once."""
     client = _own(call)
+    if not call.principal.admin and (client.admin or {*client.roles} - {*call.principal.roles}):
+        raise not_admin("Administrators, and clients with other roles, are ended by others.")
     await call.services.auth.clients.remove(client.id)
     _log.info("a client was ended", client=client.id)
     return ApiResponse(204)
@@ -160,6 +163,7 @@ def client_json(client: Client) -> dict[str, Any]:
         "environment_id": client.environment,
         "admin": client.admin,
         "policies": list(client.policies),
+        "roles": list(client.roles),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
         **({} if client.external is None else {"external_id": client.external}),
@@ -206,6 +210,38 @@ def _policy_faults(names: Any, space: EnvironmentServices | None) -> list[Detail
         Detail(f"/policies/{number}", "There is no policy of this name in the environment.")
         for number in unknown
     ]
+
+
+def _role_faults(roles: Any) -> list[Detail]:
+    """List the faults of a client's roles."""
+    words = ", ".join(Role)
+    if not isinstance(roles, list):
+        return [Detail("/roles", f"Has to be an array of some of {words}.")]
+    return [
+        Detail(f"/roles/{number}", f"Has to be one of {words}.")
+        for number, role in enumerate(roles)
+        if role not in tuple(Role)
+    ]
+
+
+def _check_bounds(call: ApiRequest, environment: str, grant: Grant) -> None:
+    """Raise ``VaultError(FORBIDDEN)`` for a client that may more than the one that makes it."""
+    caller = call.principal
+    more = None
+    if not caller.admin and (grant.admin or {*grant.roles} - {*caller.roles}):
+        more = "administration, or a role that it does not have"
+    elif not (caller.admin or grant.policies or grant.roles):
+        more = "all records, for it has no policies"
+    elif caller.policies and environment != caller.environment:
+        more = "another environment"
+    elif caller.policies and (grant.admin or Role.ACCESS_OFFICER in grant.roles or not grant.roles):
+        more = (
+            call.space.policies.excess(caller.policies, grant.policies)
+            if grant.policies
+            else "all records, for it has no policies"
+        )
+    if more is not None:
+        raise not_admin(f"The client could do more than the one that makes it: {more}.")
 
 
 def _own(call: ApiRequest) -> Client:

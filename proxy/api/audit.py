@@ -3,6 +3,7 @@
 A new operation of the table is audited unless the table calls it ``quiet``.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from proxy.audit.events import AuditContext, AuditEvent, EventKind
@@ -23,6 +24,7 @@ class Auditing:
         self.services = services
         self._sink = services.sink
         self.refusals = Refusals(services.sink)
+        self.verifying = asyncio.Lock()  #: the log is read as a whole by one at a time
 
     def ready(self) -> None:
         """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written."""

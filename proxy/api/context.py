@@ -9,6 +9,7 @@ from aiohttp import web
 
 from proxy.api.audit import Auditing
 from proxy.audit.events import AuditContext
+from proxy.audit.verify import Auditor
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
 from proxy.auth.policies import Policies, Standing
 from proxy.auth.token_service import TokenService
@@ -26,6 +27,7 @@ from proxy.model.record import (
     Principal,
     Record,
     RecordLimits,
+    Role,
 )
 from proxy.model.rights import FULL, Rights, denied
 from proxy.net.client_address import Trusted
@@ -58,8 +60,8 @@ class Access(enum.Enum):
     """Kinds of callers that an operation admits."""
 
     OPEN = "open"  #: everybody: the token endpoint, the interface document
-    CLIENT = "client"  #: every client with a valid access token
-    ADMIN = "admin"  #: clients with the scope ``admin``
+    CLIENT = "client"  #: every client with a valid access token that has no role
+    ADMIN = "admin"  #: administrators, and clients with a role that the operation names
 
 
 class ApiResponse(NamedTuple):
@@ -145,6 +147,10 @@ class Services:
     #: what a create does with a key that is used
     on_existing: Literal["refuse", "update"] = "refuse"
     keys: KeyAdministration | None = None  #: rotates keys
+    #: what reads and verifies the audit log
+    auditor: Callable[[], Awaitable[Auditor]] | None = None
+    #: loads rules, schemas, policies and certificates again; what is stale then, and why
+    reload: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None
     acl: Asker | None = None  #: client of the filter endpoints of ``default``
     #: client of those of other environments, whose hosts are limited
     acl_elsewhere: Asker | None = None
@@ -334,6 +340,7 @@ class ApiOperation(NamedTuple):
     repeatable: bool = False  #: takes an ``Idempotency-Key`` though it is no POST and no DELETE
     #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
     quiet: bool = False
+    roles: tuple[Role, ...] = ()  #: that may call what else is for administrators
 
 
 def is_repeatable(operation: ApiOperation) -> bool:

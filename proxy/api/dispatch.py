@@ -14,7 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from proxy.api import request as bodies
-from proxy.api.access import not_admin
+from proxy.api.access import admit
 from proxy.api.connection import peer, unsent
 from proxy.api.context import (
     Access,
@@ -241,8 +241,7 @@ class _Served:
             by_client(request, services, principal)
         if not operation.quiet:
             services.audit.ready()
-        if operation.access is Access.ADMIN and not principal.admin:
-            raise not_admin()
+        admit(operation, principal)
         query = _query(request, self._query_names) if request.query_string else {}
         call = ApiRequest(
             operation,

@@ -120,10 +120,8 @@ async def openapi(call: ApiRequest) -> ApiResponse:
         for right, schema in rights
         if right.actions and not caller.blocked(right)
     ]
-    return ApiResponse(
-        200,
-        await asyncio.to_thread(lambda: render(interface_document(operations, schemas, limits))),
-    )
+    body = await asyncio.to_thread(lambda: render(interface_document(operations, schemas, limits)))
+    return ApiResponse(200, body)
 
 
 async def docs(_call: ApiRequest) -> ApiResponse:
@@ -266,7 +264,8 @@ class _Entry:
         if operation.access is Access.OPEN:
             entry["security"] = []
         if operation.access is Access.ADMIN:
-            entry["description"] += "\n\nNeeds a client with the scope `admin`."
+            roles = "".join(f", or one with the role `{role}`" for role in operation.roles)
+            entry["description"] += f"\n\nNeeds a client with the scope `admin`{roles}."
         return entry
 
     def _parameters(self) -> list[DocumentPart]:

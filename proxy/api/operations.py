@@ -15,6 +15,7 @@ from proxy.api import (
     legacy_records,
     oauth,
     openapi,
+    oversight,
     pop,
     rehash,
     schemas,
@@ -24,6 +25,7 @@ from proxy.api import records as models
 from proxy.api.context import Access, ApiOperation, Takes
 from proxy.api.legacy_records import require_own_country
 from proxy.api.pop import require_own_environment
+from proxy.model.record import Role
 from proxy.model.schema import RECORDS_SCHEMA
 
 # The operations of the record-based family: their lines of the table.
@@ -124,8 +126,8 @@ POP_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("resolve_tokens", "POST", "/api/records/rehash/resolve", rehash.resolve_tokens, 200, _POP_FIND, reads=True, schema=RECORDS_SCHEMA),
     ApiOperation("list_tokens", "GET", "/api/records/rehash/tokens", rehash.tokens, 200, _JOB, _NOTHING, _POP_ADMIN, ("limit", "next"), schema=RECORDS_SCHEMA),
     ApiOperation("begin_rehash", "POST", _ALL, rehash.begin_rehash, 202, (*_JOB, 409, 413, 415, 429), access=_POP_ADMIN, schema=RECORDS_SCHEMA),
-    ApiOperation("show_rehash", "GET", _ALL, rehash.state, 200, _JOB, _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA),
-    ApiOperation("stop_rehash", "DELETE", _ALL, rehash.stop_rehash, 200, (*_JOB, 429), _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA),
+    ApiOperation("show_rehash", "GET", _ALL, rehash.state, 200, _JOB, _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA, roles=(Role.OPERATOR,)),
+    ApiOperation("stop_rehash", "DELETE", _ALL, rehash.stop_rehash, 200, (*_JOB, 429), _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA, roles=(Role.OPERATOR,)),
 )  # fmt: skip
 
 
@@ -146,6 +148,21 @@ _CALL: Final = (400, 401, 413, 415, 429)
 _MIGRATE: Final = (400, 401, 404, 409, 422, 429)
 _FILE: Final = (401, 403, 404, 422, 429)
 _CLIENTS: Final = (400, 401, 403)
+_OFFICERS: Final = (Role.ACCESS_OFFICER,)
+_LOOKING: Final = (Role.ACCESS_OFFICER, Role.AUDITOR)
+_KEYS: Final = (Role.KEY_OFFICER,)
+_KEYS_READ: Final = (Role.KEY_OFFICER, Role.AUDITOR)
+_LINES: Final = (
+    "from",
+    "to",
+    "by",
+    "event",
+    "schema",
+    "record",
+    "environment_id",
+    "limit",
+    "after",
+)
 _SCHEMA: Final = "/api/schemas/{schema}"
 _POLICY: Final = "/api/policies/{policy}"
 _BAIT: Final = "/api/models/{schema}/{record_key}/bait"
@@ -178,31 +195,34 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("introspect", "POST", "/oauth2/introspect", oauth.introspect, 200, _OAUTH, _FORM, _OPEN, refuse=oauth.oauth_refusal),
     ApiOperation("jwks", "GET", "/oauth2/jwks", oauth.jwks, 200, (400,), _NO_BODY, _OPEN, quiet=True),
     ApiOperation("metadata", "GET", "/.well-known/oauth-authorization-server", oauth.metadata, 200, (400,), _NO_BODY, _OPEN, quiet=True),
-    ApiOperation("create_client", "POST", "/api/clients", admin.create_client, 201, (*_CLIENTS, 409, 413, 415, 429), access=_ADMIN),
-    ApiOperation("list_clients", "GET", "/api/clients", admin.list_clients, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset", "environment_id")),
-    ApiOperation("show_client", "GET", "/api/clients/{client_id}", admin.get_client, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN),
-    ApiOperation("remove_client", "DELETE", "/api/clients/{client_id}", admin.delete_client, 204, (*_CLIENTS, 404, 429), _NO_BODY, _ADMIN),
+    ApiOperation("create_client", "POST", "/api/clients", admin.create_client, 201, (*_CLIENTS, 409, 413, 415, 429), access=_ADMIN, roles=_OFFICERS),
+    ApiOperation("list_clients", "GET", "/api/clients", admin.list_clients, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset", "environment_id"), roles=_LOOKING),
+    ApiOperation("show_client", "GET", "/api/clients/{client_id}", admin.get_client, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
+    ApiOperation("remove_client", "DELETE", "/api/clients/{client_id}", admin.delete_client, 204, (*_CLIENTS, 404, 429), _NO_BODY, _ADMIN, roles=_OFFICERS),
     ApiOperation("create_environment", "POST", "/api/environments", admin.create_environment, 201, (*_CLIENTS, 409, 413, 415, 422, 429), access=_ADMIN),
-    ApiOperation("list_environments", "GET", "/api/environments", admin.list_environments, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset")),
+    ApiOperation("list_environments", "GET", "/api/environments", admin.list_environments, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
     ApiOperation(
         "remove_environment", "DELETE", "/api/environments/{environment_id}", admin.delete_environment, 204,
         (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, ("records",),
     ),
-    ApiOperation("list_keys", "GET", "/api/keys", admin.list_keys, 200, _CLIENTS, _NO_BODY, _ADMIN),
-    ApiOperation("rotate_key", "POST", "/api/keys/rotate", admin.rotate_keys, 200, (*_CLIENTS, 404, 409, 413, 415, 422, 429), access=_ADMIN),
+    ApiOperation("list_keys", "GET", "/api/keys", admin.list_keys, 200, _CLIENTS, _NO_BODY, _ADMIN, roles=_KEYS_READ),
+    ApiOperation("rotate_key", "POST", "/api/keys/rotate", admin.rotate_keys, 200, (*_CLIENTS, 404, 409, 413, 415, 422, 429), access=_ADMIN, roles=_KEYS),
     ApiOperation(
         "put_schema", "PUT", _SCHEMA, schemas.put_schema, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202)
     ),
     ApiOperation("put_bait", "PUT", _BAIT, admin.put_honeytoken, 204, (*_CLIENTS, 404, 422), _NO_BODY, _ADMIN),
     ApiOperation("show_bait", "GET", _BAIT, admin.get_honeytoken, 200, _CLIENTS, _NO_BODY, _ADMIN),
     ApiOperation("remove_bait", "DELETE", _BAIT, admin.delete_honeytoken, 204, (*_CLIENTS, 429), _NO_BODY, _ADMIN),
-    ApiOperation("list_schemas", "GET", "/api/schemas", schemas.list_schemas, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset")),
-    ApiOperation("show_schema", "GET", _SCHEMA, schemas.get_schema, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN),
+    ApiOperation("list_schemas", "GET", "/api/schemas", schemas.list_schemas, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
+    ApiOperation("show_schema", "GET", _SCHEMA, schemas.get_schema, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
     ApiOperation("remove_schema", "DELETE", _SCHEMA, schemas.delete_schema, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, ("records",)),
-    ApiOperation("put_policy", "PUT", _POLICY, access.put_policy, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, also=(201,)),
-    ApiOperation("list_policies", "GET", "/api/policies", access.list_policies, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset")),
-    ApiOperation("show_policy", "GET", _POLICY, access.get_policy, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN),
-    ApiOperation("remove_policy", "DELETE", _POLICY, access.delete_policy, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN),
+    ApiOperation("put_policy", "PUT", _POLICY, access.put_policy, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, also=(201,), roles=_OFFICERS),
+    ApiOperation("list_policies", "GET", "/api/policies", access.list_policies, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
+    ApiOperation("show_policy", "GET", _POLICY, access.get_policy, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
+    ApiOperation("remove_policy", "DELETE", _POLICY, access.delete_policy, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, roles=_OFFICERS),
+    ApiOperation("list_audit", "GET", "/api/audit", oversight.list_audit, 200, _CLIENTS, _NO_BODY, _ADMIN, _LINES, roles=(Role.AUDITOR,)),
+    ApiOperation("verify_audit", "GET", "/api/audit/verify", oversight.audit_findings, 200, (*_CLIENTS, 409), _NO_BODY, _ADMIN, roles=(Role.AUDITOR,)),
+    ApiOperation("reload", "POST", "/api/reload", oversight.reload_files, 200, (*_CLIENTS, 429), _NO_BODY, _ADMIN, roles=(Role.OPERATOR,)),
     ApiOperation("openapi", "GET", "/openapi.json", openapi.openapi, 200, (400, 401), _NO_BODY, _OPEN, quiet=True, abroad=True),
     ApiOperation("docs", "GET", "/docs", openapi.docs, 200, (400,), _NO_BODY, _OPEN, quiet=True),
     ApiOperation("docs_file", "GET", "/docs/{file}", openapi.docs_file, 200, (400, 404), _NO_BODY, _OPEN, quiet=True),

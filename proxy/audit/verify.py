@@ -1,4 +1,5 @@
-"""Reading the files of the log: all lines in order, and whether every line is there, unchanged.
+"""Reading the files of the log: lines in order, those that somebody looks for, and whether every
+line is there, unchanged.
 
 A fault names the file and the line. Beside the chain itself two ends are compared with the memory
 outside the folder: the line that must be the first one kept, and a line near the end that was there
@@ -10,7 +11,9 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from proxy.audit.chain import (
     CHAIN_START,
@@ -27,6 +30,9 @@ from proxy.audit.files import first_of, log_segments
 
 #: Faults that are listed; more of them are counted.
 MOST_FAULTS: Final = 1_000
+
+#: Lines that one search reads.
+MOST_READ: Final = 20_000
 
 #: Lines between reports of progress.
 _STEP: Final = 10_000
@@ -57,22 +63,119 @@ class LogFindings:
         else:
             self.more += 1
 
+    def as_json(self) -> dict[str, Any]:
+        """The findings as commands and the interface tell them."""
+        return {
+            "ok": not self.faults,
+            "files": self.files,
+            "lines": self.lines,
+            "last": {"n": self.last.n, "hash": self.last.hash},
+            "faults": [fault._asdict() for fault in self.faults],
+            "more": self.more,
+        }
+
 
 class Auditor(NamedTuple):
-    """The keys of a log and its last checkpoint: what its verification needs beside the files."""
+    """The files of a log, its keys and its last checkpoint: what reads and verifies it."""
 
+    folder: Path
     mac: Mac
     record_id: RecordId
     checkpoint: Checkpoint
 
     @classmethod
-    async def of(cls, mac: Mac, record_id: RecordId, memory: Memory) -> "Auditor":
+    async def of(cls, folder: Path, mac: Mac, record_id: RecordId, memory: Memory) -> "Auditor":
         """The auditor with what the memory holds. Raises ``VaultError``."""
-        return cls(mac, record_id, await recall(memory))
+        return cls(folder, mac, record_id, await recall(memory))
 
-    def verify(self, folder: Path, progress: Callable[[int], None]) -> LogFindings:
-        """Check every line of a folder; ``progress`` counts lines. Raises ``OSError``."""
-        return verify_log(folder, self.mac, self.checkpoint, progress)
+    def verify(self, progress: Callable[[int], None] = lambda _lines: None) -> LogFindings:
+        """Check every line; ``progress`` counts lines. Raises ``OSError``."""
+        return verify_log(self.folder, self.mac, self.checkpoint, progress)
+
+    def search(self, wanted: "LineFilter", after: int, limit: int) -> "LinePage":
+        """The lines behind one of them that fit, oldest first. Raises ``OSError``.
+
+        Reads at most ``MOST_READ`` lines, so that no search takes long; ``after`` of the page goes
+        on.
+        """
+        reader = LogReader(self.folder, max(after, _line_before(self.folder, wanted.since)))
+        lines: list[bytes] = []
+        last, read = after, 0
+        try:
+            for last, line in reader.lines():
+                read += 1
+                if wanted.admits(line):
+                    lines.append(line)
+                if read == MOST_READ or len(lines) == limit:
+                    return LinePage(lines, last, more=True)
+        finally:
+            reader.close()
+        return LinePage(lines, last, more=False)
+
+
+class LineFilter(NamedTuple):
+    """What lines are looked for; what is empty admits all.
+
+    Instants are those of lines: ISO 8601, UTC, with milliseconds; ``until`` is not included.
+    """
+
+    since: str = ""
+    until: str = ""
+    by: str = ""
+    event: str = ""
+    environment: str = ""
+    record: str = ""  #: the keyed hash of its key
+
+    def admits(self, line: bytes) -> bool:
+        """Whether a line fits; one that cannot be read fits nothing."""
+        try:
+            members = _members(line)
+        except msgspec.MsgspecError:
+            return False
+        return (
+            self.since <= members.at
+            and (not self.until or members.at < self.until)
+            and self.by in ("", members.by)
+            and self.event in ("", members.event)
+            and self.environment in ("", members.environment)
+            and (not self.record or self.record in members.records)
+        )
+
+
+class LinePage(NamedTuple):
+    """Lines that were looked for, the number of the last one read, and whether there may be
+    more.
+    """
+
+    lines: list[bytes]
+    after: int
+    more: bool
+
+
+class _Members(msgspec.Struct, frozen=True):
+    at: str
+    event: str = ""
+    by: str = ""
+    environment: str = ""
+    records: list[str] = []
+
+
+_members = msgspec.json.Decoder(_Members).decode
+
+
+def _line_before(folder: Path, instant: str) -> int:
+    """The number of a line that is older than an instant; 0: none is known to be."""
+    number = 0
+    for path in log_segments(folder) if instant else ():
+        with path.open("rb") as file:
+            first = file.readline()
+        if (
+            not first.endswith(b"\n")
+            or b'"at":"%b' % instant.encode() < first[first.find(b'"at"') :]
+        ):
+            break
+        number = first_of(path) - 1
+    return number
 
 
 def verify_log(

@@ -8,7 +8,7 @@ on: there is no cache that has to run out.
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,12 +19,32 @@ from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.passwords import new_ident
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import Principal, Role
 from proxy.storage.base import Store
 
 _SHARDS: Final = 64
 _NAME: Final = 128  # characters of a client's name
 _EXTERNAL: Final = 256  # characters of an id that somebody else gives
 _TRIES: Final = 5
+
+
+class Grant(NamedTuple):
+    """What a client may do: administer, or look after something as its roles say, or work with
+    records as its policies say (none: with all of its environment).
+    """
+
+    admin: bool = False
+    policies: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
+
+    def faults(self) -> list[Detail]:
+        """What of it contradicts itself."""
+        if self.admin and self.roles:
+            return [Detail("/roles", "An administrator has every role already.")]
+        if self.policies and self.roles and Role.ACCESS_OFFICER not in self.roles:
+            text = "A client with this role sees no records: policies would say nothing of it."
+            return [Detail("/policies", text)]
+        return []
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -44,6 +64,12 @@ class Client(msgspec.Struct, frozen=True):
     policies: tuple[str, ...] = ()  #: by name; none: everything in its environment
     #: the id that an external issuer gives it; such a client has no secret here
     external: str | None = None
+    roles: tuple[Role, ...] = ()
+
+    @property
+    def principal(self) -> Principal:
+        """The client as a caller that has proved itself."""
+        return Principal(self.id, self.environment, self.admin, self.policies, self.roles)
 
 
 class NewClient(NamedTuple):
@@ -139,9 +165,8 @@ class Clients:
         self,
         name: str,
         environment: str,
+        grant: Grant = Grant(),  # noqa: B008  # it cannot be changed
         *,
-        admin: bool,
-        policies: Sequence[str] = (),
         external: str | None = None,
     ) -> NewClient:
         """A new client under policies that there are; ``external``: one of an external issuer,
@@ -151,22 +176,22 @@ class Clients:
         CONFLICT for an external id that is registered in that environment already, or in any unless
         ``apart``.
         """
-        faults = self._faults(name, environment, external)
+        faults = [*self._faults(name, environment, external), *grant.faults()]
         if faults:
             raise VaultError(
                 Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
             )
         secret, stored = await self._passwords.create() if external is None else ("", "")
-        under = tuple(dict.fromkeys(policies))
         client = Client(
             new_ident(),
             name,
             environment,
-            admin,
+            grant.admin,
             stored,
             self._clock(),
-            policies=under,
+            policies=tuple(dict.fromkeys(grant.policies)),
             external=external,
+            roles=tuple(dict.fromkeys(grant.roles)),
         )
 
         def change(_: Client | None) -> Client:

@@ -192,7 +192,7 @@ class External:
             self._cache.pop(token, None)
             _put(self._bad, _digest(token), self._clock() + _REFUSED)
             raise _refused() from None
-        principal = Principal(client.id, client.environment, client.admin, client.policies)
+        principal = client.principal
         self._bad.pop(_digest(token), None)
         _put(self._cache, token, _CachedAnswer(min(until, end), client, principal))
         return principal

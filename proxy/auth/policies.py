@@ -19,7 +19,7 @@ import msgspec
 from proxy.auth.audiences import Audiences
 from proxy.auth.clients import Clients
 from proxy.auth.passwords import KnownNetworks, Passwords, Throttle
-from proxy.auth.rights import Keyed, firewall, full_rights, granted
+from proxy.auth.rights import Keyed, excess, firewall, full_rights, granted
 from proxy.auth.sealed_notes import SealedNote
 from proxy.auth.token_service import ObserveTokens, TokenService
 from proxy.auth.tokens import SigningKeys, TokenIssuer
@@ -176,6 +176,29 @@ class Policies:
         if cached is None or cached[0] is not schema:
             cached = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
         return cached[1]
+
+    def excess(self, own: tuple[str, ...], other: tuple[str, ...]) -> str | None:
+        """What clients with the other policies may beyond those with one's own; as ``rights``."""
+        return excess(self._of(own), self._of(other))
+
+    def raises(
+        self, policy: AccessPolicy, own: tuple[str, ...], clients: Iterable[tuple[str, ...]]
+    ) -> str | None:
+        """What a policy, put in force, would allow beyond one's own.
+
+        ``clients``: the policies of each client; one under it that does not end up within one's own
+        must not get more than it had.
+        """
+        mine = self._of(own)
+        if beyond := excess(mine, [policy]):
+            return beyond
+        for names in clients:
+            if policy.name in names:
+                before = self._of(names)
+                after = [policy if one.name == policy.name else one for one in before]
+                if excess(mine, after) and (beyond := excess(before, after)):
+                    return beyond
+        return None
 
     # ------------------------------------------------------------------ parts
 

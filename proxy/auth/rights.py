@@ -97,6 +97,67 @@ def firewall(policies: Sequence[AccessPolicy]) -> FirewallMode | None:
     return "block" if "block" in modes else "mask" if "mask" in modes else None
 
 
+def excess(own: Sequence[AccessPolicy], other: Sequence[AccessPolicy]) -> str | None:
+    """What the other policies allow beyond one's own, in words; ``None``: nothing.
+
+    Compared are the policies themselves and not the rights that they give today, so that the
+    verdict outlives changes of a schema. What cannot be told to be within is beyond.
+    """
+    if _loosens(own, other):
+        return "callers from outside the country"
+    for schema in dict.fromkeys(policy.schema for policy in other):
+        mine, theirs = (
+            [policy for policy in policies if policy.schema == schema] for policies in (own, other)
+        )
+        if beyond := _beyond(mine, theirs):
+            return f"{beyond} of the schema {schema}"
+    return None
+
+
+def _beyond(mine: Sequence[AccessPolicy], theirs: Sequence[AccessPolicy]) -> str | None:
+    """The same of the policies of one schema."""
+    allowed = {act for policy in mine for act in policy.actions}
+    acts = {act for policy in theirs for act in policy.actions}
+    guards, others = (
+        {one.external_acl for one in policies} - {None} for policies in (mine, theirs)
+    )
+    if not acts <= allowed or len(guards) > 1:
+        return f"the actions {', '.join(sorted(acts))}"
+    if (guards and others != guards) or _loosens(mine, theirs):
+        return "records that a filter endpoint or a firewall guards"
+    own_readers, readers = _showing(mine), _showing(theirs)
+    for name in sorted({OTHERS, *(name for one in (*mine, *theirs) for name in one.fields)}):
+        most, sight = _shows(own_readers, name), _shows(readers, name)
+        if _GENEROUS.index(sight.how) < _GENEROUS.index(most.how) or (
+            sight.how is most.how and sight != most
+        ):
+            return f"the field {name}" if name != OTHERS else "fields that no policy names"
+    for act in (None, *sorted(acts - {Act.READ})):
+        if not _narrower(
+            own_readers if act is None else [one for one in mine if act in one.actions],
+            readers if act is None else [one for one in theirs if act in one.actions],
+        ):
+            return "rows"
+    return None
+
+
+def _shows(policies: Sequence[AccessPolicy], name: str) -> FieldVisibility:
+    """The most generous way in which one of the policies shows a field."""
+    sights = [one.fields.get(name) or one.fields.get(OTHERS, _CLEAR) for one in policies]
+    return min(sights, key=lambda sight: _GENEROUS.index(sight.how))
+
+
+def _narrower(mine: Sequence[AccessPolicy], theirs: Sequence[AccessPolicy]) -> bool:
+    """Whether each row of the second ones is a row of the first."""
+    rows = [policy.rows for policy in mine]
+    return None in rows or all(policy.rows in rows for policy in theirs)
+
+
+def _loosens(own: Sequence[AccessPolicy], other: Sequence[AccessPolicy]) -> bool:
+    """Whether the other ones may let callers in from outside whom one's own would not."""
+    return firewall(other) not in ("block", firewall(own))
+
+
 # ---------------------------------------------------------------------- parts
 
 

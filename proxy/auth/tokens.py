@@ -230,8 +230,7 @@ class TokenIssuer:
             raise _refused()
         if not self.audiences.meets(claims.aud):
             raise _refused()
-        principal = Principal(client.id, client.environment, client.admin, client.policies)
-        return _CachedToken(claims, client, principal, claims.exp * 1000)
+        return _CachedToken(claims, client, client.principal, claims.exp * 1000)
 
 
 def _refused() -> VaultError:

@@ -1,5 +1,6 @@
 """The audit log of the settings: its keys from the keyset, its memory in the store."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -34,6 +35,7 @@ class OpenAudit:
     log: AuditLog
     services: AuditServices
     interface: Auditing
+    auditor: Callable[[], Awaitable[Auditor]]  #: what reads and verifies the lines, as it is now
 
     async def check(self) -> str | None:
         """The fault of the log, for ``/readyz``."""
@@ -82,7 +84,7 @@ async def open_audit(
     log.ship(stdout=settings.audit.stdout, syslog=settings.audit.syslog)
     for shipper in log.shippers:
         metrics.watch("domicile_audit_unshipped", partial(log.unshipped, shipper), shipper.name)
-    return OpenAudit(log, services, interface)
+    return OpenAudit(log, services, interface, partial(_auditor, settings, keyset, store))
 
 
 def options_of(settings: Settings) -> AuditOptions:
@@ -106,6 +108,11 @@ def memory_of(store: Store, keyset: Keyset) -> SealedNote:
     return SealedNote(store, keyset.aead(), keyset.environment, "audit")
 
 
+async def _auditor(settings: Settings, keyset: Keyset, store: Store) -> Auditor:
+    memory = memory_of(store, keyset)
+    return await Auditor.of(settings.audit.folder, chain_of(keyset), record_ids_of(keyset), memory)
+
+
 async def auditor(settings: Settings) -> Auditor:
     """The keys of the log and its last checkpoint, also while an instance runs.
 
@@ -121,7 +128,7 @@ async def auditor(settings: Settings) -> Auditor:
         )
     keyset = await load_keyset(notes, master, DEFAULT)
     await read_root(notes, keyset)
-    return await Auditor.of(chain_of(keyset), record_ids_of(keyset), memory_of(notes, keyset))
+    return await _auditor(settings, keyset, notes)
 
 
 async def _copied_notes(settings: Settings) -> Store:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from proxy import offload
 from proxy.admin import Watchers, admin_app
 from proxy.api.app import vault_app
-from proxy.auth.clients import NewClient
+from proxy.auth.clients import Grant, NewClient
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.api import (
     Around,
@@ -105,6 +105,13 @@ class Running:
     guard: EdgeGuard
     interface: str = ""  #: ``host:port`` of the vault's own interface
 
+    async def reload(self) -> None:
+        """Load everything again that can change while requests go on."""
+        self.renew()
+        await self.reloader.reload()
+        await self.redeclare()
+        await self.guard.reload()
+
 
 async def prepare_instance(settings: Settings) -> bool:
     """Make what is missing of data folder, store, master key and keyset; whether anything was.
@@ -129,7 +136,7 @@ async def first_client(settings: Settings) -> NewClient | None:
         if len(clients):
             return None
         await record.ready()
-        client = await clients.create("first administrator", DEFAULT, admin=True)
+        client = await clients.create("first administrator", DEFAULT, Grant(admin=True))
         record.did(client.client.id)
         return client
 
@@ -236,6 +243,13 @@ async def _listen(
     ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
     enter, at = stack.enter_async_context, settings.listen
     services.keys = await enter(ring.kept())
+    services.auditor = base.audit.auditor
+
+    async def reload() -> dict[str, str | None]:
+        await started.reload()
+        return {state.what: await state.check() for state in states}
+
+    services.reload = reload
     await enter(outbound_clients(services, settings, metrics, base.clock))
     stack.push_async_callback(services.functions.close)
     watchers = Watchers(services.access, scraper_secret(settings))

@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "health": "proxy.cli.health",
     "keys": "proxy.cli.keys",
     "policy": "proxy.cli.policy",
+    "reload": "proxy.cli.reload",
     "rules": "proxy.cli.rules",
     "schema": "proxy.cli.schema",
     "store": "proxy.cli.store",

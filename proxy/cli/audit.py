@@ -1,25 +1,30 @@
-"""``domicile audit``: whether the audit log is whole, and what stands in it; on a stopped vault and
-beside a running one.
+"""``domicile audit``: whether the audit log is whole, and what stands in it; on a stopped vault,
+beside a running one, or over HTTP, as an auditor.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 import time
+import urllib.parse
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.audit.events import EventKind
 from proxy.audit.verify import LogReader
 from proxy.cli import command
+from proxy.cli.backend import instance_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
+from proxy.cli.remote import remote
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.audit.verify import Auditor, LogFindings
+    from proxy.audit.verify import Auditor
 
 #: Seconds between looks for new lines.
 _LOOK: Final = 0.25
@@ -42,17 +47,22 @@ _LISTS: Final = ("fields", "revealed", "covered", "files", "records")
 
 def verify_audit(arguments: Arguments) -> int:
     """Exit status 0 when every line is there, unchanged and in its place."""
+    findings = _content(arguments, "/api/audit/verify") if arguments.url else _verified(arguments)
+    command.show(findings, findings_text(findings), as_json=arguments.json)
+    return OK if findings["ok"] else FAULT
+
+
+def _verified(arguments: Arguments) -> dict[str, Any]:
     settings = load_settings(arguments.config, os.environ)
     auditor = _auditor(settings)
+    _folder(settings)
     bar = progress("lines", None, "lines")
     try:
-        findings = auditor.verify(_folder(settings), _counting(bar))
+        return auditor.verify(_counting(bar)).as_json()
     except OSError as error:
         raise _unreadable(settings, error) from None
     finally:
         bar.close()
-    command.show(findings_json(findings), findings_text(findings), as_json=arguments.json)
-    return FAULT if findings.faults else OK
 
 
 def _counting(bar: Progress) -> Callable[[int], None]:
@@ -62,35 +72,49 @@ def _counting(bar: Progress) -> Callable[[int], None]:
     return count
 
 
-def findings_json(findings: "LogFindings") -> dict[str, Any]:
-    """The findings as JSON tells them."""
-    return {
-        "ok": not findings.faults,
-        "files": findings.files,
-        "lines": findings.lines,
-        "last": {"n": findings.last.n, "hash": findings.last.hash},
-        "faults": [fault._asdict() for fault in findings.faults],
-        "more": findings.more,
-    }
+def _content(arguments: Arguments, path: str) -> Any:
+    """The content of an answer of the instance that the command line names."""
+    with contextlib.closing(remote(arguments)) as instance:
+        return instance.content("GET", path)
 
 
-def findings_text(findings: "LogFindings") -> str:
-    """The same for people."""
+def findings_text(findings: Mapping[str, Any]) -> str:
+    """The findings for people."""
     looked = (
-        f"{command.count_noun(findings.lines, 'line')} in "
-        f"{command.count_noun(findings.files, 'file')}"
+        f"{command.count_noun(findings['lines'], 'line')} in "
+        f"{command.count_noun(findings['files'], 'file')}"
     )
-    lines = [f"Looked at {looked}; the last one is line {findings.last.n}."]
-    lines += [
-        f"  {fault.file}{f':{fault.line}' if fault.line else ''}: {fault.text}"
-        for fault in findings.faults
-    ]
-    if findings.more:
-        lines.append(f"  and {findings.more} faults more.")
-    count = len(findings.faults) + findings.more
+    lines = [f"Looked at {looked}; the last one is line {findings['last']['n']}."]
+    for fault in findings["faults"]:
+        at = f":{fault['line']}" if fault["line"] else ""
+        lines.append(f"  {fault['file']}{at}: {fault['text']}")
+    if findings["more"]:
+        lines.append(f"  and {findings['more']} faults more.")
+    count = len(findings["faults"]) + findings["more"]
     whole = "Every line is there, unchanged and in its place."
     lines.append(f"{command.count_noun(count, 'fault')} in all." if count else whole)
     return "\n".join(lines)
+
+
+#: Parameters of a search, by the name of the option.
+_PARAMETERS: Final = ("from", "to", "by", "event", "schema", "record")
+
+
+def search_audit(arguments: Arguments) -> int:
+    """Print the lines of a running instance that fit, oldest first."""
+    wanted = {
+        name: value for name in _PARAMETERS if (value := getattr(arguments, name)) is not None
+    }
+    after, more, left = 0, True, arguments.lines
+    with contextlib.closing(remote(arguments)) as instance:
+        while more and left > 0:
+            query = urllib.parse.urlencode({**wanted, "after": after, "limit": min(left, 100)})
+            page = instance.content("GET", f"/api/audit?{query}")
+            for line in page["data"]:
+                (_raw if arguments.json else _pretty)(json.dumps(line).encode())
+            left -= len(page["data"])
+            after, more = page["meta"]["after"], page["meta"]["more"]
+    return OK
 
 
 def tail(arguments: Arguments) -> int:
@@ -201,6 +225,21 @@ def _tail_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _search_arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser, "the vault listener of the settings")
+    parser.add_argument("--from", metavar="INSTANT", help="lines of that instant or later")
+    parser.add_argument("--to", metavar="INSTANT", help="lines from before that instant")
+    parser.add_argument("--by", metavar="ID", help="what that client did")
+    parser.add_argument(
+        "--event", choices=[str(kind) for kind in EventKind], help="lines of that kind"
+    )
+    parser.add_argument("--schema", metavar="NAME", help="the schema of the record")
+    parser.add_argument("--record", metavar="KEY", help="what happened to the record with this key")
+    parser.add_argument(
+        "--lines", type=int, default=1000, metavar="N", help="at most so many (default: 1000)"
+    )
+
+
 COMMAND: Final = Command(
     summary="Verify and read the audit log, also while an instance runs.",
     example="domicile audit verify",
@@ -212,6 +251,14 @@ COMMAND: Final = Command(
             ),
             example="domicile audit verify --config domicile.yaml",
             run=verify_audit,
+            arguments=lambda parser: instance_arguments(parser, "the log of the settings"),
+            data=True,
+        ),
+        "search": Command(
+            summary="Print the lines of a running instance's audit log that fit, as an auditor.",
+            example="domicile audit search --event alarm --from 2026-05-04T00:00:00Z",
+            run=search_audit,
+            arguments=_search_arguments,
             data=True,
         ),
         "tail": Command(

@@ -15,6 +15,7 @@ from proxy.cli.health import reachable
 from proxy.clock import to_wire
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
+from proxy.model.record import Role
 
 if TYPE_CHECKING:
     from proxy.auth.clients import Client, Clients, NewClient
@@ -130,6 +131,8 @@ def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
+    from proxy.auth.clients import Grant
+
     record = _record("create_client", arguments.environment)
     async with _opened(settings, record) as (clients, policies):
         _check_policies(policies, arguments)
@@ -137,8 +140,7 @@ async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
         created = await clients.create(
             arguments.name,
             arguments.environment,
-            admin=arguments.admin,
-            policies=arguments.policy,
+            Grant(arguments.admin, tuple(arguments.policy), tuple(map(Role, arguments.role))),
             external=arguments.external,
         )
         record.did(created.client.id)
@@ -195,6 +197,7 @@ def _client_json(client: "Client") -> dict[str, Any]:
         "environment_id": client.environment,
         "admin": client.admin,
         "policies": list(client.policies),
+        "roles": list(client.roles),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
         **({} if client.external is None else {"external_id": client.external}),
@@ -202,7 +205,9 @@ def _client_json(client: "Client") -> dict[str, Any]:
 
 
 def _state(item: dict[str, Any]) -> str:
-    return "disabled" if item["disabled"] else "admin" if item["admin"] else "client"
+    if item["disabled"] or item["admin"]:
+        return "disabled" if item["disabled"] else "admin"
+    return ",".join(item["roles"]) or "client"
 
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
@@ -224,6 +229,13 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
             "an access policy that it is under, as `domicile policy list` shows it; may be said "
             "several times (default: none, it may do everything)"
         ),
+    )
+    parser.add_argument(
+        "--role",
+        choices=[str(role) for role in Role],
+        action="append",
+        default=[],
+        help="what it looks after; it sees no records then; may be said several times",
     )
     parser.add_argument(
         "--external",

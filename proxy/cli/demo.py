@@ -184,11 +184,15 @@ async def _visitor(clients: "Clients") -> "NewClient":
     """A client for whoever tries the demo: the same one at each start, with a new secret, for it is
     kept nowhere.
     """
+    from proxy.auth.clients import Grant
+
     visitors = [
         client for client in clients.listed() if client.name == _VISITOR and not client.disabled
     ]
     return await (
-        clients.renew(visitors[0].id) if visitors else clients.create(_VISITOR, DEFAULT, admin=True)
+        clients.renew(visitors[0].id)
+        if visitors
+        else clients.create(_VISITOR, DEFAULT, Grant(admin=True))
     )
 
 

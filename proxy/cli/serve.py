@@ -44,14 +44,8 @@ async def serve(settings: Settings) -> int:
     async with running(settings) as started:
         announce(started.rules.runtime.rules, sys.stderr)
 
-        async def again() -> None:
-            await started.reloader.reload()
-            await started.redeclare()
-            await started.guard.reload()
-
         def reload() -> None:
-            started.renew()
-            task = asyncio.create_task(again())
+            task = asyncio.create_task(started.reload())
             reloads.add(task)
             task.add_done_callback(reloads.discard)
 

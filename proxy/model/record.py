@@ -242,6 +242,15 @@ class KeysTold(NamedTuple):
 # Who calls the vault's own interface.
 
 
+class Role(enum.StrEnum):
+    """A duty of a client that sees no records; an administrator has all of them."""
+
+    KEY_OFFICER = "key_officer"  #: lists and rotates keys
+    ACCESS_OFFICER = "access_officer"  #: looks after clients and policies
+    AUDITOR = "auditor"  #: reads and verifies the audit log, and who may do what
+    OPERATOR = "operator"  #: metrics, readiness, reloads, and jobs in the background
+
+
 class Principal(msgspec.Struct, frozen=True):
     """A client that has proved who it is, and what it may do."""
 
@@ -250,6 +259,11 @@ class Principal(msgspec.Struct, frozen=True):
     admin: bool = False  #: may also change schemas, clients and policies
     #: the access policies it is under; none: everything in its environment
     policies: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()  #: any: it sees no records, unless it is an administrator
+
+    def has(self, *roles: Role) -> bool:
+        """Whether it has one of these roles, or all as an administrator."""
+        return self.admin or any(role in self.roles for role in roles)
 
 
 # How much a request to the vault's own interface may ask for; every number is a setting, its

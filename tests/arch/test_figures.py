@@ -36,8 +36,8 @@ EXECUTED: dict[str, tuple[int, int]] = {
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 331,
-    "lines": 70_450,
+    "files": 333,
+    "lines": 70_970,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

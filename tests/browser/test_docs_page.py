@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.api.access import bearer
+from proxy.auth.clients import Grant
 from tests.support.browser import Browser, Page
 from tests.support.examples import CONTACT, RECORDS
 from tests.support.world import World, world
@@ -70,7 +71,7 @@ async def test_a_request_is_tried_out_with_a_token_which_also_shows_the_schemas(
 ) -> None:
     if browser is None:
         return
-    made = await here.office.service.clients.create("page", "default", admin=True)
+    made = await here.office.service.clients.create("page", "default", Grant(admin=True))
     page = await opened(browser, here)
     models = "document.querySelector('section.models')?.innerText.includes('model.contact')"
 

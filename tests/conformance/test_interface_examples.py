@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from proxy.api.context import ApiOperation
 from proxy.api.openapi import Description, Example, expected_answer, interface_document, source
 from proxy.api.operations import OPERATIONS
+from proxy.auth.clients import Grant
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.openapi import resolved
 from tests.support.world import ENGINES, World, world
@@ -65,7 +66,7 @@ async def furnished(here: World, operation: ApiOperation, example: Example) -> d
     texts["policy"] = "sales"
     if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
         return texts  # a client costs the time that guessing its secret would
-    made = await here.office.service.clients.create("examples", "default", admin=True)
+    made = await here.office.service.clients.create("examples", "default", Grant(admin=True))
     basic = base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode()
     return {**texts, "client_id": made.client.id, "basic": basic}
 

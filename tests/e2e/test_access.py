@@ -43,7 +43,7 @@ async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(
 ) -> None:
     first = await instance.command("init")
     async with stopped_clients(load_settings(None, instance.settings())) as clients:
-        shop = proof(await clients.create("shop", "default", admin=False))
+        shop = proof(await clients.create("shop", "default"))
 
     await instance.start()
     async with client_of(instance, first) as chief, client_of(instance, shop) as seller:

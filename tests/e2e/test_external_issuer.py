@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.auth.clients import Grant
 from proxy.bootstrap.instance import prepare_instance, running
 from proxy.cli import main
 from proxy.clock import system_clock
@@ -73,7 +74,9 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(
         settings = load_settings(None, given(tmp_path, **how))
         await prepare_instance(settings)
         async with running(settings) as started:
-            await started.auth.clients.create("crm", "default", admin=True, external="crm-there")
+            await started.auth.clients.create(
+                "crm", "default", Grant(admin=True), external="crm-there"
+            )
 
             async def status(text: str) -> int:
                 headers = {"Authorization": f"Bearer {text}"}
@@ -118,7 +121,9 @@ async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_ano
                 return answer.status, await answer.json()
 
         async def admin(environment: str) -> str:
-            client, secret = await started.auth.clients.create("chief", environment, admin=True)
+            client, secret = await started.auth.clients.create(
+                "chief", environment, Grant(admin=True)
+            )
             form = {"grant_type": "client_credentials"}
             proof = {"Authorization": basic(client.id, secret)}
             async with caller.post(f"{base}/oauth2/token", data=form, headers=proof) as answer:

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.auth.clients import NewClient
+from proxy.auth.clients import Grant, NewClient
 from proxy.bootstrap.instance import prepare_instance, running
 from proxy.cli import main
 from proxy.config import load_settings
@@ -83,11 +83,11 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
     ):
         base, clients = f"http://{started.interface}", started.auth.clients
         root = await Program(caller, base).enter(
-            await clients.create("root", "default", admin=True)
+            await clients.create("root", "default", Grant(admin=True))
         )
         await root.said("POST", "/api/environments", {"name": "Acme", "environment_id": "acme"})
         chief = await Program(caller, base).enter(
-            await clients.create("chief", environment, admin=True)
+            await clients.create("chief", environment, Grant(admin=True))
         )
         assert (await chief.said("PUT", "/api/schemas/guest", SCHEMA))[0] == 201
         assert (await chief.said("POST", "/api/models/guest", {"id": "a"}))[0] == 201
@@ -104,7 +104,7 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
             assert "acl.allow" in error["detail"]
             assert "app.example.com" not in json.dumps(told)
             return
-        desk = await clients.create("desk", environment, admin=False, policies=["desk"])
+        desk = await clients.create("desk", environment, Grant(policies=("desk",)))
         status, told = await (await Program(caller, base).enter(desk)).said(
             "POST", "/api/models/guest/find", {}
         )
@@ -130,17 +130,15 @@ async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(
         async with running(before) as started:
             base, clients = f"http://{started.interface}", started.auth.clients
             root = await Program(caller, base).enter(
-                await clients.create("root", "default", admin=True)
+                await clients.create("root", "default", Grant(admin=True))
             )
             await root.said("POST", "/api/environments", {"name": "Acme", "environment_id": "acme"})
-            made = await clients.create("chief", "acme", admin=True, policies=["desk"])
+            made = await clients.create("chief", "acme", Grant(admin=True, policies=("desk",)))
             chief = await Program(caller, base).enter(made)
             await chief.said("PUT", "/api/schemas/guest", SCHEMA)
             status, told = await chief.said("PUT", "/api/policies/desk", body)
             assert (status, "faults" in told) == (201, False)
-            clerk = await Program(caller, base).enter(
-                await clients.create("clerk", "acme", admin=False)
-            )
+            clerk = await Program(caller, base).enter(await clients.create("clerk", "acme"))
             assert (await clerk.said("POST", "/api/models/guest", {"id": "a"}))[0] == 201
         async with running(load_settings(None, given(tmp_path))) as started:
             chief = await Program(caller, f"http://{started.interface}").enter(made)

@@ -40,7 +40,7 @@ async def test_wrong_tries_from_elsewhere_do_not_keep_the_right_client_out_and_i
     settings = load_settings(None, given(tmp_path))
     await prepare_instance(settings)
     async with running(settings) as started:
-        made = await started.auth.clients.create("shop", "default", admin=False)
+        made = await started.auth.clients.create("shop", "default")
         tries, begun = 2 * BY_CLIENT.burst, time.monotonic()
         strangers = [
             await asyncio.gather(

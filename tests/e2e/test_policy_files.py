@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.auth.clients import NewClient
+from proxy.auth.clients import Grant, NewClient
 from proxy.bootstrap.offline import stopped_clients
 from proxy.config import load_settings
 from tests.support.auth import basic
@@ -77,8 +77,8 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     await instance.start()
     await instance.stop()
     async with stopped_clients(load_settings(None, instance.settings())) as clients:
-        made = [await clients.create("chief", "default", admin=True)]
-        made.append(await clients.create("desk", "default", admin=False, policies=["desk"]))
+        made = [await clients.create("chief", "default", Grant(admin=True))]
+        made.append(await clients.create("desk", "default", Grant(policies=("desk",))))
     await instance.start()
     try:
         async with aiohttp.ClientSession(

@@ -60,7 +60,7 @@ async def client(instance: Instance) -> dict[str, str]:
     """Credentials of a new client; the instance is stopped."""
     await instance.command("init")
     async with stopped_clients(load_settings(None, instance.settings())) as clients:
-        made = await clients.create("shop", "default", admin=False)
+        made = await clients.create("shop", "default")
     return {"client_id": made.client.id, "client_secret": made.secret}
 
 

@@ -24,7 +24,7 @@ from proxy.auth.policies import Policies
 from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.record import Principal
+from proxy.model.record import Principal, Role
 from proxy.net.client_address import Trusted
 from proxy.net.listener import listen
 from proxy.storage.memory import MemoryStore
@@ -38,6 +38,7 @@ TOKENS = {
     "chief": Principal("chief", "default", admin=True),
     "acme": Principal("acme", "acme"),
     "chief of acme": Principal("chief of acme", "acme", admin=True),
+    **{str(role): Principal(role, "default", roles=(role,)) for role in Role},
 }
 
 

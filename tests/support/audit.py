@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from proxy.api.audit import Auditing
-from proxy.audit.chain import Link, VolatileMemory, chain_lines, recall
+from proxy.audit.chain import Checkpoint, Link, VolatileMemory, chain_lines, recall
 from proxy.audit.events import AuditContext, EventKind
-from proxy.audit.files import log_segments
+from proxy.audit.files import log_segments, segment_path
 from proxy.audit.log import AuditLog, AuditOptions, open_log, record_ids
 from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink
-from proxy.audit.verify import LogFindings, verify_log
+from proxy.audit.verify import Auditor, LogFindings, verify_log
 from proxy.clock import Clock, ManualClock
 from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
@@ -87,6 +87,21 @@ class Kept(NullSink):
 
     def put_or_queue(self, *bodies: bytes) -> None:
         self.put(*bodies)
+
+
+def auditor(folder: Path, *bodies: bytes) -> Auditor:
+    """What reads a log of these lines, an hour apart from 2026-05-04 on, in a folder that it
+    makes.
+    """
+    folder.mkdir(parents=True)
+    after, whole = Link(0, "0" * 32), b""
+    for hour, body in enumerate(bodies):
+        line, after = chained(
+            after, f"2026-05-{4 + hour // 24:02d}T{hour % 24:02d}:00:00.000Z", [body]
+        )
+        whole += line
+    segment_path(folder, 1).write_bytes(whole)
+    return Auditor(folder, MAC, record_ids(MAC), Checkpoint())
 
 
 def audit_context(kind: EventKind = EventKind.WRITE) -> AuditContext:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import argon2
 
-from proxy.auth.clients import NewClient
+from proxy.auth.clients import Grant, NewClient
 from proxy.auth.policies import AuthOptions, open_service
 from proxy.auth.token_service import TokenService
 from proxy.clock import ManualClock
@@ -36,7 +36,7 @@ class Office:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     async def client(self, *, admin: bool = False) -> NewClient:
-        return await self.service.clients.create("shop", "default", admin=admin)
+        return await self.service.clients.create("shop", "default", Grant(admin=admin))
 
     async def token(self, made: NewClient) -> str:
         proof = basic(made.client.id, made.secret)

@@ -110,7 +110,7 @@ TABLE: Final[dict[str, Line]] = {
             "list_tokens", "begin_rehash", "show_rehash", "stop_rehash", "create_client", "list_clients", "show_client",
             "remove_client", "create_environment", "list_environments", "remove_environment", "put_schema", "list_schemas",
             "show_schema", "remove_schema", "put_policy", "list_policies", "show_policy", "remove_policy", "put_bait", "show_bait",
-            "remove_bait", "list_keys", "rotate_key",
+            "remove_bait", "list_keys", "rotate_key", "list_audit", "verify_audit", "reload",
         ),
         _ADMIN,
     ),

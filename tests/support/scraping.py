@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.auth.clients import Grant
+
 if TYPE_CHECKING:
     from proxy.bootstrap.instance import Running
 
@@ -20,5 +22,5 @@ FIELD: Final = {"Authorization": f"Bearer {_SECRET}"}
 
 async def bearer(running: "Running") -> str:
     """An administrator's access token of an instance in this process, which shows it as well."""
-    made = await running.auth.clients.create("scraper", "default", admin=True)
+    made = await running.auth.clients.create("scraper", "default", Grant(admin=True))
     return running.auth.tokens.issue(made.client, (running.auth.audiences.first,))

@@ -1,7 +1,7 @@
 """The whole interface over a vault of its own, on an engine of choice and a clock that tests own."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,8 @@ from typing import Any
 from proxy.api.access import bearer
 from proxy.api.context import COMMON_STATUSES, Services, Takes
 from proxy.api.operations import OPERATIONS
+from proxy.audit.events import EventKind, encode_event
+from proxy.audit.verify import Auditor
 from proxy.bootstrap.api import environment_services
 from proxy.bootstrap.environments import OpenEnvironment, Realm
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -28,7 +30,7 @@ from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.api import Client, access, services, serving
-from tests.support.audit import Kept, auditing
+from tests.support.audit import Kept, auditing, auditor
 from tests.support.auth import Office, office
 from tests.support.resident import resident
 
@@ -117,6 +119,21 @@ def watched(made: Services) -> set[tuple[str, int]]:
     return unlisted
 
 
+def reading(folder: Path) -> Callable[[], Awaitable[Auditor]]:
+    """What reads a log of one line, in a folder that is made."""
+    log = auditor(folder, encode_event(EventKind.LOG, reason="started"))
+
+    async def opened() -> Auditor:
+        return log
+
+    return opened
+
+
+async def reload() -> dict[str, str | None]:
+    """Load rules again, which are as they should be."""
+    return {"rules": None}
+
+
 @asynccontextmanager
 async def world(
     folder: Path,
@@ -179,6 +196,7 @@ async def world(
             access=bearer(here.service.tokens) if tokens else access,
             **{"body_limit": 4 * 2**20, "functions": functions, **given},
         )
+        made.auditor, made.reload = reading(folder / "audit"), reload
         client = await stack.enter_async_context(serving(made))
         unlisted = watched(made)
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)

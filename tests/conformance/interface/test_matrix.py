@@ -18,6 +18,7 @@ from proxy.api.access import bearer
 from proxy.api.context import Access, ApiOperation
 from proxy.api.openapi import Example
 from proxy.api.operations import OPERATIONS
+from proxy.auth.clients import Grant
 from proxy.edge.firewall import Firewall, Mode
 from proxy.edge.limits import Quotas
 from proxy.edge.rate_limit import RatePolicy as Quota
@@ -137,7 +138,7 @@ async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
         for record in records:
             assert (await here.client("POST", path, "chief", json=record)).status == 201
     await here.realm.create("acme" if stranger else "examples", "For examples")
-    made = await here.office.service.clients.create("examples", "default", admin=True)
+    made = await here.office.service.clients.create("examples", "default", Grant(admin=True))
     await here.policy("spare", "contact", "read")
     return {
         "/api/models": await attached(here, "/api/models/contact/c-1"),

@@ -5,6 +5,7 @@ import pytest
 from proxy.api.access import bearer
 from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
 from proxy.api.operations import OPERATIONS as TABLE
+from proxy.auth.clients import Grant
 from tests.support.api import services, serving
 from tests.support.auth import office
 from tests.support.examples import CONTACT
@@ -214,7 +215,7 @@ async def test_a_policy_with_faults_or_that_does_not_fit_is_refused(here: World,
 async def test_a_policy_that_a_client_is_under_stays(here: World):
     await here.client("PUT", PATH, "chief", json=SUPPORT)
     clients = here.office.service.clients
-    made = await clients.create("desk", "default", admin=False, policies=["support"])
+    made = await clients.create("desk", "default", Grant(policies=("support",)))
     kept = await here.client("DELETE", PATH, "chief")
     assert (kept.status, kept.json["code"]) == (409, "policy_in_use")
     await clients.remove(made.client.id)

@@ -1,9 +1,16 @@
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from proxy.api.access import bearer
+from proxy.auth.clients import Grant
 from proxy.model.policy_reader import read_policy
+from proxy.model.record import Role
 from tests.support.api import no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
+from tests.support.examples import CONTACT
+from tests.support.world import World, world
 
 
 @pytest.fixture
@@ -92,6 +99,7 @@ async def test_the_list_has_every_client_and_no_secret(scene):
         "environment_id",
         "admin",
         "policies",
+        "roles",
         "disabled",
         "created_at",
     }
@@ -157,3 +165,126 @@ async def test_a_client_is_made_under_policies_that_there_are():
                 assert (answer.status, answer.json["code"]) == (400, "invalid_input")
                 (error,) = answer.json["errors"]
                 assert error["source"] == ("/policies/1" if "none" in given else "/policies")
+
+
+@dataclass
+class Desk:
+    """Clients that look after clients, and what they may give."""
+
+    here: World
+    tokens: dict[str, str]
+
+    async def hire(self, name: str, **grant: Any) -> None:
+        clients = self.here.office.service.clients
+        self.tokens[name] = await self.here.office.token(
+            await clients.create(name, "default", Grant(**grant))
+        )
+
+    async def make(self, as_: str, **members: Any) -> tuple[int, str]:
+        body = {"name": "new", "environment_id": "default", **members}
+        answer = await self.here.client("POST", "/api/clients", self.tokens[as_], json=body)
+        return answer.status, answer.json.get("detail", "")
+
+    async def govern(self, as_: str, name: str, **members: Any) -> tuple[int, str]:
+        body = {"schema": "contact", **members}
+        answer = await self.here.client("PUT", f"/api/policies/{name}", self.tokens[as_], json=body)
+        return answer.status, answer.json.get("detail", "")
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    async with world(tmp_path, tokens=True) as here:
+        await here.declare("contact", CONTACT)
+        await here.policy("support", "contact", "read", "write", fields={"name": "hidden"})
+        await here.policy("looks", "contact", "read", fields={"name": "hidden"})
+        await here.policy("sees", "contact", "read")
+        made = Desk(here, {})
+        await made.hire("chief", admin=True)
+        await made.hire("bound", admin=True, policies=("support",))
+        await made.hire("officer", roles=(Role.ACCESS_OFFICER,))
+        await made.hire("bound officer", roles=(Role.ACCESS_OFFICER,), policies=("support",))
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("as_", "members", "status"),
+    [
+        ("chief", {}, 201),
+        ("chief", {"admin": True}, 201),
+        ("chief", {"roles": ["operator", "auditor"]}, 201),
+        ("bound", {}, 403),
+        ("bound", {"admin": True}, 403),
+        ("bound", {"policies": ["sees"]}, 403),
+        ("bound", {"policies": ["looks", "sees"]}, 403),
+        ("bound", {"policies": ["looks"]}, 201),
+        ("bound", {"policies": ["support"], "admin": True}, 201),
+        ("bound", {"roles": ["auditor"]}, 201),
+        ("bound", {"roles": ["access_officer"]}, 403),
+        ("bound", {"roles": ["access_officer"], "policies": ["looks"]}, 201),
+        ("bound", {"policies": [], "environment_id": "acme"}, 403),
+        ("officer", {}, 403),
+        ("officer", {"policies": ["sees"]}, 201),
+        ("officer", {"admin": True}, 403),
+        ("officer", {"roles": ["access_officer"]}, 201),
+        ("officer", {"roles": ["key_officer"]}, 403),
+        ("bound officer", {"policies": ["sees"]}, 403),
+        ("bound officer", {"policies": ["looks"]}, 201),
+        ("bound officer", {"roles": ["access_officer"]}, 403),
+    ],
+)
+async def test_nobody_makes_a_client_that_may_more_than_himself(desk, as_, members, status):
+    await desk.here.client(
+        "POST",
+        "/api/environments",
+        desk.tokens["chief"],
+        json={"name": "A", "environment_id": "acme"},
+    )
+    answered, detail = await desk.make(as_, **members)
+    assert answered == status, detail
+    assert (status == 403) == ("could do more than the one that makes it" in detail)
+
+
+async def test_nobody_raises_himself_or_others_by_a_policy(desk):
+    wide = {"actions": ["read", "write"]}
+    for as_ in ("bound", "bound officer"):
+        for name in ("support", "fresh"):
+            status, detail = await desk.govern(as_, name, **wide)
+            assert (status, "more than this client may itself" in detail) == (403, True)
+        narrow = {"actions": ["read"], "fields": {"name": "hidden"}}
+        assert (await desk.govern(as_, "fresh", **narrow))[0] in (200, 201)
+    assert (await desk.govern("officer", "fresh", **wide))[0] == 200
+
+
+async def test_a_guard_that_others_rely_on_is_not_taken_away(desk):
+    """Under both, the clerk is asked about at the filter endpoint; without it, it would see all."""
+    acl = {"actions": ["read"], "fields": {"name": "hidden"}, "external_acl": "https://a.example"}
+    assert (await desk.govern("chief", "guard", **acl))[0] == 201
+    await desk.hire("clerk", policies=("guard", "sees"))
+    open_ = {name: value for name, value in acl.items() if name != "external_acl"}
+    assert (await desk.govern("bound", "guard", **open_))[0] == 403
+    assert (await desk.govern("bound", "guard", **acl))[0] == 200
+
+
+async def test_an_officer_ends_no_administrator_and_nobody_of_another_duty(desk):
+    clients = desk.here.office.service.clients
+    await desk.hire("keys", roles=(Role.KEY_OFFICER,))
+    await desk.hire("shop", policies=("sees",))
+    ends = {client.name: client.id for client in clients.listed()}
+    for name, status in (("chief", 403), ("keys", 403), ("shop", 204), ("bound officer", 204)):
+        path = f"/api/clients/{ends[name]}"
+        assert (await desk.here.client("DELETE", path, desk.tokens["officer"])).status == status
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"roles": ["chief"]}, "/roles/0"),
+        ({"roles": "auditor"}, "/roles"),
+        ({"roles": ["auditor"], "admin": True}, "/roles"),
+        ({"roles": ["auditor"], "policies": ["sees"]}, "/policies"),
+    ],
+)
+async def test_roles_that_make_no_sense_are_refused_with_their_place(desk, members, place):
+    body = {"name": "new", "environment_id": "default", **members}
+    answer = await desk.here.client("POST", "/api/clients", desk.tokens["chief"], json=body)
+    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, [place])

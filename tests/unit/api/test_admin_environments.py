@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.auth.clients import Grant
 from tests.support.world import World, world
 
 E = "/api/environments"
@@ -159,7 +160,7 @@ async def test_the_end_of_an_environment_ends_its_tokens_and_its_clients(tmp_pat
     async with world(tmp_path / "real", tokens=True) as here:
         await here.realm.create("acme", "Acme AB")
         chief = await here.office.token(await here.office.client(admin=True))
-        made = await here.office.service.clients.create("crm", "acme", admin=True)
+        made = await here.office.service.clients.create("crm", "acme", Grant(admin=True))
         token = await here.office.token(made)
         assert (await here.client("GET", "/api/schemas", token)).status == 200
         assert (await here.client("DELETE", E + "/acme", chief)).status == 204

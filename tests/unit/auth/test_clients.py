@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from proxy.auth.clients import Clients
+from proxy.auth.clients import Clients, Grant
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import open_clients
 from proxy.clock import ManualClock
@@ -28,16 +28,16 @@ async def test_an_id_of_the_issuer_is_one_in_all_environments_where_no_token_nam
     for apart, told in ((True, None), (False, "A client of another environment has this id")):
         keysets = {"default": KEYSET, "acme": Keyset.create("acme")}
         clients = await open_clients(MemoryStore(), keysets, passwords, ManualClock(), apart=apart)
-        first = await clients.create("crm", "default", admin=False, external="crm-there")
+        first = await clients.create("crm", "default", external="crm-there")
         with pytest.raises(VaultError) as caught:
-            await clients.create("crm", "default", admin=False, external="crm-there")
+            await clients.create("crm", "default", external="crm-there")
         assert caught.value.details[0].text == "Another client of this environment has this id."
         if told is None:
-            second = await clients.create("crm", "acme", admin=False, external="crm-there")
+            second = await clients.create("crm", "acme", external="crm-there")
             assert clients.registered("crm-there") == [first.client, second.client]
             continue
         with pytest.raises(VaultError) as caught:
-            await clients.create("crm", "acme", admin=False, external="crm-there")
+            await clients.create("crm", "acme", external="crm-there")
         assert (caught.value.code, caught.value.details[0].source) == (
             Code.CONFLICT,
             "/external_id",
@@ -46,7 +46,7 @@ async def test_an_id_of_the_issuer_is_one_in_all_environments_where_no_token_nam
         assert clients.registered("crm-there") == [first.client]
         await clients.remove(first.client.id)
         assert (
-            await clients.create("crm", "acme", admin=False, external="crm-there")
+            await clients.create("crm", "acme", external="crm-there")
         ).client.environment == "acme"
 
 
@@ -57,7 +57,7 @@ def notes(store: MemoryStore) -> bytes:
 async def test_a_client_is_there_for_the_next_process(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)
-    made = await clients.create("shop", "default", admin=True)
+    made = await clients.create("shop", "default", Grant(admin=True))
     again = await opened(store, passwords)
     assert again.find(made.client.id) == made.client
     assert again.listed() == [made.client]
@@ -69,7 +69,7 @@ async def test_a_client_is_there_for_the_next_process(passwords):
 async def test_the_policies_of_a_client_stay_with_it(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)
-    made = await clients.create("shop", "default", admin=False, policies=["b", "a", "b"])
+    made = await clients.create("shop", "default", Grant(policies=("b", "a", "b")))
     assert made.client.policies == ("b", "a")
     assert (await clients.renew(made.client.id)).client.policies == ("b", "a")
     assert [clients.under("default", name) for name in ("a", "b", "c")] == [1, 1, 0]
@@ -79,7 +79,7 @@ async def test_the_policies_of_a_client_stay_with_it(passwords):
 
 async def test_nothing_of_a_client_lies_in_the_clear(passwords):
     store = MemoryStore()
-    made = await (await opened(store, passwords)).create("shop", "default", admin=False)
+    made = await (await opened(store, passwords)).create("shop", "default")
     for text in (made.secret, made.client.id, made.client.secret, "argon2", "shop"):
         assert text.encode() not in notes(store)
 
@@ -87,21 +87,21 @@ async def test_nothing_of_a_client_lies_in_the_clear(passwords):
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 129, "\x00"])
 async def test_a_name_must_be_one(passwords, name):
     with pytest.raises(VaultError) as caught:
-        await (await opened(MemoryStore(), passwords)).create(name, "default", admin=False)
+        await (await opened(MemoryStore(), passwords)).create(name, "default")
     assert caught.value.code is Code.INVALID_INPUT
     assert [detail.source for detail in caught.value.details] == ["/name"]
 
 
 async def test_an_unknown_environment_is_told_beside_every_other_fault(passwords):
     with pytest.raises(VaultError) as caught:
-        await (await opened(MemoryStore(), passwords)).create("", "elsewhere", admin=False)
+        await (await opened(MemoryStore(), passwords)).create("", "elsewhere")
     assert [detail.source for detail in caught.value.details] == ["/name", "/environment_id"]
     assert "elsewhere" not in str(caught.value.details)
 
 
 async def test_a_new_secret_ends_the_old_one(passwords):
     clients = await opened(MemoryStore(), passwords)
-    made = await clients.create("shop", "default", admin=False)
+    made = await clients.create("shop", "default")
     renewed = await clients.renew(made.client.id)
     stored = clients.find(made.client.id)
     assert stored == renewed.client
@@ -113,7 +113,7 @@ async def test_a_new_secret_ends_the_old_one(passwords):
 async def test_a_disabled_client_stays_in_the_list_and_gets_no_new_secret(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)
-    made = await clients.create("shop", "default", admin=False)
+    made = await clients.create("shop", "default")
     assert (await clients.disable(made.client.id)).disabled
     with pytest.raises(VaultError) as caught:
         await clients.renew(made.client.id)
@@ -124,7 +124,7 @@ async def test_a_disabled_client_stays_in_the_list_and_gets_no_new_secret(passwo
 async def test_a_removed_client_is_forgotten(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)
-    made = await clients.create("shop", "default", admin=False)
+    made = await clients.create("shop", "default")
     await clients.remove(made.client.id)
     assert clients.find(made.client.id) is None
     assert (await opened(store, passwords)).listed() == []
@@ -142,8 +142,8 @@ async def test_changes_of_two_processes_do_not_undo_each_other(passwords, monkey
     monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
     store = MemoryStore()
     one, other = await opened(store, passwords), await opened(store, passwords)
-    first = await one.create("one", "default", admin=False)
-    second = await other.create("other", "default", admin=False)
+    first = await one.create("one", "default")
+    second = await other.create("other", "default")
     await one.disable(first.client.id)
     again = await opened(store, passwords)
     assert {client.name: client.disabled for client in again.listed()} == {
@@ -159,7 +159,7 @@ async def test_what_another_process_removed_cannot_be_brought_back_by_a_change(
     monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
     store = MemoryStore()
     one = await opened(store, passwords)
-    made = await one.create("one", "default", admin=False)
+    made = await one.create("one", "default")
     await (await opened(store, passwords)).remove(made.client.id)
     with pytest.raises(VaultError) as caught:
         await one.disable(made.client.id)
@@ -174,7 +174,7 @@ async def test_a_store_that_always_was_written_by_others_is_given_up(passwords):
 
     clients = await opened(Contended(), passwords)
     with pytest.raises(VaultError) as caught:
-        await clients.create("shop", "default", admin=False)
+        await clients.create("shop", "default")
     assert caught.value.code is Code.CONFLICT
 
 
@@ -185,7 +185,7 @@ async def test_a_change_that_is_not_durable_does_not_count(passwords):
 
     clients = await opened(Full(), passwords)
     with pytest.raises(VaultError):
-        await clients.create("shop", "default", admin=False)
+        await clients.create("shop", "default")
     assert clients.listed() == []
 
 
@@ -204,12 +204,12 @@ async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_ne
 
     store = Slow()
     clients = await opened(store, passwords)
-    made = await clients.create("shop", "default", admin=False)
+    made = await clients.create("shop", "default")
     store.cut = True
     with pytest.raises(asyncio.CancelledError):
         await clients.disable(made.client.id)
     store.cut = False
-    await clients.create("other", "default", admin=False)
+    await clients.create("other", "default")
     assert {client.name: client.disabled for client in clients.listed()} == {
         "shop": True,
         "other": False,
@@ -219,9 +219,7 @@ async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_ne
 async def test_many_made_at_once_are_all_there(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)
-    made = await asyncio.gather(
-        *(clients.create(f"c{n}", "default", admin=False) for n in range(20))
-    )
+    made = await asyncio.gather(*(clients.create(f"c{n}", "default") for n in range(20)))
     assert {client.id for client in (await opened(store, passwords)).listed()} == {
         one.client.id for one in made
     }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.auth import external_issuer as module
+from proxy.auth.clients import Grant
 from proxy.auth.external_issuer import (
     BELIEVED,
     PAUSE,
@@ -70,7 +71,7 @@ def by_asking(here: Office, there: There, expected: Expected = OPAQUE) -> Extern
 
 
 async def register(here: Office, name: str = "crm-there", **more: Any) -> str:
-    made = await here.service.clients.create(name, "default", admin=False, external=name, **more)
+    made = await here.service.clients.create(name, "default", Grant(**more), external=name)
     assert made.secret == ""
     return made.client.id
 
@@ -82,7 +83,7 @@ async def refused(external: External, text: str) -> None:
 
 
 async def test_a_token_stands_for_the_client_that_is_registered_with_its_policies(here, there):
-    ident = await register(here, policies=["support"])
+    ident = await register(here, policies=("support",))
     found = await by_keys(here, there).principal(token(KEY, claims(here.clock())))
     assert (found.client, found.environment, found.admin, found.policies) == (
         ident,

@@ -2,8 +2,10 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
-from proxy.auth.rights import firewall, full_rights, granted
+from proxy.auth.rights import excess, firewall, full_rights, granted
 from proxy.crypto.keyset import Keyset
 from proxy.model.policy import AccessPolicy, Act
 from proxy.model.policy_reader import read_policy
@@ -11,6 +13,7 @@ from proxy.model.query import AnyOf, Equals
 from proxy.model.record import Record
 from proxy.model.rights import Rights
 from proxy.model.schema import Schema, Storage
+from tests.support.effort import examples
 from tests.unit.model.test_policy import SCHEMA
 from tests.unit.model.test_policy_reader import EXAMPLE
 
@@ -301,3 +304,89 @@ def test_a_client_without_policies_sees_no_more_from_outside():
     }
     assert outside.actions == frozenset(Act)
     assert shown(full_rights(SCHEMA)) == FIELDS
+
+
+ACL = "https://app.example.com/allowed"
+MASKED = {"valueType": "masked", "mask": {"last": 2}}
+NARROW = policy(
+    "narrow", actions=["read", "write"], fields={"email": "hidden", "phone": MASKED},
+    rows={"filter": {"region": "north"}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "more"),
+    [
+        ([policy()], [policy()], None),
+        ([policy()], [NARROW], "the actions read, write"),
+        ([policy(actions=["read", "write"])], [NARROW], None),
+        ([NARROW], [policy(rows={"filter": {"region": "north"}})], "the field email"),
+        ([NARROW], [policy(fields={"email": "hidden", "phone": "hidden"})], "rows"),
+        ([NARROW], [policy(fields={"email": "hidden", "phone": {"valueType": "masked", "mask": {"last": 4}}})],
+         "the field phone"),
+        ([policy(fields={"*": "hidden", "city": "clear"})], [policy(fields={"city": "clear"})],
+         "fields that no policy names"),
+        ([policy()], [read_policy("p", {"schema": "other", "actions": ["read"]})], "the actions read"),
+        ([policy(external_acl=ACL)], [policy()], "records that a filter endpoint or a firewall guards"),
+        ([policy()], [policy(external_acl=ACL)], None),
+        ([policy(firewall={"mode": "block"})], [policy()], "callers from outside the country"),
+        ([policy()], [policy(firewall={"mode": "mask"})], "callers from outside the country"),
+        # one that lets nothing be read would be shown a write's answer in the clear
+        ([policy("r", fields={"email": "hidden"}), policy("w", actions=["write"])],
+         [policy("w", actions=["write"])], "the field email"),
+    ],
+)  # fmt: skip
+def test_what_other_policies_allow_beyond_is_named(own, other, more):
+    beyond = excess(own, other)
+    assert (beyond or "").removesuffix(" of the schema contact").removesuffix(
+        " of the schema other"
+    ) == (more or "")
+
+
+SIGHTS = ("clear", "hidden", MASKED, {"valueType": "redacted", "format": "[a-z]{8}"})
+POLICIES = st.builds(
+    lambda name, actions, fields, rows: policy(
+        name, actions=actions, fields=fields, **({"rows": {"filter": rows}} if rows else {})
+    ),
+    st.sampled_from(("a", "b", "c")),
+    st.lists(st.sampled_from(list(Act)), min_size=1, unique=True).map(lambda acts: [*map(str, acts)]),
+    st.dictionaries(st.sampled_from(("email", "city", "*")), st.sampled_from(SIGHTS)),
+    st.sampled_from((None, {"region": "north"}, {"age": 40})),
+)  # fmt: skip
+SETS = st.lists(POLICIES, min_size=1, max_size=3, unique_by=lambda one: one.name)
+
+
+@drawn(SETS, SETS)
+@examples(200)
+def test_what_is_within_gives_no_right_that_ones_own_do_not(own, other):
+    """Whatever is told to be within: its actions, fields and rows are those of one's own rights."""
+    if excess(own, other) is not None:
+        return
+    mine, theirs = rights(*own), rights(*other)
+    assert theirs.actions <= mine.actions
+    assert {name for name in FIELDS if theirs.tells(name)} <= {
+        name for name in FIELDS if mine.tells(name)
+    }
+    assert theirs.names <= mine.names
+    rows: list[dict[str, Any]] = [
+        {"region": "north"},
+        {"age": 40},
+        {"region": "north", "age": 40},
+        {"region": "x", "age": 1},
+    ]
+    for act in sorted(theirs.actions):
+        for fields in rows:
+            assert not there(theirs, act, fields) or there(mine, act, fields)
+
+
+def there(given: Rights, act: Act, fields: dict[str, Any]) -> bool:
+    """Whether a record of these fields is there for that action."""
+    tests = given.doing((act,)).rows
+    return all(
+        any(
+            all(fields.get(test.field) in test.values for test in part if isinstance(test, Equals))
+            for part in any_of.alternatives
+        )
+        for any_of in tests
+        if isinstance(any_of, AnyOf)
+    )

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from proxy.auth import tokens as module
-from proxy.auth.clients import Client
+from proxy.auth.clients import Client, Grant
 from proxy.auth.tokens import (
     LONGEST_LIFETIME,
     SIGNING_KEY_LIFETIME,
@@ -52,9 +52,7 @@ async def test_a_token_stands_for_its_client_and_has_the_claims_of_rfc_9068():
 
 async def test_a_token_tells_nothing_of_policies_but_its_principal_knows_them():
     async with office() as here:
-        made = await here.service.clients.create(
-            "shop", "default", admin=False, policies=("support",)
-        )
+        made = await here.service.clients.create("shop", "default", Grant(policies=("support",)))
         token = await here.token(made)
         assert here.service.tokens.principal(token).policies == ("support",)
         assert "support" not in str(jwt.decode(token, options={"verify_signature": False}))

@@ -159,7 +159,7 @@ async def test_settings_make_the_service_and_requests_are_counted(settings, line
     service = await open_access(
         settings, MemoryStore(), {"default": Keyset.create("default")}, ManualClock(), metrics
     )
-    made = await service.clients.create("crm", "default", admin=False)
+    made = await service.clients.create("crm", "default")
     body = form(client_id=made.client.id, client_secret=made.secret)
     assert (await service.token(body, None, "192.0.2.1", audit_context()))["expires_in"] == 60
     assert service.audiences.first == "https://a.example"
@@ -171,7 +171,7 @@ async def test_settings_make_the_service_and_requests_are_counted(settings, line
 async def test_with_a_client_nothing_is_said(settings, lines):
     store, keyset = MemoryStore(), {"default": Keyset.create("default")}
     service = await open_access(settings, store, keyset, ManualClock(), Metrics())
-    await service.clients.create("crm", "default", admin=False)
+    await service.clients.create("crm", "default")
     service.close()
     said = len(lines())
     (await open_access(settings, store, keyset, ManualClock(), Metrics())).close()

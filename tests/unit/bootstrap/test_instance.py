@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,22 @@ def foreign(settings: Settings) -> None:
     """Put the key of another vault in place of this one's."""
     key_file(settings).unlink()
     open_source(settings.keys.uri).create()
+
+
+async def test_a_reload_reads_everything_that_can_change(settings):
+    async with running(settings) as started:
+        read: list[str] = []
+
+        async def note(name: str) -> bool:
+            read.append(name)
+            return True
+
+        started.renew = partial(read.append, "certificates")
+        started.redeclare = partial(note, "schemas and policies")
+        settings.rules.write_text("version: 1\n")
+        await started.reload()
+        assert read == ["certificates", "schemas and policies"]
+        assert "rules" in str(await started.reloader.state.check())
 
 
 # ---------------------------------------------------------------------- prepare

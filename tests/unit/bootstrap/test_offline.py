@@ -59,7 +59,7 @@ async def written(settings: Settings, environment: str) -> None:
 
 async def test_clients_of_every_environment_are_administered(settings):
     async with stopped_clients(settings) as clients:
-        made = await clients.create("crm", "acme", admin=False)
+        made = await clients.create("crm", "acme")
     async with stopped_clients(settings) as clients:
         assert [client.environment for client in clients.listed()] == ["acme"]
         assert clients.find(made.client.id) == made.client

@@ -41,11 +41,9 @@ class Instance:
         self.asked: list[str] = []
         self.signals = signals
         self.gateway = SimpleNamespace(drain=self.drain)
-        self.reloader = SimpleNamespace(reload=self.reload)
         self.rules = SimpleNamespace(
             runtime=SimpleNamespace(rules=load_text(rules("http://127.0.0.1:9")))
         )
-        self.guard = SimpleNamespace(reload=self.reload_guard)
         self.early = False  #: signals come while it starts
 
     @asynccontextmanager
@@ -66,19 +64,8 @@ class Instance:
         assert 0 < seconds < 30, "Kubernetes kills after thirty seconds"
         self.asked.append("drained")
 
-    def renew(self) -> None:
-        self.asked.append("renewed")
-
-    async def reload(self) -> bool:
+    async def reload(self) -> None:
         self.asked.append("reloaded")
-        return True
-
-    async def redeclare(self) -> bool:
-        self.asked.append("declared")
-        return True
-
-    async def reload_guard(self) -> None:
-        self.asked.append("guarded")
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -94,7 +81,7 @@ def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch)
     instance = Instance(signal.SIGHUP)
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings)) == 0
-    assert instance.asked == ["renewed", "reloaded", "declared", "guarded", "drained", "closed"]
+    assert instance.asked == ["reloaded", "drained", "closed"]
 
 
 def test_sighup_during_the_start_ends_nothing_and_is_followed_afterwards(settings, monkeypatch):
@@ -102,7 +89,7 @@ def test_sighup_during_the_start_ends_nothing_and_is_followed_afterwards(setting
     instance.early = True
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings)) == 0
-    assert instance.asked == ["renewed", "reloaded", "declared", "guarded", "drained", "closed"]
+    assert instance.asked == ["reloaded", "drained", "closed"]
 
 
 def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):

@@ -1,0 +1,95 @@
+"""Oversight of the vault by people who see no records: the audit log, and what operators do."""
+
+from typing import Any
+
+from proxy.api import request, wire
+from proxy.api.admin import check_root
+from proxy.api.context import ApiRequest, ApiResponse
+from proxy.audit.events import EventKind
+from proxy.audit.verify import Auditor, LineFilter
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import DEFAULT
+from proxy.model.values import Unfit
+from proxy.model.values import instant as read_instant
+from proxy.offload import in_thread
+
+
+async def list_audit(call: ApiRequest) -> ApiResponse:
+    """A page of lines of the audit log, oldest first; clients of one environment read its own."""
+    auditor = await _auditor(call)
+    limit = request.query_number(call, "limit", 100, 1, call.services.limits.find_maximum)
+    after = request.query_number(call, "after", 0, 0, 2**53)
+    wanted = _filter(call, auditor)
+    call.audit.subject = wanted.by or wanted.record or None
+    page = await _read(lambda: auditor.search(wanted, after, limit))
+    meta = {"count": len(page.lines), "limit": limit, "after": page.after, "more": page.more}
+    return wire.pages([line.rstrip(b"\n") for line in page.lines], meta)
+
+
+async def audit_findings(call: ApiRequest) -> ApiResponse:
+    """Whether every line of the audit log is there, unchanged and in its place."""
+    check_root(call)
+    auditor, verifying = await _auditor(call), call.services.audit.verifying
+    if verifying.locked():
+        raise VaultError(Code.CONFLICT, "The log is being verified already: wait for its end.")
+    async with verifying:
+        findings = await _read(auditor.verify)
+    return wire.json_answer(200, findings.as_json())
+
+
+async def reload_files(call: ApiRequest) -> ApiResponse:
+    """Load rules, schemas, policies, certificates and the database of countries again."""
+    check_root(call)
+    if call.services.reload is None:
+        raise TypeError("these services load nothing again")
+    states = await call.services.reload()
+    checks = {what: "ok" if fault is None else f"stale: {fault}" for what, fault in states.items()}
+    return wire.json_answer(200, {"checks": checks})
+
+
+async def _read(work: Any) -> Any:
+    try:
+        return await in_thread(work)
+    except OSError as error:
+        text = f"The files of the audit log cannot be read ({error.strerror})."
+        raise VaultError(Code.AUDIT_DOWN, text) from None
+
+
+async def _auditor(call: ApiRequest) -> Auditor:
+    if call.services.auditor is None:
+        raise TypeError("these services have no audit log")
+    return await call.services.auditor()
+
+
+def _filter(call: ApiRequest, auditor: Auditor) -> LineFilter:
+    """What the query asks for. Raises ``VaultError`` (INVALID_INPUT)."""
+    query, faults = call.query, list[Detail]()
+
+    def instant(name: str) -> str:
+        text = query.get(name)
+        if text is None:
+            return ""
+        try:
+            return to_wire(read_instant(text))
+        except Unfit as unfit:
+            faults.append(Detail(name, str(unfit)))
+            return ""
+
+    own = call.principal.environment
+    environment = query.get("environment_id", "" if own == DEFAULT else own)
+    if own not in (DEFAULT, environment):
+        faults.append(Detail("environment_id", "Is not the environment of the access token."))
+    if query.get("event", EventKind.LOG) not in tuple(EventKind):
+        faults.append(Detail("event", f"Has to be one of {', '.join(EventKind)}."))
+    if ("record" in query) != ("schema" in query):
+        faults.append(Detail("record", "A record is named by its key and its schema."))
+    wanted = LineFilter(
+        instant("from"), instant("to"), query.get("by", ""), query.get("event", ""), environment
+    )
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", tuple(faults))
+    if "record" not in query:
+        return wanted
+    record = auditor.record_id(environment or DEFAULT, query["schema"], query["record"])
+    return wanted._replace(record=record, environment=environment or DEFAULT)

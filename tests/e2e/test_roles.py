@@ -1,0 +1,139 @@
+"""Clients with a role, on a real process and by the command line: each does its duty, sees no record,
+and leaves its lines.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.instance import Instance
+from tests.support.people import rules
+
+SCHEMA = {"fields": {"id": {"type": "primary_key"}, "email": {"type": "string"}}}
+ROLES = ("key_officer", "access_officer", "auditor", "operator")
+
+
+class House:
+    """An instance, and credentials of its clients by name."""
+
+    def __init__(self, instance: Instance, session: aiohttp.ClientSession) -> None:
+        self.instance = instance
+        self.session = session
+        self.proofs: dict[str, dict[str, str]] = {}
+
+    async def token(self, name: str) -> str:
+        form = {"grant_type": "client_credentials", **self.proofs[name]}
+        async with self.session.post(self.instance.vault + "/oauth2/token", data=form) as answer:
+            return str((await answer.json())["access_token"])
+
+    async def ask(self, name: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {await self.token(name)}"}
+        address = path if path.startswith("http") else self.instance.vault + path
+        async with self.session.request(method, address, json=body, headers=headers) as answer:
+            return answer.status, await answer.json(
+                content_type=None
+            ) if answer.status != 204 else None
+
+    async def make(self, as_: str, name: str, **grant: Any) -> int:
+        body = {"name": name, "environment_id": "default", **grant}
+        status, answer = await self.ask(as_, "POST", "/api/clients", body)
+        if status == 201:
+            self.proofs[name] = answer
+        return status
+
+    async def command(self, name: str, *words: str, status: int = 0) -> Any:
+        proof = self.proofs[name]
+        variables = {
+            "DOMICILE_CLIENT_ID": proof["client_id"],
+            "DOMICILE_CLIENT_SECRET": proof["client_secret"],
+        }
+        return await self.instance.command(
+            *words, "--url", self.instance.vault, status=status, **variables
+        )
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    instance = Instance(tmp_path)
+    instance.rules.mkdir()
+    (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    first = await instance.command("init")
+    proof = {name: first[name] for name in ("client_id", "client_secret")}
+    async with aiohttp.ClientSession() as session:
+        made = House(instance, session)
+        made.proofs["chief"] = proof
+        auditor = await instance.command(
+            "client", "create", "--environment", "default", "--role", "auditor", "auditor"
+        )
+        made.proofs["auditor"] = {name: auditor[name] for name in proof}
+        await instance.start()
+        assert (await made.ask("chief", "PUT", "/api/schemas/guest", SCHEMA))[0] == 201
+        guest = {"id": "g-1", "email": "ann@example.com"}
+        assert (await made.ask("chief", "POST", "/api/models/guest", guest))[0] == 201
+        for role in ROLES:
+            if role != "auditor":
+                assert await made.make("chief", role, roles=[role]) == 201
+        yield made
+        assert await instance.stop() == 0
+
+
+async def test_each_role_does_its_duty_by_the_command_line_and_sees_no_record(house: House) -> None:
+    before = await house.command("key_officer", "keys", "list")
+    after = await house.command("key_officer", "keys", "rotate", "signing")
+    assert len(after["signing"]) == len(before["signing"]) + 1
+
+    policy = {"schema": "guest", "actions": ["read"]}
+    assert (await house.ask("access_officer", "PUT", "/api/policies/desk", policy))[0] == 201
+    assert await house.make("access_officer", "shop", policies=["desk"]) == 201
+    assert await house.make("access_officer", "chief too", admin=True) == 403
+    assert (await house.ask("shop", "POST", "/api/models/guest/find", {}))[0] == 200
+
+    found = await house.command("auditor", "audit", "verify")
+    assert (found["ok"], found["faults"]) == (True, [])
+    last = await house.command("auditor", "audit", "search", "--schema", "guest", "--record", "g-1")
+    assert (last["event"], last["by"]) == ("reveal", house.proofs["shop"]["client_id"])
+    assert "ann@example.com" not in str(last)
+    last = await house.command(
+        "chief", "audit", "search", "--by", house.proofs["auditor"]["client_id"]
+    )
+    assert last["operation"] == "list_audit"
+
+    (house.instance.rules / "rules.yaml").write_text("version: 1\n")
+    told = await house.command("operator", "reload", status=1)
+    assert told["checks"]["rules"].startswith("stale: ")
+    status, ready = await house.ask("operator", "GET", house.instance.admin + "/readyz")
+    assert (status, ready["stale"]) == (200, ["rules"])
+    headers = {"Authorization": f"Bearer {await house.token('operator')}"}
+    async with house.session.get(house.instance.admin + "/metrics", headers=headers) as answer:
+        assert answer.status == 200
+
+    for role in ROLES:
+        for method, path in (
+            ("POST", "/api/models/guest/find"),
+            ("GET", "/api/models/guest/g-1"),
+            ("GET", "/api/models/guest/export"),
+            ("PUT", "/api/schemas/guest"),
+            ("POST", "/api/environments"),
+        ):
+            status, answer = await house.ask(role, method, path, {} if method != "GET" else None)
+            assert (status, answer["code"]) == (403, "forbidden"), (role, path)
+    for role, path in (("auditor", "/api/reload"), ("operator", "/api/keys/rotate")):
+        assert (await house.ask(role, "POST", path, {}))[0] == 403
+
+
+async def test_an_administrator_under_policies_does_not_raise_himself(house: House) -> None:
+    hidden = {"schema": "guest", "actions": ["read"], "fields": {"email": "hidden"}}
+    assert (await house.ask("chief", "PUT", "/api/policies/desk", hidden))[0] == 201
+    assert await house.make("chief", "bound", admin=True, policies=["desk"]) == 201
+    assert await house.make("bound", "free") == 403
+    assert await house.make("bound", "officer", roles=["access_officer"]) == 403
+    open_ = {"schema": "guest", "actions": ["read"]}
+    for name in ("desk", "mine"):
+        status, answer = await house.ask("bound", "PUT", f"/api/policies/{name}", open_)
+        assert (status, answer["code"]) == (403, "forbidden")
+    assert await house.make("bound", "clerk", policies=["desk"]) == 201
+    status, page = await house.ask("clerk", "POST", "/api/models/guest/find", {})
+    assert (status, "email" in page["data"][0]) == (200, False)
