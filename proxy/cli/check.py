@@ -143,8 +143,11 @@ def run(arguments: Arguments) -> int:
         for name in names
         if _looked(name, faults)
     }
-    text = "\n".join(line for name in data for line in _lines(name, faults, places))
-    command.show({"ok": not faults, "faults": data, "places": places}, text, as_json=arguments.json)
+    warned = [] if faults else _warnings(load_settings(arguments.config, os.environ))
+    lines = [line for name in data for line in _lines(name, faults, places)]
+    lines += [f"  warning: {text}" for text in warned]
+    report = {"ok": not faults, "faults": data, "places": places, "warnings": warned}
+    command.show(report, "\n".join(lines), as_json=arguments.json)
     return FAULT if faults else OK
 
 
@@ -170,6 +173,17 @@ def run_checks(
         except VaultError as error:
             faults[name] = error
     return faults
+
+
+def _warnings(settings: Settings) -> list[str]:
+    """What is allowed and tells more than many expect."""
+    from proxy.config.declarations import read_schemas
+    from proxy.model.schema import records_schema
+    from proxy.model.schema_document import schema_warnings
+
+    declared = () if settings.schemas is None else read_schemas([settings.schemas]).found
+    schemas = (*declared, records_schema(settings.records))
+    return [text for schema in schemas for text in schema_warnings(schema)]
 
 
 def _looked(name: str, faults: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from proxy.cli.command import OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_schemas
 from proxy.model.schema import Schema
-from proxy.model.schema_document import write_definition
+from proxy.model.schema_document import schema_warnings, write_definition
 from proxy.vault.schemas import Catalog, Origin
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def apply_schemas(arguments: Arguments) -> int:
     lines = [
         line
         for schema, result in zip(schemas, results, strict=True)
-        for line in _lines(schema.name, result)
+        for line in (
+            *_lines(schema.name, result),
+            *(f"  warning: {text}" for text in schema_warnings(schema)),
+        )
     ]
     data = [
         {"name": schema.name, **result} for schema, result in zip(schemas, results, strict=True)

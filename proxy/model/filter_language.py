@@ -65,7 +65,7 @@ def can_search(field: Field) -> bool:
     """Whether parts of its texts can be searched for."""
     if field.type is FieldType.STRING and field.storage is Storage.INDEXED:
         return True
-    return field.type in TEXTS and field.partial_match and field.storage is Storage.INDEXED_HASHED
+    return field.type in TEXTS and field.hashed_parts
 
 
 class Conditions:

@@ -49,6 +49,7 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False  #: a record without a value for it is refused
     max_length: int | None = None  #: characters of a string; ``None``: what the limits say
     partial_match: bool = False  #: parts of the text can be searched for through keyed n-grams
+    fine_parts: bool = False  #: in the index of earlier versions, which tells more of the texts
     #: Which of the fields of this name it is: each change of what stands beside the sealed body
     #: begins another life, whose column and index entries are its own, so that nothing of an
     #: earlier one is ever taken for it.
@@ -61,6 +62,11 @@ class Field(msgspec.Struct, frozen=True):
         The primary key is the row's key; JSON is asked by hashes of its leaves.
         """
         return self.storage is not Storage.ENCRYPTED and self.type not in _WITHOUT_COLUMN
+
+    @property
+    def hashed_parts(self) -> bool:
+        """Whether its parts stand in the index of parts; those of a text in the clear do not."""
+        return self.partial_match and self.storage is Storage.INDEXED_HASHED
 
     @property
     def why_unasked(self) -> str:

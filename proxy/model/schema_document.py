@@ -60,6 +60,18 @@ def read_definition(name: str, raw: Any) -> Schema:
     return Schema(name, tuple(fields))
 
 
+def schema_warnings(schema: Schema) -> list[str]:
+    """What a thief of the database learns of fields by what is searched in them; a sentence each."""
+    return [
+        f"{schema.name}.{field.name}: with partial_match whoever reads the database without a key "
+        "tells about how long each text is; which texts are equal every hashed field tells, and so "
+        "the common ones by how often they occur. Of names leave it out unless parts of them have "
+        "to be searched for (docs/threat-model.md)."
+        for field in schema.fields
+        if field.hashed_parts
+    ]
+
+
 def write_definition(schema: Schema) -> dict[str, Any]:
     """The definition of a schema with every default written out; ``read_definition`` reads it back
     as the same schema.

@@ -68,6 +68,8 @@ class SchemaEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Book(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, SchemaEntry] = {}
     doomed: tuple[str, ...] = ()  #: tables of schemas that are gone, which are still to be dropped
+    #: whether fields say which index of parts they have; before they did, each had the fine one
+    parts_told: bool = False
 
 
 _decode = msgspec.json.Decoder(_Book).decode
@@ -83,12 +85,13 @@ class Entries:
         self._store = store
         self._note = f"catalog:{environment}"
         self._written: bytes | None = None
-        self._book = _Book()
+        self._book = _Book(parts_told=True)
 
     async def load(self) -> None:
         """Read the note."""
         self._written = await self._store.note(self._note)
-        self._book = _Book() if self._written is None else _decode(self._written)
+        if self._written is not None:
+            self._book = _with_fine_parts(_decode(self._written))
 
     @property
     def schemas(self) -> dict[str, SchemaEntry]:
@@ -116,7 +119,8 @@ class Entries:
     async def remove(self, name: str, table: str) -> None:
         """Forget a schema, and remember that its table has to be dropped; raises as ``put``."""
         left = {other: entry for other, entry in self._book.schemas.items() if other != name}
-        await self._write(_Book(left, (*self._book.doomed, table)))
+        doomed = (*self._book.doomed, table)
+        await self._write(msgspec.structs.replace(self._book, schemas=left, doomed=doomed))
 
     async def dropped(self, table: str) -> None:
         """Forget a table that has been dropped; raises as ``put``."""
@@ -129,6 +133,33 @@ class Entries:
         content = _encode(book)
         await self._store.put_note(self._note, content, self._written)
         self._written, self._book = content, book
+
+
+def with_parts(schema: Schema, *, fine: bool) -> Schema:
+    """The schema with the index of parts of earlier versions (``fine``), or that of now."""
+    fields = [
+        msgspec.structs.replace(field, fine_parts=fine and field.hashed_parts)
+        for field in schema.fields
+    ]
+    return Schema(schema.name, tuple(fields))
+
+
+def _with_fine_parts(book: _Book) -> _Book:
+    """The same with every partial match marked as fine, where the book does not tell."""
+    if book.parts_told:
+        return book
+
+    def entry(one: SchemaEntry) -> SchemaEntry:
+        marked = msgspec.structs.replace(one, schema=with_parts(one.schema, fine=True))
+        if one.change is None:
+            return marked
+        other = with_parts(one.change.other, fine=True)
+        return msgspec.structs.replace(
+            marked, change=msgspec.structs.replace(one.change, other=other)
+        )
+
+    entries = {name: entry(one) for name, one in book.schemas.items()}
+    return msgspec.structs.replace(book, schemas=entries, parts_told=True)
 
 
 # Which table and which columns hold a schema; kept in the store itself, so that names never move.

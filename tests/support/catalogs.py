@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.errors import VaultError
+from proxy.model.query import Like
 from proxy.model.record import RecordDraft
 from proxy.model.schema import Schema
 from proxy.model.schema_document import read_definition
 from proxy.storage.query import Is, Select
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
+from proxy.vault.records.query import compile_query
 from proxy.vault.schema_store import Origin
 from proxy.vault.schemas.catalog import Applied, Catalog, open_catalog
 from tests.support.vaults import Bench, make_bench
@@ -64,11 +66,9 @@ class Shelf:
         return [str(records.open(row).key) for row in page.rows]
 
     async def holding(self, field: str, part: str, name: str = "contact") -> list[int]:
-        """The record numbers that the index has for a part of a text."""
-        records = self.catalog.records(name)
-        hashes = records.gram_hashes(field, part)
-        found = await records.collection.store.by_tokens(records.collection.table, hashes)
-        return sorted(set.intersection(*(set(found.get(one, ())) for one in hashes)))
+        """The record numbers that a search for a part of a text finds."""
+        asked = await compile_query(self.catalog.records(name), [Like((field,), part)])
+        return sorted(asked.looks[0].rids)
 
 
 @asynccontextmanager

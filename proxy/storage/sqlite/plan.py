@@ -59,7 +59,9 @@ class TokenIndex:
         return f"SELECT o.rid FROM {self.name} AS o WHERE {text}", values
 
     def _rarest(self, part: Indexed) -> list[bytes]:
-        return sorted(dict.fromkeys(part.hashes), key=self._count)
+        hashes = dict.fromkeys(part.hashes)
+        absent = next((one for one in hashes if self._count(one) == 0), None)
+        return sorted(hashes, key=self._count) if absent is None else [absent]
 
     def _count(self, token: bytes) -> int:
         count = self._counts.get(token)
@@ -91,7 +93,11 @@ def condition_columns(where: Where) -> set[str | None]:
 
 
 def _is_listed(part: Where) -> bool:
-    """Whether the token index has the rows of the part."""
+    """Whether the token index has the rows of the part: of one list of hashes, or of several."""
+    if isinstance(part, Any):
+        return part.parts != () and all(
+            isinstance(one, Indexed) and _is_listed(one) for one in part.parts
+        )
     return isinstance(part, Indexed) and part.hashes != () and not part.negated
 
 
@@ -150,15 +156,17 @@ class Planner:
                 source, condition, narrow, "o.rid", "" if others or self._hidden else entries
             )
         found = self._leading(lead, bounds)
-        # Of alternatives it may lead to more than what holds.
-        others = [part for part in parts if part is not lead or isinstance(part, Any)]
+        # Of alternatives it may lead to more than what holds, unless the index lists them all.
+        inexact = isinstance(lead, Any) and not _is_listed(lead)
+        others = [part for part in parts if part is not lead or inexact]
         rest = [*[self._part(part, free=True) for part in others], self.shown()]
         exact = (
             min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
         )
         straight = self._straight(lead, rest)
         condition = join_conditions([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
-        return AccessPath(self.rows, condition, narrow, exact=exact, straight=straight)
+        aged = "r.rid" if isinstance(lead, Any) and not inexact and not narrow else ""
+        return AccessPath(self.rows, condition, narrow, aged, exact=exact, straight=straight)
 
     def _is_one_column(self, lead: Where) -> bool:
         """Whether as many rows hold as the index of the column has entries for the lead."""
@@ -301,7 +309,9 @@ class Planner:
             ]
             return self._leading(part.parts[min(leads)[1]], bounds)
         if isinstance(part, Any):
-            found = [self._leading(alternative, bounds) for alternative in part.parts]
+            # of many parts of texts, most have no entry at all
+            alternatives = [one for one in part.parts if self._few(one) != 0]
+            found = [self._leading(alternative, bounds) for alternative in alternatives]
             if not found:
                 return "SELECT NULL WHERE 0", []
             return " UNION ALL ".join(text for text, _ in found), [

@@ -1,19 +1,21 @@
 """What stands beside the bodies of records: columns, and parts of texts and JSON documents by which
 a record is found although the store sees only keyed hashes of them.
 
-A text that is searched for has all its grams in each text that holds it; the reverse is not sure,
-so a query opens what it finds (``query``). The grams of a text are every three characters in a row
-of its folded normal form.
+The grams of a text are every three characters in a row of its folded normal form. A text that is
+searched for has all its grams in each text that holds it; the reverse is not sure, and several
+grams share an entry of the index, so a query opens what it finds (``query``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from proxy.crypto.prf import Prf
 from proxy.model.record import Fields, RehashTokens
 from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.model.schema_change import length_of
 from proxy.storage.rows import ColumnValue, Row, spelled_exactly
 from proxy.tokenization.normalize import normalize, plain_text
 from proxy.vault.collection import Collection
@@ -52,6 +54,88 @@ def grams(text: str) -> set[str]:
     return {text[start : start + SIZE] for start in range(len(text) - SIZE + 1)}
 
 
+# The index of parts. Whoever reads the store without a key sees which entries a row has, and may
+# know how common each text is. So texts of about one length all have the same number of entries,
+# several grams share one, and the texts are spread over groups, in each of which a gram has
+# another entry: what is learned of frequent texts tells next to nothing of others.
+
+#: Entries of the shortest texts; longer ones have twice as many, four times …
+_SMALLEST = 8
+#: Buckets for each entry of a text: one text of twenty has a bucket.
+_SPREAD = 20
+#: Groups of texts, up to the class of so many entries; of longer ones, which are no names, one.
+_GROUPS, _GROUPED = 16, 32
+#: Buckets of a text that are asked for: a row that has them all by chance is one in 10^10.
+_ASKED = 8
+
+_BUCKET, _GROUP, _FILL = b"\x00", b"\x01", b"\x02"  # what is hashed begins with what it is for
+
+
+class PartIndex:
+    """The entries by which the texts of one field are found by their parts."""
+
+    def __init__(self, hash_of: Prf, longest: int) -> None:
+        self._hash = hash_of
+        self._classes = [_SMALLEST]
+        while self._classes[-1] < longest - SIZE + 1:
+            self._classes.append(2 * self._classes[-1])
+
+    def entries(self, text: str) -> set[bytes]:
+        """Those of a folded text: as many as its class has, whatever its grams."""
+        parts, encoded = grams(text), text.encode()
+        size = next((one for one in self._classes if one >= len(parts)), self._classes[-1])
+        group = self._hash(_GROUP + encoded)[0] % _groups(size)
+        prefix, entries = self._buckets(size, group, parts)
+        drawn = 0
+        while len(entries) < size:
+            fill = self._hash(_FILL + drawn.to_bytes(4, "big") + encoded)
+            entries.update(
+                prefix + _number(fill[at : at + 4], size)
+                for at in range(0, len(fill), 4)[: size - len(entries)]
+            )
+            drawn += 1
+        return entries
+
+    def alternatives(self, text: str) -> list[list[bytes]]:
+        """Entries that a text has all in which this folded one occurs, for each class and group."""
+        parts = grams(text)
+        return [
+            sorted(self._buckets(size, group, parts)[1])[:_ASKED]
+            for size in self._classes
+            if size >= min(len(parts), self._classes[-1])  # folding lengthens some texts
+            for group in range(_groups(size))
+        ]
+
+    def _buckets(self, size: int, group: int, parts: Iterable[str]) -> tuple[bytes, set[bytes]]:
+        head = _BUCKET + bytes((size.bit_length(), group))
+        prefix = self._hash(head)[:12]
+        return prefix, {prefix + _number(self._hash(head + part.encode()), size) for part in parts}
+
+
+def _groups(size: int) -> int:
+    return _GROUPS if size <= _GROUPED else 1
+
+
+def _number(digest: bytes, size: int) -> bytes:
+    """The bucket of a digest, one of those of a class."""
+    return (int.from_bytes(digest[:4], "big") % (size * _SPREAD)).to_bytes(4, "big")
+
+
+class FinePartIndex:
+    """The same as earlier versions made it, an entry for each gram; until it is made anew."""
+
+    def __init__(self, hash_of: Prf) -> None:
+        self._hash = hash_of
+
+    def entries(self, text: str) -> set[bytes]:
+        """Those of the grams of a folded text."""
+        return {self._hash(gram.encode()) for gram in grams(text)}
+
+    def alternatives(self, text: str) -> list[list[bytes]]:
+        """The entries of each text in which this folded one occurs."""
+        return [list(self.entries(text))]
+
+
 #: Where something stands in a JSON document, from its root.
 NgramSteps = tuple[str | int, ...]
 
@@ -82,11 +166,11 @@ def leaf(at: NgramSteps, value: Any, inside: bool) -> bytes:
     if isinstance(value, str):
         value = plain_text(value)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
-        value = [_number(Decimal(value))]  # in a list, so that no text is taken for it
+        value = [_spelled(Decimal(value))]  # in a list, so that no text is taken for it
     return _encode([inside, at, value])
 
 
-def _number(value: Decimal) -> str:
+def _spelled(value: Decimal) -> str:
     """One spelling for each number; no exponent can make it long."""
     sign, digits, exponent = value.as_tuple()
     significant = "".join(map(str, digits)).lstrip("0")
@@ -113,10 +197,12 @@ class Columns:
             field.name: keyset.hasher("field", self.schema.name, field.name)
             for field in self.schema.fields
         }
-        self._gram = {
-            field.name: keyset.hasher("gram", self.schema.name, field.name, *_lives(field))
+        self._parts = {
+            field.name: _part_index(
+                keyset.hasher("gram", self.schema.name, field.name, *_lives(field)), field
+            )
             for field in self.schema.fields
-            if field.partial_match and field.storage is Storage.INDEXED_HASHED
+            if field.hashed_parts
         }
         self._leaf = {
             field.name: keyset.hasher("json", self.schema.name, field.name, *_lives(field))
@@ -126,7 +212,7 @@ class Columns:
         #: What a token that a rehash has made is found by.
         self.rehashed = keyset.hasher("rehashed", self.schema.name)
         #: Whether the token index has anything of a record.
-        self.has_parts = bool(self._gram or self._leaf)
+        self.has_parts = bool(self._parts or self._leaf)
         self._columns = {
             field.name: column
             for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
@@ -160,12 +246,11 @@ class Columns:
         hashes: set[bytes] = set()
         if not self.has_parts:
             return hashes
-        for name in self._gram:
+        for name, index in self._parts.items():
             value = fields.get(name)
             if value is not None:
-                hashes.update(self.gram_hashes(name, value))
-                if before:
-                    hashes.update(*self.grams_of(name, value))
+                for text in _forms(index, value) if before else (folded(value),):
+                    hashes.update(index.entries(text))
         for name, hash_of in self._leaf.items():
             value = fields.get(name)
             if value is not None:
@@ -194,21 +279,13 @@ class Columns:
         """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
         return self._to_cell[name](value)
 
-    def gram_hashes(self, name: str, text: str) -> list[bytes]:
-        """The index entries that each text has in which this one occurs; none of a text that is too
-        short.
-        """
-        hash_of = self._gram[name]
-        return [hash_of(gram.encode()) for gram in grams(folded(text))]
+    def part_entries(self, name: str, text: str) -> list[list[bytes]]:
+        """Index entries of a field of which a text has all of one list if this one occurs in it.
 
-    def grams_of(self, name: str, text: str) -> list[list[bytes]]:
-        """The same for each form in which texts have been indexed: that of now, and that of before
-        where it differs.
+        Other texts may have them, too.
         """
-        forms = [self.gram_hashes(name, text)]
-        if (before := folded_before(text)) is not None:
-            forms.append([self._gram[name](gram.encode()) for gram in grams(before)])
-        return forms
+        index = self._parts[name]
+        return [entries for form in _forms(index, text) for entries in index.alternatives(form)]
 
     def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
         """The index entry of a JSON field with that scalar there; ``inside``: as an element of the
@@ -239,6 +316,18 @@ class Columns:
         if field.type is FieldType.BOOLEAN:
             return lambda value: "true" if value else "false"
         return str
+
+
+def _part_index(hash_of: Prf, field: Field) -> PartIndex | FinePartIndex:
+    return FinePartIndex(hash_of) if field.fine_parts else PartIndex(hash_of, length_of(field))
+
+
+def _forms(index: PartIndex | FinePartIndex, text: str) -> list[str]:
+    """The forms of a text that the index may have: that of now, and of an index that is older,
+    that of before.
+    """
+    before = folded_before(text) if isinstance(index, FinePartIndex) else None
+    return [folded(text)] if before is None else [folded(text), before]
 
 
 def _lives(field: Field) -> tuple[str, ...]:

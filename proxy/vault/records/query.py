@@ -1,10 +1,10 @@
 """From what a caller asks to what an engine can answer: values become cells and hashes, parts of
 texts become candidates.
 
-An engine sees no text of a hashed field, only hashes of its grams. A text that is searched for has
-its grams in each text that holds it, but the reverse is not sure: so the rows that have them all
-are opened and looked at, and the engine is asked for those that hold it, by their ids. A text of
-one gram is the exception: there the index itself knows.
+An engine sees no text of a hashed field, only index entries that several parts share. A text that
+is searched for has its entries in each text that holds it, but the reverse is not sure: so the rows
+that have them all are opened and looked at, and the engine is asked for those that hold it, by
+their ids.
 
 What does not need opening narrows what does. The rows are read in the order of their ids, a page at
 a time, and the event loop goes on between; more rows than the limits allow are refused before the
@@ -232,21 +232,17 @@ def _opened(records: Records, like: Like) -> list[str]:
             "The filter cannot be asked of this schema.",
             (Detail("/filter", reason),),
         )
-    return hashed if len(text) > SIZE else []
+    return hashed
 
 
 def _like(records: Records, like: Like, look: Look | None) -> Where:
-    parts: list[Where] = []
-    for name in like.fields:
-        if text_in_column(records, name):
-            # As engines fold the column: letter by letter, with no composition afterwards.
-            parts.append(Holds(records.column(name), fold(plain_text(like.text)), like.negated))
-        elif look is None:
-            parts.append(
-                Indexed(
-                    tuple(records.gram_hashes(field_name(records, name), like.text)), like.negated
-                )
-            )
+    # As engines fold the column: letter by letter, with no composition afterwards.
+    text = fold(plain_text(like.text))
+    parts: list[Where] = [
+        Holds(records.column(name), text, like.negated)
+        for name in like.fields
+        if text_in_column(records, name)
+    ]
     if look is not None:
         parts.append(Is("@rid", tuple(look.rids), like.negated))
     return All(tuple(parts)) if like.negated else Any(tuple(parts))
@@ -261,12 +257,14 @@ def _candidates(records: Records, look: Look, text: str, narrow: Where, after: i
     """The question for the rows that may hold the text in a field of which only hashes are kept,
     behind one of them.
     """
-    has_grams = Any(
+    has_parts = Any(
         tuple(
-            Indexed(tuple(found)) for name in look.fields for found in records.grams_of(name, text)
+            Indexed(tuple(entries))
+            for name in look.fields
+            for entries in records.part_entries(name, text)
         )
     )
-    where = All((narrow, has_grams, Compared("@rid", Compare.GT, after)))
+    where = All((narrow, has_parts, Compared("@rid", Compare.GT, after)))
     return Select(
         where, records.collection.clock(), (Order("@rid"),), CANDIDATE_PAGE, counted=not after
     )

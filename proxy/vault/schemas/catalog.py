@@ -30,11 +30,13 @@ from proxy.vault.schema_store import (
     Origin,
     Phase,
     SchemaEntry,
+    with_parts,
 )
 from proxy.vault.schemas.errors import (
     busy_schema,
     occupied,
     refuse_declared,
+    refuse_faulty,
     refuse_foreign,
     refuse_in_use,
 )
@@ -135,12 +137,10 @@ class Catalog:
             if known.change is not None:
                 return await self._meanwhile(known, schema)
             plan = planned(known.schema, schema, known.lives)
-            if plan.refusals:
-                raise VaultError(
-                    Code.INVALID_SCHEMA,
-                    f"The schema {schema.name!r} cannot be changed like this; nothing was changed.",
-                    plan.refusals,
-                )
+            refuse_faulty(
+                f"The schema {schema.name!r} cannot be changed like this; nothing was changed.",
+                plan.refusals,
+            )
             if not dry_run:
                 await self._change(known, plan, origin)
             return Applied(created=False, steps=plan.steps, migrating=plan.rewrites)
@@ -169,12 +169,7 @@ class Catalog:
                 faults.extend(
                     Detail(place(schema.name, detail.source), detail.text) for detail in details
                 )
-        if faults:
-            raise VaultError(
-                Code.INVALID_SCHEMA,
-                "Definitions of schemas in files cannot be used.",
-                tuple(faults),
-            )
+        refuse_faulty("Definitions of schemas in files cannot be used.", faults)
         self._in_force[Origin.FILE] = frozenset(schema.name for schema in schemas)
         for schema in busy:
             if (waiting := self._later.get(schema.name)) is not None:
@@ -256,8 +251,7 @@ class Catalog:
         refuse.
 
         Raises ``VaultError``: ``UNKNOWN_SCHEMA``; ``SCHEMA_OF_RULES`` and ``CONFLICT`` while rules
-        or files declare it; ``SCHEMA_IN_USE`` while it holds records; ``SCHEMA_BUSY`` while
-        requests that use it do not end, or it is migrated.
+        or files declare it; ``SCHEMA_IN_USE``; ``SCHEMA_BUSY`` while it is used or migrated.
         """
         async with self._changing:
             removed = self.records(name)
@@ -323,13 +317,21 @@ class Catalog:
             await at.run(records.cleaned)
         async with self._changing:
             await self._put(following(entry, change, progress, self._vault.clock()))
+            await self._renew_parts(self._entries.schemas[name])
 
     async def start(self) -> None:
         """Read what the store has, and go on with what was under way."""
         await self._entries.load()
         await self._drop_tables()
-        for entry in self._entries.schemas.values():
+        for entry in tuple(self._entries.schemas.values()):
             await self._use(entry)
+            await self._renew_parts(entry)
+
+    async def _renew_parts(self, entry: SchemaEntry) -> None:
+        """Begin to replace an index of parts that an earlier version made."""
+        wanted = with_parts(entry.schema, fine=False)
+        if entry.change is None and wanted != entry.schema:
+            await self._change(entry, planned(entry.schema, wanted, entry.lives), entry.origin)
 
     async def _put(self, entry: SchemaEntry) -> None:
         """Write an entry, and let it count from now on."""
@@ -354,7 +356,7 @@ class Catalog:
             await self._put(SchemaEntry(plan.schema, origin, lives, outcome=known.outcome))
 
     async def _meanwhile(self, known: SchemaEntry, schema: Schema) -> Applied:
-        """The answer to a definition that comes while a migration runs: fine if it leads there."""
+        """The answer to a definition during a migration: fine if it leads there."""
         if known.change is not None and known.change.phase is not Phase.REVERTING:
             target = known.change.other if known.change.phase is Phase.FILLING else known.schema
             if not planned(target, schema, {}).steps:
@@ -362,10 +364,7 @@ class Catalog:
         raise busy_schema(schema.name)
 
     async def alone(self, what: str) -> None:
-        """Wait until all requests that are going on have ended.
-
-        Raises ``VaultError(SCHEMA_BUSY)`` when ``what`` stays in use for long.
-        """
+        """Wait until all requests have ended; ``VaultError(SCHEMA_BUSY)`` where some do not."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._epochs.passed()

@@ -1,6 +1,6 @@
 """Refusals of the catalog: who may change a schema, and the errors that say so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
@@ -11,6 +11,12 @@ from proxy.vault.schema_store import Origin, SchemaEntry
 DeclaredNames = Mapping[Origin, frozenset[str]]
 
 _NEEDED: Final = "is the name of the schema of the record-based interface"
+
+
+def refuse_faulty(message: str, faults: Sequence[Detail]) -> None:
+    """Raise ``VaultError(INVALID_SCHEMA)`` where a definition has faults."""
+    if faults:
+        raise VaultError(Code.INVALID_SCHEMA, message, tuple(faults))
 
 
 def of_rules(name: str) -> VaultError:

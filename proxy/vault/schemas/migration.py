@@ -117,7 +117,7 @@ class Cleanup(Records):
         cells = self.cells(fields)
         if body is not row.body or cells != row.cells:
             changes.append(Replace(row._replace(body=body, cells=cells), row.version))
-        if drop := self._other.hashes(self._seen_in(content)) - self.hashes(fields):
+        if drop := self._other.hashes(self._seen_in(content), before=True) - self.hashes(fields):
             changes.append(Reindex(row.rid, drop=tuple(drop)))
         return changes
 

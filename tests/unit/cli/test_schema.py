@@ -44,6 +44,18 @@ def test_a_file_is_declared_listed_and_shown(capsys):
     assert "  email  string, indexed_hashed, partial_match\n" in capsys.readouterr().out
 
 
+def test_who_declares_partial_match_is_told_what_it_tells(capsys, monkeypatch):
+    warning = "  warning: customer.email: with partial_match whoever reads the database"
+    assert main(["schema", "apply", "customer.yaml"]) == 0
+    assert warning in capsys.readouterr().out
+    monkeypatch.setenv("DOMICILE__SCHEMAS", "customer.yaml")
+    monkeypatch.setenv("DOMICILE__RECORDS__PARTIAL_MATCH", "[key3]")
+    assert main(["check"]) == 0
+    shown = capsys.readouterr().out
+    assert warning in shown
+    assert "  warning: records.key3: with partial_match" in shown
+
+
 def test_a_change_is_told_before_and_after(tmp_path, capsys):
     told(capsys, "apply", "customer.yaml")
     (tmp_path / "customer.yaml").write_text(CUSTOMER.replace("type: integer", "type: decimal"))

@@ -36,7 +36,7 @@ async def test_nothing_of_a_deleted_record_stays() -> None:
     await contacts.add(contact("a", name="Annabel"), contact("b"))
     await delete_one(contacts.records, "a", "x", nothing)
     assert await contacts.keys("a", "b") == ["b"]
-    hashes = contacts.records.gram_hashes("name", "Annabel")
+    hashes = tuple(contacts.records.hashes({"name": "Annabel"}))
     assert await contacts.store.by_tokens(contacts.records.collection.table, hashes) == {}
     assert await past(contacts, "a") == []
     assert contacts.events["deleted"] == 1

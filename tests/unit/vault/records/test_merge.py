@@ -41,9 +41,10 @@ async def test_what_the_source_has_a_value_for_takes_the_place_of_the_destinatio
     assert (merged.created_at, merged.updated_at) == (contacts.clock() - 5, contacts.clock())
     assert (merged.action, merged.by, merged.expires_at) == (Action.UPDATE, "mover", ends)
     assert await contacts.keys("a", "b") == ["b"]
-    hashes = [contacts.records.gram_hashes("name", part)[0] for part in ("ann", "isa")]
-    found = await contacts.store.by_tokens(contacts.records.collection.table, hashes)
-    assert found == {hashes[0]: (merged.rid,)}
+    stays, gone = (contacts.records.hashes({"name": name}) for name in ("Annabel", "Isabel"))
+    found = await contacts.store.by_tokens(contacts.records.collection.table, tuple(stays | gone))
+    assert found == dict.fromkeys(stays, (merged.rid,))
+    assert gone - stays
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from proxy import offload
 from proxy.errors import Code, VaultError
 from proxy.model.query import AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.record import RecordLimits
+from proxy.storage.changes import Reindex
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Select, Where
 from proxy.vault.records import query
 from proxy.vault.records.columns import grams
@@ -53,20 +54,30 @@ async def test_places_in_documents_are_hashes_of_leaves() -> None:
     assert await where(contacts, InJson("extra", ("a", 0), (5, "x", 5), contains=True)) == several
 
 
-async def test_a_text_is_looked_for_where_it_stands_in_the_clear_and_one_gram_in_the_index() -> (
-    None
-):
+async def test_a_text_is_looked_for_where_it_stands_in_the_clear_and_else_rows_are_opened() -> None:
     contacts = await make_contacts()
-    gram = (contacts.records.gram_hashes("name", "ann")[0],)
+    (made,) = await contacts.add(contact("1", name="Hanna"))
+    one = Is("@rid", (made.rid,))
     city = contacts.records.column("city")
     assert await where(contacts, Like(("city",), " ÅB ")) == Any((Holds(city, "åb"),))
-    assert await where(contacts, Like(("name",), "ANN")) == Any((Indexed(gram),))
-    assert await where(contacts, Like(("name",), "ann", negated=True)) == All(
-        (Indexed(gram, negated=True),)
-    )
-    assert await where(contacts, Like(("city", "name"), "ann")) == Any(
-        (Holds(city, "ann"), Indexed(gram))
-    )
+    assert (await looked(contacts, Like(("name",), "ANN"))).where == All((Any((one,)),))
+    negated = await looked(contacts, Like(("name",), "ann", negated=True))
+    assert negated.where == All((All((one._replace(negated=True),)),))
+    both = await looked(contacts, Like(("city", "name"), "ann"))
+    assert both.where == All((Any((Holds(city, "ann"), one)),))
+
+
+async def test_a_row_that_has_the_entries_of_a_text_by_chance_is_no_match() -> None:
+    contacts = await make_contacts()
+    (made, other) = await contacts.add(contact("1", name="Banana"), contact("2", name="Cherry"))
+    records = contacts.records
+    planted = tuple(records.hashes({"name": "Banana"}))
+    await contacts.store.commit(records.collection.table, (Reindex(other.rid, add=planted),))
+    for text in ("ban", "banana"):
+        assert (await looked(contacts, Like(("name",), text))).looks[0].rids == {made.rid}
+    with pytest.raises(VaultError) as caught:
+        await looked(contacts, Like(("name",), "ban"), limits=RecordLimits(candidates=1))
+    assert caught.value.code is Code.TOO_BROAD
 
 
 async def test_alternatives_are_alternatives() -> None:
@@ -194,9 +205,11 @@ async def test_questions_are_understood_by_the_engine() -> None:
 async def test_partial_matches_of_one_filter_share_the_bound_on_what_is_opened() -> None:
     contacts = await make_contacts()
     made = await contacts.add(
-        contact("1", name="Banana"), contact("2", name="Banana split"), contact("3", name="Cherry")
+        contact("1", name="Banana boat"),
+        contact("2", name="Banana boats"),
+        contact("3", name="Cherry blossom"),
     )
-    both = AnyOf(((Like(("name",), "banana"),), (Like(("name",), "cherry"),)))
+    both = AnyOf(((Like(("name",), "banana boat"),), (Like(("name",), "cherry blossom"),)))
     first, second = (await looked(contacts, both, limits=RecordLimits(candidates=3))).looks
     assert first.rids == {made[0].rid, made[1].rid}
     assert second.rids == {made[2].rid}
