@@ -14,18 +14,16 @@ from proxy.api.access import bearer
 from proxy.api.audit import Auditing
 from proxy.api.context import Administered, EnvironmentServices, Services
 from proxy.api.idempotency import repeating
-from proxy.api.wire import api_status
 from proxy.auth.external_issuer import ByIntrospection, ByKeys, Expected, External
 from proxy.auth.policies import AuthOptions, Policies, open_policies, open_service
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.edge import EdgeGuard
+from proxy.bootstrap.functions import runner
 from proxy.clock import Clock
 from proxy.config import Settings
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
-from proxy.functions.installed import installed
-from proxy.functions.runner import Bounds, Runner
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.net.client_address import Trusted
 from proxy.net.outbound import AclClient, IssuerClient, Outbound, Reach
@@ -115,16 +113,6 @@ def interface(settings: Settings, realm: Administered, around: Around) -> Servic
         quotas=guard.quotas,
         limited=guard.limited("vault"),
     )
-
-
-def runner(settings: Settings) -> Runner:
-    """What runs the resident functions that are installed.
-
-    Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called.
-    """
-    given = settings.functions
-    bounds = Bounds(given.time / 1000, given.memory, given.running)
-    return Runner(installed(), bounds, lambda error: api_status("", error.code))
 
 
 def limits(settings: Settings) -> RecordLimits:

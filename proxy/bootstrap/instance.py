@@ -32,6 +32,7 @@ from proxy.bootstrap.api import (
 from proxy.bootstrap.audit import OpenAudit, open_audit
 from proxy.bootstrap.edge import EdgeGuard, open_guard
 from proxy.bootstrap.environments import OpenEnvironment, Realm, govern, opening, reread
+from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.bootstrap.network import (
     Doors,
@@ -252,6 +253,7 @@ async def _listen(
     services.reload = reload
     await enter(outbound_clients(services, settings, metrics, base.clock))
     stack.push_async_callback(services.functions.close)
+    await start_functions(services.functions, metrics)
     watchers = Watchers(services.access, scraper_secret(settings))
     interface_app = vault_app(services, hsts=ins.hsts)
     checks = {"vault": vault_check(base.vault), "audit": base.audit.check, **ins.checks()}

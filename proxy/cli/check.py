@@ -117,6 +117,12 @@ def _tls(settings: Settings) -> str:
     return ", ".join(map(str, settings.listen.tls.certificate))
 
 
+def _functions(settings: Settings) -> str:
+    from proxy.bootstrap.functions import check_functions
+
+    return check_functions(settings)
+
+
 #: What is looked at after the settings, by name, in this order.
 PARTS: Final[dict[str, SettingsCheck]] = {
     "rules": _rules,
@@ -130,6 +136,7 @@ PARTS: Final[dict[str, SettingsCheck]] = {
     "access": _access,
     "firewall": _firewall,
     "tls": _tls,
+    "functions": _functions,
 }
 
 
@@ -206,8 +213,8 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
 
 COMMAND: Final = Command(
     summary=(
-        "Look at settings, rules, schemas, policies, keys, store, secrets and TLS files and name "
-        "every fault; listens nowhere."
+        "Look at settings, rules, schemas, policies, keys, store, secrets, TLS files and resident "
+        "functions and name every fault; listens nowhere."
     ),
     example="domicile check --config domicile.yaml",
     run=run,

@@ -103,6 +103,9 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
     if run is None:
         arguments.parser.print_help(sys.stderr)
         return USAGE
+    from proxy.functions.sandbox import shield
+
+    shield()  # before any key is read
     try:
         status = run(arguments)
         sys.stdout.flush()

@@ -317,4 +317,23 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a whole number, such as 4",
         "At most so many resident functions run at one time; further calls wait.",
     ),
+    "functions.isolation": Setting(
+        "required",
+        parsers.one_of("required", "best"),
+        "required or best",
+        "What counts where the kernel cannot keep resident functions from files, other processes "
+        "and the network: required refuses to start, best goes on and says what does not hold.",
+    ),
+    "functions.network": Setting(
+        "false",
+        parsers.true_or_false,
+        "true or false",
+        "Whether resident functions may open connections to other machines, and to this one.",
+    ),
+    "functions.user": Setting(
+        "none",
+        parsers.word_or("none", parsers.word),
+        "the name or the number of a user, such as nobody, or none",
+        "The user as whom resident functions run, where the service runs as root; none: its own.",
+    ),
 }

@@ -291,11 +291,14 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What resident functions may take."""
+    """What resident functions may take and reach."""
 
     time: int  #: milliseconds of one call
     memory: int  #: bytes of address space of its process
     running: int  #: calls at one time
+    isolation: Literal["required", "best"]  #: of the kernel, where it lacks some
+    network: bool
+    user: str | None  #: name or number of another user than the service's
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,14 @@
 
 Each method is one request of the vault's interface, made in the caller's name; what it takes and
 answers is described there. A request that is refused raises ``RefusedError``, which the function
-may catch.
+may catch. Below stand the frames in which its requests go to the service.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from typing import Any, BinaryIO, Final
+
+import msgspec
 
 Json = Any
 
@@ -63,3 +66,77 @@ class Handle:
     def delete(self, schema: str, key: str) -> None:
         """Delete one record."""
         self._ask("delete", {"schema": schema, "key": key})
+
+
+# How service and worker talk over their pipes: JSON documents, each with its length before it (4
+# bytes, big-endian).
+#
+# The service says what the worker may, and the worker which layers keep it from more. Then the
+# service asks for one call; the worker asks its handle's questions, each answered before the next;
+# its last frame is the outcome::
+#
+#     service  {"memory": bytes, "network": false, "user": [uid, gid] or null, "folder": "/tmp/…"}
+#     worker   {"layers": {"landlock": "", "seccomp": "why not"}, "readable": ["/usr/lib", …]}
+#     service  {"target": "package.module:name", "arguments": …}
+#     worker   {"ask": "find", "with": {…}}       service  {"answer": …} or {"refused": {…}}
+#     worker   {"result": …} or {"failed": "ValueError", "where": "file:line"} or {"limit":
+#     "memory"}
+
+#: Bytes of the length before each document.
+FRAME_PREFIX: Final = 4
+
+#: No document is longer than so many bytes; the largest page of records fits.
+LONGEST_FRAME: Final = 64 * 1024 * 1024
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+class BrokenFrameError(Exception):
+    """What came is not a frame: the other side ended in the middle, or is not of our kind."""
+
+
+class NotJsonError(Exception):
+    """A document that cannot be spelled in JSON, or is too long."""
+
+
+def encode_frame(document: Any) -> bytes:
+    """The frame of a document, decimals as exact numbers. ``NotJsonError`` when there is none."""
+    try:
+        text = _encode(document)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise NotJsonError from error
+    if len(text) > LONGEST_FRAME:
+        raise NotJsonError
+    return len(text).to_bytes(FRAME_PREFIX, "big") + text
+
+
+def decode_frame(text: bytes) -> Any:
+    """The document of a frame without its prefix; numbers with a point are ``Decimal``."""
+    try:
+        return _decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, InvalidOperation):
+        raise BrokenFrameError from None
+
+
+def size_of(prefix: bytes) -> int:
+    """How many bytes follow; ``BrokenFrameError`` where that is beyond ``LONGEST``."""
+    size = int.from_bytes(prefix, "big")
+    if len(prefix) != FRAME_PREFIX or size > LONGEST_FRAME:
+        raise BrokenFrameError
+    return size
+
+
+def read_frame(pipe: BinaryIO) -> Any:
+    """The next document of a pipe that blocks; ``BrokenFrameError`` at its end."""
+    size = size_of(pipe.read(FRAME_PREFIX))
+    text = pipe.read(size)
+    if len(text) < size:
+        raise BrokenFrameError
+    return decode_frame(text)
+
+
+def write_frame(pipe: BinaryIO, document: Any) -> None:
+    """Write one document to a pipe that blocks; raises as ``encode``."""
+    pipe.write(encode_frame(document))
+    pipe.flush()

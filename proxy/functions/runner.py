@@ -1,113 +1,66 @@
 """Runs calls of resident functions, each in a process of its own, within limits of time, memory and
-number.
+number, and kept by the kernel from all else.
 
 One process is always kept ready, so that a call does not wait for an interpreter to start. It
 serves one call and ends: nothing of one caller's data can be left for the next.
 """
 
 import asyncio
+import fcntl
 import os
+import shutil
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Any, BinaryIO, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
+from proxy.functions.handle import (
+    FRAME_PREFIX,
+    BrokenFrameError,
+    NotJsonError,
+    decode_frame,
+    encode_frame,
+    size_of,
+)
+from proxy.functions.sandbox import INDISPENSABLE
 from proxy.telemetry import logs
-
-# How service and worker talk over their pipes: JSON documents, each with its length before it (4
-# bytes, big-endian).
-#
-# The service asks for one call; the worker asks its handle's questions, each answered before the
-# next; its last frame is
-# the outcome::
-#
-#     service  {"target": "package.module:name", "arguments": …}
-#     worker   {"ask": "find", "with": {…}}       service  {"answer": …} or {"refused": {…}}
-#     worker   {"result": …} or {"failed": "ValueError", "where": "file:line"} or {"limit":
-#     "memory"}
-
-
-#: Bytes of the length before each document.
-FRAME_PREFIX: Final = 4
-
-#: No document is longer than so many bytes; the largest page of records fits.
-LONGEST_FRAME: Final = 64 * 1024 * 1024
-
-_encode = msgspec.json.Encoder(decimal_format="number").encode
-_decode = msgspec.json.Decoder(float_hook=Decimal).decode
-
-
-class BrokenFrameError(Exception):
-    """What came is not a frame: the other side ended in the middle, or is not of our kind."""
-
-
-class NotJsonError(Exception):
-    """A document that cannot be spelled in JSON, or is too long."""
-
-
-def encode_frame(document: Any) -> bytes:
-    """The frame of a document, decimals as exact numbers. ``NotJsonError`` when there is none."""
-    try:
-        text = _encode(document)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise NotJsonError from error
-    if len(text) > LONGEST_FRAME:
-        raise NotJsonError
-    return len(text).to_bytes(FRAME_PREFIX, "big") + text
-
-
-def decode_frame(text: bytes) -> Any:
-    """The document of a frame without its prefix; numbers with a point are ``Decimal``."""
-    try:
-        return _decode(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, InvalidOperation):
-        raise BrokenFrameError from None
-
-
-def size_of(prefix: bytes) -> int:
-    """How many bytes follow; ``BrokenFrameError`` where that is beyond ``LONGEST``."""
-    size = int.from_bytes(prefix, "big")
-    if len(prefix) != FRAME_PREFIX or size > LONGEST_FRAME:
-        raise BrokenFrameError
-    return size
-
-
-def read_frame(pipe: BinaryIO) -> Any:
-    """The next document of a pipe that blocks; ``BrokenFrameError`` at its end."""
-    size = size_of(pipe.read(FRAME_PREFIX))
-    text = pipe.read(size)
-    if len(text) < size:
-        raise BrokenFrameError
-    return decode_frame(text)
-
-
-def write_frame(pipe: BinaryIO, document: Any) -> None:
-    """Write one document to a pipe that blocks; raises as ``encode``."""
-    pipe.write(encode_frame(document))
-    pipe.flush()
-
 
 _log = logs.logger("functions")
 
 #: Answers a question of the handle: (operation, what it takes) → the answer. Raises ``VaultError``.
 Ask = Callable[[str, Any], Awaitable[Any]]
 
-#: What a worker needs of the service's environment; not its settings, which may hold keys.
-_INHERITED = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+#: What an interpreter needs of the service's environment to start; a function sees none of it but
+#: the time zone.
+_INHERITED: Final = ("PYTHONPATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+
+#: Seconds within which a worker has to be ready.
+_READY: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may take, and how many may run at one time."""
+    """What one call may take and reach, and how many may run at one time."""
 
     time: float  #: seconds
-    memory: int  #: bytes of address space
+    memory: int  #: bytes of address space, and of a file
     running: int
+    network: bool = False
+    user: tuple[int, int] | None = None  #: user and group of its process; ``None``: the service's
+    #: no call where the kernel lacks what keeps a function from the rest of the machine
+    isolated: bool = True
+    private: Sequence[Path] = ()  #: files and folders that no function may read
+
+
+class _Worker(NamedTuple):
+    """A process that is ready for one call, and the one folder where it may write."""
+
+    process: Process
+    folder: str
 
 
 class Runner:
@@ -120,13 +73,26 @@ class Runner:
         self, functions: Mapping[str, str], bounds: Bounds, status_of: Callable[[VaultError], int]
     ) -> None:
         self.functions = functions
+        #: by layer of isolation why it does not hold, empty where it does; as of the last process
+        self.layers: Mapping[str, str] = {}
         self._bounds = bounds
         self._status_of = status_of
         self._room = asyncio.Semaphore(bounds.running)
-        self._spare: asyncio.Task[Process] | None = None
+        self._folders: _Folders | None = None
+        self._spare: asyncio.Task[_Worker] | None = None
         # ends a process that nobody waits for any more
         self._forsaken: asyncio.Task[None] | None = None
         self._closed = False
+
+    async def start(self) -> None:
+        """Make the first process ready, so that a call finds one.
+
+        Raises ``VaultError(BAD_SETTINGS)`` where it does not start, or is not kept from what it has
+        to be kept from.
+        """
+        if self.functions and self._spare is None:
+            self._spare = asyncio.create_task(self._start())
+            await asyncio.shield(self._spare)
 
     async def call(self, name: str, arguments: Any, ask: Ask) -> Any:
         """The result of a function; its handle asks ``ask``.
@@ -155,15 +121,24 @@ class Runner:
             await _end_started(spare)
         if self._forsaken is not None:
             await self._forsaken
+        if self._folders is not None:
+            self._folders.close()
 
     async def _called(self, name: str, call: Any, ask: Ask) -> Any:
-        process = await self._process()
         try:
-            outcome = await self._talk(process, call, ask)
+            worker = await self._worker()
+        except VaultError as error:
+            for detail in error.details:
+                _log.error("a resident function cannot run", source=detail.source, text=detail.text)
+            raise VaultError(
+                Code.FUNCTION_FAILED, "The resident function could not be run; the log says why."
+            ) from None
+        try:
+            outcome = await self._talk(worker.process, call, ask)
         except (BrokenFrameError, NotJsonError, OSError):
             outcome = {"failed": "the process ended", "where": ""}
         finally:
-            await _end(process)
+            await _end(worker)
         if "result" in outcome:
             return outcome["result"]
         if "limit" in outcome:
@@ -186,11 +161,7 @@ class Runner:
         while True:
             process.stdin.write(encode_frame(document))
             await process.stdin.drain()
-            message = decode_frame(
-                await _exactly(
-                    process.stdout, size_of(await _exactly(process.stdout, FRAME_PREFIX))
-                )
-            )
+            message = await _next_frame(process.stdout)
             if not isinstance(message, dict) or "ask" not in message:
                 return message
             document = await self._answered(message, ask)
@@ -201,7 +172,7 @@ class Runner:
         except VaultError as error:
             return {"refused": {"status": self._status_of(error), "code": str(error.code)}}
 
-    async def _process(self) -> Process:
+    async def _worker(self) -> _Worker:
         """The spare process; another one is started in its place."""
         starting = self._spare or asyncio.create_task(self._start())
         self._spare = None if self._closed else asyncio.create_task(self._start())
@@ -211,38 +182,163 @@ class Runner:
             self._forsaken = asyncio.create_task(_end_started(starting))
             raise
 
-    async def _start(self) -> Process:
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        return await asyncio.create_subprocess_exec(
+    async def _start(self) -> _Worker:
+        """A process that is confined and waits for its call; raises as ``start``."""
+        try:
+            worker = await self._spawned()
+        except OSError as error:
+            text = f"their process cannot be started ({error.strerror or 'no reason is told'})"
+            raise _unusable([Detail("functions", text)]) from None
+        try:
+            self._admit(await self._terms_accepted(worker))
+        except BaseException:
+            await _end(worker)
+            raise
+        return worker
+
+    async def _spawned(self) -> _Worker:
+        if self._folders is None:
+            self._folders = _Folders()
+        folder = self._folders.new(self._bounds.user)
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-P", "-s", "-m", "proxy.functions.worker", str(self._bounds.memory)),
+            *("-B", "-P", "-s", "-m", "proxy.functions.worker"),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
-            env=environment,
+            env={name: os.environ[name] for name in _INHERITED if name in os.environ},
             # a signal for the service is none for it, and all it starts ends with it
             start_new_session=True,
         )
+        return _Worker(process, folder)
+
+    async def _terms_accepted(self, worker: _Worker) -> Any:
+        """What a process says of itself after it has taken the terms of its call upon itself."""
+        bounds, process = self._bounds, worker.process
+        if process.stdin is None or process.stdout is None:
+            raise TypeError("a worker has pipes")
+        terms = {"memory": bounds.memory, "network": bounds.network, "user": bounds.user}
+        process.stdin.write(encode_frame({**terms, "folder": worker.folder}))
+        try:
+            async with asyncio.timeout(_READY):
+                return await _next_frame(process.stdout)
+        except (BrokenFrameError, OSError):
+            text = (
+                "their process ends before it is ready: see that `functions.memory` is enough, and "
+                "that the user of `functions.user` may read the installation"
+            )
+            raise _unusable([Detail("functions", text)]) from None
+
+    def _admit(self, report: Any) -> None:
+        """Refuse a process that is kept from too little."""
+        bounds, self.layers = self._bounds, report["layers"]
+        needed = (*INDISPENSABLE, *(("user",) if bounds.user is not None else ()))
+        faults = [
+            Detail(
+                "functions.isolation",
+                f"{name} does not hold here ({reason}): run on Linux 5.13 or newer with Landlock "
+                "and seccomp, or write best and trust the functions with all that the service may",
+            )
+            for name, reason in self.layers.items()
+            if reason and name in needed and bounds.isolated
+        ]
+        faults += [
+            Detail(
+                "functions.isolation",
+                f"functions may read {folder}, because packages are there, and so {private}: "
+                "move one of the two",
+            )
+            for folder, private in _exposed(report["readable"], bounds.private)
+            if bounds.isolated
+        ]
+        if faults:
+            raise _unusable(faults)
 
 
-async def _exactly(pipe: asyncio.StreamReader, size: int) -> bytes:
+class _Folders:
+    """Makes the folders where functions may write, and removes those that a killed service left.
+
+    A lock on the folder above them tells that a service lives.
+    """
+
+    _PREFIX: Final = "domicile-functions-"
+
+    def __init__(self) -> None:
+        for left in Path(tempfile.gettempdir()).glob(f"{self._PREFIX}*"):
+            _remove_unlocked(left)
+        self._folder = tempfile.mkdtemp(prefix=self._PREFIX)
+        Path(self._folder).chmod(0o711)
+        self._lock = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def new(self, user: tuple[int, int] | None) -> str:
+        """An empty folder, which belongs to that user and group."""
+        folder = tempfile.mkdtemp(dir=self._folder)
+        if user is not None:
+            os.chown(folder, *user)
+        return folder
+
+    def close(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _remove_unlocked(folder: Path) -> None:
     try:
-        return await pipe.readexactly(size)
+        lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # another user's, or gone by now
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:  # its service lives
+        pass
+    finally:
+        os.close(lock)
+
+
+def _exposed(folders: Sequence[str], private: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """What may be read and what is private in it, of each pair that is so."""
+    for path in private:
+        own = path.resolve()
+        for folder in folders:
+            if own.is_relative_to(folder):
+                yield folder, path
+
+
+async def _next_frame(pipe: asyncio.StreamReader) -> Any:
+    try:
+        prefix = await pipe.readexactly(FRAME_PREFIX)
+        return decode_frame(await pipe.readexactly(size_of(prefix)))
     except asyncio.IncompleteReadError:
         raise BrokenFrameError from None
 
 
-async def _end_started(starting: asyncio.Task[Process]) -> None:
-    await _end(await starting)
-
-
-async def _end(process: Process) -> None:
-    """End the process with everything that it started, and wait for it."""
+async def _end_started(starting: asyncio.Task[_Worker]) -> None:
     try:
-        os.killpg(process.pid, 9)
+        worker = await starting
+    except VaultError:  # it has not started, and whoever asked for it was told
+        return
+    await _end(worker)
+
+
+async def _end(worker: _Worker) -> None:
+    """End the process with everything that it started, and remove its folder."""
+    try:
+        os.killpg(worker.process.pid, 9)
     except ProcessLookupError:  # it has ended by itself
         pass
-    await process.wait()
+    await worker.process.wait()
+    try:
+        os.rmdir(worker.folder)  # noqa: PTH106 - most functions leave nothing there
+    except OSError:
+        await asyncio.to_thread(shutil.rmtree, worker.folder, ignore_errors=True)
+
+
+def _unusable(faults: Sequence[Detail]) -> VaultError:
+    text = "Resident functions cannot run as the settings ask for."
+    return VaultError(Code.BAD_SETTINGS, text, tuple(faults))
 
 
 def _over(limit: str) -> VaultError:

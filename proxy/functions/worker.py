@@ -1,29 +1,37 @@
-"""The program of a worker process: ``python -m proxy.functions.worker MEMORY``, told over standard
-input what to call.
+"""The program of a worker process: ``python -m proxy.functions.worker``, which reads from standard
+input what it may, and what to call.
 
-It takes its limits upon itself before any code of the operator is loaded, keeps standard output for
-the protocol alone (what a function prints goes nowhere: it could be anybody's data), runs one call
-and ends. Exceptions are told by class and place, never by their text.
+It takes limits upon itself and gives up its rights (``sandbox``) before any code of the operator is
+loaded, keeps standard output for the protocol alone (what a function prints goes nowhere: it could
+be anybody's data), runs one call and ends. Exceptions are told by class and place, never by their
+text. It imports little, since each call starts one.
 """
 
 import os
 import resource
 import sys
-import traceback
 from importlib import import_module
-from pathlib import PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
-from proxy.functions.handle import Handle, RefusedError
-from proxy.functions.runner import BrokenFrameError, NotJsonError, read_frame, write_frame
+from proxy.functions.handle import (
+    BrokenFrameError,
+    Handle,
+    NotJsonError,
+    RefusedError,
+    read_frame,
+    write_frame,
+)
+from proxy.functions.sandbox import confine, readable
+
+#: Descriptors that a function may have open.
+_DESCRIPTORS: Final = 256
 
 
-def serve_call(memory: int) -> None:
-    """Serve one call; ``memory``: bytes of address space."""
+def serve_call() -> None:
+    """Serve one call."""
     incoming, outgoing = _pipes()
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold personal data
     try:
+        write_frame(outgoing, _confined(read_frame(incoming)))
         call = read_frame(incoming)
     except BrokenFrameError:
         return  # the service has gone, or does not need this process after all
@@ -36,6 +44,26 @@ def serve_call(memory: int) -> None:
         write_frame(outgoing, {"failed": "NotJsonError", "where": ""})
     except BaseException as error:  # noqa: BLE001 - whatever the operator's code raises, the service is told
         write_frame(outgoing, {"failed": type(error).__name__, "where": _source_line(error)})
+
+
+def _confined(terms: Any) -> dict[str, Any]:
+    """Take the limits of these terms upon this process, and tell what holds."""
+    memory, folder, user = terms["memory"], terms["folder"], terms["user"]
+    for limit, value in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, memory),
+        (resource.RLIMIT_NOFILE, _DESCRIPTORS),
+        (resource.RLIMIT_CORE, 0),  # a core file would hold personal data
+    ):
+        resource.setrlimit(limit, (value, value))
+    paths = readable(network=terms["network"])
+    layers = confine(folder, network=terms["network"], user=user and tuple(user))
+    sys.dont_write_bytecode = True
+    os.chdir(folder)
+    zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
+    os.environ.clear()
+    os.environ.update({"HOME": folder, "TMPDIR": folder, **zone})
+    return {"layers": layers, "readable": paths}
 
 
 def _run(call: Any, incoming: BinaryIO, outgoing: BinaryIO) -> Any:
@@ -66,11 +94,14 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _source_line(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
+    trace = error.__traceback__
+    if trace is None:
         return ""
-    return f"{'/'.join(PurePath(frames[-1].filename).parts[-2:])}:{frames[-1].lineno}"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    folders = trace.tb_frame.f_code.co_filename.split("/")
+    return f"{'/'.join(folders[-2:])}:{trace.tb_lineno}"
 
 
 if __name__ == "__main__":
-    serve_call(int(sys.argv[1]))
+    serve_call()

@@ -41,6 +41,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "exception": "the class of an exception",
     "field": "a field, as the rule file names it",
     "file": "a file of the operator: settings, rules, keys, database",
+    "layer": "what isolates resident functions: landlock, seccomp, network_namespace, user",
     "listener": "proxy, vault or admin",
     "files": "files of the operator",
     "logger": "the logger of a library that spoke",

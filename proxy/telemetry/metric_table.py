@@ -248,6 +248,13 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "Changes of the files for TLS towards callers that could not be used; those before "
         "stayed in force.",
     ),
+    "domicile_functions_isolation": MetricSpec(
+        "gauge",
+        ("layer",),
+        "1 for each layer that keeps resident functions from the rest of the machine, 0 for one "
+        "that this kernel lacks: landlock (files), seccomp (processes, network), "
+        "network_namespace, user.",
+    ),
     "domicile_shape_fill_ratio": MetricSpec(
         "gauge",
         ("entity", "field"),

@@ -28,7 +28,7 @@ from proxy.config.schema import SETTINGS
 from proxy.crypto.jws import ForeignKeys, signed_by
 from proxy.crypto.keyset import SealedTexts
 from proxy.errors import VaultError
-from proxy.functions import runner
+from proxy.functions import handle
 from proxy.gateway import headers
 from proxy.model import (
     filter_language,
@@ -83,7 +83,7 @@ TRIES: Final = 40
 #: like are faults of ours.
 REFUSALS: Final = (
     VaultError, ValueError, OAuthError, fields.BadMessageError, proxy_protocol.BadPreambleError,
-    runner.BrokenFrameError,
+    handle.BrokenFrameError,
 )  # fmt: skip
 
 #: What texts are made of: one of these, again and again.
@@ -455,7 +455,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     # files
     "audit.chain:parse_line": lambda text: chain.parse_line(_bytes(text)),
     "audit.shipping:message": lambda text: shipping.message(b'{"n":1,"at":"' + _bytes(text), b""),
-    "functions.runner:decode_frame": lambda text: runner.decode_frame(_bytes(text)),
+    "functions.handle:decode_frame": lambda text: handle.decode_frame(_bytes(text)),
     "cli.record_files:read_lines": lambda text: list(
         record_files.read_lines(io.StringIO(text), {})
     ),

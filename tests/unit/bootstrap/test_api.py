@@ -21,7 +21,6 @@ from proxy.bootstrap.api import (
     open_access,
     outbound_clients,
     read_secret,
-    runner,
     scraper_secret,
 )
 from proxy.bootstrap.edge import open_guard
@@ -30,7 +29,6 @@ from proxy.config import Settings, load_settings
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.functions.runner import Bounds
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -126,14 +124,6 @@ def test_a_history_that_is_no_time_is_a_fault():
     with pytest.raises(VaultError) as caught:
         load_settings(None, {"DOMICILE__HISTORY__KEEP": "ever"})
     assert caught.value.code is Code.BAD_SETTINGS
-
-
-def test_functions_have_the_bounds_of_the_settings():
-    told = {"TIME": "2500ms", "MEMORY": "128MiB", "RUNNING": "3"}
-    made = runner(
-        load_settings(None, {f"DOMICILE__FUNCTIONS__{name}": text for name, text in told.items()})
-    )
-    assert made._bounds == Bounds(2.5, 128 << 20, 3)
 
 
 @pytest.fixture

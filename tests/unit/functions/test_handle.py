@@ -1,6 +1,20 @@
+import io
+from decimal import Decimal
 from typing import Any
 
-from proxy.functions.handle import Handle, RefusedError
+import pytest
+
+from proxy.functions.handle import (
+    LONGEST_FRAME,
+    BrokenFrameError,
+    Handle,
+    NotJsonError,
+    RefusedError,
+    encode_frame,
+    read_frame,
+    size_of,
+    write_frame,
+)
 
 
 def test_each_method_asks_one_operation():
@@ -27,3 +41,42 @@ def test_each_method_asks_one_operation():
 
 def test_a_refusal_tells_status_and_code():
     assert str(RefusedError(404, "not_found")) == "404 not_found"
+
+
+@pytest.mark.parametrize(
+    "document", [None, {"a": [1, "ä", True, None]}, Decimal("0.10"), 2**70, ""]
+)
+def test_what_is_written_is_read(document):
+    pipe = io.BytesIO()
+    write_frame(pipe, document)
+    pipe.seek(0)
+    assert read_frame(pipe) == document
+
+
+@pytest.mark.parametrize("document", [object(), {1j: 2}, "\ud800"])
+def test_what_is_not_json_is_not_written(document):
+    with pytest.raises(NotJsonError):
+        encode_frame(document)
+
+
+def test_a_document_without_end_is_not_written():
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(NotJsonError):
+        encode_frame(endless)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"", b"\0\0\0", b"\0\0\0\x05{}", b"\0\0\0\x02{]", b"\0\0\0\x161e99999999999999999999",
+        (LONGEST_FRAME + 1).to_bytes(4, "big"),
+    ],
+)  # fmt: skip
+def test_half_a_frame_is_told_from_a_whole_one(sent):
+    with pytest.raises(BrokenFrameError):
+        read_frame(io.BytesIO(sent))
+
+
+def test_the_longest_document_is_still_one():
+    assert size_of(LONGEST_FRAME.to_bytes(4, "big")) == LONGEST_FRAME

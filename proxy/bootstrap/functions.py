@@ -1,0 +1,101 @@
+"""The resident functions of an instance: what runs them as the settings say, and what log, metrics
+and ``domicile check`` tell of how the kernel isolates them.
+"""
+
+import asyncio
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+from proxy.api.wire import api_status
+from proxy.config import Settings
+from proxy.errors import Code, Detail, VaultError
+from proxy.functions.installed import installed
+from proxy.functions.runner import Bounds, Runner
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+
+_log = logs.logger("functions")
+
+
+def runner(settings: Settings) -> Runner:
+    """What runs the resident functions that are installed.
+
+    Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called, and for a user that there is
+    not.
+    """
+    terms = settings.functions
+    bounds = Bounds(
+        terms.time / 1000,
+        terms.memory,
+        terms.running,
+        network=terms.network,
+        user=None if terms.user is None else _user(terms.user),
+        isolated=terms.isolation == "required",
+        private=tuple(_private(settings)),
+    )
+    return Runner(installed(), bounds, lambda error: api_status("", error.code))
+
+
+async def start_functions(functions: Runner, metrics: Metrics) -> None:
+    """Make the first process ready, and say in log and metrics which layers isolate it.
+
+    Raises as ``Runner.start``.
+    """
+    await functions.start()
+    for layer, fault in functions.layers.items():
+        metrics.cell("domicile_functions_isolation", layer).value = float(not fault)
+        if fault:
+            _log.warning("resident functions lack a layer of isolation", layer=layer, reason=fault)
+        else:
+            _log.info("resident functions have a layer of isolation", layer=layer)
+
+
+def check_functions(settings: Settings) -> str:
+    """How many functions there are, and what isolates them; raises as a start would."""
+
+    async def first_process() -> None:
+        try:
+            await functions.start()
+        finally:
+            await functions.close()
+
+    functions = runner(settings)
+    if not functions.functions:
+        return ""
+    asyncio.run(first_process())
+    layers = (f"no {name}: {fault}" if fault else name for name, fault in functions.layers.items())
+    return f"{len(functions.functions)} installed; isolated by {', '.join(layers)}"
+
+
+def _user(name: str) -> tuple[int, int]:
+    """User and group of that name or number."""
+    if os.geteuid() != 0:
+        raise _bad_user("only root may run functions as another user: remove it")
+    try:
+        account = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+    except (KeyError, OverflowError):
+        raise _bad_user("there is no such user: name one that this machine has") from None
+    return account.pw_uid, account.pw_gid
+
+
+def _bad_user(text: str) -> VaultError:
+    return VaultError(
+        Code.BAD_SETTINGS,
+        "Resident functions cannot run as the settings ask for.",
+        (Detail("functions.user", text),),
+    )
+
+
+def _private(settings: Settings) -> Iterator[Path]:
+    """The files and folders that hold keys, secrets and what is sealed."""
+    tls, upstream = settings.listen.tls, settings.upstream.tls
+    yield from (settings.data, settings.store.path, settings.files.path, settings.audit.folder)
+    yield from tls.key or tls.certificate
+    if upstream.key is not None:
+        yield upstream.key
+    sources = settings.keys, settings.admin.metrics_token, settings.auth.introspection_credentials
+    for source in sources:
+        if source is not None and source.source == "file":
+            yield Path(source.place)
