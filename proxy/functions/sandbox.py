@@ -57,7 +57,7 @@ def confine(folder: str, *, network: bool, user: tuple[int, int] | None) -> dict
     return outcome | {name: _attempt(layer) for name, layer in layers.items()}
 
 
-def readable(*, network: bool) -> list[str]:
+def readable_paths(*, network: bool) -> list[str]:
     """The files and folders that a function may read: the runtime, installed packages, libraries.
 
     Those of the name service and of authorities only with a network.
@@ -145,7 +145,7 @@ def _restrict_files(folder: str, *, network: bool) -> None:
     )
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _system("syscall", _CREATE_RULESET, attributes, size, 0)
-    for path in readable(network=network):
+    for path in readable_paths(network=network):
         _permit(ruleset, path, (_READ_FILE | _READ_DIR) & handled)
     _permit(ruleset, os.devnull, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & handled)
     own = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _CHANGE

@@ -21,7 +21,7 @@ from proxy.functions.handle import (
     read_frame,
     write_frame,
 )
-from proxy.functions.sandbox import confine, readable
+from proxy.functions.sandbox import confine, readable_paths
 
 #: Descriptors that a function may have open.
 _DESCRIPTORS: Final = 256
@@ -56,7 +56,7 @@ def _confined(terms: Any) -> dict[str, Any]:
         (resource.RLIMIT_CORE, 0),  # a core file would hold personal data
     ):
         resource.setrlimit(limit, (value, value))
-    paths = readable(network=terms["network"])
+    paths = readable_paths(network=terms["network"])
     layers = confine(folder, network=terms["network"], user=user and tuple(user))
     sys.dont_write_bytecode = True
     os.chdir(folder)
