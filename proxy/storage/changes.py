@@ -21,12 +21,14 @@ class Insert(NamedTuple):
 class Release(NamedTuple):
     """Take the key away from whichever row but ``rid`` holds it: that row becomes PENDING.
 
-    No row: no effect.
+    No row: no effect. With a ``holder`` only where that one has it.
     """
 
     key: bytes
     rid: int
     at: int
+    holder: int | None = None
+    key_sealed: bytes | None = None  #: what the row then has in place of its sealed key
 
 
 class Accept(NamedTuple):
@@ -36,6 +38,7 @@ class Accept(NamedTuple):
 
     rid: int
     at: int
+    key_sealed: bytes | None = None  #: what the row then has there; ``None``: what it had
 
 
 class Bind(NamedTuple):

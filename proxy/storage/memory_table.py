@@ -150,16 +150,22 @@ class Table:
     @apply.register
     def _(self, change: Release) -> None:
         rid = self.holder(change.key)
-        if rid is not None and rid != change.rid:
+        if rid is not None and rid != change.rid and change.holder in (None, rid):
             self.rows[rid] = self.rows[rid]._replace(
-                key=None, key_sealed=None, state=RowState.PENDING, updated_at=change.at
+                key=None,
+                key_sealed=change.key_sealed,
+                state=RowState.PENDING,
+                updated_at=change.at,
             )
 
     @apply.register
     def _(self, change: Accept) -> None:
         row = self.rows.get(change.rid)
         if row is not None and row.state is RowState.PENDING:
-            self.rows[change.rid] = row._replace(state=RowState.LIVE, updated_at=change.at)
+            sealed = row.key_sealed if change.key_sealed is None else change.key_sealed
+            self.rows[change.rid] = row._replace(
+                state=RowState.LIVE, updated_at=change.at, key_sealed=sealed
+            )
 
     @apply.register
     def _(self, change: Bind) -> None:

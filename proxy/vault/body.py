@@ -66,6 +66,11 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     eras: Eras | None = None  #: of ``fields``, where a text has changed
     key: str | None = None  #: in the note of a deletion, where the fields do not have it
 
+    @property
+    def names_itself(self) -> bool:
+        """Whether the key of its record stands in it, and so in no statement beside it."""
+        return bool(self.fields)
+
     def value_tokens(self) -> set[tuple[str, str]]:
         """Every (field, token text) of the values."""
         return {(name, value.token) for name, values in self.values.items() for value in values}

@@ -18,7 +18,7 @@ from proxy.tokenization.normalize import normalize
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.schema_store import Placed
-from proxy.vault.seal import RecordSealer, Sealer
+from proxy.vault.seal import RecordSealer, Sealer, Tampered
 from proxy.vault.table_state import TableState
 
 #: Keys that the store is asked about at once, and rows that are opened before others may have to be
@@ -28,7 +28,7 @@ _OPENED = 64
 #: Bytes of a sealed body from which on it is opened on another thread.
 LONG = 64 * 1024
 
-#: Counts what happened: (event name, schema name, how many).
+#: Counts what happened: (event, schema, how many).
 ObserveVault = Callable[[str, str, int], None]
 FieldHasher = Callable[[bytes], bytes]
 
@@ -112,7 +112,7 @@ class Collection:
         self.clock = around.clock
         self.expires = recipe.expires
         keyset = around.keyset
-        self.sealer = Sealer(keyset.aead(), around.environment, self.name)
+        self.sealer = Sealer(keyset.aead(), around.environment, self.name, state.columns)
         self._hash_key = keyset.hasher("key", self.name)
         self._hashed = "", self._hash_key(b"")  #: the last key and its hash
         #: What a file name is found by within its record.
@@ -248,23 +248,23 @@ class Collection:
     ) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
-        body = (sealer or self.sealer.record(rid, salt)).body(content, 1)
         expires, cells = self._expiry(now), self._cells(content)
-        return Row(rid, None, None, RowState.PENDING, 1, now, now, expires, salt, body, cells, 0)
+        sealer = sealer or self.sealer.record(rid, salt)
+        body = sealer.body(content, 1, self.state.columns.bind(now, now, expires, cells))
+        state, statement = RowState.PENDING, sealer.unbound(RowState.PENDING, now)
+        return Row(rid, None, statement, state, 1, now, now, expires, salt, body, cells, 0)
 
     def next_row(self, row: Row, content: RecordBody) -> Row:
         """The row with its next version."""
         now = self.clock()
         self.state.retired.keep(row, now)
-        version = row.version + 1
-        body = self.sealer.record(row.rid, row.salt).body(content, version)
-        return row._replace(
-            version=version,
+        following = row._replace(
+            version=row.version + 1,
             updated_at=now,
             expires_at=self._expiry(now),
-            body=body,
             cells=self._cells(content),
         )
+        return self.sealer.with_body(following, content)
 
     def past(self, rid: int, began: int) -> Iterator[RecordBody]:
         """The versions of a record that were replaced since an instant, the newest first."""
@@ -272,9 +272,7 @@ class Collection:
             yield self.sealer.open(row)
 
     def alive(self, row: Row) -> bool:
-        """Whether the row has not expired; an expired one is never answered, even before it is
-        swept.
-        """
+        """Whether the row has not expired; an expired one is never answered, swept or not."""
         return row.expires_at is None or row.expires_at > self.clock()
 
     async def by_key(
@@ -309,8 +307,7 @@ class Collection:
     def _is_key_of(self, key: str, row: Row, bodies: dict[int, RecordBody] | None) -> bool:
         """Whether the key that is sealed beside a row is the one that the row was found by.
 
-        A row without one is a record of the vault's own interface, whose key is in its body
-        (``Records.open``).
+        A row without one is a record of the interface, whose key is in its body.
         """
         if row.key_sealed is None and not self.shapes:
             return True
@@ -323,7 +320,11 @@ class Collection:
             if error.code is not Code.CANNOT_OPEN:
                 raise
             # which of the two does not open is told apart
-            return bodies is not None and self._is_key_of(key, row, None)
+            own = bodies is not None and self._is_key_of(key, row, None)
+            if own and isinstance(error, Tampered):
+                self.observe("tampered")
+                raise
+            return own
 
     async def beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
         """What is staged beside these rows; ``rows`` itself is brought up to date where needed.
@@ -358,8 +359,8 @@ class Collection:
         return await in_thread(self._opened, live, staged)
 
     def _opened(self, row: Row, staged: Sequence[Staged]) -> list[RecordBody]:
-        opened = [self.sealer.open_staged(change, row.salt) for change in staged if change.body]
-        return [self.sealer.open(row), *opened]
+        opened = [self.sealer.open_staged(change, row.salt) for change in staged]
+        return [self.sealer.open(row), *[one for one in opened if one is not None]]
 
     def _expiry(self, now: int) -> int | None:
         return None if self.expires is None else now + self.expires

@@ -3,7 +3,7 @@ all.
 """
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -168,9 +168,9 @@ def _with_fine_parts(book: _Book) -> _Book:
 # new column, and what the old one held is no longer asked. A table's name is never given again, not
 # even when its schema is gone.
 #
-# While a process runs, the layout of a table only grows, at its end: rows that somebody made for
-# the layout before have the cells of its first columns, whoever is faster. The next process has a
-# layout without what nobody uses any more.
+# The layout of a table has all its columns, those too that no field has any more: what a body binds
+# is then read with its row, however the schema is declared by now. It only grows, at its end: rows
+# that somebody made for the layout before have the cells of its first columns.
 
 
 _COLUMN_TYPES = {
@@ -198,6 +198,15 @@ class _Place(msgspec.Struct, frozen=True):
     table: str
     columns: dict[str, str]
 
+    @property
+    def layout(self) -> TableLayout:
+        """The table with every column that it was ever given, in the order of their numbers."""
+        columns = sorted(
+            (int(name[1:]), Column(name, ColumnType(of.rstrip("/0123456789").rsplit("/", 1)[1])))
+            for of, name in self.columns.items()
+        )
+        return TableLayout(self.table, tuple(column for _, column in columns))
+
 
 class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, _Place]
@@ -221,35 +230,26 @@ def column_type(field: Field) -> ColumnType:
     return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
 
 
-async def place_schema(
-    store: Store, environment: str, schema: Schema, present: Sequence[Column] = ()
-) -> Placed:
+async def place_schema(store: Store, environment: str, schema: Schema) -> Placed:
     """Where the schema is kept, recorded in the store and made there where it is new. Idempotent.
 
-    ``present`` are the columns of the layout that this process has in use for it; they come first
-    in the new one. Raises ``VaultError(CONFLICT)`` when another process changes the registry at the
-    same moment.
+    Raises ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
     """
     stored = await store.note(_note(environment))
     registry = _decode_layout(stored) if stored is not None else _Registry({})
     known = registry.schemas.get(schema.name) or _Place(f"r{registry.named + 1}_{environment}", {})
     columns = dict(known.columns)
-    layout = list(present)
     own: list[str] = []
     for field in schema.kept_outside:
-        kind = column_type(field)
         life = f"/{field.life}" if field.life else ""
-        name = columns.setdefault(f"{field.name}/{kind}{life}", f"c{len(columns) + 1}")
-        own.append(name)
-        if (column := Column(name, kind)) not in layout:
-            layout.append(column)
+        of = f"{field.name}/{column_type(field)}{life}"
+        own.append(columns.setdefault(of, f"c{len(columns) + 1}"))
     if (updated := _Place(known.table, columns)) != registry.schemas.get(schema.name):
         schemas = {**registry.schemas, schema.name: updated}
         registry = _Registry(schemas, registry.named + len(schemas) - len(registry.schemas))
         await store.put_note(_note(environment), _encode_layout(registry), stored)
-    result = TableLayout(known.table, tuple(layout))
-    await store.ensure(result)
-    return Placed(result, tuple(own))
+    await store.ensure(updated.layout)
+    return Placed(updated.layout, tuple(own))
 
 
 async def forget_schema(store: Store, environment: str, table: str) -> None:
@@ -268,22 +268,21 @@ async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
     or not.
     """
     stored = await store.note(_note(environment))
-    return (
-        {}
-        if stored is None
-        else {name: known.table for name, known in _decode_layout(stored).schemas.items()}
-    )
+    registry = _Registry({}) if stored is None else _decode_layout(stored)
+    return {name: place.table for name, place in registry.schemas.items()}
 
 
-async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> None:
-    """Make the tables of all schemas known to the store, without their columns, but for those
-    ``in_use``.
+async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> list[TableLayout]:
+    """Make the tables of all schemas known to the store, but for those ``in_use``; their layouts.
 
-    Then what stands beside rows can be looked at although nobody has declared the schema again.
+    Then what they hold can be looked at although nobody has declared the schema again.
     """
-    for table in (await placed_schemas(store, environment)).values():
-        if table not in in_use:
-            await store.ensure(TableLayout(table, ()))
+    stored = await store.note(_note(environment))
+    registry = _Registry({}) if stored is None else _decode_layout(stored)
+    asleep = [place.layout for place in registry.schemas.values() if place.table not in in_use]
+    for layout in asleep:
+        await store.ensure(layout)
+    return asleep
 
 
 def _note(environment: str) -> str:

@@ -2,18 +2,32 @@
 
 A sealed body is bound to its environment, schema, record and version by associated data, so that a
 body moved to another row, or an older body put back, does not open (``VaultError(CANNOT_OPEN)``).
+It says as well what its row holds in the clear, and the row's statement (``key_sealed``) says its
+key and state. So a column that was changed in the store shows as the row is opened (``Tampered``).
 """
 
 import struct
 from collections.abc import Iterable
+from typing import Final
 
-from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal
+from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal, cannot_open
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import File, Past, Row, Staged, StoredReply
+from proxy.storage.rows import (
+    File,
+    Past,
+    Row,
+    RowState,
+    Staged,
+    StagedKind,
+    StoredReply,
+)
 from proxy.vault.body import RecordBody, pack, unpack
+from proxy.vault.open_columns import OpenColumns, binds_columns, packed_in
 
 _numbers = struct.Struct(">QQ").pack
+_instant = struct.Struct(">q")
+_LIVE: Final = RowState.LIVE  #: looked up five times slower in its enumeration
 
 
 class Tampered(VaultError):
@@ -41,35 +55,47 @@ class RecordSealer:
         self._scope = scope
         self._rid = rid
 
-    def body(self, body: RecordBody, version: int) -> bytes:
-        """The sealed body of a version of the record."""
-        return self._seal(pack(body), b"b" + self._scope + _numbers(self._rid, version))
+    def body(self, body: RecordBody, version: int, binding: bytes = b"") -> bytes:
+        """The sealed body of a version of the record.
 
-    def staged_body(self, body: RecordBody, sid: int) -> bytes:
-        """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
-        return self._seal(pack(body), b"s" + self._scope + _numbers(self._rid, sid))
-
-    def file(self, plain: bytes, file_id: bytes, name: str) -> bytes:
-        """What is known of a file of the record; it opens for this record, this file and this
-        object alone.
+        ``binding`` is what ``OpenColumns.bind`` gives of its row; a past version has none.
         """
-        return self._seal(
-            plain, b"f%b%b%b%b" % (self._scope, _numbers(self._rid, 0), file_id, name.encode())
-        )
+        return self._seal(binding + pack(body), b"b" + self._scope + _numbers(self._rid, version))
 
-    def key(self, key: str) -> bytes:
-        """The record's key as the application names it, sealed beside the body."""
-        return self._seal(key.encode(), b"k%b%b" % (self._scope, _numbers(self._rid, 0)))
+    def staged(self, staged: Staged, body: RecordBody | None) -> Staged:
+        """The staged change with its sealed body (``None``: a delete), bound to its kind and time;
+        it does not open as a live one, nor the reverse.
+        """
+        plain = b"" if body is None else pack(body)
+        return staged._replace(body=self._seal(plain, _of_staged(self._scope, staged)))
+
+    def file(self, plain: bytes, file: File) -> File:
+        """The file of the record with what is known of it, sealed; it opens for this record, this
+        file, this object and these times alone.
+        """
+        return file._replace(sealed=self._seal(plain, _of_file(self._scope, file)))
+
+    def key(self, key: str, at: int) -> bytes:
+        """The statement that the record is live under this key since an instant."""
+        context = b"K%b%b" % (self._scope, _numbers(self._rid, 0))
+        return self._seal(_instant.pack(at) + key.encode(), context)
+
+    def unbound(self, state: RowState, at: int) -> bytes:
+        """The statement that the record is in this state since an instant and has no key."""
+        return self._seal(_instant.pack(at), _of_unbound(self._scope, self._rid, state))
 
 
 class Sealer:
     """Seals and opens the records of one schema of one environment."""
 
-    def __init__(self, aead: RecordAead, environment: str, schema: str) -> None:
+    def __init__(
+        self, aead: RecordAead, environment: str, schema: str, columns: OpenColumns | None = None
+    ) -> None:
         self._aead = aead
+        self.columns = columns or OpenColumns()
         #: Environment and schema, as everything that is sealed is bound to them.
         self.scope = b"\x00".join((environment.encode(), schema.encode())) + b"\x00"
-        self._live, self._staged = b"b" + self.scope, b"s" + self.scope
+        self._live = b"b" + self.scope
 
     def new_salt(self) -> bytes:
         """A salt for a new record."""
@@ -83,70 +109,115 @@ class Sealer:
         """What seals the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
-    def body(self, row: tuple[int, bytes], body: RecordBody, version: int) -> bytes:
-        """The sealed body of a version of the record with that id and salt."""
-        rid, salt = row
-        return self._aead.seal(pack(body), salt, self._live + _numbers(rid, version))
+    def with_body(self, row: Row, body: RecordBody) -> Row:
+        """The row with this sealed body, which binds all its columns."""
+        context = self._live + _numbers(row.rid, row.version)
+        plain = self._binding(row) + pack(body)
+        return row._replace(body=self._aead.seal(plain, row.salt, context))
+
+    def past_body(self, row: Row, body: RecordBody, version: int) -> bytes:
+        """The sealed body of a past version of the row's record, which never was a row."""
+        return self._aead.seal(pack(body), row.salt, self._live + _numbers(row.rid, version))
 
     def new_bodies(
-        self, rids: Iterable[int], bodies: Iterable[RecordBody]
+        self, rids: Iterable[int], bodies: Iterable[RecordBody], bindings: Iterable[bytes]
     ) -> list[tuple[bytes, bytes]]:
         """Salt and sealed body of new records with these ids: their first versions."""
         contexts = [self._live + _numbers(rid, 1) for rid in rids]
-        return self._aead.seal_new(list(map(pack, bodies)), contexts)
+        plains = [binding + pack(body) for binding, body in zip(bindings, bodies, strict=True)]
+        return self._aead.seal_new(plains, contexts)
 
     def open(self, row: Row | Past) -> RecordBody:
         """The body of a row, or of one of its past versions.
 
-        Raises ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key.
+        Raises ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key;
+        ``Tampered`` when a column of the row was changed. Key and state are not looked at.
         """
         context = self._live + _numbers(row.rid, row.version)
-        return unpack(self._aead.open(row.body, row.salt, context))
+        plain = self._aead.open(row.body, row.salt, context)
+        if isinstance(row, Past):
+            return unpack(packed_in(plain))
+        return self._checked(row, plain)[0]
 
     def open_with_key(self, row: Row) -> tuple[RecordBody, str | None]:
-        """``open`` and ``open_key``, with one key derivation where both were sealed together."""
+        """``open`` and ``open_key``, with one key derivation where both were sealed together; the
+        row's state and ``updated_at`` are looked at as well.
+        """
         if row.key_sealed is None:
             return self.open(row), None
-        parts = (
-            (row.body, self._live + _numbers(row.rid, row.version)),
-            (row.key_sealed, self._context(b"k", row.rid, 0)),
-        )
-        body, key = self._aead.open_together(row.salt, parts)
-        return unpack(body), key.decode()
+        body = row.body, self._live + _numbers(row.rid, row.version)
+        parts = body, (row.key_sealed, self._of_statement(row))
+        try:
+            plain, statement = self._aead.open_together(row.salt, parts)
+        except VaultError:
+            return self.open(row), self._older_key(row)
+        opened, written = self._checked(row, plain)
+        if written is not None and row.updated_at not in (written, *_instant.unpack(statement[:8])):
+            raise Tampered from None
+        return opened, None if row.key is None else statement[8:].decode()
 
-    def open_staged(self, staged: Staged, salt: bytes) -> RecordBody:
-        """The body of a staged update of the row with that salt; raises as ``open``."""
-        context = self._staged + _numbers(staged.rid, staged.sid)
-        return unpack(self._aead.open(staged.body, salt, context))
+    def open_staged(self, staged: Staged, salt: bytes) -> RecordBody | None:
+        """The body of a staged change of the row with that salt, ``None`` for a delete; raises as
+        ``open``.
+        """
+        plain = self._staged_plain(staged, salt)
+        return None if staged.kind is StagedKind.DELETE else unpack(plain)
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""
-        return self._aead.open(file.sealed, salt, self._of_file(file))
+        try:
+            return self._aead.open(file.sealed, salt, _of_file(self.scope, file))
+        except VaultError:
+            if self.columns.required:
+                raise
+        older = self._context(b"f", file.rid, 0)
+        return self._aead.open(file.sealed, salt, older + file.file_id + file.object.encode())
 
     def open_key(self, row: Row) -> str | None:
-        """The record's key, or ``None`` while it has none."""
-        if row.key_sealed is None:
+        """The record's key, or ``None`` while it has none; raises as ``open``."""
+        if row.key_sealed is None or row.key is None:
             return None
-        return self._aead.open(row.key_sealed, row.salt, self._context(b"k", row.rid, 0)).decode()
+        try:
+            statement = self._aead.open(row.key_sealed, row.salt, self._of_statement(row))
+        except VaultError:
+            return self._older_key(row)
+        return statement[8:].decode()
 
     def row_again(self, row: Row) -> tuple[bytes, bytes | None]:
-        """Body and key of a row, sealed with the key of now; raises as ``open``."""
-        body = self._again(row.body, row.salt, self._context(b"b", row.rid, row.version))
-        if row.key_sealed is None:
-            return body, None
-        return body, self._again(row.key_sealed, row.salt, self._context(b"k", row.rid, 0))
+        """Body and statement of a row, sealed with the key of now and bound to its columns; raises
+        as ``open``.
+        """
+        context = self._live + _numbers(row.rid, row.version)
+        plain = self._aead.open(row.body, row.salt, context)
+        older = not binds_columns(plain)
+        body = row.body
+        if older:
+            plain = self._binding(row) + plain
+        if older or not self._aead.current(body):
+            body = self._aead.seal(plain, row.salt, context)
+        return body, self._statement_again(row)
 
     def past_again(self, past: Past) -> bytes:
         """The body of a past version, sealed with the key of now; raises as ``open``."""
+        if self._aead.current(past.body):
+            return past.body
         return self._again(past.body, past.salt, self._context(b"b", past.rid, past.version))
 
     def staged_again(self, staged: Staged, salt: bytes) -> bytes:
         """The same of a staged change of the row with that salt."""
-        return self._again(staged.body, salt, self._context(b"s", staged.rid, staged.sid))
+        context = _of_staged(self.scope, staged)
+        try:
+            return self._again(staged.body, salt, context)
+        except VaultError:
+            return self._aead.seal(self._staged_plain(staged, salt), salt, context)
 
     def file_again(self, file: File, salt: bytes) -> bytes:
         """The same of what is known of a file of the row with that salt."""
-        return self._again(file.sealed, salt, self._of_file(file))
+        context = _of_file(self.scope, file)
+        try:
+            return self._again(file.sealed, salt, context)
+        except VaultError:
+            return self._aead.seal(self.open_file(file, salt), salt, context)
 
     def reply(self, reply: StoredReply, plain: bytes) -> bytes:
         """The sealed answer that a reply keeps: its salt, then the body.
@@ -162,16 +233,93 @@ class Sealer:
             reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply)
         )
 
-    def _again(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
-        if self._aead.current(sealed):
-            return sealed
-        return self._aead.seal(self._aead.open(sealed, salt, context), salt, context)
+    def _checked(self, row: Row, plain: bytes) -> tuple[RecordBody, int | None]:
+        """The body that a row's opens to, and the ``updated_at`` that it was written with, where it
+        tells; raises ``Tampered``.
+        """
+        if not binds_columns(plain):
+            if self.columns.required:
+                raise Tampered
+            return unpack(plain), None
+        checked = self.columns.check(plain, row)
+        if checked is None:
+            raise Tampered
+        packed, written = checked
+        body = unpack(packed)
+        if row.key_sealed is None:
+            # a record of the interface, whose key is in its fields, has no statement
+            own = row.state is _LIVE and row.key is not None and row.updated_at == written
+            if not own if body.names_itself else self.columns.required:
+                raise Tampered
+        return body, written
 
-    def _of_file(self, file: File) -> bytes:
-        return b"%b%b%b" % (self._context(b"f", file.rid, 0), file.file_id, file.object.encode())
+    def _binding(self, row: Row) -> bytes:
+        return self.columns.bind(row.created_at, row.updated_at, row.expires_at, row.cells)
+
+    def _older_key(self, row: Row) -> str | None:
+        """The key of a row whose statement is none of this version, or not of what it says now.
+
+        Raises ``Tampered``.
+        """
+        sealed = row.key_sealed or b""
+        if not self._aead.knows(sealed):
+            raise cannot_open()
+        if self.columns.required or row.key is None:
+            raise Tampered
+        try:
+            return self._aead.open(sealed, row.salt, self._context(b"k", row.rid, 0)).decode()
+        except VaultError:
+            raise Tampered from None
+
+    def _staged_plain(self, staged: Staged, salt: bytes) -> bytes:
+        try:
+            return self._aead.open(staged.body, salt, _of_staged(self.scope, staged))
+        except VaultError:
+            if self.columns.required:
+                raise Tampered from None
+        if staged.kind is StagedKind.DELETE and not staged.body:
+            return b""
+        return self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid))
+
+    def _statement_again(self, row: Row) -> bytes | None:
+        sealed, record = (
+            row.key_sealed,
+            RecordSealer(self._aead.under(row.salt), self.scope, row.rid),
+        )
+        if sealed is None:
+            return None if row.key is not None else record.unbound(row.state, row.updated_at)
+        try:
+            return self._again(sealed, row.salt, self._of_statement(row))
+        except VaultError:
+            return record.key(self._older_key(row) or "", row.updated_at)
+
+    def _again(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
+        plain = self._aead.open(sealed, salt, context)
+        return sealed if self._aead.current(sealed) else self._aead.seal(plain, salt, context)
+
+    def _of_statement(self, row: Row) -> bytes:
+        if row.key is None:
+            return _of_unbound(self.scope, row.rid, row.state)
+        if row.state is not _LIVE:
+            raise Tampered
+        return self._context(b"K", row.rid, 0)
 
     def _of_reply(self, reply: StoredReply) -> bytes:
         return b"a%b%b%b" % (self.scope, reply.key, reply.digest)
 
     def _context(self, part: bytes, rid: int, number: int) -> bytes:
         return b"%b%b%b" % (part, self.scope, _numbers(rid, number))
+
+
+def _of_unbound(scope: bytes, rid: int, state: RowState) -> bytes:
+    return b"%b%b%b" % (b"L" if state is _LIVE else b"P", scope, _numbers(rid, 0))
+
+
+def _of_staged(scope: bytes, staged: Staged) -> bytes:
+    numbers = _numbers(staged.rid, staged.sid) + _numbers(staged.kind, staged.at)
+    return b"S%b%b" % (scope, numbers)
+
+
+def _of_file(scope: bytes, file: File) -> bytes:
+    numbers = _numbers(file.rid, file.size) + _numbers(file.created_at, file.updated_at)
+    return b"F%b%b%b%b%b" % (scope, numbers, file.file_id, file.name, file.object.encode())

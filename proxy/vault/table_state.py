@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from proxy.storage.rows import Row
 from proxy.vault.locks import RecordLocks
+from proxy.vault.open_columns import OpenColumns
 
 # Replaced versions are for answers that were asked for before: a list may be slower than a change
 # of one of its records. Such an answer shows tokens of the version before, which the store no
@@ -68,14 +69,16 @@ class TableState:
     """What this process knows of a table beyond the store: who is writing what right now."""
 
     locks: RecordLocks = field(default_factory=RecordLocks)
+    #: what bodies of the table bind
+    columns: OpenColumns = field(default_factory=OpenColumns)
     #: record and staging ids of exchanges under way
     in_flight: set[int] = field(default_factory=set)
     #: Names of records that were deleted, unknown to the vault, while others were being made; and
     #: when, as a sequence number.
     gone: dict[bytes, int] = field(default_factory=dict)
-    #: Names that were given while others were under way, to which record, and when: one of the
-    #: others may turn out to be the same.
-    named: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    #: Names that were given while others were under way, to which record, with which salt, and
+    #: when: one of the others may turn out to be the same.
+    named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
     #: versions that answers under way may still show
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them

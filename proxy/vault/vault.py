@@ -22,9 +22,11 @@ from proxy.vault.collection import (
     TableSpec,
     VaultContext,
 )
+from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired
-from proxy.vault.schema_store import forget_schema, place_schema, wake
+from proxy.vault.schema_store import forget_schema, place_schema, placed_schemas, wake
+from proxy.vault.seal import Sealer
 from proxy.vault.table_state import TableState
 
 
@@ -46,6 +48,7 @@ class Vault:
         self._options = options
         self._states: dict[str, TableState] = {}
         self._layouts: dict[str, TableLayout] = {}  # in use, by schema
+        self._binding = ColumnBinding(around.store, around.keyset, options.environment)
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
@@ -59,12 +62,10 @@ class Vault:
         """The collection of a schema; its table is made, or gets the columns it lacks."""
         name = recipe.schema.name
         async with self._placing:
-            present = self._layouts[name].columns if name in self._layouts else ()
-            placed = await place_schema(
-                self._around.store, self._around.environment, recipe.schema, present
-            )
+            await self._begin_binding()
+            placed = await place_schema(self._around.store, self._around.environment, recipe.schema)
             self._layouts[name] = placed.layout
-        state = self.state(placed.layout.table)
+            state = self._bound_state(placed.layout)
         collection = Collection(recipe, placed, self._around, state)
         self._collections[name] = collection
         return collection
@@ -132,12 +133,14 @@ class Vault:
         return self.contents
 
     async def wake(self) -> None:
-        """Make the tables of schemas known that nobody declares any more: what they hold, their
-        files above all, counts, too.
+        """Make the tables of schemas known to the store that nobody declares any more: what they
+        hold, their files above all, counts, too.
         """
         async with self._placing:
+            await self._binding.load()
             in_use = {layout.table for layout in self._layouts.values()}
-            await wake(self._around.store, self._around.environment, in_use)
+            for layout in await wake(self.store, self.environment, in_use):
+                self._bound_state(layout)
 
     def collections(self) -> Iterable[Collection]:
         """The collections in use, as last asked for; not those that the vault keeps for itself
@@ -150,6 +153,33 @@ class Vault:
     def state(self, table: str) -> TableState:
         """What this process knows of a table, whoever declares it."""
         return self._states.setdefault(table, TableState())
+
+    def _bound_state(self, layout: TableLayout) -> TableState:
+        """The state of a table, whose bodies bind the columns of its layout."""
+        state = self.state(layout.table)
+        state.columns.adopt([column.name for column in layout.columns])
+        state.columns.required = self._binding.complete
+        return state
+
+    async def _begin_binding(self) -> None:
+        """Where nothing was ever stored, every body will bind its columns."""
+        await self._binding.load()
+        if not self._binding.complete and not await placed_schemas(self.store, self.environment):
+            await self._binding.finish()
+
+    async def _bind_columns(self) -> None:
+        """Go on with sealing bodies again that bind no columns."""
+        if self._binding.complete:
+            return
+        await self.wake()
+        aead, placed = self.keyset.aead(), await placed_schemas(self.store, self.environment)
+        sealers = {
+            table: Sealer(aead, self.environment, name, self.state(table).columns)
+            for name, table in placed.items()
+        }
+        await self._binding.round(sealers)
+        for state in self._states.values():
+            state.columns.required = self._binding.complete
 
     def later(self, settle: Callable[[], Awaitable[None]], *, soon: bool = False) -> None:
         """Try a settling again at the next upkeep, or ``soon``: the application has answered, but
@@ -188,6 +218,7 @@ class Vault:
             await sweep_expired(collection)
             await prune(collection)
             await reap(collection, self._options.pending_keep)
+        await self._bind_columns()
         if self._sweep is not None:
             await self._sweep.round()
 

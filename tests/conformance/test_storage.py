@@ -239,6 +239,20 @@ async def test_release_takes_the_key_from_its_holder_alone(store: Store) -> None
     }
 
 
+async def test_release_takes_the_key_from_that_holder_and_leaves_its_statement(
+    store: Store,
+) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b"))])
+    await store.commit(TABLE, [Release(h("a"), 3, 5_000, 2, b"unbound")])
+    assert (await store.rows(TABLE, [1]))[1] == live(1, "a")
+    await store.commit(TABLE, [Release(h("a"), 3, 5_000, 1, b"unbound")])
+    released = row(1)._replace(updated_at=5_000, key_sealed=b"unbound")
+    assert await store.rows(TABLE, [1, 2]) == {1: released, 2: live(2, "b")}
+    await store.commit(TABLE, [Accept(1, 6_000, b"accepted"), Accept(2, 6_000, b"accepted")])
+    accepted = released._replace(state=RowState.LIVE, updated_at=6_000, key_sealed=b"accepted")
+    assert await store.rows(TABLE, [1, 2]) == {1: accepted, 2: live(2, "b")}
+
+
 async def test_release_then_bind_moves_a_key_to_a_newer_record(store: Store) -> None:
     await store.commit(TABLE, [Insert(live(1, "a")), insert(2)])
     await store.commit(TABLE, [Release(h("a"), 2, 5_000), Bind(2, h("a"), b"sealed", 5_000)])

@@ -115,6 +115,22 @@ class Database:
             )
         )
 
+    def others_for_ever(self) -> None:
+        """When a record ends."""
+        self.write(("UPDATE <r> SET expires_at = 9223372036854775 WHERE rid <> 1", ()))
+
+    def others_older(self) -> None:
+        """When a record was made and changed."""
+        self.write(("UPDATE <r> SET created_at = created_at - 1, updated_at = 1", ()))
+
+    def others_waiting(self) -> None:
+        """The state of records: as if no application had taken them yet."""
+        self.write(("UPDATE <r> SET state = 1, key = NULL, updated_at = 1", ()))
+
+    def others_paid(self) -> None:
+        """A column that no policy asks for, of everybody."""
+        self.write(("UPDATE <r> SET <pay> = <pay> + 1", ()))
+
     def others_history_is_own(self) -> None:
         """The past versions of ``b1`` stand under the key of ``r1``."""
         self.write(
@@ -294,3 +310,54 @@ async def test_an_alarm_names_the_schema_and_the_operation_and_no_value(
         1,
     )
     assert "rows of the store have columns" in alarm["reason"]
+
+
+async def found(here: World, as_: str = "writer") -> Said:
+    return await here.client("POST", f"{PEOPLE}/find", as_, json={})
+
+
+@pytest.mark.parametrize("tampering", ["others_for_ever", "others_older", "others_paid"])
+async def test_a_column_that_no_filter_asks_for_is_noticed_as_its_record_is_opened(
+    here: World, tmp_path: Path, tampering: str
+):
+    database = Database(here, tmp_path / "vault.db")
+    assert len((await found(here)).json["data"]) == 3
+    getattr(database, tampering)()
+    assert (await found(here)).json["data"] == []
+    assert alarms(here) != []
+    await database.look()
+    for method, path, content in writes():
+        await ask(here, "writer", method, path, content)
+    rows = await here.store.rows(
+        here.catalog.records("person").collection.table, list(database.rids.values())
+    )
+    assert sorted(row.version for row in rows.values()) == [1, 1, 2]
+
+
+async def test_a_state_that_was_changed_ends_no_record(here: World, tmp_path: Path):
+    database = Database(here, tmp_path / "vault.db")
+    database.others_waiting()
+    here.clock.advance(30 * 86_400_000)
+    await here.vault.upkeep()
+    collection = here.catalog.records("person").collection
+    assert len(await here.store.scan(collection.table, 0, 10)) == 3
+
+
+async def test_an_end_that_was_brought_forward_ends_no_record(here: World, tmp_path: Path):
+    database = Database(here, tmp_path / "vault.db")
+    database.write(("UPDATE <r> SET expires_at = 1", ()))
+    await here.vault.upkeep()
+    collection = here.catalog.records("person").collection
+    assert len(await here.store.scan(collection.table, 0, 10)) == 3
+
+
+async def test_a_version_without_its_columns_put_back_is_no_record(here: World, tmp_path: Path):
+    """The note of an end, which was never a row, or what an earlier program has sealed."""
+    collection = here.catalog.records("person").collection
+    (row, *_) = await here.store.scan(collection.table, 0, 1)
+    bare = collection.sealer.past_body(row, collection.sealer.open(row), row.version)
+    Database(here, tmp_path / "vault.db").write(
+        ("UPDATE <r> SET body = ? WHERE rid = ?", (bare, row.rid))
+    )
+    assert len((await found(here)).json["data"]) == 2
+    assert alarms(here) != []

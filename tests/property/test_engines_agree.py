@@ -105,8 +105,8 @@ bodies, sealed_keys = st.binary(max_size=1), st.sampled_from([None, b"sealed", b
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Insert, rows(), few, few),
     st.builds(Insert, rows(), few, few),
-    st.builds(Release, keys, rids, instants),
-    st.builds(Accept, rids, instants),
+    st.builds(Release, keys, rids, instants, st.one_of(st.none(), rids), sealed_keys),
+    st.builds(Accept, rids, instants, sealed_keys),
     st.builds(Bind, rids, keys, st.binary(max_size=1), instants),
     st.builds(Replace, rows(), st.integers(1, 2)),
     st.builds(StageRow, staged, few, few),

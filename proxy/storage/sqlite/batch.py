@@ -78,7 +78,7 @@ class ChangeBatch:
         self._shares: list[tuple[bytes, int]] = []
         self._claims: list[tuple[bytes, int]] = []
         self._releases: list[tuple[Any, ...]] = []
-        self._accepts: list[tuple[int, int]] = []
+        self._accepts: list[tuple[Any, ...]] = []
         self._binds: list[tuple[Any, ...]] = []
         self._inscribes: list[tuple[Any, ...]] = []
         self._replaces: list[tuple[Any, ...]] = []
@@ -158,7 +158,7 @@ class ChangeBatch:
 
         Hardly ever, so one question spares most statements.
         """
-        keys = [key for _, key, _ in self._releases]
+        keys = [release[1] for release in self._releases]
         return any(
             connection.execute(text, values).fetchall()
             for text, values in self._sql.holders.runs(keys)
@@ -248,20 +248,20 @@ class ChangeBatch:
         return True
 
     def _release(self, change: Release) -> bool:
-        key, rid, at = change
+        key, rid, at, holder, key_sealed = change
         # Whose key it takes is not known here, and all of them write or read when that row was
         # updated.
         if self._replaces or self._accepts or self._recasts or self._comes_late(key, _RELEASE):
             return False
-        self._releases.append((at, key, rid))
+        self._releases.append((at, key, rid, holder, key_sealed))
         return True
 
     def _accept(self, change: Accept) -> bool:
-        rid, at = change
+        rid, at, key_sealed = change
         # It tells PENDING rows from others, and a Release may make one of any row.
         if self._releases or self._comes_late(rid, _BIND):
             return False
-        self._accepts.append((at, rid))
+        self._accepts.append((at, key_sealed, rid))
         return True
 
     def _bind(self, change: Bind) -> bool:

@@ -97,10 +97,13 @@ class Statements:
         self.inserts = Inserts(rows, [*_FIXED.split(", "), *extra])
         self.insert = self.inserts.single
         self.release = (
-            f"UPDATE {rows} SET key = NULL, key_sealed = NULL, state = 1, updated_at = ? WHERE "
-            "key = ? AND rid <> ?"
+            f"UPDATE {rows} SET key = NULL, key_sealed = ?5, state = 1, updated_at = ?1 WHERE "
+            "key = ?2 AND rid <> ?3 AND rid = coalesce(?4, rid)"
         )
-        self.accept = f"UPDATE {rows} SET state = 0, updated_at = ? WHERE rid = ? AND state = 1"
+        self.accept = (
+            f"UPDATE {rows} SET state = 0, updated_at = ?, key_sealed = coalesce(?, key_sealed)"
+            " WHERE rid = ? AND state = 1"
+        )
         self.bind = (
             f"UPDATE {rows} SET key = ?1, key_sealed = ?2, state = 0, updated_at = ?3"
             " WHERE rid = ?4 AND (key IS NULL OR key = ?1)"

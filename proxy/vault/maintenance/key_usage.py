@@ -19,12 +19,14 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore.base import NoObject
 from proxy.storage.base import Store
 from proxy.storage.changes import (
+    Accept,
     AddVersion,
     Attach,
     Bind,
     Change,
     Conflict,
     Insert,
+    Release,
     Remember,
     Replace,
     ReplaceCiphertext,
@@ -215,6 +217,8 @@ _SEALED: dict[type[Any], Callable[[Any], Collection[bytes | None]]] = {
     Insert: lambda change: (change.row.body, change.row.key_sealed),
     Replace: lambda change: (change.row.body,),
     Bind: lambda change: (change.key_sealed,),
+    Release: lambda change: (change.key_sealed,),
+    Accept: lambda change: (change.key_sealed,),
     StageRow: lambda change: (change.staged.body,),
     AddVersion: lambda change: (change.past.body,),
     Attach: lambda change: (change.file.sealed,),

@@ -17,8 +17,9 @@ from proxy.auth.sealed_notes import seal_again
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import NoObject
 from proxy.storage.changes import Change, Conflict, ReplaceCiphertext, SealedPart, UpdateFile
-from proxy.storage.rows import File, Past, Row, Staged
+from proxy.storage.rows import File, Past, Row
 from proxy.vault.attachment_content import Contents
+from proxy.vault.column_binding import sealed_again
 from proxy.vault.records.attachment_metadata import kept_of, rekept
 from proxy.vault.seal import Sealer
 from proxy.vault.vault import Vault
@@ -58,16 +59,7 @@ async def records(place: SealedTable, after: str) -> PageResult | None:
     rows = await store.scan(place.table, int(after or 0), _ROWS)
     if not rows:
         return None
-    files = await store.files(place.table, [row.rid for row in rows])
-    staged = await store.staged(place.table, [row.rid for row in rows if row.staged])
-    changes: list[Change] = []
-    unreadable = 0
-    for row in rows:
-        try:
-            changes += row_anew(place.sealer, row, files.get(row.rid, ()), staged.get(row.rid, ()))
-        except VaultError as error:
-            _refuse_other(error)
-            unreadable += 1
+    changes, unreadable = await sealed_again(store, place.table, place.sealer, rows)
     await _commit(place, changes)
     return PageResult(str(rows[-1].rid), len(rows), unreadable)
 
@@ -128,32 +120,11 @@ async def notes(vault: Vault) -> int:
     return unreadable
 
 
-def row_anew(
-    sealer: Sealer, row: Row, files: Sequence[File], staged: Sequence[Staged]
-) -> list[Change]:
-    """What seals a row and what belongs to it anew; nothing where that is so.
+def past_anew(sealer: Sealer, past: Past) -> list[Change]:
+    """What seals a past version anew; nothing where that is so.
 
     Raises ``VaultError(CANNOT_OPEN)``.
     """
-    changes: list[Change] = []
-    before, after = (row.body, row.key_sealed), sealer.row_again(row)
-    if after != before:
-        changes.append(ReplaceCiphertext(SealedPart.ROW, (row.rid,), before, after))
-    changes += [
-        ReplaceCiphertext(SealedPart.STAGED, (change.sid, change.rid), (change.body,), (body,))
-        for change in staged
-        if change.body and (body := sealer.staged_again(change, row.salt)) is not change.body
-    ]
-    changes += [
-        ReplaceCiphertext(SealedPart.FILE, (file.file_id, file.rid), (file.sealed,), (sealed,))
-        for file in files
-        if (sealed := sealer.file_again(file, row.salt)) is not file.sealed
-    ]
-    return changes
-
-
-def past_anew(sealer: Sealer, past: Past) -> list[Change]:
-    """The same of a past version."""
     body = sealer.past_again(past)
     return (
         []

@@ -225,7 +225,8 @@ class ReencryptionJob:
 
     async def _table(self, run: ReencryptionRun, name: str, table: str) -> ReencryptionRun:
         turn, figure = _TURNS[run.stage or ReencryptionStage.RECORDS]
-        sealer = Sealer(self._vault.keyset.aead(), self._vault.environment, name)
+        columns = self._vault.state(table).columns
+        sealer = Sealer(self._vault.keyset.aead(), self._vault.environment, name, columns)
         place, pages = SealedTable(self._vault, table, sealer), 0
         after = run.after if run.table == table else ""
         try:

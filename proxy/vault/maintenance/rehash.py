@@ -121,9 +121,8 @@ class Rehash:
         records = self._records
         sealer = records.collection.sealer
         content = msgspec.structs.replace(sealer.open(row), tokens=tokens or None)
-        body = sealer.body((row.rid, row.salt), content, row.version)
         old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
-        changes: list[Change] = [Replace(row._replace(body=body), row.version)]
+        changes: list[Change] = [Replace(sealer.with_body(row, content), row.version)]
         if old != new:
             drop = old - new - records.hashes(before.fields)
             changes.append(Reindex(row.rid, tuple(new - old), tuple(drop)))

@@ -25,6 +25,7 @@ from proxy.vault.records.attachment_metadata import name_hash, open_file
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import Entries, Origin, placed_schemas
 from proxy.vault.schemas.migration import migrated_records
+from proxy.vault.seal import Tampered
 from proxy.vault.vault import Vault
 
 #: Hears of progress: (``records`` or ``attachments``, how many more).
@@ -125,9 +126,7 @@ async def _records(subject: Subject, findings: VaultFindings, tell: Tell) -> Non
         salts = {row.rid: row.salt for row in rows}
         for change in [one for found in staged.values() for one in found]:
             findings.counts["staged"] += 1
-            if change.body and not _opens(
-                partial(collection.sealer.open_staged, change, salts[change.rid])
-            ):
+            if not _opens(partial(collection.sealer.open_staged, change, salts[change.rid])):
                 findings.faults.append(
                     _fault(subject.records, change.rid, "A staged change does not open.")
                 )
@@ -150,6 +149,8 @@ async def _fault_of(subject: Subject, row: Row) -> str | None:
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise
+        if isinstance(error, Tampered):
+            return "A column, or the state, is not what is sealed in the record."
         return "The record does not open."
     if (
         row.key is not None

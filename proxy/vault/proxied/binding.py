@@ -12,7 +12,7 @@ import msgspec
 from proxy.offload import busy, give_way
 from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Reindex, Release
-from proxy.storage.rows import Past, Row
+from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.seal import RecordSealer
@@ -68,14 +68,14 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     binds: list[Bind] = []
     for held, key in pairs:
         sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
-        binds.append(Bind(held.rid, collection.key_hash(key), sealer.key(key), now))
+        binds.append(Bind(held.rid, collection.key_hash(key), sealer.key(key, now), now))
         if len(binds) % BIND_STRIDE == 0 and busy():
             await give_way()
     writes = [held for held, _ in pairs]
     displaced: list[Change] = []
     overtaken = 0
     for attempt in range(_TRIES):
-        changes, overtaken = _decided(collection, binds, now)
+        changes, overtaken = _decided(collection, binds, {held.rid: held.salt for held in writes})
         try:  # in one breath with what was decided
             await finish(collection, writes, [*displaced, *changes])
             break
@@ -111,8 +111,8 @@ async def bind_behind(
         if await collection.store.by_keys(collection.table, (digest,)):
             return False
         sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
-        binding = Bind(write.rid, digest, sealer.key(key), now)
-        changes, overtaken = _decided(collection, (binding,), now)
+        binding = Bind(write.rid, digest, sealer.key(key, now), now)
+        changes, overtaken = _decided(collection, (binding,), {write.rid: write.salt})
         if not overtaken:
             await commit_behind(collection, write, digest, changes, ended)
             behind = True
@@ -145,10 +145,15 @@ async def commit_behind(
     await collection.store.commit_behind(collection.table, changes, touched, finished)
 
 
-def _decided(collection: Collection, binds: Sequence[Bind], now: int) -> tuple[list[Change], int]:
-    """What gives these names, as things are now; and how many were deleted meanwhile."""
+def _decided(
+    collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]
+) -> tuple[list[Change], int]:
+    """What gives these names, as things are now; and how many were deleted meanwhile.
+
+    ``salts`` are those of their records.
+    """
     changes: list[Change] = []
-    twice: list[int] = []  #: records without a name that are another's, too
+    twice: dict[int, bytes] = {}  #: records without a name that are another's, too
     overtaken = 0
     gone, named = collection.state.gone, collection.state.named
     last = {binding.key: binding.rid for binding in binds} if len(binds) > 1 else {}
@@ -159,17 +164,18 @@ def _decided(collection: Collection, binds: Sequence[Bind], now: int) -> tuple[l
         if gone.get(binding.key, 0) > own:
             overtaken += 1
             continue
-        rid, at = named.get(binding.key, (own, 0))
+        rid, salt, at = named.get(binding.key, (own, b"", 0))
         if rid != own and at > own:
-            twice.append(min(rid, own))
             if rid > own:
+                twice[own] = salts[own]
                 continue
-            changes.append(Release(binding.key, own, now))
+            twice[rid] = salt
+            changes.append(releasing(collection, rid, salt, Release(binding.key, own, binding.at)))
         changes.append(binding)
-    if twice:
-        changes.extend([Accept(rid, now) for rid in twice])
+    for rid, salt in twice.items():
+        changes.append(accepting(collection, rid, salt, binds[0].at))
     if len(collection.state.in_flight) > len(binds):
-        _remember(collection, binds)
+        _remember(collection, binds, salts)
     return changes, overtaken
 
 
@@ -188,8 +194,19 @@ async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]])
             past, _ = await collection.store.past(collection.table, key, 1, 0, 0)
             if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:
                 changes.append(AddVersion(Past(row.rid, row.version, key, at, row.salt, row.body)))
-        changes.append(Release(key, others[key], now))
+        changes.append(releasing(collection, row.rid, row.salt, Release(key, others[key], now)))
     return changes
+
+
+def releasing(collection: Collection, rid: int, salt: bytes, change: Release) -> Release:
+    """The change that takes a key from the record of that id and salt, with its statement."""
+    statement = collection.sealer.record(rid, salt).unbound(RowState.PENDING, change.at)
+    return change._replace(holder=rid, key_sealed=statement)
+
+
+def accepting(collection: Collection, rid: int, salt: bytes, at: int) -> Accept:
+    """The change that keeps a record for good that has no name yet, with its statement."""
+    return Accept(rid, at, collection.sealer.record(rid, salt).unbound(RowState.LIVE, at))
 
 
 def overtake(collection: Collection, keys: Iterable[str]) -> None:
@@ -205,17 +222,17 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
     state.gone.update((collection.key_hash(key), collection.around.sequence()) for key in keys)
 
 
-def _remember(collection: Collection, binds: Sequence[Bind]) -> None:
+def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]) -> None:
     """Who has which name, as long as there is anybody else under way who may turn out to be the
     same.
     """
     state = collection.state
     if len(state.named) >= _MOST_GONE:
         oldest = min(state.in_flight)
-        state.named = {digest: named for digest, named in state.named.items() if named[1] > oldest}
+        state.named = {digest: named for digest, named in state.named.items() if named[2] > oldest}
     for one in binds:
-        if state.named.get(one.key, (0, 0))[0] <= one.rid:
-            state.named[one.key] = one.rid, collection.around.sequence()
+        if state.named.get(one.key, (0,))[0] <= one.rid:
+            state.named[one.key] = one.rid, salts[one.rid], collection.around.sequence()
 
 
 def forget_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:

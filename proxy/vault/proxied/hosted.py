@@ -19,7 +19,7 @@ from proxy.storage.base import CommitEnded, Store, commit_then_tell
 from proxy.storage.changes import Change, Conflict, Insert, Replace
 from proxy.storage.rows import ColumnValue, Row, TableLayout
 from proxy.vault.body import RecordBody
-from proxy.vault.collection import Collection, TableSpec, VaultContext
+from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer
@@ -47,7 +47,7 @@ class Hosted(Collection):
         #: By record: the definition that the columns of its newest row were made for.
         self._made: dict[int, Records] = {}
         self._prefix = collected_keys(entity)
-        self.sealer = _Sealer(base.around, base.name, self._prefix)
+        self.sealer = _Sealer(base, self._prefix)
         self._hash_of_host = base.key_hash
         self.hash_name = base.hash_name
         self.store = cast(Store, _Guarded(base.store, self))
@@ -123,8 +123,9 @@ class _Sealer(Sealer):
     A key is sealed with what tells the entity, and opened without it.
     """
 
-    def __init__(self, around: VaultContext, schema: str, prefix: str) -> None:
-        super().__init__(around.keyset.aead(), around.environment, schema)
+    def __init__(self, base: Collection, prefix: str) -> None:
+        context = base.around
+        super().__init__(context.keyset.aead(), context.environment, base.name, base.state.columns)
         self._prefix = prefix
 
     def record(self, rid: int, salt: bytes) -> RecordSealer:
@@ -148,5 +149,5 @@ class _RecordSealer(RecordSealer):
         super().__init__(seal, scope, rid)
         self._prefix = prefix
 
-    def key(self, key: str) -> bytes:
-        return super().key(self._prefix + key)
+    def key(self, key: str, at: int) -> bytes:
+        return super().key(self._prefix + key, at)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.offload import FEW, busy, give_way, in_thread, strides
 from proxy.storage.changes import (
-    Accept,
     Bind,
     Change,
     Conflict,
@@ -26,6 +25,7 @@ from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
+from proxy.vault.proxied.binding import accepting, releasing
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_rows
 from proxy.vault.records.attachment_metadata import adopted
 
@@ -79,17 +79,18 @@ async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> 
 
     ``began`` is when the request of that answer was received.
     """
-    rids = {
-        one.row.rid
+    rows = {
+        one.row.rid: one.row
         for one in loose
         if one.row.state is RowState.PENDING
         and one.row.updated_at <= began
         and one.row.rid not in collection.state.in_flight
     }
-    if rids:
+    if rows:
         now = collection.clock()
-        await collection.store.commit(collection.table, [Accept(rid, now) for rid in sorted(rids)])
-        collection.observe("reconciled", len(rids))
+        changes = [accepting(collection, rid, rows[rid].salt, now) for rid in sorted(rows)]
+        await collection.store.commit(collection.table, changes)
+        collection.observe("reconciled", len(rows))
 
 
 async def rename(collection: Collection, rid: int, key: str) -> None:
@@ -111,9 +112,12 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     if home is not None:
         await _merge(collection, home, stray, AnswerObject(key, tuple(stray.live.value_tokens())))
         return
-    now, digest, row = collection.clock(), collection.key_hash(key), stray.row
-    changes: list[Change] = [Release(row.key, 0, now)] if row.key is not None else []
-    changes.append(Bind(rid, digest, collection.sealer.record(rid, row.salt).key(key), now))
+    now, row = collection.clock(), stray.row
+    changes: list[Change] = []
+    if row.key is not None:
+        changes.append(releasing(collection, rid, row.salt, Release(row.key, 0, now)))
+    sealed = collection.sealer.record(rid, row.salt).key(key, now)
+    changes.append(Bind(rid, collection.key_hash(key), sealed, now))
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
@@ -176,8 +180,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     if rivals:
         now, sid = collection.clock(), collection.around.sequence()
         older = RecordBody({**content.values, **{name: moved[name] for name in rivals}}, number)
-        body = collection.sealer.record(rid, home.row.salt).staged_body(older, sid)
-        changes.append(StageRow(Staged(sid, rid, StagedKind.UPDATE, now, now, True, body)))
+        staged = Staged(sid, rid, StagedKind.UPDATE, now, now, True, b"")
+        changes.append(StageRow(collection.sealer.record(rid, home.row.salt).staged(staged, older)))
     try:
         await collection.store.commit(collection.table, changes)
     except Conflict:
@@ -249,7 +253,7 @@ async def unneeded(
     versions = [
         (change.sid, opened)
         for change in staged
-        if (opened := _open(collection, change, row)) is not None
+        if (opened := collection.sealer.open_staged(change, row.salt)) is not None
     ]
     gone = [current, *(content for sid, content in versions if sid in settled)]
     stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
@@ -277,10 +281,6 @@ async def outdated(
         if busy():
             await give_way()
     return [Reindex(rid, drop=tuple(drop))] if drop else []
-
-
-def _open(collection: Collection, change: Staged, row: Row) -> RecordBody | None:
-    return collection.sealer.open_staged(change, row.salt) if change.body else None
 
 
 def _without(gone: Iterable[RecordBody], left: Iterable[RecordBody]) -> set[tuple[str, str]]:

@@ -23,7 +23,7 @@ from proxy.vault.body import (
     values_in_order,
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
-from proxy.vault.seal import Sealer
+from proxy.vault.seal import Sealer, Tampered
 
 #: Rows that are opened between two looks whether others have to be let go on.
 _OPENED = 16
@@ -203,20 +203,34 @@ async def open_rows(
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
-            collection.observe("unopenable")
+            collection.observe("tampered" if isinstance(error, Tampered) else "unopenable")
         if count % _OPENED == 0 and busy():
             await give_way()
     return opened
 
 
 def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> OpenRow:
-    opened = OpenRow(row, collection.sealer.open(row), _values={})
-    opened.learn(opened.live)
+    live, key = collection.sealer.open_with_key(row)
+    opened = OpenRow(row, live, _key=key, _values={})
+    opened.learn(live)
     for change in staged:
-        content = collection.sealer.open_staged(change, row.salt) if change.body else None
-        opened.staged.append((change, content))
+        opened.staged.append((change, collection.sealer.open_staged(change, row.salt)))
     # of values that share a token in versions in doubt, the latest counts
     for _, content in reversed(opened.staged):
         if content is not None:
             opened.learn(content)
     return opened
+
+
+def is_genuine_change(collection: Collection, change: Staged, salt: bytes) -> bool:
+    """Whether a staged change of the row with that salt is as it was staged; one that is not is
+    reported.
+    """
+    try:
+        collection.sealer.open_staged(change, salt)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        collection.observe("tampered")
+        return False
+    return True

@@ -100,10 +100,12 @@ async def promotion(
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
     if row.staged > 1:
         beside = (await collection.beside({row.rid: row})).get(row.rid, ())
-        others = [
-            other for other in beside if other.body and other.sid not in collection.state.in_flight
+        others = [other for other in beside if other.sid not in collection.state.in_flight]
+        opened = [
+            (other, version)
+            for other in others
+            if (version := collection.sealer.open_staged(other, row.salt)) is not None
         ]
-        opened = [(other, collection.sealer.open_staged(other, row.salt)) for other in others]
         rebased = rebase(collection, row, opened, (current, content), update.named)
         gone = {update.sid, *rebased.gone}
         changes.extend(
@@ -168,8 +170,8 @@ def rebase(
             sid = collection.around.sequence()
             if staged.sid in collection.state.reported:
                 collection.state.report(sid)
-            body = collection.sealer.record(row.rid, row.salt).staged_body(left, sid)
-            rebased.changes.append(StageRow(staged._replace(sid=sid, body=body)))
+            sealer = collection.sealer.record(row.rid, row.salt)
+            rebased.changes.append(StageRow(sealer.staged(staged._replace(sid=sid), left)))
             rebased.left.append(left)
     return rebased
 

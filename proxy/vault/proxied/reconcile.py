@@ -27,7 +27,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, is_genuine_change
 from proxy.vault.proxied.promotion import rebase
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
@@ -106,11 +106,14 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
     rows = await collection.by_key(keys)
     waiting = [row.rid for row in rows.values() if row.staged]
     staged = await collection.store.staged(collection.table, waiting) if waiting else {}
+    salts = {row.rid: row.salt for row in rows.values()}
     gone = [
         rid
         for rid, changes in staged.items()
         if any(
-            change.kind is StagedKind.DELETE and _doubtful(collection, change, began)
+            change.kind is StagedKind.DELETE
+            and _doubtful(collection, change, began)
+            and is_genuine_change(collection, change, salts[rid])
             for change in changes
         )
     ]
@@ -259,5 +262,6 @@ def _shows_record(opened: OpenRow, seen: Mapping[str, list[str]]) -> bool:
 
 
 def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
-    sealed = collection.sealer.record(opened.row.rid, opened.row.salt).key(key)
-    return [Bind(opened.row.rid, collection.key_hash(key), sealed, collection.clock())]
+    row, now = opened.row, collection.clock()
+    sealed = collection.sealer.record(row.rid, row.salt).key(key, now)
+    return [Bind(row.rid, collection.key_hash(key), sealed, now)]

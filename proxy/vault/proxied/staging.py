@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from proxy.errors import Code, VaultError
 from proxy.offload import FEW, busy, give_way, run_in_thread
 from proxy.storage.changes import (
-    Accept,
     Change,
     Conflict,
     Insert,
@@ -34,6 +33,7 @@ from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, d
 from proxy.vault.proxied.binding import (
     BIND_STRIDE,
     StagedWrite,
+    accepting,
     finish,
     forget_staged,
 )
@@ -104,7 +104,7 @@ async def stage_shared(
 
 async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[StagedWrite]:
     """Mark records as about to be deleted; keys the vault does not know have nothing to stage."""
-    rows = await collection.by_key(keys)
+    rows = await collection.by_key(keys, bodies={})
     held = [
         StagedWrite(
             row.rid, None, {}, row, sid=collection.around.sequence(), key=key, salt=row.salt
@@ -123,7 +123,8 @@ async def accept(collection: Collection, held: Sequence[StagedWrite]) -> None:
     when it shows them.
     """
     now = collection.clock()
-    await finish(collection, held, [Accept(item.rid, now) for item in held])
+    changes = [accepting(collection, item.rid, item.salt, now) for item in held]
+    await finish(collection, held, changes)
     collection.observe("nameless", len(held))
 
 
@@ -336,9 +337,7 @@ async def _staging_change(
     collection: Collection, item: StagedWrite, *, shared: bool
 ) -> Change | None:
     if item.content is None:
-        return StageRow(
-            Staged(item.sid or 0, item.rid, StagedKind.DELETE, collection.clock(), None, False, b"")
-        )
+        return StageRow(_staged(collection, item, StagedKind.DELETE))
     if item.row is not None and item.sid is None:
         return None
     before = item.live.values if item.live is not None else {}
@@ -359,11 +358,12 @@ async def _staging_change(
     if item.row is None:
         row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
         return Insert(row, tuple(hashes), tuple(unique))
-    body = collection.sealer.record(item.rid, item.salt).staged_body(item.content, item.sid or 0)
-    staged = Staged(
-        item.sid or 0, item.rid, StagedKind.UPDATE, collection.clock(), None, False, body
-    )
-    return StageRow(staged, tuple(hashes), tuple(unique))
+    return StageRow(_staged(collection, item, StagedKind.UPDATE), tuple(hashes), tuple(unique))
+
+
+def _staged(collection: Collection, item: StagedWrite, kind: StagedKind) -> Staged:
+    staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")
+    return collection.sealer.record(item.rid, item.salt).staged(staged, item.content)
 
 
 def _added(

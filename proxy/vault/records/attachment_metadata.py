@@ -80,19 +80,18 @@ def file_of(
     creation.
     """
     now = collection.clock()
-    file_id = bytes.fromhex(kept.object[:32])
     sealed = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
-    sealer = collection.sealer.record(row.rid, row.salt)
-    return File(
-        file_id,
+    file = File(
+        bytes.fromhex(kept.object[:32]),
         row.rid,
         name_hash(collection, label.filename),
         kept.object,
         kept.size,
         now if before is None else before.created_at,
         now,
-        sealer.file(_encode(sealed), file_id, kept.object),
+        b"",
     )
+    return collection.sealer.record(row.rid, row.salt).file(_encode(sealed), file)
 
 
 def name_hash(collection: Collection, filename: str) -> bytes:
@@ -115,8 +114,8 @@ def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
     Raises ``VaultError(CANNOT_OPEN)``.
     """
     known = replace(_decode(sealer.open_file(file, row.salt)), salt=kept.salt)
-    sealed = sealer.record(row.rid, row.salt).file(_encode(known), file.file_id, kept.object)
-    return file._replace(object=kept.object, sealed=sealed)
+    moved = file._replace(object=kept.object)
+    return sealer.record(row.rid, row.salt).file(_encode(known), moved)
 
 
 def open_file(collection: Collection, row: Row, file: File) -> OpenFile:

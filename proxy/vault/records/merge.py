@@ -162,12 +162,11 @@ def _taken(records: Records, pair: _Pair, past: Sequence[Past]) -> list[Change]:
     """The versions of the source, the present one last, as past versions of the destination."""
     source, destination = pair
     sealer = records.collection.sealer
-    own = sealer.record(destination.rid, destination.salt)
     changes: list[Change] = []
     first, versions = destination.version + 1, [*past, records.outlived(source)]
     documents = moved(map(sealer.open, versions), first)
     for version, (one, document) in enumerate(zip(versions, documents, strict=True), first):
-        body = own.body(document, version)
+        body = sealer.past_body(destination, document, version)
         taken = Past(
             destination.rid, version, destination.key or b"", one.at, destination.salt, body
         )

@@ -201,49 +201,42 @@ class Records(Columns):
         """
         if len(drafts) == 1:
             return [self._row_of(drafts[0], keys[0], rids[0], by, now)]
-        cells, new = self.cells, tuple.__new__
+        bind, new = self.collection.state.columns.bind, tuple.__new__
+        ends = [None if draft.expires_at is UNSET else draft.expires_at for draft in drafts]
+        cells = [self.cells(draft.fields) for draft in drafts]
         bodies = self.collection.sealer.new_bodies(
-            rids, [RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now) for draft in drafts]
+            rids,
+            [RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now) for draft in drafts],
+            [bind(now, now, at, of) for at, of in zip(ends, cells, strict=True)],
         )
-        rows: list[Row] = []
-        for draft, key, rid, (salt, body) in zip(drafts, keys, rids, bodies, strict=True):
-            at = None if draft.expires_at is UNSET else draft.expires_at
-            # Thousands of these a second: the constructor of a named tuple costs twice as much.
-            rows.append(
-                new(
-                    Row,
-                    (rid, key, None, _LIVE, 1, now, now, at, salt, body, cells(draft.fields), 0),
-                )
-            )
-        return rows
+        # Thousands of these a second: the constructor of a named tuple costs twice as much.
+        return [
+            new(Row, (rid, key, None, _LIVE, 1, now, now, at, salt, body, of, 0))
+            for key, rid, at, of, (salt, body) in zip(keys, rids, ends, cells, bodies, strict=True)
+        ]
 
     def _row_of(self, draft: RecordDraft, key: bytes, rid: int, by: str, now: int) -> Row:
-        fields, expires = draft.fields, draft.expires_at
-        sealer = self.collection.sealer
-        salt = sealer.new_salt()
-        body = sealer.body((rid, salt), RecordBody(NO_VALUES, 1, fields, _CREATE, by, now), 1)
-        cells, expires_at = self.cells(fields), None if expires is UNSET else expires
-        return tuple.__new__(
-            Row, (rid, key, None, _LIVE, 1, now, now, expires_at, salt, body, cells, 0)
-        )
+        expires = None if draft.expires_at is UNSET else draft.expires_at
+        sealer, cells = self.collection.sealer, self.cells(draft.fields)
+        row = Row(rid, key, None, _LIVE, 1, now, now, expires, sealer.new_salt(), b"", cells)
+        return sealer.with_body(row, RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now))
 
     def next_row(
         self, row: Row, fields: Fields, by: str, expires_at: int | None, beside: Extras = NO_EXTRAS
     ) -> Row:
         """The row with its next version; the key stays."""
-        collection, version = self.collection, row.version + 1
+        collection = self.collection
         # a clock that was set back must not disorder the history
         now = max(collection.clock(), row.updated_at)
         tokens, eras = beside.tokens or None, beside.eras or None
-        content = RecordBody(NO_VALUES, 1, fields, Action.UPDATE, by, now, tokens, eras)
-        body = collection.sealer.body((row.rid, row.salt), content, version)
-        return row._replace(
-            version=version,
+        following = row._replace(
+            version=row.version + 1,
             updated_at=now,
             expires_at=expires_at,
-            body=body,
             cells=self.cells(fields),
         )
+        content = RecordBody(NO_VALUES, 1, fields, Action.UPDATE, by, now, tokens, eras)
+        return collection.sealer.with_body(following, content)
 
     def outlived(self, row: Row) -> Past:
         """The present version of a row as a past one, since another takes its place now."""
@@ -262,7 +255,7 @@ class Records(Columns):
             eras=record.eras,
             key=record.key if self.primary is None else None,
         )
-        body = self.collection.sealer.body((row.rid, row.salt), content, version)
+        body = self.collection.sealer.past_body(row, content, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
     # ------------------------------------------------------------------ from the store
@@ -272,7 +265,10 @@ class Records(Columns):
 
         ``Tampered`` when it opens, and stands under a key that is not its own.
         """
-        body, key = self.collection.sealer.open_with_key(row)
+        try:
+            body, key = self.collection.sealer.open_with_key(row)
+        except Tampered:
+            raise self.tampered() from None
         fields, eras = self.contents(body, key)
         if key is None and self.primary is not None:
             key = fields.get(self.primary.name)

@@ -64,7 +64,9 @@ class Backfill(Records):
         cells = self.cells(fields)
         changes: list[Change] = []
         if cells != row.cells:
-            changes.append(Replace(row._replace(cells=cells), row.version))
+            sealer = self.collection.sealer
+            filled = sealer.with_body(row._replace(cells=cells), sealer.open(row))
+            changes.append(Replace(filled, row.version))
         if add := self.hashes(fields) - super().hashes(fields):
             changes.append(Reindex(row.rid, add=tuple(add)))
         return changes
@@ -108,15 +110,15 @@ class Cleanup(Records):
     def cleaned(self, row: Row) -> list[Change]:
         """What removes the remains from a row; raises ``VaultError(CANNOT_OPEN)``."""
         sealer = self.collection.sealer
-        content, body = sealer.open(row), row.body
+        content = changed = sealer.open(row)
         if (typed := self._typed(dict(content.fields))) != content.fields:
             changed = msgspec.structs.replace(content, fields=typed)
-            body = sealer.body((row.rid, row.salt), changed, row.version)
         fields = self.contents(content)[0]
         changes: list[Change] = []
         cells = self.cells(fields)
-        if body is not row.body or cells != row.cells:
-            changes.append(Replace(row._replace(body=body, cells=cells), row.version))
+        if changed is not content or cells != row.cells:
+            following = sealer.with_body(row._replace(cells=cells), changed)
+            changes.append(Replace(following, row.version))
         if drop := self._other.hashes(self._seen_in(content), before=True) - self.hashes(fields):
             changes.append(Reindex(row.rid, drop=tuple(drop)))
         return changes

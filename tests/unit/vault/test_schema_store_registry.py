@@ -1,7 +1,7 @@
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import ColumnType
-from proxy.vault.schema_store import column_type, forget_schema, place_schema
+from proxy.vault.schema_store import column_type, forget_schema, place_schema, wake
 
 
 def schema(*fields: Field, name: str = "person") -> Schema:
@@ -33,7 +33,7 @@ async def test_a_field_that_changes_its_storage_class_gets_a_new_column() -> Non
     before = await place_schema(store, "test", schema(EMAIL))
     after = await place_schema(store, "test", schema(Field("email", storage=Storage.INDEXED)))
     assert before.columns != after.columns
-    assert after.layout.columns[0].type is ColumnType.TEXT
+    assert [column.type for column in after.layout.columns] == [ColumnType.HASH, ColumnType.TEXT]
 
 
 async def test_another_life_of_a_field_has_another_column() -> None:
@@ -44,16 +44,17 @@ async def test_another_life_of_a_field_has_another_column() -> None:
     assert len(set(found)) == 3
 
 
-async def test_a_layout_in_use_only_grows_at_its_end() -> None:
+async def test_a_layout_only_grows_at_its_end() -> None:
     store = MemoryStore()
     first = await place_schema(store, "test", schema(EMAIL, AGE))
-    grown = await place_schema(
-        store, "test", schema(Field("born", storage=Storage.INDEXED), AGE), first.layout.columns
-    )
+    born = Field("born", storage=Storage.INDEXED, life=2)
+    grown = await place_schema(store, "test", schema(born, AGE))
     assert grown.layout.columns[:2] == first.layout.columns
     assert grown.columns == (grown.layout.columns[2].name, first.columns[1])
-    fresh = await place_schema(store, "test", schema(Field("born", storage=Storage.INDEXED), AGE))
-    assert tuple(column.name for column in fresh.layout.columns) == grown.columns
+    many = [Field(f"further{number}", storage=Storage.INDEXED) for number in range(10)]
+    last = await place_schema(store, "test", schema(*many))
+    assert last.layout.columns[:3] == grown.layout.columns
+    assert await wake(store, "test") == [last.layout]
 
 
 async def test_a_table_that_is_gone_leaves_its_name_to_nobody() -> None:

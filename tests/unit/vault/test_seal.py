@@ -16,9 +16,9 @@ def sealer(keyset: Keyset, schema: str = "person") -> Sealer:
 
 def row(made: Sealer, rid: int = 7, version: int = 1) -> Row:
     salt = made.new_salt()
-    record = made.record(rid, salt)
-    body = record.body(CONTENT, version)
-    return Row(rid, b"k" * 16, record.key("17"), RowState.LIVE, version, 0, 0, None, salt, body)
+    key = made.record(rid, salt).key("17", 0)
+    bare = Row(rid, b"k" * 16, key, RowState.LIVE, version, 0, 0, None, salt, b"")
+    return made.with_body(bare, CONTENT)
 
 
 def test_open_gives_back_what_was_sealed_and_the_row_shows_nothing() -> None:
@@ -69,9 +69,8 @@ def test_another_schema_environment_or_keyset_does_not_open_it() -> None:
 def test_a_staged_body_opens_as_staged_alone() -> None:
     made = sealer(Keyset.create("test"))
     sealed = row(made)
-    staged = Staged(
-        3, 7, StagedKind.UPDATE, 0, None, False, made.record(7, sealed.salt).staged_body(CONTENT, 3)
-    )
+    change = Staged(3, 7, StagedKind.UPDATE, 0, None, False, b"")
+    staged = made.record(7, sealed.salt).staged(change, CONTENT)
     assert made.open_staged(staged, sealed.salt) == CONTENT
     with pytest.raises(VaultError):
         made.open(sealed._replace(body=staged.body, version=3))
@@ -83,7 +82,11 @@ def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_recor
     made = sealer(Keyset.create("test"))
     rows = [
         Row(rid, b"k" * 16, None, RowState.LIVE, 1, 0, 0, None, salt, body)
-        for rid, (salt, body) in zip((7, 8), made.new_bodies((7, 8), (ONE, TWO)), strict=True)
+        for rid, (salt, body) in zip(
+            (7, 8),
+            made.new_bodies((7, 8), (ONE, TWO), [made.columns.bind(0, 0, None, ())] * 2),
+            strict=True,
+        )
     ]
     assert [made.open(row) for row in rows] == [ONE, TWO]
     for other in (
@@ -100,21 +103,12 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
     made = Sealer(keyset.aead(), "test", "person")
     salt = made.new_salt()
     record = made.record(7, salt)
-    held = Row(
-        7,
-        b"k",
-        record.key("name"),
-        RowState.LIVE,
-        3,
-        0,
-        0,
-        None,
-        salt,
-        record.body(ONE, 3),
-    )
-    past = Past(7, 2, b"k", 0, salt, record.body(TWO, 2))
-    staged = Staged(9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(RecordBody({}), 9))
-    file = File(b"f" * 16, 7, b"n", "object", 1, 0, 0, record.file(b"known", b"f" * 16, "object"))
+    bare = Row(7, b"k", record.key("name", 0), RowState.LIVE, 3, 0, 0, None, salt, b"")
+    held = made.with_body(bare, ONE)
+    past = Past(7, 2, b"k", 0, salt, made.past_body(bare, TWO, 2))
+    change = Staged(9, 7, StagedKind.UPDATE, 0, None, False, b"")
+    staged = record.staged(change, RecordBody({}))
+    file = record.file(b"known", File(b"f" * 16, 7, b"n", "object", 1, 0, 0, b""))
     assert made.row_again(held) == (held.body, held.key_sealed)
     keyset.adopt(keyset.rotated())
     body, key = made.row_again(held)
@@ -133,6 +127,6 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
         made.file_again(file, salt),
     ):
         assert made.current(sealed)
-    assert made.row_again(held._replace(key_sealed=None))[1] is None
+    assert made.row_again(again._replace(key_sealed=None))[1] is None
     with pytest.raises(VaultError):
         made.row_again(held._replace(version=4))

@@ -35,13 +35,13 @@ async def test_each_key_is_told_with_everything_that_it_has_sealed(desk):
     use = await scan_key_usage(desk.vault)
     (first,) = desk.vault.keyset.data_keys
     files = len(CONTENTS)
-    assert dict(use.of(first)) == dict(zip(USAGE_KINDS, (3, 3, 1, files, files, 2, 1), strict=True))
+    assert dict(use.of(first)) == dict(zip(USAGE_KINDS, (3, 3, 1, files, files, 2, 2), strict=True))
     assert use.until == {first: now + 90}
     await desk.rotate()
     second = desk.vault.keyset.data_keys[-1]
     await note.write(b"[1]")
     use = await scan_key_usage(desk.vault)
-    assert (use.of(first)["notes"], dict(use.of(second))) == (0, {"notes": 1})
+    assert (use.of(first)["notes"], dict(use.of(second))) == (1, {"notes": 1})
     assert dict(use.of("00000000")) == {}
 
 
@@ -57,9 +57,10 @@ async def test_a_row_of_which_two_keys_have_sealed_a_part_counts_for_both(desk):
     held = desk.store._tables[desk.table].rows
     (rid,) = held
     sealer = desk.contacts.records.collection.sealer
-    name = sealer.record(rid, held[rid].salt).key("r0")
+    name = sealer.record(rid, held[rid].salt).key("r0", held[rid].updated_at)
     await desk.rotate()
-    body, _ = sealer.row_again(held[rid])
+    (row,) = (await desk.store.rows(desk.table, [rid])).values()
+    body, _ = sealer.row_again(row)
     held[rid] = held[rid]._replace(body=body, key_sealed=name)
     use = await scan_key_usage(desk.vault)
     assert [use.of(key)["records"] for key in desk.vault.keyset.data_keys] == [1, 1]

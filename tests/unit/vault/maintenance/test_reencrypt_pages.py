@@ -12,6 +12,7 @@ from proxy.storage.changes import Insert, ReplaceCiphertext, StageRow
 from proxy.storage.rows import Row, RowState, Staged, StagedKind
 from proxy.vault.attachments import service
 from proxy.vault.body import RecordBody
+from proxy.vault.column_binding import row_again
 from proxy.vault.maintenance import reencrypt_pages
 from proxy.vault.maintenance.reencrypt_pages import (
     SealedTable,
@@ -19,7 +20,6 @@ from proxy.vault.maintenance.reencrypt_pages import (
     notes,
     past_anew,
     records,
-    row_anew,
     versions,
 )
 from proxy.vault.records.attachment_metadata import kept_of
@@ -63,7 +63,7 @@ async def test_what_the_key_of_now_has_sealed_is_left_as_it_is(desk):
     )
     sealer, names = desk.contacts.records.collection.sealer, await desk.files.names()
     files = await desk.store.files(desk.table, [row.rid for row in rows])
-    assert [row_anew(sealer, row, files.get(row.rid, ()), ()) for row in rows] == [[]] * 3
+    assert [row_again(sealer, row, files.get(row.rid, ()), ()) for row in rows] == [[]] * 3
     assert [past_anew(sealer, past) for past in pasts] == [[]] * 3
     await contents(place_of(desk), "")
     assert set(await desk.files.names()) == set(names)
@@ -71,7 +71,7 @@ async def test_what_the_key_of_now_has_sealed_is_left_as_it_is(desk):
 
 async def test_a_write_that_comes_first_wins(desk):
     (row, *_) = await desk.store.scan(desk.table, 0, 1)
-    (change,) = row_anew(desk.contacts.records.collection.sealer, row, (), ())
+    (change,) = row_again(desk.contacts.records.collection.sealer, row, (), ())
     assert isinstance(change, ReplaceCiphertext)
     held = desk.store._tables[desk.table].rows
     held[row.rid] = row._replace(body=b"of somebody else")
@@ -213,32 +213,30 @@ async def test_what_is_staged_and_the_names_that_rules_gave_are_sealed_anew_too(
     row = Row(
         rid,
         people.key_hash("7"),
-        sealer.key("7"),
+        sealer.key("7", 1),
         RowState.LIVE,
         1,
         1,
         1,
         None,
         salt,
-        sealer.body(RecordBody({}), 1),
+        b"",
+        (None,) * len(people.columns),
     )
-    row = row._replace(cells=(None,) * len(people.columns))
-    change = Staged(
-        9, rid, StagedKind.UPDATE, 1, None, False, sealer.staged_body(RecordBody({}), 9)
-    )
-    await bench.store.commit(
-        people.table, [Insert(row), StageRow(change), StageRow(replaced_kind(change))]
-    )
+    row = people.sealer.with_body(row, RecordBody({}))
+    update = sealer.staged(Staged(9, rid, StagedKind.UPDATE, 1, None, False, b""), RecordBody({}))
+    delete = sealer.staged(Staged(10, rid, StagedKind.DELETE, 1, None, False, b""), None)
+    await bench.store.commit(people.table, [Insert(row), StageRow(update), StageRow(delete)])
     bench.vault.keyset.adopt(bench.vault.keyset.rotated())
     page = await records(SealedTable(bench.vault, people.table, people.sealer), "")
     assert page == reencrypt_pages.PageResult("5", 1, 0)
     (after,) = (await bench.store.rows(people.table, [rid])).values()
     staged = (await bench.store.staged(people.table, [rid]))[rid]
-    assert all(map(people.sealer.current, (after.body, after.key_sealed or b"", staged[0].body)))
+    assert all(
+        map(
+            people.sealer.current,
+            (after.body, after.key_sealed or b"", staged[0].body, staged[1].body),
+        )
+    )
     assert (people.sealer.open_key(after), people.sealer.open(after)) == ("7", RecordBody({}))
-    assert (people.sealer.open_staged(staged[0], salt), staged[1].body) == (RecordBody({}), b"")
-
-
-def replaced_kind(change: Staged) -> Staged:
-    """A delete that is staged beside it: it has no body."""
-    return change._replace(sid=10, kind=StagedKind.DELETE, body=b"")
+    assert [people.sealer.open_staged(one, salt) for one in staged] == [RecordBody({}), None]

@@ -103,7 +103,7 @@ async def collected() -> Records:
             name: (Value(1, text, False, name, False),) for name, text in fields.items() if text
         }
         row = people.new_row(RecordBody(kept), number + 1, bytes(16))._replace(state=RowState.LIVE)
-        sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
+        sealed = people.sealer.record(row.rid, row.salt).key(f"{number}", row.updated_at)
         await people.store.commit(
             people.table,
             [Insert(row._replace(key=people.key_hash(f"{number}"), key_sealed=sealed))],

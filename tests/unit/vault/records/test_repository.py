@@ -140,7 +140,7 @@ async def test_what_the_proxy_has_collected_is_read_as_a_record() -> None:
         }
     )
     row = collection.new_row(content, 5, b"s" * 16)
-    sealed = collection.sealer.record(5, b"s" * 16).key("17")
+    sealed = collection.sealer.record(5, b"s" * 16).key("17", row.updated_at)
     record = Records(collection).open(
         row._replace(state=RowState.LIVE, key=collection.key_hash("17"), key_sealed=sealed)
     )
