@@ -28,8 +28,7 @@ _OPENED = 64
 #: Bytes of a sealed body from which on it is opened on another thread.
 LONG = 64 * 1024
 
-#: Counts what happened: (event, schema, how many).
-ObserveVault = Callable[[str, str, int], None]
+ObserveVault = Callable[[str, str, int], None]  #: (event, schema, how many)
 FieldHasher = Callable[[bytes], bytes]
 
 
@@ -44,7 +43,7 @@ class TableSpec(NamedTuple):
 
 
 class Sequencer:
-    """Time-ordered unique 63-bit ids: 42 bits of milliseconds since 2020, 21 bits of sequence."""
+    """Time-ordered unique 63-bit ids: 42 bits of milliseconds since 2020, 21 of sequence."""
 
     _EPOCH = 1_577_836_800_000
 

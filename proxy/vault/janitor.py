@@ -92,12 +92,12 @@ async def reap(collection: Collection, keep: int) -> int:
             if row.rid not in flight and _is_genuine(collection, row)
         ]
         waiting = [change for change in staged if change.sid not in flight]
-        beside = await collection.store.rows(collection.table, [change.rid for change in waiting])
+        rows_of = await collection.store.rows(collection.table, [change.rid for change in waiting])
         changes.extend(
             Unstage(change.rid, change.sid)
             for change in waiting
-            if change.rid not in beside
-            or is_genuine_change(collection, change, beside[change.rid].salt)
+            if change.rid not in rows_of
+            or is_genuine_change(collection, change, rows_of[change.rid].salt)
         )
         if not changes:
             break

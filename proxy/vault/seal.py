@@ -66,14 +66,14 @@ class RecordSealer:
         """The staged change with its sealed body (``None``: a delete), bound to its kind and time;
         it does not open as a live one, nor the reverse.
         """
-        plain = b"" if body is None else pack(body)
-        return staged._replace(body=self._seal(plain, _of_staged(self._scope, staged)))
+        clear = b"" if body is None else pack(body)
+        return staged._replace(body=self._seal(clear, _of_staged(self._scope, staged)))
 
-    def file(self, plain: bytes, file: File) -> File:
+    def file(self, clear: bytes, file: File) -> File:
         """The file of the record with what is known of it, sealed; it opens for this record, this
         file, this object and these times alone.
         """
-        return file._replace(sealed=self._seal(plain, _of_file(self._scope, file)))
+        return file._replace(sealed=self._seal(clear, _of_file(self._scope, file)))
 
     def key(self, key: str, at: int) -> bytes:
         """The statement that the record is live under this key since an instant."""
@@ -112,8 +112,8 @@ class Sealer:
     def with_body(self, row: Row, body: RecordBody) -> Row:
         """The row with this sealed body, which binds all its columns."""
         context = self._live + _numbers(row.rid, row.version)
-        plain = self._binding(row) + pack(body)
-        return row._replace(body=self._aead.seal(plain, row.salt, context))
+        clear = self._binding(row) + pack(body)
+        return row._replace(body=self._aead.seal(clear, row.salt, context))
 
     def past_body(self, row: Row, body: RecordBody, version: int) -> bytes:
         """The sealed body of a past version of the row's record, which never was a row."""
@@ -134,10 +134,10 @@ class Sealer:
         ``Tampered`` when a column of the row was changed. Key and state are not looked at.
         """
         context = self._live + _numbers(row.rid, row.version)
-        plain = self._aead.open(row.body, row.salt, context)
+        clear = self._aead.open(row.body, row.salt, context)
         if isinstance(row, Past):
-            return unpack(packed_in(plain))
-        return self._checked(row, plain)[0]
+            return unpack(packed_in(clear))
+        return self._checked(row, clear)[0]
 
     def open_with_key(self, row: Row) -> tuple[RecordBody, str | None]:
         """``open`` and ``open_key``, with one key derivation where both were sealed together; the
@@ -148,10 +148,10 @@ class Sealer:
         body = row.body, self._live + _numbers(row.rid, row.version)
         parts = body, (row.key_sealed, self._of_statement(row))
         try:
-            plain, statement = self._aead.open_together(row.salt, parts)
+            clear, statement = self._aead.open_together(row.salt, parts)
         except VaultError:
             return self.open(row), self._older_key(row)
-        opened, written = self._checked(row, plain)
+        opened, written = self._checked(row, clear)
         if written is not None and row.updated_at not in (written, *_instant.unpack(statement[:8])):
             raise Tampered from None
         return opened, None if row.key is None else statement[8:].decode()
@@ -160,8 +160,8 @@ class Sealer:
         """The body of a staged change of the row with that salt, ``None`` for a delete; raises as
         ``open``.
         """
-        plain = self._staged_plain(staged, salt)
-        return None if staged.kind is StagedKind.DELETE else unpack(plain)
+        clear = self._staged_plain(staged, salt)
+        return None if staged.kind is StagedKind.DELETE else unpack(clear)
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""
@@ -188,13 +188,13 @@ class Sealer:
         as ``open``.
         """
         context = self._live + _numbers(row.rid, row.version)
-        plain = self._aead.open(row.body, row.salt, context)
-        older = not binds_columns(plain)
+        clear = self._aead.open(row.body, row.salt, context)
+        older = not binds_columns(clear)
         body = row.body
         if older:
-            plain = self._binding(row) + plain
+            clear = self._binding(row) + clear
         if older or not self._aead.current(body):
-            body = self._aead.seal(plain, row.salt, context)
+            body = self._aead.seal(clear, row.salt, context)
         return body, self._statement_again(row)
 
     def past_again(self, past: Past) -> bytes:
@@ -219,13 +219,13 @@ class Sealer:
         except VaultError:
             return self._aead.seal(self.open_file(file, salt), salt, context)
 
-    def reply(self, reply: StoredReply, plain: bytes) -> bytes:
+    def reply(self, reply: StoredReply, clear: bytes) -> bytes:
         """The sealed answer that a reply keeps: its salt, then the body.
 
         It opens under this key and digest alone.
         """
         salt = self.new_salt()
-        return salt + self._aead.seal(plain, salt, self._of_reply(reply))
+        return salt + self._aead.seal(clear, salt, self._of_reply(reply))
 
     def open_reply(self, reply: StoredReply) -> bytes:
         """The answer that a reply keeps; raises as ``open``."""
@@ -233,15 +233,15 @@ class Sealer:
             reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply)
         )
 
-    def _checked(self, row: Row, plain: bytes) -> tuple[RecordBody, int | None]:
+    def _checked(self, row: Row, clear: bytes) -> tuple[RecordBody, int | None]:
         """The body that a row's opens to, and the ``updated_at`` that it was written with, where it
         tells; raises ``Tampered``.
         """
-        if not binds_columns(plain):
+        if not binds_columns(clear):
             if self.columns.required:
                 raise Tampered
-            return unpack(plain), None
-        checked = self.columns.check(plain, row)
+            return unpack(clear), None
+        checked = self.columns.check(clear, row)
         if checked is None:
             raise Tampered
         packed, written = checked
@@ -294,8 +294,8 @@ class Sealer:
             return record.key(self._older_key(row) or "", row.updated_at)
 
     def _again(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
-        plain = self._aead.open(sealed, salt, context)
-        return sealed if self._aead.current(sealed) else self._aead.seal(plain, salt, context)
+        clear = self._aead.open(sealed, salt, context)
+        return sealed if self._aead.current(sealed) else self._aead.seal(clear, salt, context)
 
     def _of_statement(self, row: Row) -> bytes:
         if row.key is None:

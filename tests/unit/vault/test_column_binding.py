@@ -53,7 +53,7 @@ async def older_bench() -> tuple[Bench, Bench]:
 async def test_what_an_earlier_version_has_sealed_is_read_and_sealed_again() -> None:
     _, after = await older_bench()
     people = after.people
-    assert people.sealer.columns.required is False
+    assert after.people.sealer.columns.required is False
     older = await rows_of(after)
     names = [people.sealer.open(row).values["name"][0].text for row in older]
     assert names == ["Ann", "Bo", "Cy"]
