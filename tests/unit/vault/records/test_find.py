@@ -60,7 +60,7 @@ async def test_records_come_with_their_attachments(where):
 
 
 async def test_one_key_is_looked_up_and_not_searched_for() -> None:
-    store = FailingStore((await make_contacts()).store)
+    store = FailingStore(MemoryStore())
     contacts = await make_contacts(store)
     (made,) = await contacts.add(contact("a", name="Ann"))
     assert await ask(contacts, {"record_key": ["a"]}) == FoundPage([made], 1, 0)
