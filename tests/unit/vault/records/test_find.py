@@ -7,6 +7,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.filter_reader import read_find
 from proxy.model.record import DEFAULTS
 from proxy.storage.changes import Attach, Insert, Replace
+from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import RowState
 from proxy.vault.attachment_content import StoredContent
 from proxy.vault.body import RecordBody
