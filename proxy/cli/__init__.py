@@ -32,6 +32,8 @@ COMMANDS: Final[dict[str, str]] = {
     "rules": "proxy.cli.rules",
     "schema": "proxy.cli.schema",
     "store": "proxy.cli.store",
+    "backup": "proxy.cli.backup",
+    "restore": "proxy.cli.restore",
     "audit": "proxy.cli.audit",
     "import": "proxy.cli.import_",
     "export": "proxy.cli.export",

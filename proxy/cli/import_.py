@@ -25,9 +25,9 @@ from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.record_files import (
     FORMATS,
     FileRecord,
-    OpenSealedFile,
     SealedFileHead,
     Types,
+    open_sealed_file,
     sealed_file_head,
 )
 from proxy.config import load_settings
@@ -187,7 +187,7 @@ def _text(file: Path, head: SealedFileHead | None, arguments: Arguments) -> Text
     """The text of a file, or of what is sealed in it."""
     if head is None:
         return file.open(encoding="utf-8", newline="")
-    opened = OpenSealedFile(file, head, key_of(arguments))
+    opened = open_sealed_file(file, head, key_of(arguments))
     return io.TextIOWrapper(io.BufferedReader(opened), "utf-8", newline="")
 
 

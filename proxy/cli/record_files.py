@@ -19,7 +19,7 @@ import msgspec
 
 from proxy.crypto.aead import SALT_BYTES
 from proxy.crypto.prf import random_bytes
-from proxy.crypto.stream import HEADER_BYTES, SEALED_CHUNK, StreamAead
+from proxy.crypto.stream import SealedReader, StreamAead
 from proxy.errors import Code, VaultError
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -244,47 +244,11 @@ def sealed_file_head(file: Path) -> SealedFileHead | None:
     return head
 
 
-class OpenSealedFile(io.RawIOBase):
-    """The content of a sealed file, opened chunk by chunk; nothing is given that is not authentic.
-
-    Reading raises ``VaultError(CANNOT_OPEN)`` where the file was changed or cut, or belongs to
-    other keys.
-    """
-
-    def __init__(self, path: Path, head: SealedFileHead, aead: StreamAead) -> None:
-        super().__init__()
-        with contextlib.ExitStack() as stack:
-            file = stack.enter_context(path.open("rb"))
-            line = file.readline(_LONGEST_HEAD)
-            self._opener = aead.opener(file.read(HEADER_BYTES), base64.b64decode(head.salt), line)
-            self._sealed = file.read(SEALED_CHUNK)
-            self._file = file
-            stack.pop_all()
-        self._number = 0
-        self._opened = b""
-        self._over = False
-
-    def readable(self) -> bool:
-        """As files say it."""
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # what readers hand over
-        """Fill as much as one chunk gives; 0 at the end."""
-        while not self._opened and not self._over:
-            self._next()
-        taken = self._opened[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._opened = self._opened[len(taken) :]
-        return len(taken)
-
-    def close(self) -> None:
-        """Close the file too."""
-        self._file.close()
-        super().close()
-
-    def _next(self) -> None:
-        following = self._file.read(SEALED_CHUNK)
-        self._over = not following
-        self._opened = self._opener.chunk(self._number, self._sealed, last=self._over)
-        self._number += 1
-        self._sealed = following
+def open_sealed_file(path: Path, head: SealedFileHead, aead: StreamAead) -> SealedReader:
+    """The content of a sealed file, for reading; raises as ``SealedReader``."""
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(path.open("rb"))
+        line = file.readline(_LONGEST_HEAD)
+        reader = SealedReader(file, aead, base64.b64decode(head.salt), line)
+        stack.pop_all()
+    return reader

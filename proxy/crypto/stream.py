@@ -23,8 +23,10 @@ A chunk can be opened by itself. Which one is the last is told by the length, so
 the length from a place that is authentic, or opens the last chunk too.
 """
 
+import io
 import os
 from collections.abc import Mapping
+from typing import BinaryIO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -174,6 +176,48 @@ class StreamOpener(Secret):
             )
         except (InvalidTag, ValueError):
             raise cannot_open() from None
+
+
+class SealedReader(io.RawIOBase):
+    """The content of a sealed stream that takes the rest of a file, opened chunk by chunk.
+
+    Nothing is given that is not authentic. Reading raises ``VaultError(CANNOT_OPEN)`` where the
+    file was changed or cut, or belongs to other keys. Owns the file.
+    """
+
+    def __init__(self, file: BinaryIO, aead: StreamAead, salt: bytes, context: bytes) -> None:
+        super().__init__()
+        self._opener = aead.opener(file.read(HEADER_BYTES), salt, context)
+        self._sealed = file.read(SEALED_CHUNK)
+        self._file = file
+        self._number = 0
+        self._opened = b""
+        self._over = False
+
+    def readable(self) -> bool:
+        """As files say it."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # what readers hand over
+        """Fill as much as one chunk gives; 0 at the end."""
+        while not self._opened and not self._over:
+            self._next()
+        taken = self._opened[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._opened = self._opened[len(taken) :]
+        return len(taken)
+
+    def close(self) -> None:
+        """Close the file too."""
+        self._file.close()
+        super().close()
+
+    def _next(self) -> None:
+        following = self._file.read(SEALED_CHUNK)
+        self._over = not following
+        self._opened = self._opener.chunk(self._number, self._sealed, last=self._over)
+        self._number += 1
+        self._sealed = following
 
 
 def chunks(size: int) -> int:

@@ -190,9 +190,7 @@ class FolderObjects:
             return await self._threads.run(work, *arguments, **named)
 
     def _place(self, name: str) -> Path:
-        if not OBJECT_NAME.fullmatch(name):
-            raise ValueError("the name of an object is 48 hexadecimal digits")
-        return self._folder / name[:2] / name[2:]
+        return object_path(self._folder, name)
 
     async def _refuse_all_but_absence(self, error: VaultError) -> None:
         """Tell a missing object from a missing folder: of a disk that is not mounted nothing may be
@@ -202,6 +200,13 @@ class FolderObjects:
             self._incoming.exists
         ):
             raise error
+
+
+def object_path(folder: Path, name: str) -> Path:
+    """The file of an object in such a folder."""
+    if not OBJECT_NAME.fullmatch(name):
+        raise ValueError("the name of an object is 48 hexadecimal digits")
+    return folder / name[:2] / name[2:]
 
 
 async def open_folder(place: str) -> ObjectStore:

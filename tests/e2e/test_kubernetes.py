@@ -13,6 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from proxy.cli import commands
+from proxy.cli.command import parser
 from proxy.config import Settings, load_settings
 from proxy.config.document import VARIABLE_PREFIX
 from proxy.redactor.load import load_rule_set as load_rules
@@ -313,3 +315,50 @@ def test_alerts_speak_of_metrics_and_labels_that_there_are():
         assert told <= set(grouped.split(", "))
         assert alert["expr"].count("(") == alert["expr"].count(")")
         assert {"summary", "description"} == set(alert["annotations"])
+
+
+def test_a_backup_runs_beside_the_instance_and_reads_its_volume_and_its_key():
+    """The container of k8s/backup: its command line is one that there is, its volumes are those of
+    the instance, and it may no more than others.
+    """
+    patch = yaml.safe_load((FOLDER / "backup/container.yaml").read_text("utf-8"))
+    claim = yaml.safe_load((FOLDER / "backup/claim.yaml").read_text("utf-8"))
+    pod = patch["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (volume,) = pod["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    for version in VERSIONS:
+        kubernetes_validate.validate(claim, version, strict=True)
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {name: MOUNTS[name] for name in mounts if name != volume["name"]} == {
+        name: path for name, path in mounts.items() if name != volume["name"]
+    }
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    instance = {variable["name"]: variable["value"] for variable in DOMICILE["env"]}
+    assert environment.items() <= instance.items()
+    assert container["securityContext"] == DOMICILE["securityContext"]
+    arguments = parser(commands("backup")).parse_args(container["args"])
+    assert (str(arguments.target), arguments.every) == (mounts[volume["name"]], 86_400_000)
+    component = yaml.safe_load((FOLDER / "backup/kustomization.yaml").read_text("utf-8"))
+    assert {patch["path"] for patch in component["patches"]} == {"container.yaml"}
+    assert component["resources"] == ["claim.yaml"]
+
+
+def test_kustomize_adds_the_backup(tmp_path, unavailable):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    shutil.copytree(FOLDER, tmp_path / "k8s")
+    file = tmp_path / "k8s" / "kustomization.yaml"
+    file.write_text(file.read_text("utf-8").replace("components: []  # ", "components: "))
+    built = subprocess.run(
+        ["kubectl", "kustomize", file.parent],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    rendered = list(yaml.safe_load_all(built.stdout))
+    (stateful,) = [m for m in rendered if m["kind"] == "StatefulSet"]
+    containers = {c["name"]: c for c in stateful["spec"]["template"]["spec"]["containers"]}
+    assert containers["backup"]["image"] == containers["domicile"]["image"] != "domicile"
+    assert "contacts-backups" in {m["metadata"]["name"] for m in rendered}

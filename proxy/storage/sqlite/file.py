@@ -355,3 +355,31 @@ def peek(path: Path) -> dict[str, bytes]:
             Code.BAD_STORE,
             f"The vault's database {path} cannot be read beside the program that runs on it.",
         ) from None
+
+
+def snapshot(path: Path, target: Path) -> None:
+    """Write the database as it is at one moment to a new file, also while another process owns it.
+
+    The copy holds every commit that was durable before the call; writers are not hindered, for they
+    write to the log behind it (https://www.sqlite.org/backup.html). ``VaultError``: BAD_STORE where
+    it cannot be read, NOT_WRITABLE where the copy cannot be written.
+    """
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        source = _connect(path, "ro", ("PRAGMA busy_timeout = 5000",))
+        try:
+            copy = _connect(target, "rw", ("PRAGMA synchronous = OFF",))
+            try:
+                source.backup(copy)
+            finally:
+                copy.close()
+        finally:
+            source.close()
+    except sqlite3.Error as error:
+        if primary(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise _not_writable(target) from error
+        raise VaultError(
+            Code.BAD_STORE, f"The vault's database {path} cannot be copied: {error}."
+        ) from error
+    except OSError as error:
+        raise _not_writable(target) from error

@@ -6,7 +6,7 @@ Its face is what stands here, and the use cases in ``service``.
 
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.service import Download, IncomingFile, Owner, Then
-from proxy.vault.attachments.sweep import check_pair
+from proxy.vault.attachments.sweep import check_pair, named_objects
 from proxy.vault.records.attachment_metadata import Label
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "Owner",
     "Then",
     "check_pair",
+    "named_objects",
 ]

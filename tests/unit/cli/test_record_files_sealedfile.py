@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.record_files import OpenSealedFile, seal, sealed_file_head
+from proxy.cli.record_files import open_sealed_file, seal, sealed_file_head
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
 
@@ -22,7 +22,7 @@ def read(file: Path, aead: StreamAead = AEAD) -> str:
     head = sealed_file_head(file)
     assert head is not None
     with io.TextIOWrapper(
-        io.BufferedReader(OpenSealedFile(file, head, aead)), "utf-8", newline=""
+        io.BufferedReader(open_sealed_file(file, head, aead)), "utf-8", newline=""
     ) as text:
         return text.read()
 

@@ -1,0 +1,260 @@
+"""A backup of an instance in one sealed file, made while it runs; ``restore`` is the way back.
+
+A backup is one line of JSON that tells what it is and no value, and behind it a sealed stream
+(``crypto.stream``) under the master key, bound to that line. Its content is a tar (POSIX.1-2001) of
+``files/`` (sealed objects), ``audit/`` (the log), ``rules/``, ``schemas/`` and ``policies/`` as the
+settings have them, and last ``vault.db``: the database as it was at one moment, which every object
+that it names was there for. The master key is not in it.
+"""
+
+import asyncio
+import base64
+import contextlib
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import msgspec
+
+from proxy import __version__
+from proxy.audit.files import flush_folder, log_end, log_segments
+from proxy.bootstrap.offline import open_offline
+from proxy.bootstrap.storage import country_of, key_source, refuse_no_vault
+from proxy.config import Settings
+from proxy.crypto.aead import SALT_BYTES
+from proxy.crypto.prf import random_bytes
+from proxy.crypto.stream import StreamSealer
+from proxy.errors import Code, VaultError
+from proxy.objectstore.base import SHARDS
+from proxy.objectstore.files import object_path
+from proxy.storage.sqlite.file import snapshot
+from proxy.vault.attachments import named_objects
+from proxy.vault.schemas import wake
+
+#: Told how many bytes more were written or read.
+Progress = Callable[[int], object]
+
+VERSION: Final = 1
+LONGEST_HEAD: Final = 4096
+DATABASE: Final = "vault.db"
+_OWNER: Final = "files/owner"
+#: Snapshots after which an object that each of them names, and that is not there, counts as lost.
+_ROUNDS: Final = 4
+#: Bytes of the tar that are sealed in one go.
+PIECE: Final = 1 << 20
+
+
+class BackupHead(msgspec.Struct, frozen=True):
+    """The first line of a backup."""
+
+    domicile: str
+    version: int
+    program: str  #: the version that made it
+    at: str  #: RFC 3339, UTC
+    country: str
+    master: str  #: id of the master key that opens it
+    salt: str  #: base64
+
+
+@dataclass
+class BackupContent:
+    """What a backup holds."""
+
+    head: BackupHead
+    database: int = 0  #: bytes
+    objects: int = 0
+    audit: int = 0  #: files of the log
+    declared: int = 0  #: files of rules, schemas and policies
+    #: Objects that rows name and that were not there: lost before the backup was made.
+    lost: list[str] = field(default_factory=list)
+
+
+def read_head(source: Path) -> BackupHead:
+    """What a backup says of itself. Raises ``VaultError(BAD_SETTINGS)`` for any other file."""
+    try:
+        with source.open("rb") as file:
+            line = file.readline(LONGEST_HEAD)
+    except OSError as error:
+        raise VaultError(
+            Code.BAD_SETTINGS, f"{source} cannot be read ({error.strerror})."
+        ) from None
+    try:
+        head = msgspec.json.decode(line, type=BackupHead)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        head = None
+    if head is None or head.domicile != "backup":
+        raise VaultError(Code.BAD_SETTINGS, f"{source} is not a backup made by `domicile backup`.")
+    if head.version != VERSION:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"{source} was made by a newer version of domicile: restore it with that one.",
+        )
+    return head
+
+
+def make_backup(settings: Settings, target: Path, progress: Progress) -> BackupContent:
+    """Write a backup to a file that is not there yet; it takes its name when it is complete.
+
+    It holds every write that was acknowledged before the call. Raises ``VaultError``: BAD_STORE,
+    BAD_KEYS, BAD_SETTINGS where the file is there already, NOT_WRITABLE.
+    """
+    refuse_no_vault(settings)
+    master = key_source(settings.keys).load()
+    if target.exists():
+        raise VaultError(
+            Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
+        )
+    salt = random_bytes(SALT_BYTES)
+    head = BackupHead(
+        "backup",
+        VERSION,
+        __version__,
+        datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        country_of(settings),
+        master.id,
+        base64.b64encode(salt).decode(),
+    )
+    line = msgspec.json.encode(head) + b"\n"
+    sealer = master.files().sealer(salt, line)
+    with _not_writable(target), _new_file(target) as (file, scratch):
+        file.write(line + sealer.header)
+        content = BackupContent(head)
+        sealed = cast(BinaryIO, _Sealed(file, sealer, progress))
+        with tarfile.open(fileobj=sealed, mode="w|", bufsize=PIECE) as tar:
+            _Backup(settings, tar, content, scratch).write()
+        file.write(sealer.finish())
+    return content
+
+
+@contextlib.contextmanager
+def _not_writable(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise VaultError(
+            Code.NOT_WRITABLE, f"{target} cannot be written ({error.strerror})."
+        ) from error
+
+
+@contextlib.contextmanager
+def _new_file(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A draft that becomes the file, durably, and a scratch folder beside it."""
+    draft = target.with_name(f".{target.name}.part")
+    with tempfile.TemporaryDirectory(prefix=".domicile-backup-", dir=target.parent) as scratch:
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                yield file, Path(scratch)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+            flush_folder(target.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+class _Sealed:
+    """What ``tarfile`` writes to."""
+
+    def __init__(self, file: BinaryIO, sealer: StreamSealer, progress: Progress) -> None:
+        self._file, self._sealer, self._progress = file, sealer, progress
+
+    def write(self, content: bytes) -> int:
+        self._file.write(self._sealer.update(content))
+        self._progress(len(content))
+        return len(content)
+
+
+class _Backup:
+    """One backup in the making."""
+
+    def __init__(
+        self, settings: Settings, tar: tarfile.TarFile, content: BackupContent, scratch: Path
+    ) -> None:
+        self._settings, self._tar, self._content = settings, tar, content
+        self._database = scratch / DATABASE
+        self._objects: set[str] = set()
+
+    def write(self) -> None:
+        """Write everything; the database last, when every object that it names is in."""
+        owner = self._settings.files.path / "owner"
+        if owner.exists():
+            self._add(_OWNER, owner)
+        self._copy_objects()
+        self._copy_audit()
+        for name in ("rules", "schemas", "policies"):
+            self._copy_declared(name, getattr(self._settings, name))
+        self._content.database = self._add(DATABASE, self._database)
+
+    def _copy_objects(self) -> None:
+        """Copy the objects that a snapshot names. Those that were removed meanwhile, because their
+        file was deleted, make the next snapshot necessary.
+        """
+        lost: set[str] | None = None
+        for _ in range(_ROUNDS):
+            self._database.unlink(missing_ok=True)
+            snapshot(self._settings.store.path, self._database)
+            missing = {
+                name
+                for name in asyncio.run(_named(self._settings, self._database)) - self._objects
+                if not self._copy_object(name)
+            }
+            lost = missing if lost is None else lost & missing
+            if not missing:
+                break
+        self._content.lost = sorted(lost or ())
+
+    def _copy_object(self, name: str) -> bool:
+        try:
+            self._add(f"files/{name}", object_path(self._settings.files.path, name))
+        except FileNotFoundError:
+            return False
+        self._objects.add(name)
+        self._content.objects += 1
+        return True
+
+    def _copy_audit(self) -> None:
+        """Copy the log, each file up to its last whole line."""
+        try:
+            for path in log_segments(self._settings.audit.folder):
+                self._add(f"audit/{path.name}", path, log_end(path).size)
+                self._content.audit += 1
+        except FileNotFoundError:  # its lines have expired just now
+            raise VaultError(
+                Code.CONFLICT, "The audit log has let an old file go meanwhile: try again."
+            ) from None
+
+    def _copy_declared(self, name: str, place: Path | None) -> None:
+        if place is None or not place.exists():
+            return
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
+            within = path.relative_to(place) if place.is_dir() else Path(place.name)
+            if path.is_file() and not any(part.startswith(".") for part in within.parts):
+                self._add(f"{name}/{within.as_posix()}", path)
+                self._content.declared += 1
+
+    def _add(self, name: str, path: Path, size: int | None = None) -> int:
+        """Add a file, or so many bytes from its beginning; the bytes added."""
+        with path.open("rb") as file:
+            member = tarfile.TarInfo(name)
+            member.size = os.fstat(file.fileno()).st_size if size is None else size
+            member.mtime, member.mode = int(os.fstat(file.fileno()).st_mtime), 0o600
+            self._tar.addfile(member, file)
+        return member.size
+
+
+async def _named(settings: Settings, database: Path) -> set[str]:
+    """The objects that a database names."""
+    names: set[str] = set()
+    copied = replace(settings, store=replace(settings.store, path=database))
+    async with open_offline(copied) as (store, _, keysets):
+        for environment in keysets:
+            await wake(store, environment)
+            for shard in SHARDS:
+                names |= await named_objects(store, environment, shard)
+    return names

@@ -1,0 +1,197 @@
+"""``domicile backup``: all that an instance keeps, in one sealed file, also while it runs."""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.cli import command
+from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.config import Settings, load_settings
+from proxy.config.parsers import duration
+from proxy.errors import Code, VaultError
+
+if TYPE_CHECKING:
+    from proxy.bootstrap.backup import BackupContent
+
+#: How a backup in a folder is named: names in order are backups in order.
+_STAMP: Final = "domicile-%Y%m%dT%H%M%SZ.backup"
+#: Milliseconds between two backups, at least.
+_LEAST: Final = 60_000
+_NAME: Final = re.compile(r"domicile-\d{8}T\d{6}Z\.backup", re.ASCII)
+
+
+def run(arguments: Arguments) -> int:
+    """Exit status 0 when the backup is complete; 1 also where rows name files that were lost."""
+    settings = load_settings(arguments.config, os.environ)
+    folder: Path | None = arguments.target if arguments.target.is_dir() else None
+    if folder is None and (arguments.keep or arguments.every):
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            "--keep and --every look at the backups of a folder: name a folder that is there.",
+        )
+    if folder is None or not arguments.every:
+        return _back_up(settings, arguments, folder)
+    signal.signal(signal.SIGTERM, _stop)
+    while (status := _back_up_when_due(settings, arguments, folder)) == OK:
+        pass
+    return status
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise SystemExit(OK)
+
+
+def _back_up_when_due(settings: Settings, arguments: Arguments, folder: Path) -> int:
+    """Wait until the newest backup of the folder is old enough, and make another one."""
+    if backups := _backups(folder):
+        made = datetime.strptime(backups[-1].name, _STAMP).replace(tzinfo=UTC).timestamp()
+        time.sleep(max(0.0, made + arguments.every / 1000 - time.time()))
+    return _back_up(settings, arguments, folder)
+
+
+def _back_up(settings: Settings, arguments: Arguments, folder: Path | None) -> int:
+    from proxy.bootstrap.backup import make_backup
+
+    name = datetime.now(UTC).strftime(_STAMP)
+    target: Path = arguments.target if folder is None else folder / name
+    bar = progress("backup", None, "bytes")
+    with contextlib.closing(bar):
+        content = make_backup(settings, target, bar.update)
+    keys = _copy_keys(settings, arguments.keys)
+    removed = _expire(folder, arguments.keep) if folder is not None and arguments.keep else []
+    data = {
+        "file": str(target),
+        "bytes": target.stat().st_size,
+        **content_json(content),
+        "keys": keys,
+        "removed": [path.name for path in removed],
+    }
+    command.show(data, _text(data, settings), as_json=arguments.json)
+    sys.stdout.flush()
+    return FAULT if content.lost else OK
+
+
+def content_json(content: "BackupContent") -> dict[str, Any]:
+    """What a backup holds, as JSON tells it."""
+    return {
+        "at": content.head.at,
+        "country": content.head.country,
+        "master": content.head.master,
+        "database": content.database,
+        "attachments": content.objects,
+        "audit_files": content.audit,
+        "declared_files": content.declared,
+        "lost": content.lost,
+    }
+
+
+def _copy_keys(settings: Settings, target: Path | None) -> str | None:
+    """Copy the key file to a place of its own; where it went."""
+    if target is None:
+        return None
+    from proxy.crypto.key_file import read_key_file, write_new
+
+    if settings.keys.source != "file":
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"The master key comes from {settings.keys.uri}, which is no file: keep a copy where "
+            "that comes from.",
+        )
+    if target.is_dir():
+        target = target / Path(settings.keys.place).name
+    content = read_key_file(settings.keys.place)
+    if not (target.exists() and read_key_file(str(target)) == content):
+        write_new(str(target), content)
+    return str(target)
+
+
+def _expire(folder: Path, keep: int) -> list[Path]:
+    """Remove the oldest backups of a folder, but for so many."""
+    expired = _backups(folder)[:-keep]
+    for path in expired:
+        path.unlink()
+    return expired
+
+
+def _backups(folder: Path) -> list[Path]:
+    """The backups of a folder, oldest first."""
+    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+
+
+def _text(data: dict[str, Any], settings: Settings) -> str:
+    count = command.count_noun
+    held = (
+        f"{data['file']}: {count(data['bytes'], 'byte')} with the database, "
+        f"{count(data['attachments'], 'attachment')}, {count(data['audit_files'], 'file')} of the "
+        f"audit log and {count(data['declared_files'], 'file')} of rules, schemas and policies."
+    )
+    lines = [held]
+    if data["keys"]:
+        lines.append(
+            f"A copy of the master key is in {data['keys']}: keep it apart from the backup."
+        )
+    else:
+        lines.append(
+            f"The master key ({settings.keys.place}) is not in it, and nothing opens it without "
+            "that key: keep a copy of it apart (--keys FILE)."
+        )
+    if lost := data["lost"]:
+        lines.append(
+            f"{command.count_noun(len(lost), 'attachment')} could not be copied, for the content "
+            "is lost: see `domicile store verify`."
+        )
+    return "\n".join(lines)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("a whole number from 1 on")
+    return int(text)
+
+
+def _duration(text: str) -> int:
+    """Milliseconds, as settings have them."""
+    try:
+        length = duration(text)
+    except ValueError:
+        length = 0
+    if length < _LEAST:
+        raise argparse.ArgumentTypeError("a number and a unit, such as 24h; a minute at least")
+    return length
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", type=Path, metavar="TARGET", help="the file to make, or a folder for it"
+    )
+    parser.add_argument(
+        "--keys", type=Path, metavar="FILE", help="copy the key file there, apart from the backup"
+    )
+    parser.add_argument(
+        "--keep", type=_count, metavar="N", help="leave the newest N backups in that folder"
+    )
+    parser.add_argument(
+        "--every",
+        type=_duration,
+        metavar="TIME",
+        help="go on until SIGTERM: another one whenever the newest in that folder is so old",
+    )
+
+
+COMMAND: Final = Command(
+    summary=(
+        "Write everything that an instance keeps to one sealed file, also while it runs; without "
+        "the master key."
+    ),
+    example="domicile backup /backups --keep 14",
+    run=run,
+    arguments=_arguments,
+    data=True,
+)

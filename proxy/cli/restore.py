@@ -1,0 +1,73 @@
+"""``domicile restore``: an instance from a backup, or the proof that one would bring it back."""
+
+import argparse
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.cli import command
+from proxy.cli.backup import content_json
+from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.store import store_text, verification_json
+from proxy.config import load_settings
+
+if TYPE_CHECKING:
+    from proxy.bootstrap.restore import RestoreFindings
+
+
+def run(arguments: Arguments) -> int:
+    """Exit status 0 when everything in the backup opens, belongs together and is in place."""
+    from proxy.bootstrap.restore import restore_backup
+
+    settings = load_settings(arguments.config, os.environ)
+    bar = progress("restore", None, "bytes")
+    with contextlib.closing(bar):
+        findings = restore_backup(settings, arguments.source, bar.update, check=arguments.check)
+    data = {
+        **content_json(findings.content),
+        **verification_json(findings.vault),
+        "ok": findings.sound,
+        "audit_lines": findings.audit_lines,
+        "audit_faults": findings.audit_faults,
+        "restored": [str(path) for path in findings.restored],
+    }
+    command.show(data, _text(findings, data), as_json=arguments.json)
+    return OK if findings.sound else FAULT
+
+
+def _text(findings: "RestoreFindings", data: dict[str, Any]) -> str:
+    lines = [
+        f"A backup of {data['at']} ({data['country']}).",
+        store_text(findings.vault),
+        f"{command.count_noun(findings.audit_lines, 'line')} of the audit log.",
+        *[f"  {text}" for text in findings.audit_faults],
+        *[f"  The content of the attachment {name} is not in it." for name in data["lost"]],
+    ]
+    if findings.restored:
+        lines.append("Restored: " + ", ".join(data["restored"]))
+        lines.append(
+            "What was written, changed or erased after the backup is as it was then: erase again "
+            "who has asked for it since."
+        )
+    elif not findings.sound:
+        lines.append("Nothing was put in place.")
+    return "\n".join(lines)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="a file of `domicile backup`")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="unpack and verify it in a temporary folder (TMPDIR), and put nothing in place",
+    )
+
+
+COMMAND: Final = Command(
+    summary="Bring a vault back from a backup: verified first, and never over what is there.",
+    example="domicile restore --check /backups/domicile-20261122T020000Z.backup",
+    run=run,
+    arguments=_arguments,
+    data=True,
+)

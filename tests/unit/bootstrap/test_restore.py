@@ -1,0 +1,120 @@
+import base64
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proxy.bootstrap.backup import make_backup, read_head
+from proxy.bootstrap.restore import restore_backup
+from proxy.bootstrap.storage import key_source
+from proxy.config import Settings
+from proxy.errors import Code, VaultError
+from tests.unit.bootstrap.test_backup import settings
+
+__all__ = ["settings"]
+
+
+def silent(_count: int) -> None:
+    """Nobody looks."""
+
+
+@pytest.fixture
+def backup(tmp_path: Path, settings: Settings) -> Path:
+    """A backup of more than one chunk; the vault that it was made from is gone, but for its key."""
+    (tmp_path / "home" / "rules" / "large.txt").write_bytes(os.urandom(70_000))
+    make_backup(settings, tmp_path / "b", silent)
+    settings.store.path.unlink()
+    for folder in (settings.files.path, settings.audit.folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    return tmp_path / "b"
+
+
+def test_what_was_backed_up_is_put_in_place_after_it_was_verified(settings, backup, tmp_path):
+    checked = restore_backup(settings, backup, silent, check=True)
+    assert (checked.sound, checked.restored, settings.store.path.exists()) == (True, [], False)
+    (tmp_path / "home" / "rules").rename(tmp_path / "home" / "old")
+    restored = restore_backup(settings, backup, silent)
+    assert restored.sound
+    assert settings.store.path in restored.restored
+    assert settings.rules in restored.restored
+    assert (settings.rules / "more" / "orders.yaml").read_text() == "version: 1"
+    assert settings.store.path.stat().st_mode & 0o777 == 0o600
+    assert not list(settings.data.glob(".domicile-restore-*"))
+
+
+def test_a_vault_that_is_there_is_never_overwritten(settings, backup):
+    settings.store.path.write_bytes(b"somebody's vault")
+    with pytest.raises(VaultError, match="a restore overwrites nothing"):
+        restore_backup(settings, backup, silent)
+    assert settings.store.path.read_bytes() == b"somebody's vault"
+    assert restore_backup(settings, backup, silent, check=True).sound
+
+
+@pytest.mark.parametrize(("change", "code"), [
+    (lambda content: content[:-1], Code.CANNOT_OPEN),
+    (lambda content: content[:-40_000], Code.CANNOT_OPEN),
+    (lambda content: content.replace(b'"se"', b'"no"', 1), Code.CANNOT_OPEN),
+    (lambda content: content[:9_000] + bytes([content[9_000] ^ 1]) + content[9_001:], Code.CANNOT_OPEN),
+    (lambda content: content + b"x", Code.CANNOT_OPEN),
+    (lambda content: b"PK" + content, Code.BAD_SETTINGS),
+    (lambda content: content.replace(b'"version":1', b'"version":2', 1), Code.BAD_SETTINGS),
+])  # fmt: skip
+def test_what_was_changed_or_cut_is_refused_and_leaves_nothing(
+    settings: Settings, backup: Path, change: Callable[[bytes], bytes], code: Code
+) -> None:
+    backup.write_bytes(change(backup.read_bytes()))
+    for check in (False, True):
+        with pytest.raises(VaultError) as refused:
+            restore_backup(settings, backup, silent, check=check)
+        assert refused.value.code is code
+    assert not settings.store.path.exists()
+    assert not list(settings.data.glob(".domicile-restore-*"))
+
+
+def test_a_chunk_border_is_no_end(settings, backup):
+    """A cut right behind a chunk is noticed, for the last chunk knows that it is."""
+    content = backup.read_bytes()
+    first = content.index(b"\n") + 1 + 12 + 65_536 + 16
+    backup.write_bytes(content[:first])
+    with pytest.raises(VaultError) as refused:
+        restore_backup(settings, backup, silent, check=True)
+    assert refused.value.code is Code.CANNOT_OPEN
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "rules/../../evil", "files/../../evil"])
+def test_a_name_that_leads_elsewhere_is_refused(settings, backup, tmp_path, name):
+    head = read_head(backup)
+    line = msgspec.json.encode(head) + b"\n"
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        member = tarfile.TarInfo(name)
+        member.size = 4
+        tar.addfile(member, io.BytesIO(b"evil"))
+    sealer = key_source(settings.keys).load().files().sealer(base64.b64decode(head.salt), line)
+    made = [line, sealer.header, bytes(sealer.update(content.getvalue())), sealer.finish()]
+    backup.write_bytes(b"".join(made))
+    with pytest.raises(VaultError, match="a name that no backup has"):
+        restore_backup(settings, backup, silent, check=True)
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_another_key_opens_nothing_and_says_which_one_would(settings, backup):
+    source = key_source(settings.keys)
+    wanted = source.load().id
+    Path(settings.keys.place).unlink()
+    source.create()
+    with pytest.raises(VaultError, match=wanted) as refused:
+        restore_backup(settings, backup, silent, check=True)
+    assert refused.value.code is Code.BAD_KEYS
+
+
+def test_a_key_that_was_rotated_since_still_opens_it(settings, backup):
+    source = key_source(settings.keys)
+    source.stage()
+    source.switch()
+    assert restore_backup(settings, backup, silent, check=True).sound
