@@ -37,7 +37,7 @@ from proxy.vault.attachments import named_objects
 from proxy.vault.schemas import wake
 
 #: Told how many bytes more were written or read.
-Progress = Callable[[int], object]
+ByteCount = Callable[[int], object]
 
 VERSION: Final = 1
 LONGEST_HEAD: Final = 4096
@@ -46,7 +46,7 @@ _OWNER: Final = "files/owner"
 #: Snapshots after which an object that each of them names, and that is not there, counts as lost.
 _ROUNDS: Final = 4
 #: Bytes of the tar that are sealed in one go.
-PIECE: Final = 1 << 20
+TAR_PIECE: Final = 1 << 20
 
 
 class BackupHead(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def read_head(source: Path) -> BackupHead:
     return head
 
 
-def make_backup(settings: Settings, target: Path, progress: Progress) -> BackupContent:
+def make_backup(settings: Settings, target: Path, progress: ByteCount) -> BackupContent:
     """Write a backup to a file that is not there yet; it takes its name when it is complete.
 
     It holds every write that was acknowledged before the call. Raises ``VaultError``: BAD_STORE,
@@ -125,7 +125,7 @@ def make_backup(settings: Settings, target: Path, progress: Progress) -> BackupC
         file.write(line + sealer.header)
         content = BackupContent(head)
         sealed = cast(BinaryIO, _Sealed(file, sealer, progress))
-        with tarfile.open(fileobj=sealed, mode="w|", bufsize=PIECE) as tar:
+        with tarfile.open(fileobj=sealed, mode="w|", bufsize=TAR_PIECE) as tar:
             _Backup(settings, tar, content, scratch).write()
         file.write(sealer.finish())
     return content
@@ -161,7 +161,7 @@ def _new_file(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
 class _Sealed:
     """What ``tarfile`` writes to."""
 
-    def __init__(self, file: BinaryIO, sealer: StreamSealer, progress: Progress) -> None:
+    def __init__(self, file: BinaryIO, sealer: StreamSealer, progress: ByteCount) -> None:
         self._file, self._sealer, self._progress = file, sealer, progress
 
     def write(self, content: bytes) -> int:
@@ -229,11 +229,11 @@ class _Backup:
                 Code.CONFLICT, "The audit log has let an old file go meanwhile: try again."
             ) from None
 
-    def _copy_declared(self, name: str, place: Path | None) -> None:
-        if place is None or not place.exists():
+    def _copy_declared(self, name: str, root: Path | None) -> None:
+        if root is None or not root.exists():
             return
-        for path in [place] if place.is_file() else sorted(place.rglob("*")):
-            within = path.relative_to(place) if place.is_dir() else Path(place.name)
+        for path in [root] if root.is_file() else sorted(root.rglob("*")):
+            within = path.relative_to(root) if root.is_dir() else Path(root.name)
             if path.is_file() and not any(part.startswith(".") for part in within.parts):
                 self._add(f"{name}/{within.as_posix()}", path)
                 self._content.declared += 1

@@ -8,6 +8,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -17,10 +18,10 @@ from proxy.bootstrap.audit import auditor
 from proxy.bootstrap.backup import (
     DATABASE,
     LONGEST_HEAD,
-    PIECE,
+    TAR_PIECE,
     BackupContent,
     BackupHead,
-    Progress,
+    ByteCount,
     read_head,
 )
 from proxy.bootstrap.offline import stopped_vaults
@@ -50,7 +51,7 @@ class RestoreFindings:
 
 
 def restore_backup(
-    settings: Settings, source: Path, progress: Progress, *, check: bool = False
+    settings: Settings, source: Path, progress: ByteCount, *, check: bool = False
 ) -> RestoreFindings:
     """Unpack a backup, verify every byte of it, and put it where the settings say.
 
@@ -63,8 +64,8 @@ def restore_backup(
     read_head(source)
     if not check:
         _refuse_occupied(settings)
-    place = None if check else _nearest(settings.store.path)
-    with tempfile.TemporaryDirectory(prefix=".domicile-restore-", dir=place) as name:
+    parent = None if check else _nearest(settings.store.path)
+    with tempfile.TemporaryDirectory(prefix=".domicile-restore-", dir=parent) as name:
         scratch = Path(name)
         content = _unpack(settings, source, scratch, progress)
         staged = replace(
@@ -86,10 +87,10 @@ def _open(source: Path, aead: StreamAead, head: BackupHead) -> BinaryIO:
         line = file.readline(LONGEST_HEAD)
         reader = SealedReader(file, aead, base64.b64decode(head.salt), line)
         stack.pop_all()
-    return cast(BinaryIO, io.BufferedReader(reader, PIECE))
+    return cast(BinaryIO, io.BufferedReader(reader, TAR_PIECE))
 
 
-def _unpack(settings: Settings, source: Path, scratch: Path, progress: Progress) -> BackupContent:
+def _unpack(settings: Settings, source: Path, scratch: Path, progress: ByteCount) -> BackupContent:
     head = read_head(source)
     master = key_source(settings.keys).load()
     if head.master not in (master.id, *master.others):
@@ -103,11 +104,9 @@ def _unpack(settings: Settings, source: Path, scratch: Path, progress: Progress)
         (scratch / folder).mkdir(mode=0o700)
     try:
         with _open(source, master.files(), head) as opened:
-            with tarfile.open(fileobj=opened, mode="r|") as tar:
-                for member in tar:
-                    _unpack_member(tar, member, scratch, content)
-                    progress(member.size)
-            while opened.read(PIECE):  # to the end, which tells that nothing was cut off
+            for size in _unpack_members(opened, scratch, content):
+                progress(size)
+            while opened.read(TAR_PIECE):  # to the end, which tells that nothing was cut off
                 pass
     except tarfile.TarError:
         raise VaultError(
@@ -116,6 +115,13 @@ def _unpack(settings: Settings, source: Path, scratch: Path, progress: Progress)
     if not content.database:
         raise VaultError(Code.CANNOT_OPEN, f"{source} is damaged: there is no database in it.")
     return content
+
+
+def _unpack_members(opened: BinaryIO, scratch: Path, content: BackupContent) -> Iterator[int]:
+    with tarfile.open(fileobj=opened, mode="r|") as tar:
+        for member in tar:
+            _unpack_member(tar, member, scratch, content)
+            yield member.size
 
 
 def _unpack_member(
@@ -138,7 +144,7 @@ def _unpack_member(
         content.database = member.size
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
-        shutil.copyfileobj(file, written, PIECE)
+        shutil.copyfileobj(file, written, TAR_PIECE)
         written.flush()
         os.fsync(written.fileno())
 
@@ -160,10 +166,10 @@ def _occupied(settings: Settings) -> list[Path]:
 
 
 def _refuse_occupied(settings: Settings) -> None:
-    if found := _occupied(settings):
+    if occupied := _occupied(settings):
         raise VaultError(
             Code.BAD_STORE,
-            f"There is something at {', '.join(map(str, found))}, and a restore overwrites "
+            f"There is something at {', '.join(map(str, occupied))}, and a restore overwrites "
             "nothing: stop the instance and move that away, or name another folder for the data.",
         )
 
@@ -175,20 +181,20 @@ def _put(settings: Settings, scratch: Path) -> list[Path]:
         (scratch / "audit", settings.audit.folder),
     ]
     for name in ("rules", "schemas", "policies"):
-        place: Path | None = getattr(settings, name)
+        target: Path | None = getattr(settings, name)
         unpacked = scratch / name
-        if place is not None and not place.exists() and unpacked.exists():
+        if target is not None and not target.exists() and unpacked.exists():
             only = list(unpacked.iterdir())
-            single = len(only) == 1 and only[0].name == place.name
-            moves.append((only[0] if single else unpacked, place))
+            single = len(only) == 1 and only[0].name == target.name
+            moves.append((only[0] if single else unpacked, target))
     moves.append((scratch / DATABASE, settings.store.path))
-    for unpacked, place in moves:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if place.is_dir():
-            place.rmdir()  # empty, as was looked at before
-        shutil.move(unpacked, place)
-        flush_folder(place.parent)
-    return [place for _, place in moves]
+    for unpacked, target in moves:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if target.is_dir():
+            target.rmdir()  # empty, as was looked at before
+        shutil.move(unpacked, target)
+        flush_folder(target.parent)
+    return [target for _, target in moves]
 
 
 def _nearest(path: Path) -> Path:

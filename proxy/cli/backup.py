@@ -51,8 +51,8 @@ def _stop(_number: int, _frame: object) -> None:
 def _back_up_when_due(settings: Settings, arguments: Arguments, folder: Path) -> int:
     """Wait until the newest backup of the folder is old enough, and make another one."""
     if backups := _backups(folder):
-        made = datetime.strptime(backups[-1].name, _STAMP).replace(tzinfo=UTC).timestamp()
-        time.sleep(max(0.0, made + arguments.every / 1000 - time.time()))
+        newest = datetime.strptime(backups[-1].name, _STAMP).replace(tzinfo=UTC).timestamp()
+        time.sleep(max(0.0, newest + arguments.every / 1000 - time.time()))
     return _back_up(settings, arguments, folder)
 
 
@@ -127,12 +127,12 @@ def _backups(folder: Path) -> list[Path]:
 
 def _text(data: dict[str, Any], settings: Settings) -> str:
     count = command.count_noun
-    held = (
+    summary = (
         f"{data['file']}: {count(data['bytes'], 'byte')} with the database, "
         f"{count(data['attachments'], 'attachment')}, {count(data['audit_files'], 'file')} of the "
         f"audit log and {count(data['declared_files'], 'file')} of rules, schemas and policies."
     )
-    lines = [held]
+    lines = [summary]
     if data["keys"]:
         lines.append(
             f"A copy of the master key is in {data['keys']}: keep it apart from the backup."

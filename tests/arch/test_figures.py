@@ -36,8 +36,8 @@ EXECUTED: dict[str, tuple[int, int]] = {
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 337,
-    "lines": 72_200,
+    "files": 341,
+    "lines": 72889,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,
