@@ -51,6 +51,8 @@ class Code(enum.StrEnum):
     INVALID_POLICY = "invalid_policy"  #: the body of an access policy
     POLICY_IN_USE = "policy_in_use"  #: clients are under the policy
     ACCESS_DENIED = "access_denied"  #: the access policies of the client do not allow that
+    #: the access policies of the client ask what a request is for, and it does not say so
+    PURPOSE_REQUIRED = "purpose_required"
     UNKNOWN_SCHEMA = "unknown_schema"  #: no schema of that name
     #: only the application behind the proxy writes records of a rule file's entity
     SCHEMA_OF_RULES = "schema_of_rules"

@@ -17,7 +17,7 @@ from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import LargePages, Quotas
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
-from proxy.model.policy import Act
+from proxy.model.policy import Act, is_purpose
 from proxy.model.record import (
     DEFAULT,
     DEFAULTS,
@@ -45,6 +45,10 @@ def _unobserved(_operation: str, _status: int, _seconds: float) -> None:
 
 def _unscreened(_outcome: str) -> None:
     """Ignore an outcome."""
+
+
+#: Says what a request is for.
+PURPOSE_HEADER: Final = "x-purpose"
 
 
 class Takes(enum.Enum):
@@ -251,8 +255,27 @@ class ApiRequest:
         if self.blocked(rights):
             raise firewall_refusal()
         rights.need(*acts)
+        if rights.purposes:
+            self._check_purpose(rights.purposes)
         gate = None if rights.acl is None else self._gate(records, rights.acl)
         return records.under(rights.doing(acts), gate, self.audit)
+
+    def _check_purpose(self, purposes: Sequence[Sequence[str]]) -> None:
+        """Note what the request is for. Raises ``VaultError(PURPOSE_REQUIRED)`` unless it says so,
+        and the policies admit it.
+        """
+        sent = self.request.headers.getall(PURPOSE_HEADER, ())
+        purpose = sent[0].strip(" ") if len(sent) == 1 else ""
+        admitted = [names for names in purposes if names]
+        if is_purpose(purpose) and all(purpose in names for names in admitted):
+            self.audit.purpose = purpose
+            return
+        form = "with 1 to 200 visible characters"
+        if admitted:
+            named = [name for name in admitted[0] if all(name in names for names in admitted)]
+            form = f"as one of: {', '.join(named)}"
+        text = f"A policy of this client asks what this request is for: send {PURPOSE_HEADER}"
+        raise VaultError(Code.PURPOSE_REQUIRED, f"{text} once, {form}.")
 
     def _gate(self, records: Records, url: str) -> Gate:
         """Build the client of the filter endpoint.

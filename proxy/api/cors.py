@@ -24,7 +24,7 @@ CORS_FIELDS: Final = RequestKey("cors", Mapping[str, str])
 #: Fields that a page may send, and may read of an answer, besides those that every page may.
 _ALLOWED: Final = (
     "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, "
-    "x-client-auth, x-encrypted-storage, x-env-id, x-filename"
+    "x-client-auth, x-encrypted-storage, x-env-id, x-filename, x-purpose"
 )
 _EXPOSED: Final = (
     "content-disposition, content-range, etag, idempotent-replayed, ratelimit, ratelimit-policy, "

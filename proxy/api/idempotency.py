@@ -18,7 +18,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.api.attachments import check_repeated
-from proxy.api.context import Access, ApiHandler, ApiRequest, ApiResponse, Shows, Takes
+from proxy.api.context import (
+    PURPOSE_HEADER,
+    Access,
+    ApiHandler,
+    ApiRequest,
+    ApiResponse,
+    Shows,
+    Takes,
+)
 from proxy.api.context import IdempotencyRunner as CarryOut
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER
 from proxy.errors import Code, Detail, VaultError
@@ -104,10 +112,10 @@ def _request(call: ApiRequest) -> bytes:
     sent = b"\0".join((query.encode(), call.body))
     if not call.principal.policies:
         return sent
-    person = call.request.headers.get(
-        CLIENT_AUTH_HEADER, ""
-    )  # a filter endpoint may have decided in the name of this one
-    return b"\0".join((sent, person.encode("utf-8", "surrogateescape")))
+    # a filter endpoint may have decided in the name of a person, and a policy by a purpose
+    person, purpose = map(call.request.headers.get, (CLIENT_AUTH_HEADER, PURPOSE_HEADER))
+    said = (person or "",) if purpose is None else (person or "", purpose)
+    return b"\0".join((sent, *(one.encode("utf-8", "surrogateescape") for one in said)))
 
 
 def _check_rights(call: ApiRequest, answered: Answered) -> None:

@@ -289,7 +289,8 @@ class _Entry:
         return parameters
 
     def _headers(self) -> list[str]:
-        names = [*self.described.headers]
+        purpose = ["x-purpose"] if self.operation.access is Access.CLIENT else []
+        names = [*self.described.headers, *purpose]
         if is_repeatable(self.operation):
             names.append("Idempotency-Key")
         if HTTPStatus.PRECONDITION_FAILED in self.operation.failures:

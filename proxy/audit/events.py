@@ -44,6 +44,7 @@ MEMBERS: Final[dict[str, str]] = {
     "revealed": "the fields whose values stood in the answer to a write, by name",
     "covered": "the fields that were redacted or masked, by name",
     "files": "ids of attachments",
+    "purpose": "what the request is for, as it said (`x-purpose`), where a policy asks for it",
     "subject": "the client, schema, policy, environment, key or note that was looked at or changed",
     "reason": "a constant text that says why",
     "since": "the instant when it happened, of what could not be written then",
@@ -134,7 +135,8 @@ class AuditContext:
     """
 
     __slots__ = (
-        "by", "environment", "events", "kind", "operation", "path", "schema", "subject", "tampered",
+        "by", "environment", "events", "kind", "operation", "path", "purpose", "schema", "subject",
+        "tampered",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +153,7 @@ class AuditContext:
         #: by schema: rows whose columns differ from what is sealed in them
         self.tampered: dict[str, int] = {}
         self.subject: str | None = None  #: what an administrator looked at or changed
+        self.purpose: str | None = None  #: what it is for, where a policy asks
 
     def add(
         self,
@@ -221,6 +224,7 @@ class AuditContext:
             "environment": self.environment,
             "operation": self.operation,
             "status": status,
+            "purpose": self.purpose,
             "reason": reason,
         }
 

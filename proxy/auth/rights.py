@@ -6,7 +6,8 @@ those shows it that let records be read, and a record is there if it is for one 
 for writing alone must not open what another one hides from readers. And what lets records be read
 must not open them to writers: a record is written or deleted only if it also is there for a policy
 that allows that. What guards the whole does not add up: a filter endpoint that one policy names is
-asked whatever the others say, and two different ones cannot both be, so that nothing is allowed.
+asked whatever the others say, and two different ones cannot both be, so that nothing is allowed; a
+purpose that one policy asks for is asked for whatever the others say.
 
 A redacted value is the text that its template gives for a number, and that number a keyed hash of
 the record, the field, the policy, the template, and the era of the value: nothing has to be stored
@@ -125,6 +126,9 @@ def _beyond(mine: Sequence[AccessPolicy], theirs: Sequence[AccessPolicy]) -> str
         return f"the actions {', '.join(sorted(acts))}"
     if (guards and others != guards) or _loosens(mine, theirs):
         return "records that a filter endpoint or a firewall guards"
+    admitted, named = _purposes(mine), _purposes(theirs)
+    if not all(any(not one or (two and {*two} <= {*one}) for two in named) for one in admitted):
+        return "requests that say no purpose,"
     own_readers, readers = _showing(mine), _showing(theirs)
     for name in sorted({OTHERS, *(name for one in (*mine, *theirs) for name in one.fields)}):
         most, sight = _shows(own_readers, name), _shows(readers, name)
@@ -238,7 +242,12 @@ def _common(policies: Sequence[AccessPolicy], schema: Schema) -> dict[str, Any]:
             (policy.external_acl for policy in policies if policy.external_acl is not None), None
         ),
         "firewall": firewall(policies),
+        "purposes": _purposes(policies),
     }
+
+
+def _purposes(policies: Sequence[AccessPolicy]) -> tuple[tuple[str, ...], ...]:
+    return tuple(dict.fromkeys(one.purposes for one in policies if one.purposes is not None))
 
 
 def _with(schema: Schema, fields: Sequence[Field], veils: dict[str, Redactor]) -> Rights:

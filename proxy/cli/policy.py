@@ -63,7 +63,7 @@ def show_policy(arguments: Arguments) -> int:
     lines += [f"  {name}  {_sight(sight)}" for name, sight in item["fields"].items()]
     lines += [
         f"  {name}: {_member(item[name])}"
-        for name in ("rows", "external_acl", "firewall", "cors")
+        for name in ("rows", "external_acl", "firewall", "cors", "purpose")
         if name in item
     ]
     lines += [

@@ -32,6 +32,9 @@ from proxy.model.values import step
 OTHERS: Final = "*"
 
 
+_LONGEST_PURPOSE: Final = 200
+
+
 class Act(enum.StrEnum):
     """What a policy can allow."""
 
@@ -70,6 +73,11 @@ class FieldVisibility(msgspec.Struct, frozen=True, omit_defaults=True):
     mask: MaskRule = MaskRule()
 
 
+def is_purpose(text: str) -> bool:
+    """Whether a text can say what a request is for: 1 to 200 visible characters and blanks."""
+    return 0 < len(text) <= _LONGEST_PURPOSE and text.isprintable() and text.strip(" ") == text
+
+
 class AccessPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """One access policy. A field that it does not name is shown as ``OTHERS``, and in the clear
     where that is not there.
@@ -84,6 +92,8 @@ class AccessPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     external_acl: str | None = None
     firewall: Literal["block", "mask"] | None = None
     origins: tuple[str, ...] = ()
+    #: what each request has to say that it is for, one of these, or (empty) anything; none: nothing
+    purposes: tuple[str, ...] | None = None
 
 
 def write_policy(policy: AccessPolicy) -> dict[str, Any]:
@@ -102,6 +112,8 @@ def write_policy(policy: AccessPolicy) -> dict[str, Any]:
         written["firewall"] = {"mode": policy.firewall}
     if policy.origins:
         written["cors"] = {"origins": list(policy.origins)}
+    if policy.purposes is not None:
+        written["purpose"] = list(policy.purposes) or "any"
     return written
 
 

@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.policy import AccessPolicy, Act, FieldVisibility, MaskRule, Visibility
+from proxy.model.policy import (
+    AccessPolicy,
+    Act,
+    FieldVisibility,
+    MaskRule,
+    Visibility,
+    is_purpose,
+)
 from proxy.model.template import capacity, read_template
 from proxy.model.values import step
+
+_MEMBERS: Final = (
+    "name", "schema", "actions", "fields", "rows", "external_acl", "firewall", "cors", "purpose",
+)  # fmt: skip
 
 #: What a policy may be called.
 POLICY_NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
@@ -17,6 +28,7 @@ POLICY_NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 MOST_POLICY_FIELDS: Final = 200
 MOST_ORIGINS: Final = 100
 MOST_READABLE: Final = 64
+MOST_PURPOSES: Final = 100
 _LONGEST_URL: Final = 2048
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]+\]", re.ASCII)
@@ -56,7 +68,7 @@ class PolicyReader:
         self.members(
             "",
             raw,
-            ("name", "schema", "actions", "fields", "rows", "external_acl", "firewall", "cors"),
+            _MEMBERS,
         )
         if raw.get("name", name) != name:
             self.fault("/name", "Is not the name in the address.")
@@ -71,6 +83,7 @@ class PolicyReader:
             self.external_acl(raw["external_acl"]) if "external_acl" in raw else None,
             self.firewall(raw["firewall"]) if "firewall" in raw else None,
             self.origins(raw["cors"]) if "cors" in raw else (),
+            self.purposes(raw["purpose"]) if "purpose" in raw else None,
         )
 
     def members(self, at: str, raw: Mapping[Any, Any], known: tuple[str, ...]) -> None:
@@ -212,6 +225,17 @@ class PolicyReader:
                 )
                 self.fault(f"/cors/origins/{number}", text)
         return tuple(dict.fromkeys(map(str, given)))
+
+    def purposes(self, raw: Any) -> tuple[str, ...]:
+        if raw == "any":
+            return ()
+        if not isinstance(raw, list) or not 1 <= len(raw) <= MOST_PURPOSES:
+            self.fault("/purpose", f"Has to be any, or an array of 1 to {MOST_PURPOSES} texts.")
+            return ()
+        for number, item in enumerate(raw):
+            if not isinstance(item, str) or not is_purpose(item):
+                self.fault(f"/purpose/{number}", "Has to be 1 to 200 visible characters.")
+        return tuple(dict.fromkeys(map(str, raw)))
 
 
 def _parts(text: str) -> urllib.parse.SplitResult | None:

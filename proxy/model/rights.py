@@ -81,6 +81,8 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     creates: bool = True
     acl: str | None = None  #: the filter endpoint that decides about each record
     firewall: FirewallMode | None = None
+    #: what a request may be for: one of each of these, where an empty one is anything
+    purposes: tuple[tuple[str, ...], ...] = ()
     files: bool = True  #: whether attachments are shown
     #: another one as soon as a policy changes; what a caller keeps for us is bound to it
     mark: str = ""

@@ -40,6 +40,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.INVALID_POLICY: 400,
         Code.POLICY_IN_USE: 409,
         Code.ACCESS_DENIED: 401,
+        Code.PURPOSE_REQUIRED: 403,
         Code.UNKNOWN_SCHEMA: 400,
         Code.SCHEMA_OF_RULES: 400,
         Code.SCHEMA_BUSY: 409,

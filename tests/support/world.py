@@ -196,7 +196,7 @@ async def world(
             access=bearer(here.service.tokens) if tokens else access,
             **{"body_limit": 4 * 2**20, "functions": functions, **given},
         )
-        made.auditor, made.reload = reading(folder / "audit"), reload
+        made.auditor, made.reload = reading(folder / "read-log"), reload
         client = await stack.enter_async_context(serving(made))
         unlisted = watched(made)
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)

@@ -331,6 +331,11 @@ NARROW = policy(
         ([policy()], [policy(external_acl=ACL)], None),
         ([policy(firewall={"mode": "block"})], [policy()], "callers from outside the country"),
         ([policy()], [policy(firewall={"mode": "mask"})], "callers from outside the country"),
+        ([policy(purpose="any")], [policy()], "requests that say no purpose,"),
+        ([policy(purpose="any")], [policy(purpose=["fraud"])], None),
+        ([policy(purpose=["fraud", "audit"])], [policy(purpose=["fraud"])], None),
+        ([policy(purpose=["fraud"])], [policy(purpose="any")], "requests that say no purpose,"),
+        ([policy(purpose=["fraud"])], [policy(purpose=["fraud", "fun"])], "requests that say no purpose,"),
         # one that lets nothing be read would be shown a write's answer in the clear
         ([policy("r", fields={"email": "hidden"}), policy("w", actions=["write"])],
          [policy("w", actions=["write"])], "the field email"),

@@ -127,6 +127,9 @@ def test_a_mask_without_more_leaves_nothing_readable():
             [f"/cors/origins/{number}" for number in range(7)],
         ),
         ({"acl": "https://a"}, ["/acl"]),
+        ({"purpose": "fraud"}, ["/purpose"]),
+        ({"purpose": []}, ["/purpose"]),
+        ({"purpose": ["fraud", "", " x", "a\nb", 5, "x" * 201]}, [f"/purpose/{number}" for number in range(1, 6)]),
     ],
 )  # fmt: skip
 def test_every_fault_is_told_where_it_is(change, places):
@@ -160,6 +163,16 @@ def test_origins_are_taken_as_browsers_send_them(origin):
     assert read_policy("support", {**EXAMPLE, "cors": {"origins": [origin, origin]}}).origins == (
         origin,
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [("any", ()), (["fraud", "fraud", "Ärende 5"], ("fraud", "Ärende 5"))]
+)
+def test_a_purpose_is_anything_or_one_of_a_list(written, read):
+    policy = read_policy("support", {**EXAMPLE, "purpose": written})
+    assert policy.purposes == read
+    assert read_policy("support", write_policy(policy)) == policy
+    assert read_policy("support", EXAMPLE).purposes is None
 
 
 # ---------------------------------------------------------------------- against a schema
