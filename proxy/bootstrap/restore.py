@@ -151,7 +151,7 @@ def _unpack_member(
 
 async def _verify(staged: Settings, content: BackupContent) -> RestoreFindings:
     if staged.audit.folder.exists() and log_segments(staged.audit.folder):
-        log = (await auditor(staged)).verify(staged.audit.folder, lambda _: None)
+        log = (await auditor(staged)).verify()
         lines, faults = log.lines, [f"{one.file}:{one.line}: {one.text}" for one in log.faults]
     else:
         lines, faults = 0, []
