@@ -9,6 +9,7 @@ compared, never followed (RFC 8725, section 3.1).
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,8 @@ SEED_BYTES: Final = 32
 _LONGEST: Final = 4096
 
 _CURVE: Final = ec.SECP256R1()
+#: Of the group (FIPS 186-4, D.1.2.3): a private key is less.
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 @cache
@@ -63,8 +66,13 @@ class SigningKey(Secret):
 
     @classmethod
     def create(cls) -> "SigningKey":
-        """A fresh random key."""
-        return cls(_seed(ec.generate_private_key(_CURVE)))
+        """A fresh random key, drawn from the kernel.
+
+        The library's own generator would draw it alike in two resumptions of one snapshot.
+        """
+        while not 0 < int.from_bytes(seed := os.urandom(SEED_BYTES), "big") < _ORDER:
+            pass  # once in 2^32 draws
+        return cls(seed)
 
     def seed(self) -> bytes:
         """The 32 secret bytes, to be sealed."""

@@ -5,7 +5,6 @@ two uses can ever meet in one key ("a", "bc" is another key than "ab", "c").
 """
 
 import os
-import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -72,53 +71,26 @@ def spell_label(*parts: str) -> bytes:
     return _LABEL + b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
 
 
-# Random bytes from the operating system, fetched in blocks.
+# Random bytes, each draw of them from the kernel: nothing is drawn ahead. Bytes that lay ready when
+# a machine was snapshotted would be drawn by everything that is resumed from it, and a salt and a
+# nonce that come twice give two records one key and one stream. The kernel draws anew after that,
+# where the hypervisor tells it (VM Generation ID; Linux 5.18), and after a fork.
 #
-# A call to the system gives up the interpreter's lock, and with a busy writer thread it comes back
-# tens of microseconds later; four such calls a request were a third of its cost. A block is cut
-# into pieces at once and a piece leaves it when it is handed out, so that nothing of it stays
-# behind. A child process starts with no pieces, so that parent and child never hand out the same
-# bytes.
+# ``os.getrandom`` keeps the interpreter's lock, unlike ``os.urandom``, which comes back tens of
+# microseconds later when a writer thread is busy. It may be cut short by a signal above 256 bytes.
+
+_PIECE: Final = 16  #: bytes: a salt, a nonce or the digits of a token
+_UNINTERRUPTED: Final = 256
+
+_draw: Callable[[int], bytes] = getattr(os, "getrandom", os.urandom)  # Linux alone has the first
 
 
-_BLOCK: Final = 8192
-_PIECE: Final = 16  # bytes; nearly all that is drawn is a salt, a nonce or the digits of a token
-_cut = struct.Struct(f"{_PIECE}s" * (_BLOCK // _PIECE)).unpack
+def random_bytes(length: int) -> bytes:
+    """So many random bytes, fresh from the kernel."""
+    return _draw(length) if length <= _UNINTERRUPTED else os.urandom(length)
 
 
-class _Pool:
-    """For the thread of the event loop alone, as all sealing and minting is."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def take(self, length: int) -> bytes:
-        pieces = self._pieces
-        if length > _PIECE:
-            return os.urandom(length) if length > _BLOCK // 8 else self._join(length)
-        if not pieces:
-            pieces.extend(_cut(os.urandom(_BLOCK)))
-        return pieces.pop()[:length]
-
-    def several(self, count: int) -> list[bytes]:
-        pieces = self._pieces
-        while len(pieces) < count:
-            pieces.extend(_cut(os.urandom(_BLOCK)))
-        first = len(pieces) - count
-        taken = pieces[first:]
-        del pieces[first:]
-        return taken
-
-    def clear(self) -> None:
-        self._pieces.clear()
-
-    def _join(self, length: int) -> bytes:
-        return b"".join([self.take(_PIECE) for _ in range(-(-length // _PIECE))])[:length]
-
-
-_pool = _Pool()
-os.register_at_fork(after_in_child=_pool.clear)
-
-random_bytes = _pool.take
-#: So many pieces of 16 random bytes, for work on many records at once.
-random_pieces = _pool.several
+def random_pieces(count: int) -> list[bytes]:
+    """So many pieces of 16 random bytes, for work on many records at once."""
+    drawn = random_bytes(count * _PIECE)
+    return [drawn[start : start + _PIECE] for start in range(0, len(drawn), _PIECE)]

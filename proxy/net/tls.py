@@ -6,12 +6,13 @@ and no renegotiation. Which certificate is shown is for the name that is asked f
 an exact name before a wildcard, the first certificate where none is asked for.
 """
 
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from proxy.crypto.passwords import Certificate, described
 from proxy.errors import Code, Detail, VaultError
@@ -149,8 +150,19 @@ def _refused(handshake: ssl.SSLObject, reason: str, alert: int) -> int:
     return alert
 
 
+class _FreshContext(ssl.SSLContext):
+    """Gives the library's generator bytes of the kernel before each handshake.
+
+    It draws ahead, and two resumptions of one snapshot of a machine would show the same keys.
+    """
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        ssl.RAND_add(os.urandom(32), 32.0)
+        return super().wrap_bio(*arguments, **named)
+
+
 def _bare() -> ssl.SSLContext:
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    return _FreshContext(ssl.PROTOCOL_TLS_SERVER)
 
 
 def _load(made: ssl.SSLContext, pair: Pair) -> None:
@@ -280,7 +292,7 @@ def client_context(
     ]
     if faults:
         raise _client_refused(faults, section)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _FreshContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca is None:
         context.load_default_certs()

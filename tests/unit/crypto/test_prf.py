@@ -1,10 +1,12 @@
 import hashlib
 import hmac
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
-from proxy.crypto import prf
 from proxy.crypto.prf import (
     HASH_BYTES,
     derive,
@@ -15,6 +17,8 @@ from proxy.crypto.prf import (
     random_pieces,
     spell_label,
 )
+from tests.support.snapshots import two_resumptions
+from tests.support.tree import ROOT
 
 KEY = bytes(range(32))
 
@@ -69,32 +73,62 @@ def test_lengths_are_as_asked_for_and_nothing_repeats() -> None:
     assert len(set(long)) == len(long)
 
 
-def test_across_the_end_of_a_block_nothing_is_cut_or_handed_out_twice() -> None:
-    drawn = [random_bytes(33) for _ in range(1000)]
-    assert all(len(item) == 33 for item in drawn)
-    assert len(set(drawn)) == 1000
-
-
-def test_pieces_for_many_records_come_across_blocks_and_never_twice() -> None:
+def test_pieces_for_many_records_are_as_many_as_asked_for_and_never_twice() -> None:
     drawn = [piece for count in (1, 0, 511, 3, 1200, 40) for piece in random_pieces(count)]
     assert len(drawn) == len(set(drawn)) == 1755
     assert {len(piece) for piece in drawn} == {16}
-    assert not set(drawn) & set(prf._pool._pieces)
 
 
-def test_bytes_that_were_handed_out_leave_the_block() -> None:
-    for length in (4, 16, 40):
-        taken = random_bytes(length)
-        assert taken not in b"".join(prf._pool._pieces)  # the promise is about what stays in memory
+@pytest.mark.parametrize("length", [4, 12, 16, 40, 256, 257, 5000])
+def test_every_draw_is_one_of_the_kernel_and_nothing_is_drawn_ahead(length: int) -> None:
+    """What lies ready in memory is what two resumptions of one snapshot would share."""
+    program = (
+        "import os\ndraws = []\n"
+        "def counted(draw):\n"
+        "    return lambda length: draws.append(length) or draw(length)\n"
+        "os.urandom, os.getrandom = counted(os.urandom), counted(os.getrandom)\n"
+        "from proxy.crypto.prf import random_bytes, random_pieces\n"
+        f"for _ in range(3): random_bytes({length})\n"
+        "random_pieces(20)\n"
+        "print(draws)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert json.loads(done.stdout) == [length] * 3 + [20 * 16]
 
 
-def test_every_bit_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = prf._Pool()  # a pool of its own, so that the shared one is left alone
-    block = b"".join(number.to_bytes(16, "big") for number in range(1000))
-    monkeypatch.setattr(os, "urandom", lambda length: block[:length])
-    drawn = [pool.take(16) for _ in range(512)]
-    assert sorted(drawn) == [number.to_bytes(16, "big") for number in range(512)]
-    assert pool.take(4) == pool.take(4) == bytes(4)
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "random_bytes(16)",
+        "random_bytes(12)",
+        "b''.join(random_pieces(3))",
+        "KEYSET.aead().seal(b'body', bytes(16), b'context')",
+        "KEYSET.aead().seal_new([b'body'], [b'context'])[0][0]",
+        "KEYSET.sealed_texts('cursor').seal(b'text', b'').encode()",
+        "KEYSET.field_keys('contact', 'name').random(16)",
+        "Keyset.create('default').hasher('a')(b'')",
+        "SigningKey.create().kid.encode()",
+        "new_secret().encode()",
+        "uuid.uuid4().bytes",
+    ],
+)
+def test_two_resumptions_of_one_snapshot_draw_nothing_twice(drawn: str) -> None:
+    first, second = two_resumptions(
+        f"""
+        import uuid
+        from proxy.crypto.jws import SigningKey
+        from proxy.crypto.keyset import Keyset
+        from proxy.crypto.passwords import new_secret
+        from proxy.crypto.prf import random_bytes, random_pieces
+        KEYSET = Keyset.create("default")
+        def work():
+            return {drawn}
+        """
+    )
+    assert first
+    assert first != second
 
 
 def test_a_child_process_does_not_repeat_its_parent() -> None:

@@ -11,6 +11,7 @@ from proxy.net.tls import Pair, Terms, context, read_certificate, untimely
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
 from tests.support.secured import TLS_1_2, TLS_1_3, material_of, trusting
+from tests.support.snapshots import two_resumptions
 
 
 @pytest.fixture
@@ -196,3 +197,32 @@ def test_certificates_outside_their_time_are_told(authority):
     assert fault.source == "listen.tls.certificate, item 2"
     assert "ended at" in fault.text
     assert "begins at" in untimely(held, datetime.now(UTC) - timedelta(days=20))[0].text
+
+
+def test_two_resumptions_of_one_snapshot_shake_hands_with_other_keys(authority):
+    pair = authority.issue("localhost")
+    for side in ("client", "server"):
+        first, second = two_resumptions(
+            f"""
+            import ssl
+            from pathlib import Path
+            from proxy.net import tls
+            pair = tls.Pair(Path({str(pair.certificate)!r}), Path({str(pair.key)!r}))
+            serving = tls.context(tls.read_certificate([pair]), tls.Terms(strict=False))
+            asking = tls.client_context(verify=False)
+            asking.set_ecdh_curve("prime256v1")  # else the server asks for another hello
+            def spoken(context, heard, server):
+                incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+                incoming.write(heard)
+                try:
+                    context.wrap_bio(incoming, outgoing, server).do_handshake()
+                except ssl.SSLWantReadError:
+                    return outgoing.read()
+            hello = spoken(asking, b"", False)
+            def work():
+                message = spoken(asking, b"", False) if "{side}" == "client" else spoken(serving, hello, True)
+                return message[11:43]  # random (RFC 8446 section 4.1.2)
+            """
+        )
+        assert len(first) == 32
+        assert first != second, side
