@@ -95,27 +95,28 @@ def replace_key_file(path: str, content: bytes) -> None:
 
 
 def _check_access(path: str, status: os.stat_result) -> None:
-    mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         raise VaultError(
             Code.BAD_KEYS,
             f"The key file {path} is not a regular file: point the setting `keys` at one.",
         )
-    us = os.geteuid()
+    if fault := access_fault(path, status):
+        raise VaultError(Code.BAD_KEYS, f"The key file {path} {fault}.")
+
+
+def access_fault(path: str, status: os.stat_result) -> str:
+    """Why nobody should trust a file with a private key, as the end of a sentence; or nothing."""
+    us, mode = os.geteuid(), stat.S_IMODE(status.st_mode)
     if status.st_uid not in (us, 0):
-        raise VaultError(
-            Code.BAD_KEYS,
-            f"The key file {path} belongs to another user: run `chown {us} {path}`, then `chmod "
-            f"600 {path}`.",
-        )
+        return f"belongs to another user: run `chown {us} {path}`, then `chmod 600 {path}`"
     shared = status.st_uid == 0 and us != 0 and status.st_gid in {os.getegid(), *os.getgroups()}
     if mode & 0o077 & ~(0o040 if shared else 0):
-        raise VaultError(
-            Code.BAD_KEYS,
-            f"The key file {path} is open to others (mode {mode:04o}): run `chmod 600 {path}`"
+        return (
+            f"is open to others (mode {mode:04o}): run `chmod 600 {path}`"
             " (in Kubernetes: defaultMode: 0400 on the secret's volume, and fsGroup in the pod's "
-            "securityContext).",
+            "securityContext)"
         )
+    return ""
 
 
 #: What a system says that has no files without a name, or no ``/proc`` to give them one through.

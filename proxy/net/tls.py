@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from proxy.crypto.key_file import access_fault
 from proxy.crypto.passwords import Certificate, described
 from proxy.errors import Code, Detail, VaultError
 
@@ -100,7 +101,7 @@ def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Mate
             else f"listen.tls.certificate, item {number}"
         )
         one = _described(source, pair, faults)
-        if one is not None and (fault := _attempt(pair.certificate, partial(_load, _bare(), pair))):
+        if one is not None and (fault := _unfit(pair)):
             faults.append(Detail(source, fault))
         elif one is not None:
             held.append(one)
@@ -215,6 +216,21 @@ def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertifica
     return None
 
 
+def _unfit(pair: Pair) -> str | None:
+    """Why a certificate with its key cannot be used, if that is so."""
+    return _attempt(pair.certificate, partial(_load, _bare(), pair)) or _exposed(pair)
+
+
+def _exposed(pair: Pair) -> str | None:
+    """Why the file of a private key is refused, as the key file of the vault would be."""
+    path = pair.key or pair.certificate
+    try:
+        fault = access_fault(str(path), path.stat())
+    except OSError as error:  # replaced just now
+        fault = _unreadable(error)
+    return f"{path} {fault}" if fault else None
+
+
 def _attempt(path: Path, use: Callable[[], object], *, ca: bool = False) -> str | None:
     """Use a file; what is wrong if that does not go."""
     try:
@@ -304,6 +320,8 @@ def client_context(
             certificate,
             lambda: context.load_cert_chain(certificate, key, _no_password),
         )
+        if fault is None and (exposed := _exposed(Pair(certificate, key))):
+            fault = Detail("key" if key else "certificate", exposed)
         faults += [fault] if fault else []
     if faults:
         raise _client_refused(faults, section)

@@ -77,6 +77,7 @@ class Authority:
         signed = made.sign(self._key, hashes.SHA256())
         pair = Pair(self.folder / f"{file or name}.pem", self.folder / f"{file or name}.key")
         pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        pair.key.touch(0o600)
         pair.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
@@ -90,6 +91,7 @@ class Authority:
         """Store the key of a pair encrypted with a password."""
         key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
         locked = serialization.BestAvailableEncryption(b"password")
+        path.touch(0o600)
         path.write_bytes(
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
         )

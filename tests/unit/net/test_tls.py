@@ -214,8 +214,24 @@ def test_every_file_that_cannot_be_read_is_told_at_once(tmp_path):
 def test_a_certificate_may_stand_in_one_file_with_its_key(authority, tmp_path):
     pair = authority.issue("localhost")
     both = tmp_path / "both.pem"
+    both.touch(0o600)
     both.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
     assert client_context(authority.certificate, both).verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_key_that_others_may_read_is_refused(authority, tmp_path):
+    pair = authority.issue("localhost")
+    both = tmp_path / "both.pem"
+    both.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
+    for name, file, key in (("certificate", both, None), ("key", pair.certificate, pair.key)):
+        (key or file).chmod(0o644)
+        with pytest.raises(VaultError) as caught:
+            client_context(authority.certificate, file, key)
+        (fault,) = caught.value.details
+        assert fault.source == f"upstream.tls.{name}"
+        assert f"{key or file} is open to others (mode 0644): run `chmod 600 " in fault.text
+        (key or file).chmod(0o600)
+        client_context(authority.certificate, file, key)
 
 
 def test_old_versions_are_not_spoken():

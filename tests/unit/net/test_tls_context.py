@@ -1,5 +1,6 @@
 """Which certificate is shown to whom, and what is asked of callers; over real handshakes in memory."""
 
+import os
 import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -180,8 +181,37 @@ def test_each_file_that_cannot_be_used_is_named_with_what_to_do(authority, tmp_p
 def test_key_and_certificate_may_stand_in_one_file(authority, tmp_path):
     pair = authority.issue("vault.test")
     joined = tmp_path / "joined.pem"
+    joined.touch(0o600)
     joined.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
     assert read_certificate([Pair(joined, None)]).names() == ("vault.test",)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o640, 0o660, 0o602])
+def test_a_key_that_others_may_read_or_write_is_refused_as_the_key_file_is(authority, mode):
+    pair = authority.issue("vault.test")
+    pair.key.chmod(mode)
+    ((source, text),) = faults(Pair(pair.certificate, pair.key))
+    assert source == "listen.tls.certificate"
+    assert text.startswith(f"{pair.key} is open to others (mode {mode:04o}): run `chmod 600 ")
+    assert "defaultMode: 0400" in text
+    for good in (0o600, 0o400):
+        pair.key.chmod(good)
+        assert read_certificate([Pair(pair.certificate, pair.key)]).names() == ("vault.test",)
+
+
+def test_a_key_that_kubernetes_mounts_for_the_group_of_the_pod_is_good(tmp_path, monkeypatch):
+    """A secret's file belongs to root, and fsGroup gives it to a group that the process is in."""
+    pair = Authority(tmp_path).issue("vault.test")
+    pair.key.chmod(0o440)
+    owner = pair.key.stat()
+    monkeypatch.setattr(os, "geteuid", lambda: owner.st_uid + 10001)
+    monkeypatch.setattr(os, "getegid", lambda: 10001)
+    monkeypatch.setattr(os, "getgroups", lambda: [owner.st_gid])
+    if owner.st_uid == 0:
+        assert read_certificate([Pair(pair.certificate, pair.key)]).names() == ("vault.test",)
+    monkeypatch.setattr(os, "getgroups", lambda: [owner.st_gid + 1])
+    ((_, text),) = faults(Pair(pair.certificate, pair.key))
+    assert "is open to others (mode 0440)" in text or "belongs to another user" in text
 
 
 def test_a_certificate_that_is_never_shown_is_a_fault(authority):
