@@ -19,6 +19,7 @@ class EventKind(enum.StrEnum):
     ADMIN = "admin"  #: clients, schemas, policies, environments or keys were looked at or changed
     TOKEN = "token"  #: an access token was given, or looked at
     REFUSED = "refused"  #: a request was answered with an error
+    MISS = "miss"  #: searches, or reads of one record, through the proxy that showed nothing
     #: somebody has to look: a bait was revealed, or the log or a row of the store was tampered with
     ALARM = "alarm"
     #: the log itself: started, stopped, written again after it could not be, old lines removed
@@ -29,7 +30,7 @@ class EventKind(enum.StrEnum):
 MEMBERS: Final[dict[str, str]] = {
     "n": "number of the line; one more than that of the line before",
     "at": "the instant, UTC, ISO 8601 with milliseconds",
-    "event": "reveal, write, delete, admin, token, refused, alarm or log",
+    "event": "reveal, write, delete, admin, token, refused, miss, alarm or log",
     "via": "interface, proxy or command: the way it came",
     "by": "the client of the interface; of a command, the user of the machine who ran it",
     "environment": "the environment",
@@ -38,7 +39,7 @@ MEMBERS: Final[dict[str, str]] = {
     "status": "the status of the answer",
     "code": "the code of the error, as it was answered",
     "schema": "the schema of the records",
-    "count": "how many records; of refused, how many requests",
+    "count": "how many records; of refused and miss, how many requests",
     "records": "which records: keyed hashes of their keys; `domicile audit tail --record` finds one",
     "fields": "the fields that were in the clear, by name",
     "revealed": "the fields whose values stood in the answer to a write, by name",

@@ -24,6 +24,9 @@ MOST_HONEYTOKENS: Final = 1_000
 #: The reason in the line of an alarm about honeytokens.
 REASON: Final = "a record that is marked as bait was revealed"
 
+#: The reason in the line of an alarm about guesses.
+GUESSED: Final = "a caller keeps searching for what is not there, beyond limits.misses_per_second"
+
 #: Seconds of a window of refusals, lines at once in it, and kinds that are told apart in it.
 WINDOW: Final = 10.0
 AT_ONCE: Final = 20
@@ -218,10 +221,31 @@ class Refusals:
         return True
 
 
+class Misses:
+    """The lines of searches without a hit: one for each operation and turn, with its number."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._counts: dict[bytes, int] = {}
+
+    def add(self, line: bytes) -> None:
+        """Count one; ``line`` says all but the number. Never raises: nothing was revealed."""
+        self._counts[line] = self._counts.get(line, 0) + 1
+
+    def flush(self) -> None:
+        """Write the lines; called about once a second. What cannot be written is counted on."""
+        counts, self._counts = self._counts, {}
+        for line, count in counts.items():
+            try:
+                self._sink.put(b'%b,"count":%d' % (line, count))
+            except VaultError:
+                self._counts[line] = count
+
+
 class AuditServices:
     """The parts joined: one per instance."""
 
-    __slots__ = ("_alarm", "honeytokens", "record_id", "sink")
+    __slots__ = ("_alarm", "honeytokens", "misses", "record_id", "sink")
 
     def __init__(
         self,
@@ -234,12 +258,21 @@ class AuditServices:
         self.sink = sink
         self.record_id = record_id
         self.honeytokens = honeytokens
+        self.misses = Misses(sink)
         self._alarm = alarm
 
     def put_quietly(self, *bodies: bytes) -> None:
         """Write lines of what was done where no answer waits for them; never raises."""
         with suppress(VaultError):  # they wait in the sink
             self.sink.put_or_queue(*bodies)
+
+    def guessed(self, environment: str, endpoint: str, operation: str) -> None:
+        """Count, log and write that a caller searches for what is not there, again and again."""
+        self._alarm("misses")
+        _log.error(GUESSED, endpoint=endpoint, operation=operation)
+        about = {"via": "proxy", "environment": environment, "endpoint": endpoint}
+        line = encode_event(EventKind.ALARM, **about, operation=operation, reason=GUESSED)
+        self.put_quietly(line)
 
     def alarms(self, record_ids: Iterable[str], **about: object) -> list[bytes]:
         """Count and log the honeytokens among these records; the lines of the alarm."""

@@ -25,7 +25,7 @@ from proxy.storage.sqlite.file import peek
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, read_root, report_note
 
-_KINDS: Final = ("bait", "log", "notes", "tampered")
+_KINDS: Final = ("bait", "log", "misses", "notes", "tampered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class OpenAudit:
     async def close(self) -> None:
         """Write the last lines, and ship them."""
         self.interface.refusals.flush()
+        self.services.misses.flush()
         await self.log.close()
 
 
@@ -78,7 +79,7 @@ async def open_audit(
         store.root.alarm = misfit
         for name in sorted(store.root.faults):  # found before there was a log
             misfit(name)
-    log.ticks.append(interface.refusals.look)
+    log.ticks += [interface.refusals.look, services.misses.flush]
     metrics.watch("domicile_audit_line", lambda: float(log.link.n))
     metrics.watch("domicile_audit_down", lambda: float(log.fault is not None))
     log.ship(stdout=settings.audit.stdout, syslog=settings.audit.syslog)

@@ -13,7 +13,7 @@ from proxy.config import Settings
 from proxy.crypto.prf import Prf
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Firewall, Mode
-from proxy.edge.limits import ConcurrencyLimit, Quotas
+from proxy.edge.limits import ConcurrencyLimit, MissLimit, Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code
 from proxy.net.client_address import Trusted
@@ -199,6 +199,17 @@ def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
         ConcurrencyLimit(given.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
         Trusted(settings.trusted_proxies),
     )
+
+
+def miss_limit(
+    settings: Settings, guard: EdgeGuard, alarm: Callable[[str, str], None]
+) -> MissLimit | None:
+    """How often an address may search through the proxy and be shown nothing."""
+    given = settings.limits
+    if not given.misses_per_second:
+        return None
+    rates = Rates(RatePolicy("address", given.misses_per_second, given.burst))
+    return MissLimit(rates, guard.quotas, guard.limited("proxy"), alarm)
 
 
 def _firewall(settings: Settings, metrics: Metrics) -> Firewall:

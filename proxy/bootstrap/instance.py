@@ -30,7 +30,7 @@ from proxy.bootstrap.api import (
     scraper_secret,
 )
 from proxy.bootstrap.audit import OpenAudit, open_audit
-from proxy.bootstrap.edge import EdgeGuard, open_guard
+from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import OpenEnvironment, Realm, govern, opening, reread
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -166,7 +166,11 @@ async def running(
         load = partial(load_rules, settings, overrides)
         reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
         ins = doors(settings, auth.audiences, metrics, clock, guard.first)
-        options = gateway_options(settings, applications, guard, ins.proxy, vault.keyset)
+        guessed = partial(audit.services.guessed, vault.environment)
+        options = replace(
+            gateway_options(settings, applications, guard, ins.proxy, vault.keyset),
+            misses=miss_limit(settings, guard, guessed),
+        )
         gateway = Gateway(in_force, journal, options, coverage)
         stack.push_async_callback(gateway.close)
         stack.callback(ins.close)

@@ -89,6 +89,14 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
         "At most so many requests a second from one address, at the proxy and at the vault "
         "together; further ones are answered 429. 0: no limit.",
     ),
+    "limits.misses_per_second": Setting(
+        "0",
+        parsers.whole_number(0, 1_000_000),
+        "a whole number, such as 5, or 0 for no limit",
+        "At most so many searches through the proxy that show nothing, and reads of records that "
+        "are not there, a second from one address; beyond it there is an alarm, and further reads "
+        "that a rule names are answered 429. 0: no limit, and no alarm.",
+    ),
     "limits.connections": Setting(
         "auto",
         parsers.word_or("auto", parsers.whole_number(16, 1_000_000)),

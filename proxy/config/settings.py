@@ -256,6 +256,7 @@ class LimitSettings:
     burst: int  #: seconds' worth of requests that may come at once
     #: from one address, at the proxy and at the vault; 0: no limit
     address_requests_per_second: int
+    misses_per_second: int
     #: open ones, at proxy and vault; ``None``: as many as the limit of open files allows
     connections: int | None
     #: of these from one address; ``None``: half of them; 0: no limit

@@ -179,13 +179,43 @@ class Quotas:
         return caller_of(peer, chain, self.trusted)
 
 
+class MissLimit:
+    """Searches through the proxy that show nothing, by the address that they come from."""
+
+    def __init__(
+        self,
+        rates: Rates,
+        quotas: Quotas,
+        refused: ObserveRefusal,
+        alarm: Callable[[str, str], None],
+    ) -> None:
+        """``alarm``: told of the endpoint and the operation where an address misses too often."""
+        self._rates = rates
+        self._quotas = quotas
+        self._refused = refused
+        self._alarm = alarm
+
+    def admit(self, peer: str, headers: RawHeaders) -> str:
+        """The address that counts; ``VaultError`` (TOO_MANY_REQUESTS) where it missed too often."""
+        group = address_group(self._quotas.host(peer, headers))
+        if self._rates.full(group):
+            self._refused("misses")
+            raise LimitedError(self._rates, Verdict(False, 0, 1), "searches without a hit")
+        return group
+
+    def count(self, group: str, endpoint: str, operation: str) -> None:
+        """Count a miss; the last one that is allowed raises the alarm."""
+        if self._rates.take(group).remaining < 1:
+            self._alarm(endpoint, operation)
+
+
 class LimitedError(VaultError):
     """A refusal that knows what to tell of the limit."""
 
-    def __init__(self, rates: Rates, verdict: Verdict) -> None:
+    def __init__(self, rates: Rates, verdict: Verdict, what: str = "requests") -> None:
         super().__init__(
             Code.TOO_MANY_REQUESTS,
-            f"More than {rates.policy.per_second} requests a second, by {rates.policy.name}: "
+            f"More than {rates.policy.per_second} {what} a second, by {rates.policy.name}: "
             "send the request later again.",
         )
         self.retry_after = max(1, verdict.reset)

@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.api.connection import Entrance
 from proxy.edge.firewall import Firewall, Mode, firewall_refusal
-from proxy.edge.limits import Quotas
+from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
 from proxy.gateway.forwarded import Telling
@@ -50,9 +50,8 @@ class GatewayOptions:
     heads: Heads = field(default_factory=Heads)
     patience: Patience = field(default_factory=Patience)
     held: int = 256 * 1024 * 1024  #: bytes of bodies that matched exchanges may hold, all together
-    met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: (
-        None
-    )  #: told when an endpoint is first asked for
+    #: told when an endpoint is first asked for
+    met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
     telling: Telling | None = None  #: what tells applications of the caller
     entrance: Entrance | None = None  #: what connections pass before they are HTTP
@@ -61,6 +60,7 @@ class GatewayOptions:
     screened: Callable[[str], None] = lambda _outcome: None
     quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
     limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
+    misses: MissLimit | None = None  #: how often an address may miss; none: as often as it wants
 
 
 class _Route(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Gateway:
         self._passing = Passing(options.upstream, options.patience.write)
         self._rooms = Rooms.of(options.held, options.patience)
         self._matched = RedactedHandler(
-            options.upstream, options.patience, self._rooms, options.keyed
+            options.upstream, options.patience, self._rooms, options.keyed, options.misses
         )
         self._telling = options.telling
         self._firewall = options.firewall

@@ -18,6 +18,10 @@ class Exchange(Protocol):
     has gone away meanwhile.
     """
 
+    @property
+    def missed(self) -> bool:
+        """Whether it searched, and nothing stored is shown."""
+
     def check_head(self, head: Request) -> None:
         """Refuse a request whose body is still to come, for what its head tells.
 

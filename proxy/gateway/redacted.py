@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from proxy.edge.limits import MissLimit
 from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, read_whole, waits
@@ -40,20 +41,40 @@ class RedactedHandler:
     """
 
     def __init__(
-        self, upstream: UpstreamPort, patience: Patience, rooms: Rooms, keyed: entity_tags.KeyedTags
+        self,
+        upstream: UpstreamPort,
+        patience: Patience,
+        rooms: Rooms,
+        keyed: entity_tags.KeyedTags,
+        misses: MissLimit | None = None,
     ) -> None:
         self._upstream = upstream
         self._patience = patience
         self._rooms = rooms
         self._keyed = keyed  #: for entity tags
+        self._misses = misses
 
     async def carry(
         self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
     ) -> None:
-        """Redact, forward, settle, restore, answer.
+        """Redact, forward, settle, restore, answer; count what searched and is shown nothing.
 
         Raises ``VaultError`` where the caller gets an error instead.
         """
+        operation = job.match.operation
+        if self._misses is None or operation.verb is not _READ:
+            await self._carry(incoming, job, exchange)
+            return
+        group = self._misses.admit(incoming.connection.client.host, incoming.raw)
+        try:
+            await self._carry(incoming, job, exchange)
+        finally:
+            if exchange.missed:
+                self._misses.count(group, operation.endpoint.name, operation.label)
+
+    async def _carry(
+        self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
+    ) -> None:
         limits = job.match.operation.endpoint.limits
         body = job.body
         if body is None:
@@ -296,6 +317,10 @@ class _Masked:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+
+    @property
+    def missed(self) -> bool:
+        return self._exchange.missed
 
     def check_head(self, head: Request) -> None:
         self._exchange.check_head(head)

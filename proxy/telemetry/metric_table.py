@@ -157,7 +157,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "log are missing, or were changed), tampered (columns of a record differ from what is "
         "sealed in it: somebody wrote to the store; "
         "by a request to the vault's interface that met it), notes (clients, policies, keys or "
-        "another note of the store were changed, put back, added or removed).",
+        "another note of the store were changed, put back, added or removed), misses (somebody "
+        "keeps searching through the proxy for what is not there).",
     ),
     "domicile_token_requests_total": MetricSpec(
         "counter",
@@ -169,7 +170,7 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "counter",
         ("listener", "limit"),
         "Requests answered 429, by listener (proxy, vault) and limit: credential, address, "
-        "concurrent, uploads.",
+        "concurrent, uploads, misses.",
     ),
     "domicile_limited_connections_total": MetricSpec(
         "counter",

@@ -3,7 +3,9 @@ together.
 """
 
 import asyncio
+import json
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -136,6 +138,36 @@ async def test_an_address_meets_its_limit_at_both_listeners_together(tmp_path):
                     f'domicile_limited_requests_total{{limit="address",listener="{listener}"}}'
                     in text
                 )
+
+
+async def test_who_keeps_searching_for_what_is_not_there_is_counted_alarmed_and_stopped(tmp_path):
+    application = Application()
+    async with serving(application.app()) as upstream:
+        limits = "{misses_per_second: 1, burst: 10}"
+        async with started(settings(tmp_path, upstream, limits)) as asking:
+
+            def guess(path: str) -> Callable[[], Awaitable[int]]:
+                return lambda: asking.proxy(path)
+
+            assert await asking.proxy("/people") == 200
+            statuses = [await asking.proxy(f"/people?email=a{n}@example.com") for n in range(8)]
+            assert statuses == [200] * 8
+            await until(429, guess("/people/99"), 50)
+            assert await asking.proxy("/people?email=b@example.com") == 429
+            text = await asking.metrics()
+            assert 'domicile_alarms_total{kind="misses"} 1.0' in text
+            assert 'domicile_limited_requests_total{limit="misses",listener="proxy"}' in text
+    told = b"".join(path.read_bytes() for path in (tmp_path / "data" / "audit").iterdir())
+    lines = [json.loads(line) for line in told.splitlines() if b'"event"' in line]
+    counts = Counter[str]()
+    for line in lines:
+        if line["event"] == "miss":
+            counts[line["operation"]] += line["count"]
+    assert counts["GET /people"] == 8
+    assert counts["GET /people/{id}"] >= 2
+    (alarm,) = (line for line in lines if line["event"] == "alarm")
+    assert alarm["endpoint"] == "people"
+    assert b"example.com" not in told
 
 
 async def test_two_replicas_count_together_and_each_by_itself_without_their_store(tmp_path):

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from msgspec import structs
 
-from proxy.audit.services import Honeytokens
+from proxy.audit.services import Honeytokens, Misses
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
@@ -134,6 +134,7 @@ class Desk:
     audit: Kept
     alarms: list[str]
     honeytokens: Honeytokens
+    misses: Misses
     catalog: Catalog | None  #: where what the rules collect stands among records
     events: Counter[str] = field(default_factory=Counter)
 
@@ -228,6 +229,7 @@ async def desk(
         audit,
         alarms,
         seen.honeytokens,
+        seen.misses,
         catalog,
         events,
     )

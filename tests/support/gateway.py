@@ -56,6 +56,7 @@ class Exchange:
     refusal: VaultError | None = None
     out: Callable[[Request], Request] | None = None
     back: Callable[[Response], Response] | None = None
+    missed: bool = False
 
     def check_head(self, head: Request) -> None:
         if self.refusal is not None:

@@ -76,6 +76,7 @@ class Teller:
         "_environment",
         "_fields",
         "_head",
+        "_miss",
         "_schema",
         "_services",
         "_tail",
@@ -97,6 +98,7 @@ class Teller:
         written = EventKind.DELETE if operation.verb is Verb.DELETE else EventKind.WRITE
         self._head = encode_event(EventKind.REVEAL, **self._about)
         self._written = encode_event(written, **self._about)
+        self._miss = encode_event(EventKind.MISS, **self._about, schema=self._schema)
         self._tail = encode_event(EventKind.REVEAL, schema=self._schema).partition(b",")[2]
         self._fields: dict[frozenset[str], bytes] = {}
 
@@ -119,6 +121,10 @@ class Teller:
             self.sink.put(line)
         if self.sink.flushes:
             await self.sink.flushed()
+
+    def missed(self) -> None:
+        """Nothing was shown to who searched."""
+        self._services.misses.add(self._miss)
 
     async def found(
         self, status: int, opened: Mapping[int, OpenRow], collection: VaultCollection

@@ -216,6 +216,7 @@ class AnswerScan:
         self._request = request
         self._held = held
         self._search = search
+        self.revealed = False  #: whether anything stored was restored
 
     async def restored(self, answer: Response, keys: Sequence[str], page: int | None) -> Response:
         """The answer with values. ``keys``: the records that the request names.
@@ -255,6 +256,7 @@ class AnswerScan:
                 if item.text in stored and item.text not in values
             }
             if quoted:
+                self.revealed = True
                 await self._joined.teller.quoted(answer.status, quoted.values())
                 values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
@@ -270,6 +272,7 @@ class AnswerScan:
         unwritten = restore.Words(self._request).without(tokens) if self._request else ()
         anywhere = await reveal_anywhere(collection, unwritten)
         if anywhere.values:
+            self.revealed = True
             await self._joined.teller.found(status, anywhere.opened, collection)
         if anywhere.loose:
             await self._joined.decide(keep(collection, anywhere.loose, began))

@@ -66,6 +66,8 @@ class RuleExchange:
     Call ``outgoing`` once, then exactly one of ``incoming``, ``settled``, ``failed``.
     """
 
+    missed = False  #: whether it searched, and nothing stored is shown
+
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
         self._joined = joined
         self._plan = plan = joined.plan
@@ -80,6 +82,7 @@ class RuleExchange:
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
         self._settling = False  #: whether it is decided what the answer means
+        self._shows = False  #: whether anything stored stands in the answer
 
     # ------------------------------------------------------------------ the way in
 
@@ -168,7 +171,7 @@ class RuleExchange:
             await self._settle(outcome, status, headers, None)
             await self._told(outcome, status)
         finally:
-            self._close()
+            self._close(status)
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         """The answer that was settled was not read.
@@ -212,14 +215,16 @@ class RuleExchange:
             await self._told(outcome, answer.status)
             scan = AnswerScan(self._joined, self._request, self._held, self._search)
             page = self._began if outcome is Outcome.TAKEN else None
-            return await scan.restored(answer, self._keys(), page)
+            restored = await scan.restored(answer, self._keys(), page)
+            self._shows = scan.revealed
+            return restored
         except asyncio.CancelledError:
             # the answer was not understood yet: what it means for the vault, nobody knows
             if not self._settling:
                 await self.failed(True)
             raise
         finally:
-            self._close()
+            self._close(answer.status)
 
     async def _restore(self, answer: Response) -> Response:
         long = len(answer.body) > SMALL and is_long(answer.body)
@@ -279,9 +284,7 @@ class RuleExchange:
             return None
 
     async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
-        """The values of all tokens in the answer: those of this exchange from memory, others from
-        the vault.
-        """
+        """The values of all tokens in the answer, those of this exchange from memory."""
         items, writing = body.items, self._writing
         recall = None
         if writing is not None and writing.held:
@@ -345,9 +348,7 @@ class RuleExchange:
     async def _settle(
         self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None
     ) -> None:
-        """What the application's answer means for what was staged, or for a delete that was in
-        doubt.
-        """
+        """What the answer means for what was staged, or for a delete that was in doubt."""
         self._settling = True
         if self._writing is not None:
             await settle(self._writing, self._operation, outcome, headers, body)
@@ -369,12 +370,11 @@ class RuleExchange:
             self._joined.pass_with_tokens(error)
 
     async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
-        """Tell of what was written, or is about to be revealed; whether values may stand in the
-        answer.
+        """Tell of what was written, or will be revealed; whether values may stand in the answer.
 
         Raises ``VaultError(AUDIT_DOWN)`` where it must not leave at all.
         """
-        writing = self._writing
+        writing, self._shows = self._writing, bool(shown.fields)
         try:
             if writing is not None and writing.held:
                 await self._teller.settled(outcome, status, writing.held, shown.fields)
@@ -389,6 +389,12 @@ class RuleExchange:
             return False
         return True
 
-    def _close(self) -> None:
+    def _close(self, status: int = 0) -> None:
+        """End it; without a ``status`` there was no answer."""
         if self._writing is not None:
             self._writing.close()
+        elif not self._shows and 200 <= status < 500 and status != 304:
+            searched = self._search is not None and self._search.values
+            self.missed = bool(searched or (status in _GONE and self._ids))
+            if self.missed:
+                self._teller.missed()

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 from proxy.audit import services
-from proxy.audit.services import NullSink, Refusal, Refusals
+from proxy.audit.services import Misses, NullSink, Refusal, Refusals
 from proxy.errors import Code, VaultError
 
 
@@ -71,3 +71,16 @@ def test_what_cannot_be_written_is_counted_on():
     sink.down = False
     made.flush()
     assert [line["count"] for line in sink.lines] == [2]
+
+
+def test_misses_that_cannot_be_written_are_counted_on():
+    sink = Kept()
+    misses = Misses(sink)
+    sink.down = True
+    misses.add(b'"event":"miss"')
+    misses.flush()
+    sink.down = False
+    misses.add(b'"event":"miss"')
+    misses.flush()
+    misses.flush()
+    assert sink.lines == [{"event": "miss", "count": 2}]

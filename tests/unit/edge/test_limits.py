@@ -2,7 +2,7 @@ import ipaddress
 
 import pytest
 
-from proxy.edge.limits import LimitedError, Quotas, address_group
+from proxy.edge.limits import LimitedError, MissLimit, Quotas, address_group
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code
 from proxy.net.client_address import Trusted
@@ -44,3 +44,21 @@ def test_an_address_is_a_machine_or_a_household():
 def test_only_trusted_proxies_tell_of_somebody_else(peer, host):
     quotas = Quotas(trusted=Trusted((ipaddress.ip_network("10.0.0.0/8"),)))
     assert quotas.host(peer, ((b"x-forwarded-FOR", b"198.51.100.7"), (b"A", b"b"))) == host
+
+
+@pytest.mark.usefixtures("limits_clock")
+def test_an_address_that_keeps_missing_raises_one_alarm_and_is_refused():
+    told, alarms = list[str](), list[tuple[str, str]]()
+    rates = Rates(RatePolicy("address", 1, 2))
+    misses = MissLimit(
+        rates, Quotas(), told.append, lambda endpoint, label: alarms.append((endpoint, label))
+    )
+    group = misses.admit("192.0.2.1", ())
+    misses.count(group, "app", "GET /p")
+    assert alarms == []
+    misses.count(misses.admit("192.0.2.1", ()), "app", "GET /p")
+    assert alarms == [("app", "GET /p")]
+    with pytest.raises(LimitedError, match="More than 1 searches without a hit a second") as caught:
+        misses.admit("192.0.2.1", ())
+    assert (caught.value.retry_after, told) == (1, ["misses"])
+    misses.admit("192.0.2.2", ())

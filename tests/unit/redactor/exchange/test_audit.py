@@ -199,3 +199,38 @@ async def test_the_texts_of_fields_are_kept_within_a_bound(monkeypatch):
         ["name"],
         ["name"],
     ]
+
+
+async def test_searches_and_reads_that_show_nothing_are_counted_once_a_turn():
+    one = await desk()
+    stored = await one.create(ASTRID)
+    lines(one)
+    for _ in range(3):
+        call = await one.send("GET /p?email=nobody@example.com")
+        await call.answer(200, [])
+        assert call.exchange.missed
+    await (await one.send("GET /p/2")).answer(404, {"error": "no"})
+    hit = await one.send("GET /p?email=astrid@example.com")
+    await hit.answer(200, [stored])
+    for match, status in (("GET /p", 200), ("GET /p/1", 200), ("GET /p/1", 500)):
+        call = await one.send(match)
+        await call.answer(status, [] if match == "GET /p" else {"id": 1})
+        assert not call.exchange.missed
+    unmodified = await one.send("GET /p?email=astrid@example.com")
+    await unmodified.answer(304)
+    assert (hit.exchange.missed, unmodified.exchange.missed) == (False, False)
+    lines(one)
+    one.misses.flush()
+    assert lines(one) == [
+        ("miss", "GET /p", None, 3, None, None, None),
+        ("miss", "GET /p/{id}", None, 1, None, None, None),
+    ]
+    one.misses.flush()
+    assert lines(one) == []
+
+
+async def test_a_write_that_finds_nothing_is_no_search():
+    one = await desk()
+    call = await one.send("DELETE /p/7")
+    await call.answer(404)
+    assert not call.exchange.missed
