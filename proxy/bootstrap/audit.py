@@ -11,17 +11,16 @@ from proxy.audit.log import AuditLog, AuditOptions, open_log, record_ids
 from proxy.audit.services import AuditServices, Honeytokens
 from proxy.audit.verify import Auditor
 from proxy.auth.sealed_notes import SealedNote
-from proxy.bootstrap.storage import key_source, open_with_key, refuse_no_vault
+from proxy.bootstrap.storage import key_source, open_with_key, peek_notes, refuse_no_vault
 from proxy.clock import Clock
 from proxy.config import Settings
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
-from proxy.storage.base import Hooks, Store
-from proxy.storage.memory import open_memory
+from proxy.storage.base import Store
+from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import NoteWrite
-from proxy.storage.sqlite.file import peek
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, read_root, report_note
 
@@ -125,7 +124,7 @@ async def auditor(settings: Settings) -> Auditor:
     master = key_source(settings.keys).load()
     if not await has_keyset(notes, DEFAULT):
         raise VaultError(
-            Code.BAD_STORE, f"The vault at {settings.store.path} has no keys yet: start it once."
+            Code.BAD_STORE, f"The vault at {settings.store.label} has no keys yet: start it once."
         )
     keyset = await load_keyset(notes, master, DEFAULT)
     await read_root(notes, keyset)
@@ -139,10 +138,10 @@ async def _copied_notes(settings: Settings) -> Store:
     except VaultError as error:
         if error.code is not Code.STORE_BUSY:
             raise
-        notes = peek(settings.store.path)
+        notes = peek_notes(settings)
     else:
         notes = await store.read_notes()
         await store.close()
-    copy = await open_memory("", Hooks())
+    copy = MemoryStore()
     await copy.write_notes([NoteWrite(name, content, None) for name, content in notes.items()])
     return copy

@@ -25,7 +25,7 @@ from proxy import __version__
 from proxy.audit.files import flush_folder, log_end, log_segments
 from proxy.bootstrap.offline import open_offline
 from proxy.bootstrap.storage import country_of, key_source, refuse_no_vault
-from proxy.config import Settings
+from proxy.config import Settings, embedded_store
 from proxy.crypto.aead import SALT_BYTES
 from proxy.crypto.prf import random_bytes
 from proxy.crypto.stream import StreamSealer
@@ -251,7 +251,7 @@ class _Backup:
 async def _named(settings: Settings, database: Path) -> set[str]:
     """The objects that a database names."""
     names: set[str] = set()
-    copied = replace(settings, store=replace(settings.store, path=database))
+    copied = replace(settings, store=embedded_store(database))
     async with open_offline(copied) as (store, _, keysets):
         for environment in keysets:
             await wake(store, environment)

@@ -26,7 +26,7 @@ from proxy.bootstrap.backup import (
 )
 from proxy.bootstrap.offline import stopped_vaults
 from proxy.bootstrap.storage import key_source
-from proxy.config import Settings
+from proxy.config import Settings, embedded_store
 from proxy.crypto.stream import SealedReader, StreamAead
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import OBJECT_NAME
@@ -70,7 +70,7 @@ def restore_backup(
         content = _unpack(settings, source, scratch, progress)
         staged = replace(
             settings,
-            store=replace(settings.store, path=scratch / DATABASE),
+            store=embedded_store(scratch / DATABASE),
             files=replace(settings.files, path=scratch / "files"),
             audit=replace(settings.audit, folder=scratch / "audit"),
         )

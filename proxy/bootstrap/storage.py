@@ -13,9 +13,8 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
-from proxy.storage import open_store
+from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks, Store
-from proxy.storage.sqlite.file import peek, refuse_new
 from proxy.telemetry import logs
 from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents, check_pair
@@ -54,9 +53,16 @@ def key_source(keys: KeySettings) -> KeySource:
     return open_source(keys.uri)
 
 
-async def open_embedded(settings: Settings, hooks: Hooks | None = None) -> Store:
-    """The store of the settings; the data folder and the file are made where they are missing."""
-    return await open_store(f"{settings.store.engine}:///{settings.store.path}", hooks)
+def has_vault(settings: Settings) -> bool:
+    """Whether there is a vault already."""
+    engine, location = engine_of(settings.store.uri)
+    return engine.exists(location)
+
+
+def peek_notes(settings: Settings) -> dict[str, bytes]:
+    """The notes of the store, whoever owns it. Raises ``VaultError``."""
+    engine, location = engine_of(settings.store.uri)
+    return engine.peek(location)
 
 
 def country_of(settings: Settings) -> str:
@@ -66,12 +72,12 @@ def country_of(settings: Settings) -> str:
     """
     if settings.country:
         return settings.country
-    if not settings.store.path.exists():
+    if not has_vault(settings):
         raise VaultError(
             Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,)
         )
     try:
-        note = peek(settings.store.path).get(_COUNTRY)
+        note = peek_notes(settings).get(_COUNTRY)
     except VaultError:
         raise VaultError(
             Code.BAD_SETTINGS,
@@ -122,7 +128,7 @@ def look_beside(settings: Settings) -> str:
     Raises ``VaultError``; answers what was left out.
     """
     keyset = keyset_note(DEFAULT)
-    notes = peek(settings.store.path)
+    notes = peek_notes(settings)
     refuse_other_country(settings, notes.get(_COUNTRY))
     if keyset in notes:
         Keyset.unwrap(notes[keyset], key_source(settings.keys).load())
@@ -133,17 +139,18 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
     """The open store, its master key being there; and whether one of them was made just now."""
     settings = replace(settings, country=country_of(settings))
     source = key_source(settings.keys)
-    fresh = not settings.store.path.exists()
+    fresh = not has_vault(settings)
     if fresh and (source.exists() or settings.keys.source != "file"):
         # a key that is no good, or that cannot be made here, is told before a store is made
         source.load()
-    store = await open_embedded(settings, hooks)
+    store = await open_store(settings.store.uri, hooks)
     try:
         missing = not source.exists()
         if missing:
             await refuse_lost_key(settings, store)
         await settle_country(settings, store)
         if missing:
+            _make_data(settings)
             source.create()
     except BaseException:  # a stop, too: nobody else has it yet who could close it
         await store.close()
@@ -151,12 +158,24 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
     return store, fresh or missing
 
 
+def _make_data(settings: Settings) -> None:
+    """Make the data folder, which an embedded store has made already."""
+    try:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise VaultError(
+            Code.NOT_WRITABLE,
+            f"The data folder {settings.data} cannot be made ({error.strerror}): make it, or name "
+            "another one in the setting data.",
+        ) from error
+
+
 def refuse_no_vault(settings: Settings) -> None:
     """Raise ``VaultError(BAD_STORE)`` where there is no vault yet."""
-    if not settings.store.path.exists():
+    if not has_vault(settings):
         raise VaultError(
             Code.BAD_STORE,
-            f"There is no vault at {settings.store.path}: make one with `domicile init`.",
+            f"There is no vault at {settings.store.label}: make one with `domicile init`.",
         )
 
 
@@ -167,7 +186,7 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
     if await has_keyset(store, DEFAULT):
         raise VaultError(
             Code.BAD_KEYS,
-            f"The key that opens {settings.store.path} is missing: restore {settings.keys.place} "
+            f"The key that opens {settings.store.label} is missing: restore {settings.keys.place} "
             "from its backup. "
             "A new key could not read what the vault holds, so none was made.",
         )
@@ -264,17 +283,18 @@ def check_keys(settings: Settings) -> None:
 
 def check_store(settings: Settings) -> str:
     """Raise what a start would say of store and key; answers what was left out. Makes nothing."""
-    if settings.store.path.exists():
+    if has_vault(settings):
         return asyncio.run(_check_store(settings))
     country_of(settings)
-    refuse_new(settings.store.path)
+    engine, location = engine_of(settings.store.uri)
+    engine.refuse_new(location)
     return "made at the first start"
 
 
 async def _check_store(settings: Settings) -> str:
     source = key_source(settings.keys)
     try:
-        store = await open_embedded(settings)
+        store = await open_store(settings.store.uri)
     except VaultError as error:
         if error.code is not Code.STORE_BUSY:
             raise

@@ -56,7 +56,7 @@ def _store(settings: Settings) -> str:
     from proxy.bootstrap.storage import check_store
 
     left_out = check_store(settings)
-    return f"{settings.store.path}, {left_out}" if left_out else str(settings.store.path)
+    return f"{settings.store.label}, {left_out}" if left_out else settings.store.label
 
 
 def _audit(settings: Settings) -> str:

@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> int:
     data = {
         "environment_id": DEFAULT,
         "country": settings.country,
-        "store": str(settings.store.path),
+        "store": settings.store.label,
         "keys": keys_place,
         "made": created,
     }
@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
             if created
             else f"The vault was there already{'.' if client else '; nothing was changed.'}",
             f"  country      {settings.country}",
-            f"  store        {settings.store.path}",
+            f"  store        {settings.store.label}",
             f"  keys         {keys_place}",
             *(
                 [
@@ -85,9 +85,9 @@ def _ask_country(settings: Settings) -> str:
 
     Raises ``VaultError`` (BAD_SETTINGS).
     """
-    from proxy.bootstrap.storage import country_of
+    from proxy.bootstrap.storage import country_of, has_vault
 
-    if settings.store.path.exists() or not sys.stdin.isatty():
+    if has_vault(settings) or not sys.stdin.isatty():
         return country_of(settings)
     while True:
         print(

@@ -20,6 +20,7 @@ from proxy.config.settings import (
     Settings,
     StoreSettings,
     UpstreamSettings,
+    embedded_store,
 )
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "Settings",
     "StoreSettings",
     "UpstreamSettings",
+    "embedded_store",
     "load_settings",
 ]

@@ -20,6 +20,7 @@ from proxy.config.settings import (
     SecretSource,
     StoreSettings,
     SyslogSettings,
+    embedded_store,
 )
 
 #: A reader of one setting.
@@ -252,11 +253,17 @@ def some_of(*words: str) -> SettingParser:
 
 
 def store(text: str) -> StoreSettings:
-    """``sqlite:///`` and the whole path of the database file."""
-    scheme, colon, rest = text.partition(":")
-    if not colon or scheme != "sqlite":
-        raise ValueError("the embedded SQLite store is the only one there is")
-    return StoreSettings("sqlite", _whole_path(rest))
+    """``sqlite:///`` and the whole path of the database file, or the address of a PostgreSQL
+    database; that may hold a password, so it is never told.
+    """
+    scheme, _, rest = text.partition(":")
+    if scheme == "postgresql":
+        from proxy.storage.postgres.address import parse_address
+
+        return StoreSettings(text, parse_address(text).label)
+    if scheme != "sqlite":
+        raise ValueError("the store is a SQLite file or a PostgreSQL database")
+    return embedded_store(_whole_path(rest))
 
 
 def limit_store(text: str) -> str:

@@ -182,8 +182,10 @@ SETTINGS: Final[dict[str, Setting]] = {
     "store": Setting(
         "sqlite:///{data}/vault.db",
         parsers.store,
-        "sqlite:///{data}/vault.db, or sqlite:/// and the whole path of a file",
-        "Where the sealed records are kept; one process owns the file.",
+        "sqlite:///{data}/vault.db, sqlite:/// and the whole path of a file, or the address of a "
+        "PostgreSQL database, such as postgresql://user@host:5432/database?sslmode=verify-full",
+        "Where the sealed records are kept; one process owns the file, or the schema of the "
+        "database.",
     ),
     "files": Setting(
         "file:///{data}/files",

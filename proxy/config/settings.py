@@ -3,10 +3,11 @@
 import ipaddress
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import RecordKeys
 
 
@@ -79,12 +80,30 @@ class Forwarding:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where sealed rows are kept: the name of an engine, and the file of the embedded one
-    (absolute).
-    """
+    """Where sealed rows are kept."""
 
-    engine: Literal["sqlite"]
-    path: Path
+    uri: str = field(repr=False)  #: as the engines of ``storage`` read it; it may hold a password
+    label: str  #: what may be told of it: the file (absolute), or hosts, database and schema
+    file: Path | None = None  #: of the embedded store
+
+    @property
+    def path(self) -> Path:
+        """The file of the embedded store.
+
+        Raises ``VaultError(BAD_SETTINGS)`` for a store on a server.
+        """
+        if self.file is None:
+            raise VaultError(
+                Code.BAD_SETTINGS,
+                f"This is done on the file of an embedded store, and the vault is at {self.label}: "
+                "use the tools of that database.",
+            )
+        return self.file
+
+
+def embedded_store(path: Path) -> StoreSettings:
+    """The settings of an embedded store in that file."""
+    return StoreSettings(f"sqlite:///{path}", str(path), path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,41 +2,52 @@
 
 A commit is atomic, and durable before it returns. An engine is not trusted with content: it sees
 sealed bodies, keyed hashes and columns that a schema declares ``indexed``. ``memory`` is the
-reference that tests compare the others with; ``sqlite`` is the embedded engine; ``migrations``
-bring an older file to this program's format; ``notes`` keeps named notes under one root. It is the
-only room that imports a database driver, and answers with ``VaultError`` and ``Conflict`` alone. A
+reference that tests compare the others with; ``sqlite`` is the embedded engine; ``postgres`` serves
+more than one machine; ``migrations`` bring an older file to this program's format; ``notes`` keeps
+named notes under one root. It is the only room that imports a database driver, and answers with
+``VaultError`` and ``Conflict`` alone. A
 further engine is a folder here and a line in ``ENGINES``.
 """
 
-from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Final
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Hooks, Store
-from proxy.storage.memory import open_memory
-from proxy.storage.sqlite.store import open_sqlite
+from proxy.storage.base import Engine, Hooks, Store
 
-#: Scheme of the setting ``store``: what opens it, given what follows ``scheme:`` or ``scheme:///``.
-#: ``memory:`` keeps nothing beyond the process; it is for tests, and settings that mean it have to
-#: say so.
-ENGINES: dict[str, Callable[[str, Hooks], Awaitable[Store]]] = {
-    "sqlite": open_sqlite,
-    "memory": open_memory,
+#: Scheme of the setting ``store``: the module and the name of its engine, which is imported where
+#: it is used. ``memory:`` keeps nothing beyond the process; it is for tests, and settings that mean
+#: it have to say so.
+ENGINES: Final[dict[str, str]] = {
+    "sqlite": "proxy.storage.sqlite.store:SQLITE",
+    "memory": "proxy.storage.memory:MEMORY",
+    "postgresql": "proxy.storage.postgres.store:POSTGRESQL",
 }
 
 
-async def open_store(uri: str, hooks: Hooks | None = None) -> Store:
-    """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db``
-    from the root).
+def engine_of(uri: str) -> tuple[Engine, str]:
+    """The engine of an address, and the location that it is to open there.
 
-    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no engine has; otherwise what the
-    engine says.
+    Raises ``VaultError(BAD_SETTINGS)`` for a scheme that no engine has.
     """
     scheme, _, location = uri.partition(":")
-    engine = ENGINES.get(scheme)
-    if engine is None:
+    if scheme not in ENGINES:
         raise VaultError(
             Code.BAD_SETTINGS,
             f"The setting store begins with {scheme!r}, which no engine has; there are: "
             f"{', '.join(ENGINES)}.",
         )
-    return await engine(location.removeprefix("///"), hooks or Hooks())
+    module, _, name = ENGINES[scheme].partition(":")
+    engine: Engine = getattr(import_module(module), name)
+    return engine, uri if engine.whole else location.removeprefix("///")
+
+
+async def open_store(uri: str, hooks: Hooks | None = None) -> Store:
+    """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db``
+    from the root), ``postgresql://user@host/database``.
+
+    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no engine has; otherwise what the
+    engine says.
+    """
+    engine, location = engine_of(uri)
+    return await engine.open(location, hooks or Hooks())

@@ -10,7 +10,7 @@ within the process).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.errors import VaultError
 from proxy.storage.changes import Change, Conflict
@@ -212,3 +212,17 @@ class Hooks:
     def __init__(self, on_batch: Callable[[int, float], None] = _ignore) -> None:
         self.on_batch = on_batch
         self.waiting: Callable[[], int] = _nothing
+
+
+class Engine(NamedTuple):
+    """One way to keep a store: what can be done at a place before it is open.
+
+    All but ``open`` wait for file or server where they are called: of use before anybody is served.
+    Each raises ``VaultError``.
+    """
+
+    open: Callable[[str, Hooks], Awaitable[Store]]
+    exists: Callable[[str], bool]  #: whether there is a store
+    refuse_new: Callable[[str], None]  #: raises what making one there would raise; makes nothing
+    peek: Callable[[str], dict[str, bytes]]  #: the notes, whoever owns the store
+    whole: bool = False  #: whether a place is the whole address, its scheme included

@@ -13,7 +13,7 @@ from itertools import islice
 from time import perf_counter
 from typing import Any as Anything
 
-from proxy.storage.base import CommitEnded, CommitGuard, Hooks, commit_then_tell
+from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks, commit_then_tell
 from proxy.storage.changes import Change
 from proxy.storage.memory_table import Table
 from proxy.storage.notes import NoteWrite, RootedNotes
@@ -342,7 +342,9 @@ class MemoryStore(RootedNotes):
             raise closed()
 
 
-async def open_memory(place: str, hooks: Hooks) -> MemoryStore:
-    """A new, empty store; ``place`` has no meaning."""
-    del place
+async def _open(_place: str, hooks: Hooks) -> MemoryStore:
     return MemoryStore(hooks)
+
+
+#: Every store is new and empty; its place has no meaning.
+MEMORY = Engine(_open, lambda _place: False, lambda _place: None, lambda _place: {})

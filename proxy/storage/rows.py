@@ -4,9 +4,9 @@ Nothing here tells a personal value but ``indexed`` columns.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.errors import Code, VaultError
 
@@ -88,6 +88,12 @@ class Staged(NamedTuple):
     doubt: int | None  #: when the application's answer became doubtful; ``None`` while in flight
     answered: bool  #: whether the application answered at all (5xx) or fell silent
     body: bytes  #: sealed; empty for a delete
+
+
+def read_staged(raw: Sequence[Any]) -> Staged:
+    """A staged change from its members as engines keep them, in their order."""
+    sid, rid, kind, at, doubt, answered, body = raw
+    return Staged(sid, rid, StagedKind(kind), at, doubt, bool(answered), body)
 
 
 class Past(NamedTuple):

@@ -36,8 +36,8 @@ EXECUTED: dict[str, tuple[int, int]] = {
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 341,
-    "lines": 73_240,
+    "files": 354,
+    "lines": 75_600,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

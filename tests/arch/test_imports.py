@@ -27,6 +27,7 @@ BREACHES: dict[str, list[tuple[str, str]]] = {
         ("model/breach.py", "from cryptography.hazmat.primitives import hashes\n")
     ],
     "door-sqlite": [("cli/breach.py", "import sqlite3\n")],
+    "door-postgres": [("storage/breach.py", "import asyncpg\n")],
     "door-jsonpath": [("model/breach.py", "from jsonpath_ng.ext import parse\n")],
     "door-yaml": [("cli/breach.py", "import yaml\n")],
     "door-telemetry": [

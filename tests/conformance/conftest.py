@@ -13,7 +13,7 @@ from tests.support.rows import LAYOUT
 
 @pytest.fixture(params=ENGINES)
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return PLACES[request.param].format(folder=tmp_path)
+    return PLACES[request.param](tmp_path)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ limits, concurrency.
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,10 +27,15 @@ from proxy.storage.changes import (
     Unstage,
 )
 from proxy.storage.rows import RowState, StagedKind
+from tests.support.postgres import fresh_address
 from tests.support.rows import EMPTY, TABLE, h, insert, live, row, staged
 
 #: How the tests open each engine; an engine without a line here fails the suite.
-PLACES = {"sqlite": "sqlite:///{folder}/vault.db", "memory": "memory:"}
+PLACES: dict[str, Callable[[Path], str]] = {
+    "sqlite": "sqlite:///{}/vault.db".format,
+    "memory": lambda _folder: "memory:",
+    "postgresql": lambda _folder: fresh_address(),
+}
 
 Open = Callable[[], Awaitable[Store]]
 

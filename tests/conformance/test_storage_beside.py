@@ -40,7 +40,7 @@ Changed = tuple[Change, ...]
 
 @pytest.fixture(params=ENGINES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await open_store(PLACES[request.param].format(folder=tmp_path))
+    opened = await open_store(PLACES[request.param](tmp_path))
     await opened.ensure(LAYOUT)
     yield opened
     await opened.close()

@@ -49,7 +49,7 @@ CELLS: tuple[tuple[ColumnValue, ...], ...] = (
 @pytest.fixture(params=ENGINES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """Six rows that are shown, one that waits, one that has expired, one that is about to."""
-    opened = await open_store(PLACES[request.param].format(folder=tmp_path))
+    opened = await open_store(PLACES[request.param](tmp_path))
     await opened.ensure(LAYOUT)
     shown = [
         live(rid, rid, at=100 - rid)._replace(cells=cells) for rid, cells in enumerate(CELLS, 1)

@@ -127,7 +127,7 @@ def test_the_pod_holds_no_credentials_of_the_cluster():
 
 def test_one_process_owns_the_embedded_vault(settings):
     spec = one("StatefulSet", "contacts")["spec"]
-    assert settings.store.engine == "sqlite"
+    assert settings.store.uri.startswith("sqlite:")
     assert spec["replicas"] == 1
     (claim,) = spec["volumeClaimTemplates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]

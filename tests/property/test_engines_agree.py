@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -54,6 +55,7 @@ from proxy.storage.rows import (
     StoredReply,
     TableLayout,
 )
+from tests.conformance.test_storage import PLACES
 from tests.support.effort import examples
 from tests.support.groups import Pair
 from tests.support.rows import LAYOUT as WIDE
@@ -216,10 +218,10 @@ class Engines:
         assert self.runner.run(whole(self.other, layout.table)) == expected
 
 
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def engines(request: pytest.FixtureRequest) -> Iterator[Engines]:
     with TemporaryDirectory() as folder, asyncio.Runner() as runner:
-        other = runner.run(open_store(f"sqlite:///{folder}/vault.db"))
+        other = runner.run(open_store(PLACES[request.param](Path(folder))))
         yield Engines(runner, MemoryStore(), other)
         runner.run(other.close())
 

@@ -4,6 +4,7 @@ groups, figures.
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any as Anything
 from unittest.mock import patch
@@ -35,6 +36,7 @@ from proxy.storage.rows import Column, ColumnType, ColumnValue, Row, RowState, T
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import plan
 from proxy.storage.sqlite import select as sqlite_query
+from tests.conformance.test_storage import PLACES
 from tests.support.effort import examples
 from tests.support.rows import h
 
@@ -190,9 +192,12 @@ class Engines:
 @pytest.fixture(scope="module")
 def engines() -> Iterator[Engines]:
     with TemporaryDirectory() as folder, asyncio.Runner() as runner:
-        sqlite = runner.run(open_store(f"sqlite:///{folder}/vault.db"))
-        yield Engines(runner, [MemoryStore(), sqlite])
-        runner.run(sqlite.close())
+        others = [
+            runner.run(open_store(PLACES[name](Path(folder)))) for name in ("sqlite", "postgresql")
+        ]
+        yield Engines(runner, [MemoryStore(), *others])
+        for store in others:
+            runner.run(store.close())
 
 
 @examples(25)

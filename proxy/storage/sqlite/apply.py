@@ -13,7 +13,8 @@ from sqlite3 import Connection, IntegrityError
 from proxy.errors import VaultError
 from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Change, Conflict, Insert, StageRow
-from proxy.storage.sqlite.batch import ChangeBatch, PreconditionFailed
+from proxy.storage.segment import PreconditionFailed
+from proxy.storage.sqlite.batch import ChangeBatch
 from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_error
 from proxy.storage.sqlite.statements import Statements
 

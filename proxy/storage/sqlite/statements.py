@@ -22,8 +22,6 @@ from proxy.storage.rows import (
     ColumnValue,
     Row,
     RowState,
-    Staged,
-    StagedKind,
     TableLayout,
 )
 from proxy.storage.sqlite.inserts import AuxStatements, Inserts, Rows, Used
@@ -198,12 +196,6 @@ class Statements:
         """A row from what ``rows`` and its kin select."""
         cells = self.cells.read(raw[_WIDTH + 1 :])
         return tuple.__new__(Row, (*raw[:3], _STATES[raw[3]], *raw[4:_WIDTH], cells, raw[_WIDTH]))
-
-
-def read_staged(raw: tuple[Any, ...]) -> Staged:
-    """A staged change from what ``staged`` and ``waiting`` select."""
-    sid, rid, kind, at, doubt, answered, body = raw
-    return Staged(sid, rid, StagedKind(kind), at, doubt, bool(answered), body)
 
 
 def create_table(layout: TableLayout) -> list[str]:

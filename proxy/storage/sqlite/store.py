@@ -15,7 +15,7 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, Hooks
+from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
@@ -29,12 +29,21 @@ from proxy.storage.query import (
     fitting,
     unknown,
 )
-from proxy.storage.rows import TOKEN_RIDS, File, Past, Row, Staged, StoredReply, TableLayout
+from proxy.storage.rows import (
+    TOKEN_RIDS,
+    File,
+    Past,
+    Row,
+    Staged,
+    StoredReply,
+    TableLayout,
+    read_staged,
+)
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
 from proxy.storage.sqlite import select as sqlite_query
 from proxy.storage.sqlite.apply import Unwaited
-from proxy.storage.sqlite.file import DatabaseFile, translated_error
+from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, translated_error
 from proxy.storage.sqlite.inserts import Used
 from proxy.storage.sqlite.select import Readers
 from proxy.storage.sqlite.statements import (
@@ -44,7 +53,6 @@ from proxy.storage.sqlite.statements import (
     empty,
     is_complete,
     make,
-    read_staged,
     statements,
 )
 from proxy.storage.sqlite.where import add_functions
@@ -351,18 +359,18 @@ def _write_notes(connection: Connection, writes: Sequence[NoteWrite]) -> None:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, content))
 
 
-async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:
+async def open_sqlite(location: str, hooks: Hooks) -> SqliteStore:
     """Open the database file of that path; make it, and its folder, where they are missing.
 
     Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN`` (see
     ``sqlite_file``).
     """
-    if not place:
+    if not location:
         raise VaultError(
             Code.BAD_SETTINGS,
             "The setting store names no file: write it as sqlite:///folder/vault.db.",
         )
-    file = DatabaseFile(Path(place))
+    file = DatabaseFile(Path(location))
     writer = SqliteWriter(file, hooks)
     try:
         await writer.call(lambda _: None)  # the log has to be there before a reader may open it
@@ -371,3 +379,11 @@ async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:
         file.release()
         raise
     return SqliteStore(file, writer)
+
+
+SQLITE = Engine(
+    open_sqlite,
+    lambda location: Path(location).exists(),
+    lambda location: refuse_new(Path(location)),
+    lambda location: peek(Path(location)),
+)

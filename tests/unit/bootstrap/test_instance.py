@@ -14,7 +14,7 @@ import pytest
 from proxy.bootstrap import instance
 from proxy.bootstrap.instance import Running, prepare_instance, running
 from proxy.bootstrap.storage import check_keys, check_store
-from proxy.config import KeySettings, Settings, load_settings
+from proxy.config import KeySettings, Settings, embedded_store, load_settings
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
@@ -110,7 +110,7 @@ async def test_a_lost_key_is_not_replaced(settings):
 
 async def again_with_another_store(settings: Settings) -> bool:
     return await prepare_instance(
-        replace(settings, store=replace(settings.store, path=settings.data / "other.db"))
+        replace(settings, store=embedded_store(settings.data / "other.db"))
     )
 
 
@@ -268,7 +268,7 @@ async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
         other = replace(
             settings,
             data=settings.data / "other",
-            store=replace(settings.store, path=settings.data / "other" / "vault.db"),
+            store=embedded_store(settings.data / "other" / "vault.db"),
             files=replace(settings.files, path=settings.data / "other" / "files"),
             keys=KeySettings("file", str(settings.data / "other" / "keys.json")),
             listen=replace(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import parsers
-from proxy.config.settings import KeySettings, ListenAddress, StoreSettings
+from proxy.config.settings import KeySettings, ListenAddress, embedded_store
 
 DAY = 86_400_000
 
@@ -56,8 +56,8 @@ DAY = 86_400_000
             parsers.networks, "[192.0.2.7, ::1,2001:db8::/32]",
             tuple(map(ip_network, ("192.0.2.7", "::1", "2001:db8::/32"))),
         ),
-        (parsers.store, "sqlite:///var/vault.db", StoreSettings("sqlite", Path("/var/vault.db"))),
-        (parsers.store, "sqlite:////var/vault.db", StoreSettings("sqlite", Path("/var/vault.db"))),
+        (parsers.store, "sqlite:///var/vault.db", embedded_store(Path("/var/vault.db"))),
+        (parsers.store, "sqlite:////var/vault.db", embedded_store(Path("/var/vault.db"))),
         (parsers.keys, "file:///run/secrets/keys", KeySettings("file", "/run/secrets/keys")),
         (parsers.keys, "env:DOMICILE_KEYS", KeySettings("env", "DOMICILE_KEYS")),
     ],
@@ -111,7 +111,7 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
         (parsers.networks, "10.0.0.1/8", "number 1 has bits set"),
         (parsers.networks, "::/0", "number 1 holds every address"),
         (parsers.networks, "10.0.0.0/8,", "number 2 is neither"),
-        (parsers.store, "postgresql://db/vault", "SQLite"),
+        (parsers.store, "postgresql://db/vault", "say sslmode=verify-full"),
         (parsers.store, "vault.db", "SQLite"),
         (parsers.store, "sqlite:vault.db", "three slashes"),
         (parsers.store, "sqlite:///", "three slashes"),

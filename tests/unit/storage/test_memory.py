@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.storage.base import Hooks
-from proxy.storage.memory import MemoryStore, open_memory
+from proxy.storage.memory import MEMORY, MemoryStore
 from tests.support.rows import LAYOUT, TABLE
 
 
@@ -13,6 +13,6 @@ async def test_what_is_no_change_is_refused() -> None:
 
 
 async def test_every_store_is_its_own() -> None:
-    first, second = await open_memory("", Hooks()), await open_memory("", Hooks())
+    first, second = await MEMORY.open("", Hooks()), await MEMORY.open("", Hooks())
     await first.put_note("a", b"1", None)
     assert await second.note("a") is None

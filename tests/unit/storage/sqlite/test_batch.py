@@ -23,7 +23,8 @@ from proxy.storage.changes import (
     UpdateFile,
 )
 from proxy.storage.rows import File, Past, StoredReply
-from proxy.storage.sqlite.batch import ChangeBatch, PreconditionFailed
+from proxy.storage.segment import PreconditionFailed
+from proxy.storage.sqlite.batch import ChangeBatch
 from proxy.storage.sqlite.statements import Statements
 from tests.support.groups import Pair, connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row, staged

@@ -14,6 +14,7 @@ from proxy.storage.rows import (
     Staged,
     StagedKind,
     TableLayout,
+    read_staged,
 )
 from proxy.storage.sqlite.apply import apply_group
 from proxy.storage.sqlite.statements import (
@@ -24,7 +25,6 @@ from proxy.storage.sqlite.statements import (
     empty,
     is_complete,
     make,
-    read_staged,
     statements,
     table_columns,
 )

@@ -1,0 +1,104 @@
+"""The address of a PostgreSQL database, as the setting ``store`` gives it.
+
+``postgresql://user:password@one:5432,two:5432/database?sslmode=verify-full&pool=8``. Hosts, user,
+TLS and files of passwords are read as libpq reads them; beside them stand the parameters of
+``OWN``. Nothing here imports the driver.
+"""
+
+import re
+import urllib.parse
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+#: Parameters of this program: what they are where nobody writes them.
+OWN: Final = {"schema": "domicile", "pool": "8", "timeout": "5", "wait": "5"}
+#: Parameters that the driver reads.
+_DRIVERS: Final = frozenset(
+    {
+        "sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation",
+        "ssl_min_protocol_version", "ssl_max_protocol_version", "passfile",
+        "target_session_attrs", "krbsrvname", "gsslib",
+    }
+)  # fmt: skip
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_NEAR: Final = re.compile(r"localhost|127\.[0-9.]+|\[::1\]|%2[fF].*")
+
+
+class DatabaseAddress(NamedTuple):
+    """What it takes to connect, and what may be told of it."""
+
+    dsn: str  #: for the driver; it may hold a password, so it is never told
+    label: str  #: hosts, database and schema
+    schema: str  #: of the database, where all tables are
+    pool: int  #: connections that read; one more writes
+    timeout: float  #: seconds that a connection attempt, a write or a look-up may take
+    wait: float  #: seconds for which a start waits for the process before to let go of the vault
+
+
+def parse_address(text: str) -> DatabaseAddress:
+    """The parts of the address. Raises ``ValueError`` with a sentence that tells nothing of it."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        query = dict(
+            urllib.parse.parse_qsl(
+                parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)
+            )
+        )
+    except ValueError:
+        raise ValueError("this is not the address of a PostgreSQL database") from None
+    if parts.scheme not in ("postgresql", "postgres") or parts.fragment:
+        raise ValueError("this is not the address of a PostgreSQL database")
+    hosts = parts.netloc.rpartition("@")[2]
+    database = urllib.parse.unquote(parts.path.removeprefix("/"))
+    if not hosts or not database or "/" in database:
+        raise ValueError("name a host and a database, as in postgresql://user@host:5432/database")
+    for host in hosts.split(","):
+        if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+)(:[0-9]{1,5})?", host):
+            raise ValueError("hosts stand with commas between them, each as host or host:port")
+    for name in query:
+        if name not in OWN and name not in _DRIVERS:
+            raise ValueError(
+                f"the parameter {name!r} is not known"
+                if name.isidentifier()
+                else "a parameter is not known"
+            )
+    _refuse_no_tls(hosts, query)
+    return DatabaseAddress(
+        _dsn(parts, query), f"{hosts}/{database}, schema {_schema(query)}", _schema(query),
+        int(_number(query, "pool", 1, 100)), _number(query, "timeout", 0.5, 60.0),
+        _number(query, "wait", 0.0, 3600.0),
+    )  # fmt: skip
+
+
+def _refuse_no_tls(hosts: str, query: Mapping[str, str]) -> None:
+    """Whether the way is encrypted is never left to what the server happens to offer."""
+    mode = query.get("sslmode")
+    if mode is not None and mode not in _SSL_MODES:
+        raise ValueError(f"sslmode is one of {', '.join(_SSL_MODES)}")
+    far = [host for host in hosts.split(",") if not _NEAR.match(host)]
+    if far and mode is None:
+        raise ValueError(
+            "say sslmode=verify-full, or sslmode=disable where nobody else can listen on the way "
+            "to the database"
+        )
+
+
+def _dsn(parts: urllib.parse.SplitResult, query: Mapping[str, str]) -> str:
+    """The address without this program's own parameters; a standby is not written to."""
+    left = {"target_session_attrs": "read-write"}
+    left |= {name: value for name, value in query.items() if name not in OWN}
+    return urllib.parse.urlunsplit(parts._replace(query=urllib.parse.urlencode(left)))
+
+
+def _schema(query: Mapping[str, str]) -> str:
+    name = query.get("schema", OWN["schema"])
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) or name.startswith("pg_"):
+        raise ValueError("schema is a name of small letters, digits and _")
+    return name
+
+
+def _number(query: Mapping[str, str], name: str, least: float, most: float) -> float:
+    text = query.get(name, OWN[name])
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not least <= float(text) <= most:
+        raise ValueError(f"{name} is a number from {least:g} to {most:g}")
+    return float(text)

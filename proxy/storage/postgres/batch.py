@@ -1,0 +1,117 @@
+"""A segment of changes as PostgreSQL runs it: each statement once, its changes as arrays.
+
+Other instances may write at the same time. What one statement checks and changes in one row is
+safe by itself; what depends on a row that another table points to locks that row first, and rows
+are removed before what stands beside them.
+"""
+
+from typing import Any, ClassVar
+
+from proxy.storage.changes import Attach, Detach, SealedPart, UpdateFile
+from proxy.storage.postgres.statements import TableSql, arrays
+from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
+
+
+class PostgresSegment(Segment[TableSql]):
+    """All at once within each statement."""
+
+    __slots__ = ()
+    once: ClassVar[bool] = True
+
+    async def run(self, connection: Any) -> int:
+        """Run everything inside the caller's transaction; answers by how many rows the table grew.
+
+        Raises ``PreconditionFailed`` or the driver's error when a precondition does not hold; the
+        transaction has to be rolled back then.
+        """
+        sql = self._sql
+        await self._write_new(connection)
+        for text, moves in ((sql.release, self._releases), (sql.accept, self._accepts)):
+            await _many(connection, text, moves)
+        await _each(connection, sql.bind, self._binds)
+        await _many(connection, sql.inscribe, self._inscribes)
+        await _each(connection, sql.replace, self._replaces)
+        for text, moves in (
+            (sql.doubt, self._doubts),
+            (sql.unstage, self._unstages),
+            (sql.drop_tokens, self._drops),
+            (sql.add_existing, self._adds),
+            (sql.blank, self._cleared),
+        ):
+            await _many(connection, text, moves)
+        for change in self._files:  # one may free the name that the next one takes
+            await self._write_file(connection, change)
+        if self._replies:
+            await self._write_replies(connection)
+        if self._recasts:
+            await self._recast(connection)
+        return len(self._inserts) - (await self._remove(connection) if self._removes else 0)
+
+    async def _write_new(self, connection: Any) -> None:
+        sql = self._sql
+        if self._inserts:
+            text, values = sql.insert(self._inserts)
+            await connection.execute(text, *values)
+        await _each(connection, sql.stage, self._stages)
+        await _many(connection, sql.share, self._shares)
+        if self._claims and self._alone:
+            hashes = [token for token, _ in self._claims]
+            if taken := await connection.fetch(sql.taken, hashes):
+                raise PreconditionFailed(frozenset(row[0] for row in taken))
+        await _each(connection, sql.claim, self._claims)
+
+    async def _write_file(self, connection: Any, change: Attach | UpdateFile | Detach) -> None:
+        sql = self._sql
+        if isinstance(change, Attach):
+            done = await connection.execute(sql.attach, *change.file)
+        elif isinstance(change, Detach):
+            done = str(await connection.fetchval(sql.detach, change.file_id, change.rid))
+        else:
+            file, holder, was = change
+            await connection.execute(sql.doom_other, file.file_id, holder, file.object)
+            values = (*file[1:5], *file[6:], file.file_id, holder, was)
+            done = await connection.execute(sql.amend, *values)
+        if _count(done) != 1:
+            raise PreconditionFailed
+        if (rid := row_left_by(change)) is not None:
+            await connection.execute(sql.blank_files, rid)
+
+    async def _write_replies(self, connection: Any) -> None:
+        replies = [(*change.reply, change.now) for change in self._replies]
+        await _each(connection, self._sql.remember, replies)
+        links = [
+            (rid, change.reply.key, change.files) for change in self._replies for rid in change.rids
+        ]
+        await _many(connection, self._sql.link, links)
+
+    async def _recast(self, connection: Any) -> None:
+        for part in SealedPart:
+            moves = [
+                (*after, *key, *before) for of, key, before, after in self._recasts if of is part
+            ]
+            await _many(connection, self._sql.recast[part], moves)
+
+    async def _remove(self, connection: Any) -> int:
+        rids = [rid for (rid,) in self._removes]
+        gone = [row[0] for row in await connection.fetch(self._sql.remove, rids)]
+        if gone:
+            forgets = {rid for (rid,) in self._forgets}
+            past = [rid for rid in gone if rid in forgets]
+            await connection.execute(self._sql.remove_beside, gone, past)
+        return len(gone)
+
+
+async def _many(connection: Any, text: str, changes: list[Any]) -> None:
+    if changes:
+        await connection.execute(text, *arrays(changes))
+
+
+async def _each(connection: Any, text: str, changes: list[Any]) -> None:
+    """``PreconditionFailed`` unless the statement changed one row for each of its changes."""
+    if changes and _count(await connection.execute(text, *arrays(changes))) != len(changes):
+        raise PreconditionFailed
+
+
+def _count(status: str) -> int:
+    """The rows that a command says it has changed: the last word of ``INSERT 0 5``."""
+    return int(status.rpartition(" ")[2])

@@ -1,0 +1,321 @@
+"""The way to the database: connections, who owns the vault there, and the driver's errors in our
+terms.
+
+One process owns a vault: it holds an advisory lock in the session that writes, and has its line in
+the table ``writers``, which every transaction touches first. A session that breaks loses the lock,
+so the line tells whether another process has owned the vault meanwhile; if so this one writes and
+reads no more. The line also counts transactions: of a ``COMMIT`` whose answer got lost it says
+whether it happened, on whichever server answers then.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from proxy.errors import Code, VaultError
+from proxy.storage.postgres.address import DatabaseAddress
+from proxy.storage.postgres.faults import is_link_fault, vault_error
+from proxy.storage.postgres.migrations import migrate
+
+_T = TypeVar("_T")
+
+#: TableSql that a connection keeps prepared.
+_STATEMENTS: Final = 1000
+#: Seconds between attempts to connect while the database is away: at first, and at most.
+_BACKOFF: Final = (0.05, 1.0)
+#: Seconds that a question over many rows may take.
+LONG_QUESTION: Final = 60.0
+
+#: Adds up what writers that are gone have counted.
+_FOLD: Final = (
+    "WITH gone AS (DELETE FROM counts WHERE writer <> 0 AND writer NOT IN (SELECT id FROM writers)"
+    " RETURNING name, rows) INSERT INTO counts (name, writer, rows)"
+    " SELECT name, 0, sum(rows) FROM gone GROUP BY name"
+    " ON CONFLICT (name, writer) DO UPDATE SET rows = counts.rows + excluded.rows"
+)
+
+#: First half of the advisory locks' keys; the second is a hash of the schema.
+_OWNER_LOCK, _GROUP_LOCK = 0x444D, 0x4443
+
+
+async def connect(address: DatabaseAddress) -> asyncpg.Connection:
+    """A connection. Raises the driver's errors."""
+    connection: asyncpg.Connection = await asyncpg.connect(
+        address.dsn, timeout=address.timeout, **_settings(address)
+    )
+    return connection
+
+
+def _settings(address: DatabaseAddress) -> dict[str, Any]:
+    return {
+        "command_timeout": address.timeout,
+        "statement_cache_size": _STATEMENTS,
+        "max_cached_statement_lifetime": 0,
+        "server_settings": {
+            "application_name": "domicile",
+            "search_path": address.schema,
+            "jit": "off",
+            # what the server was set to for others must not lose what was acknowledged here
+            "synchronous_commit": "on",
+            # a process that dies without a word lets go of its locks soon
+            "tcp_keepalives_idle": "5",
+            "tcp_keepalives_interval": "2",
+            "tcp_keepalives_count": "3",
+            "idle_in_transaction_session_timeout": "60000",
+            # of tables that have no statistics yet, too, rows are found by an index
+            "enable_seqscan": "off",
+        },
+    }
+
+
+class DatabaseLink:
+    """The connections of one store. ``open`` before use, ``close`` after it."""
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self.address = address
+        self.writer_id = secrets.randbits(62) + 1
+        self._pool: asyncpg.Pool | None = None
+        self._writer: asyncpg.Connection | None = None
+        self._done = 0  #: transactions that this process has begun
+        self._registered = False
+        self._lost: VaultError | None = None
+        self._fault: VaultError | None = None  #: of the last attempt to connect
+        self._next = 0.0  #: when it may be tried again
+        self._pause = _BACKOFF[0]
+
+    async def open(self) -> None:
+        """Make what the database lacks, and own it.
+
+        Raises ``VaultError``: STORE_BUSY, BAD_STORE, VAULT_DOWN.
+        """
+        end = time.monotonic() + self.address.wait
+        while True:
+            try:
+                await self.writer()
+                break
+            except VaultError as error:
+                if error.code is not Code.STORE_BUSY or time.monotonic() > end:
+                    raise
+            await asyncio.sleep(0.1)
+        self._pool = await self._guarded(self._new_pool)
+
+    async def close(self) -> None:
+        """Let another process own the vault. Idempotent."""
+        pool, self._pool = self._pool, None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await _part(writer)
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), self.address.timeout)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                pool.terminate()
+
+    # ------------------------------------------------------------------ reading
+
+    async def fetch(self, text: str, *values: Any) -> list[Any]:
+        """The rows that a statement answers."""
+        return await self.read(lambda connection: connection.fetch(text, *values))
+
+    async def read(self, ask: Callable[[Any], Awaitable[_T]], patience: float | None = None) -> _T:
+        """What ``ask`` answers on some connection within so many seconds; asked again on another
+        one where the first was broken.
+        """
+        if self._lost is not None:
+            raise VaultError(self._lost.code, self._lost.message)
+        try:
+            return await self._read(ask, patience)
+        except Exception as error:
+            if not is_link_fault(error) or isinstance(error, TimeoutError):
+                raise vault_error(error) from error
+        try:  # all of the pool may be as old
+            if self._pool is not None:
+                await self._pool.expire_connections()
+            return await self._read(ask, patience)
+        except Exception as error:
+            raise vault_error(error) from error
+
+    async def _read(self, ask: Callable[[Any], Awaitable[_T]], patience: float | None) -> _T:
+        if self._pool is None:
+            raise asyncpg.InterfaceError("closed")
+        limit = self.address.timeout
+        async with self._pool.acquire(timeout=limit) as connection:
+            async with asyncio.timeout(patience or limit):
+                return await ask(connection)
+
+    async def _new_pool(self) -> asyncpg.Pool:
+        pool = asyncpg.create_pool(
+            self.address.dsn, min_size=1, max_size=self.address.pool, reset=_nothing,
+            timeout=self.address.timeout, **_settings(self.address),
+        )  # fmt: skip
+        await pool
+        return pool
+
+    # ------------------------------------------------------------------ writing
+
+    async def writer(self) -> asyncpg.Connection:
+        """The connection that owns the vault; made anew where it broke, but not more often than the
+        pauses between attempts allow. Raises ``VaultError``.
+        """
+        if self._lost is not None:
+            raise VaultError(self._lost.code, self._lost.message)
+        if self._writer is not None and not self._writer.is_closed():
+            return self._writer
+        if self._fault is not None and time.monotonic() < self._next:
+            raise VaultError(self._fault.code, self._fault.message)
+        try:
+            self._writer = await self._guarded(self._connected)
+        except VaultError as error:
+            self._fault = error
+            self._next = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, _BACKOFF[1])
+            raise
+        self._fault, self._pause = None, _BACKOFF[0]
+        if self._pool is not None:
+            await self._pool.expire_connections()
+        return self._writer
+
+    def drop_writer(self) -> None:
+        """Give up the connection that writes."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.terminate()
+
+    def begin(self, *, alone: bool = False) -> tuple[int, str]:
+        """The number of the next transaction, and the statements that begin it.
+
+        They answer ``UPDATE 1`` while this process owns the vault. ``alone``: no other instance
+        writes at the same time.
+        """
+        self._done += 1
+        kind = "" if alone else "_shared"
+        lock = f"pg_advisory_xact_lock{kind}({_GROUP_LOCK}, hashtext(current_schema()))"
+        mark = f"UPDATE writers SET done = {self._done} WHERE id = {self.writer_id}"  # noqa: S608 - it holds numbers only
+        return self._done, f"BEGIN; SELECT {lock}; {mark}"
+
+    def fenced(self) -> VaultError:
+        """Another process has owned the vault meanwhile: this one is of no use any more."""
+        self._lost = VaultError(
+            Code.VAULT_DOWN,
+            "Another process has taken over the vault's database: this one writes and reads no "
+            "more, restart it or end it.",
+        )
+        return self._lost
+
+    async def happened(self, number: int) -> bool:
+        """Whether the transaction of that number, whose end nobody told, is stored."""
+        connection = await self.writer()
+        done = await connection.fetchval("SELECT done FROM writers WHERE id = $1", self.writer_id)
+        return done is not None and int(done) >= number
+
+    async def _connected(self) -> asyncpg.Connection:
+        connection = await connect(self.address)
+        try:
+            if not self._registered:
+                await migrate(connection, self.address.schema)
+            await self._own(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _own(self, connection: asyncpg.Connection) -> None:
+        ask = f"SELECT pg_try_advisory_lock({_OWNER_LOCK}, hashtext(current_schema()))"
+        if not await connection.fetchval(ask):
+            raise VaultError(
+                Code.STORE_BUSY,
+                f"Another process owns the vault at {self.address.label}: end it, or give this "
+                "one a schema of its own.",
+            )
+        if self._registered:
+            ask = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
+            if not await connection.fetchval(ask, self.writer_id):
+                raise self.fenced()
+            return
+        async with connection.transaction():
+            await connection.execute("DELETE FROM writers")
+            await connection.execute(
+                "INSERT INTO writers (id, done) VALUES ($1, $2)", self.writer_id, self._done
+            )
+            await connection.execute(_FOLD)
+        self._registered = True
+
+    async def _guarded(self, make: Callable[[], Awaitable[_T]]) -> _T:
+        try:
+            async with asyncio.timeout(3 * self.address.timeout):
+                return await make()
+        except VaultError:
+            raise
+        except Exception as error:
+            raise vault_error(error) from error
+
+
+async def _nothing(_connection: Any) -> None:
+    """A session that reads leaves nothing behind."""
+
+
+async def _part(connection: asyncpg.Connection) -> None:
+    try:
+        await connection.close(timeout=1.0)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
+
+
+async def begin(connection: asyncpg.Connection, link: DatabaseLink, *, alone: bool = False) -> int:
+    """Begin a transaction of this process; its number. Raises ``VaultError`` where it owns the
+    vault no more.
+    """
+    number, text = link.begin(alone=alone)
+    if await connection.execute(text) != "UPDATE 1":
+        raise link.fenced()
+    return number
+
+
+# A database that another process may own, looked at before anything is opened: each call waits for
+# the server, on a thread of its own.
+
+
+def look(
+    address: DatabaseAddress, ask: Callable[[asyncpg.Connection], Coroutine[Any, Any, _T]]
+) -> _T:
+    """What ``ask`` answers on a connection of its own. Raises ``VaultError``."""
+
+    async def run() -> _T:
+        try:
+            connection = await connect(address)
+            try:
+                return await ask(connection)
+            finally:
+                await _part(connection)
+        except Exception as error:
+            raise vault_error(error) from error
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, run()).result()
+
+
+async def copied_notes(connection: asyncpg.Connection) -> dict[str, bytes] | None:
+    """All notes; ``None`` where there is no vault."""
+    if await connection.fetchval("SELECT to_regclass('notes')") is None:
+        return None
+    return dict(await connection.fetch("SELECT name, content FROM notes"))
+
+
+async def refuse_no_right(connection: asyncpg.Connection, schema: str) -> None:
+    """Raise ``VaultError(NOT_WRITABLE)`` where the user may not make what a vault needs."""
+    ask = (
+        "SELECT CASE WHEN to_regnamespace($1) IS NULL"
+        " THEN has_database_privilege(current_database(), 'CREATE')"
+        " ELSE has_schema_privilege(to_regnamespace($1)::oid, 'CREATE') END"
+    )
+    if not await connection.fetchval(ask, schema):
+        raise VaultError(
+            Code.NOT_WRITABLE,
+            f"The user of the vault's database may not make tables in the schema {schema}: make "
+            "the schema and give it to this user.",
+        )

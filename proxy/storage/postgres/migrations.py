@@ -1,0 +1,84 @@
+"""The format of the schema in the database, step by step: numbered, append-only, never edited once
+released.
+
+Instances that start together migrate one after the other: an advisory lock is held meanwhile. A
+step adds and never takes away, so that an older program goes on beside it until it is replaced.
+A schema that only newer programs can read (``least``) is refused.
+"""
+
+from typing import Any, Final
+
+from proxy.errors import Code, VaultError
+
+_LOCK: Final = 0x444E
+
+#: By step: its statements.
+SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        'CREATE TABLE notes (name text COLLATE "C" PRIMARY KEY, content bytea NOT NULL)',
+        'CREATE TABLE tables (name text COLLATE "C" PRIMARY KEY)',
+        (
+            'CREATE TABLE columns (name text COLLATE "C", place text COLLATE "C",'
+            " type text NOT NULL, PRIMARY KEY (name, place))"
+        ),
+        (
+            'CREATE TABLE counts (name text COLLATE "C", writer bigint, rows bigint NOT NULL,'
+            " PRIMARY KEY (name, writer))"
+        ),
+        "CREATE TABLE writers (id bigint PRIMARY KEY, done bigint NOT NULL) WITH (fillfactor = 50)",
+        (
+            "CREATE TABLE doomed (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
+            ' object text COLLATE "C" NOT NULL UNIQUE)'
+        ),
+    ),
+)
+
+#: The format that this program writes, and the oldest program that can read it.
+SCHEMA_FORMAT: Final = len(SCHEMA_STEPS)
+OLDEST_READER: Final = 1
+
+
+async def migrate(connection: Any, schema: str) -> None:
+    """Bring the schema to this program's format; each step is one transaction.
+
+    Raises ``VaultError(BAD_STORE)`` for one that a newer program has made unreadable.
+    """
+    if await _format(connection) == SCHEMA_FORMAT:
+        return
+    key = f"{_LOCK}, hashtext('{schema}')"
+    await connection.execute(f"SELECT pg_advisory_lock({key})")
+    try:
+        ask = "SELECT 1 FROM pg_namespace WHERE nspname = $1"
+        if await connection.fetchval(ask, schema) is None:  # making one takes a right of its own
+            await connection.execute(f'CREATE SCHEMA "{schema}"')
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS format (number int NOT NULL, least int NOT NULL)"
+        )
+        for number in range(await _format(connection) + 1, SCHEMA_FORMAT + 1):
+            await _step(connection, number)
+    finally:
+        await connection.execute(f"SELECT pg_advisory_unlock({key})")
+
+
+async def _step(connection: Any, number: int) -> None:
+    async with connection.transaction():
+        for statement in SCHEMA_STEPS[number - 1]:
+            await connection.execute(statement)
+        await connection.execute("DELETE FROM format")
+        await connection.execute("INSERT INTO format VALUES ($1, $2)", number, OLDEST_READER)
+
+
+async def _format(connection: Any) -> int:
+    """The format that the schema has; 0 where there is none."""
+    if await connection.fetchval("SELECT to_regclass('format')") is None:
+        return 0
+    row = await connection.fetchrow("SELECT number, least FROM format")
+    if row is None:
+        return 0
+    if row[1] > SCHEMA_FORMAT:
+        raise VaultError(
+            Code.BAD_STORE,
+            f"The vault's database has format {row[0]} of a newer version of this program, which "
+            f"reads up to format {SCHEMA_FORMAT}: start the newer version, or restore a backup.",
+        )
+    return int(row[0])

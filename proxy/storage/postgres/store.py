@@ -1,0 +1,306 @@
+"""The PostgreSQL engine behind the storage port: one connection that writes, a pool that reads.
+
+A commit has returned when the server says that it is durable, on its standby too where the server
+waits for one; what is read comes from the same server, so it is seen at once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks, commit_then_tell
+from proxy.storage.changes import Change
+from proxy.storage.notes import NoteWrite, RootedNotes
+from proxy.storage.postgres.address import DatabaseAddress, parse_address
+from proxy.storage.postgres.link import (
+    LONG_QUESTION,
+    DatabaseLink,
+    copied_notes,
+    look,
+    refuse_no_right,
+)
+from proxy.storage.postgres.select import aggregate_rows, select_page
+from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
+from proxy.storage.postgres.tables import drop_tables, make_tables, present_columns
+from proxy.storage.postgres.writer import PostgresWriter
+from proxy.storage.query import (
+    AggregateGroup,
+    Grouping,
+    RowPage,
+    Select,
+    changed_meanwhile,
+    check_names,
+    closed,
+    fitting,
+    unknown,
+)
+from proxy.storage.rows import (
+    ColumnType,
+    File,
+    Past,
+    Row,
+    Staged,
+    StoredReply,
+    TableLayout,
+    read_staged,
+)
+
+_NOTES = "SELECT name FROM notes WHERE right(name, length($1)) = $1 ORDER BY name"
+_ALL_NOTES = "SELECT name, content FROM notes"
+_NOTES_OF = f"{_ALL_NOTES} WHERE name = ANY($1::text[])"
+_NOTE = "SELECT content FROM notes WHERE name = $1 FOR UPDATE"
+_NO_NOTE = "DELETE FROM notes WHERE name = $1"
+_NEW_NOTE = "INSERT INTO notes (name, content) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+_NEXT_NOTE = "UPDATE notes SET content = $2 WHERE name = $1"
+
+
+class PostgresStore(RootedNotes):
+    """A ``Store`` in a schema of a database, which this process owns.
+
+    Commits are applied in the order in which they are called. A commit whose caller is cancelled
+    while it waits may or may not be stored.
+    """
+
+    def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
+        super().__init__()
+        self.guard: CommitGuard | None = None
+        self._link = link
+        self._writer = PostgresWriter(link, hooks)
+        self._tables: dict[str, TableSql] = {}
+        self._closed = False
+
+    async def close(self) -> None:
+        """Finish what was accepted, and let another process own the vault."""
+        self._closed = True
+        await self._writer.close()
+        await self._link.close()
+
+    async def ensure(self, layout: TableLayout) -> None:
+        check_names(layout)
+        self._refuse_closed()
+        present = await self._link.read(lambda connection: present_columns(connection, layout))
+        if present is None or any(column.name not in present for column in layout.columns):
+            present = await self._writer.call(lambda connection: make_tables(connection, layout))
+        named = {column.name for column in layout.columns}
+        dropped = [
+            f"{letter}_{name}"
+            for name, kind in present.items()
+            if name not in named
+            for letter in ("xy" if kind == ColumnType.TEXT else "x")
+        ]
+        self._tables[layout.table] = TableSql(layout, dropped)
+
+    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+        sql = self._statements(table)
+        if not changes:
+            return
+        if self._writer.full:
+            await self._writer.room()
+        if self.guard is not None:
+            # in one breath with the next line: what comes before a note is durable when that is
+            self.guard(changes)
+        await self._writer.submit(sql, changes)
+
+    async def commit_behind(
+        self,
+        table: str,
+        changes: Sequence[Change],
+        touched: Sequence[int | bytes],
+        ended: CommitEnded,
+    ) -> None:
+        del touched  # what is read comes from the server, which has it once it is durable
+        await commit_then_tell(self.commit(table, changes), ended)
+
+    async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
+        sql = self._statements(table)
+        return {raw[0]: sql.read(raw) for raw in await self._listed(sql.rows, rids)}
+
+    async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        sql = self._statements(table)
+        return {raw[1]: sql.read(raw) for raw in await self._listed(sql.by_keys, keys)}
+
+    async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        sql = self._statements(table)
+        by_hash: dict[bytes, list[int]] = {}
+        for token, rid in await self._listed(sql.by_tokens, list(dict.fromkeys(hashes))):
+            by_hash.setdefault(token, []).append(rid)
+        return {token: tuple(rids) for token, rids in by_hash.items()}
+
+    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
+        by_row: dict[int, tuple[Staged, ...]] = {}
+        for raw in await self._listed(self._statements(table).staged, rids):
+            change = read_staged(raw)
+            by_row[change.rid] = (*by_row.get(change.rid, ()), change)
+        return by_row
+
+    async def unsettled(
+        self, table: str, before: int, limit: int
+    ) -> tuple[list[Row], list[Staged]]:
+        sql = self._statements(table)
+        rows = [sql.read(raw) for raw in await self._link.fetch(sql.pending, before, limit)]
+        staged = await self._link.fetch(sql.waiting, before, limit)
+        return rows, [read_staged(raw) for raw in staged]
+
+    async def expired(self, table: str, now: int, limit: int) -> list[int]:
+        sql = self._statements(table)
+        return [raw[0] for raw in await self._link.fetch(sql.expired, now, limit)]
+
+    async def count(self, table: str) -> tuple[int, int, int]:
+        (raw,) = await self._link.fetch(self._statements(table).count)
+        return raw[0], raw[1], raw[2]
+
+    async def select(self, table: str, query: Select) -> RowPage:
+        sql = self._statements(table)
+        query = sql.validated.select(query)
+        return await self._link.read(
+            lambda connection: select_page(connection, sql, query), LONG_QUESTION
+        )
+
+    async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
+        sql = self._statements(table)
+        sql.validated.grouping(query)
+        query = query._replace(where=sql.validated.where(query.where))
+        return await self._link.read(
+            lambda connection: aggregate_rows(connection, sql, query), LONG_QUESTION
+        )
+
+    async def scan(self, table: str, after: int, limit: int) -> list[Row]:
+        sql = self._statements(table)
+        return [sql.read(raw) for raw in await self._link.fetch(sql.scan, after, limit)]
+
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
+        sql = self._statements(table)
+        if room is not None:
+            sizes = await self._link.fetch(sql.past_sizes, key, limit, offset)
+            limit = fitting([raw[0] for raw in sizes], room)
+        versions = await self._link.fetch(sql.past, key, limit, offset)
+        (total,) = await self._link.fetch(sql.pasts, key)
+        return [Past(*raw) for raw in versions], total[0]
+
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        raws = await self._link.fetch(self._statements(table).past_scan, *after, limit)
+        return [Past(*raw) for raw in raws]
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        by_row: dict[int, tuple[File, ...]] = {}
+        for raw in await self._listed(self._statements(table).files, rids):
+            file = File(*raw)
+            by_row[file.rid] = (*by_row.get(file.rid, ()), file)
+        return by_row
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        raws = await self._link.fetch(self._statements(table).file_scan, after, limit)
+        return [File(*raw) for raw in raws]
+
+    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
+        raws = await self._link.fetch(self._statements(table).reply, key, now)
+        return StoredReply(*raws[0]) if raws else None
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
+        raws = await self._link.fetch(self._statements(table).reply_scan, after, limit)
+        return [StoredReply(*raw) for raw in raws]
+
+    async def prune(self, table: str, before: int, now: int, limit: int) -> int:
+        sql = self._statements(table)
+
+        async def run(connection: Any) -> int:
+            past = await connection.execute(sql.prune_past, before, limit)
+            replies = await connection.execute(sql.prune_replies, now, limit)
+            return sum(int(status.rpartition(" ")[2]) for status in (past, replies))
+
+        removed: int = await self._writer.call(run)
+        return removed
+
+    async def doomed(self, limit: int) -> list[str]:
+        self._refuse_closed()
+        return [raw[0] for raw in await self._link.fetch(DOOMED_OBJECTS, limit)]
+
+    async def absolve(self, objects: Sequence[str]) -> None:
+        self._refuse_closed()
+        names = list(objects)
+        await self._writer.call(lambda connection: connection.execute(FORGET_DOOMED, names))
+
+    async def drop(self, table: str) -> None:
+        self._refuse_closed()
+        check_names(TableLayout(table, ()))
+        self._tables.pop(table, None)
+        await self._writer.call(lambda connection: drop_tables(connection, table))
+
+    async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
+        self._refuse_closed()
+        if names is None:
+            return dict(await self._link.fetch(_ALL_NOTES))
+        return dict(await self._link.fetch(_NOTES_OF, list(names)))
+
+    async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
+        self._refuse_closed()
+        await self._writer.call(lambda connection: _write_notes(connection, writes))
+
+    async def notes(self, ending: str) -> list[str]:
+        self._refuse_closed()
+        return [raw[0] for raw in await self._link.fetch(_NOTES, ending)]
+
+    def _statements(self, table: str) -> TableSql:
+        sql = self._tables.get(table)
+        if sql is None or self._closed:
+            self._refuse_closed()
+            raise unknown(table)
+        return sql
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise closed()
+
+    async def _listed(self, text: str, values: Sequence[Any]) -> list[Any]:
+        return await self._link.fetch(text, list(values)) if values else []
+
+
+async def _write_notes(connection: Any, writes: Sequence[NoteWrite]) -> None:
+    for name, content, expected in writes:
+        if await connection.fetchval(_NOTE, name) != expected:
+            raise changed_meanwhile(name)
+        if content is None:
+            await connection.execute(_NO_NOTE, name)
+        elif expected is not None:
+            await connection.execute(_NEXT_NOTE, name, content)
+        elif await connection.execute(_NEW_NOTE, name, content) == "INSERT 0 0":
+            raise changed_meanwhile(name)
+
+
+async def open_postgres(location: str, hooks: Hooks) -> PostgresStore:
+    """Open the vault at that address; make its schema where it is missing.
+
+    Raises ``VaultError``: BAD_SETTINGS, STORE_BUSY, BAD_STORE, VAULT_DOWN (see ``link``).
+    """
+    link = DatabaseLink(_address(location))
+    try:
+        await link.open()
+    except BaseException:
+        await link.close()
+        raise
+    return PostgresStore(link, hooks)
+
+
+def _address(location: str) -> DatabaseAddress:
+    try:
+        return parse_address(location)
+    except ValueError as error:
+        raise VaultError(Code.BAD_SETTINGS, f"The setting store: {error}.") from None
+
+
+def _exists(location: str) -> bool:
+    return look(_address(location), copied_notes) is not None
+
+
+def _refuse_new(location: str) -> None:
+    address = _address(location)
+    look(address, lambda connection: refuse_no_right(connection, address.schema))
+
+
+def _peek(location: str) -> dict[str, bytes]:
+    return look(_address(location), copied_notes) or {}
+
+
+POSTGRESQL = Engine(open_postgres, _exists, _refuse_new, _peek, whole=True)

@@ -1,0 +1,202 @@
+"""The tables of a schema: made, widened while the store is in use, and removed.
+
+Texts are kept as the bytes of UTF-8: their order is that of code points whatever the collation,
+and they may hold a NUL. An index takes their first bytes (``PREFIX``), for PostgreSQL bounds the
+size of an entry. Beside a text that case-folding changes stands the folded one (``y_<column>``).
+"""
+
+from typing import Any
+
+from proxy.errors import Code, VaultError
+from proxy.storage.query import fold
+from proxy.storage.rows import Cells, Column, ColumnType, ColumnValue, TableLayout
+
+# ruff: noqa: S608 - names have passed query.check_names
+
+#: Bytes of a text that its index holds.
+PREFIX = 600
+
+#: The columns that every table has, and their types.
+FIXED = (
+    ("rid", "bigint"), ("key", "bytea"), ("key_sealed", "bytea"), ("state", "smallint"),
+    ("version", "bigint"), ("created_at", "bigint"), ("updated_at", "bigint"),
+    ("expires_at", "bigint"), ("salt", "bytea"), ("body", "bytea"),
+)  # fmt: skip
+#: Type of a column by its kind.
+SQL_TYPES = {
+    ColumnType.HASH: "bytea",
+    ColumnType.TEXT: "bytea",
+    ColumnType.INTEGER: "bigint",
+    ColumnType.DECIMAL: "bigint",
+}
+
+_NULLABLE = {"key", "key_sealed", "expires_at"}
+_COLUMNS = "SELECT place, type FROM columns WHERE name = $1"
+_TABLE = "SELECT 1 FROM tables WHERE name = $1"
+
+
+def text_prefix(name: str) -> str:
+    """The expression that the index of a text column is on."""
+    return f"substr({name}, 1, {PREFIX})"
+
+
+class EncodedCells(Cells):
+    """The cells of a layout with texts as bytes; behind all cells the folded texts, and whether a
+    text is longer than what its index holds.
+    """
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        super().__init__(columns)
+        self._texts = [at for at, column in enumerate(columns) if column.type is ColumnType.TEXT]
+
+    def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
+        whole = super().stored(cells)
+        if not self._texts:
+            return whole
+        encoded = list(whole)
+        folds: list[ColumnValue] = []
+        wide = False
+        for at in self._texts:
+            text = whole[at]
+            if text is None:
+                folds.append(None)
+                continue
+            folded, content = fold(str(text)), str(text).encode()
+            folds.append(None if folded == text else folded.encode())
+            encoded[at] = content
+            wide = wide or len(content) > PREFIX
+        return (*encoded, *folds, wide)
+
+    def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
+        if any(cells[at] is not None for at in self._texts):
+            cells = tuple(
+                cell.decode() if at in self._texts and isinstance(cell, bytes) else cell
+                for at, cell in enumerate(cells)
+            )
+        return super().read(cells)
+
+
+async def present_columns(connection: Any, layout: TableLayout) -> dict[str, str] | None:
+    """Type by name of the columns that the table has; ``None`` where there is no such table.
+
+    ``VaultError(BAD_STORE)`` when a column is of another type.
+    """
+    if not await connection.fetchval(_TABLE, layout.table):
+        return None
+    present = {raw[0]: raw[1] for raw in await connection.fetch(_COLUMNS, layout.table)}
+    for column in layout.columns:
+        if present.get(column.name, column.type) != column.type:
+            raise VaultError(
+                Code.BAD_STORE,
+                f"Column {column.name} of the vault's table {layout.table} holds another type "
+                f"than {column.type}: restore the database that belongs to these schemas.",
+            )
+    return present
+
+
+async def make_tables(connection: Any, layout: TableLayout) -> dict[str, str]:
+    """Make what the layout lacks, inside the caller's transaction; the columns that the table has
+    then.
+    """
+    present = await present_columns(connection, layout)
+    if present is None:
+        for statement in _create(layout):
+            await connection.execute(statement)
+    for column in layout.columns:
+        if column.name not in (present or {}):
+            for statement in _add(layout.table, column):
+                await connection.execute(statement)
+    return {**(present or {}), **{column.name: str(column.type) for column in layout.columns}}
+
+
+async def drop_tables(connection: Any, table: str) -> None:
+    """Remove the tables of a schema, and doom the objects of its files. Gone already: no effect."""
+    if not await connection.fetchval(_TABLE, table):
+        return
+    await connection.execute(
+        f"INSERT INTO doomed (object) SELECT object FROM f_{table} ORDER BY file_id"
+        " ON CONFLICT DO NOTHING"
+    )
+    for prefix in "rsthfil":
+        await connection.execute(f"DROP TABLE {prefix}_{table}")
+    for book in ("columns", "counts", "tables"):
+        await connection.execute(f"DELETE FROM {book} WHERE name = $1", table)
+
+
+def _create(layout: TableLayout) -> list[str]:
+    """The statements that make the tables of a layout, without its columns."""
+    table = layout.table
+    fixed = ", ".join(
+        [
+            f"{name} {kind}{'' if name in _NULLABLE else ' NOT NULL'}"
+            for name, kind in FIXED
+            if name != "rid"
+        ]
+    )
+    return [
+        f"CREATE TABLE r_{table} (rid bigint PRIMARY KEY, {fixed}, wide boolean)",
+        f"CREATE UNIQUE INDEX ON r_{table} (key) WHERE key IS NOT NULL",
+        f"CREATE INDEX ON r_{table} (updated_at, rid) WHERE state = 1",
+        f"CREATE INDEX ON r_{table} (expires_at, rid) WHERE expires_at IS NOT NULL",
+        f"CREATE INDEX ON r_{table} (created_at, rid)",
+        f"CREATE INDEX ON r_{table} (rid) WHERE wide",
+        (
+            f"CREATE TABLE s_{table} (sid bigint PRIMARY KEY, rid bigint NOT NULL,"
+            " kind smallint NOT NULL, at bigint NOT NULL, doubt bigint, answered smallint NOT NULL,"
+            " body bytea NOT NULL)"
+        ),
+        f"CREATE INDEX ON s_{table} (rid)",
+        f"CREATE INDEX ON s_{table} (at, sid)",
+        (
+            f"CREATE TABLE t_{table} (hash bytea, rid bigint,"
+            " claimed boolean NOT NULL DEFAULT false, PRIMARY KEY (hash, rid))"
+        ),
+        f"CREATE UNIQUE INDEX ON t_{table} (hash) WHERE claimed",
+        f"CREATE INDEX ON t_{table} (rid)",
+        (
+            f"CREATE TABLE h_{table} (rid bigint, version bigint, key bytea NOT NULL,"
+            " at bigint NOT NULL, salt bytea NOT NULL, body bytea NOT NULL,"
+            " PRIMARY KEY (rid, version))"
+        ),
+        f"CREATE INDEX ON h_{table} (key, at, version, rid)",
+        f"CREATE INDEX ON h_{table} (at, rid, version)",
+        (
+            f"CREATE TABLE f_{table} (file_id bytea PRIMARY KEY, rid bigint NOT NULL,"
+            " name bytea NOT NULL, object text NOT NULL, size bigint NOT NULL,"
+            " created_at bigint NOT NULL, updated_at bigint NOT NULL, sealed bytea NOT NULL,"
+            " UNIQUE (rid, name))"
+        ),
+        (
+            f"CREATE TABLE i_{table} (key bytea PRIMARY KEY, expires_at bigint NOT NULL,"
+            " digest bytea NOT NULL, sealed bytea NOT NULL)"
+        ),
+        f"CREATE INDEX ON i_{table} (expires_at, key)",
+        (
+            f"CREATE TABLE l_{table} (rid bigint NOT NULL, reply bytea NOT NULL,"
+            " files boolean NOT NULL)"
+        ),
+        f"CREATE INDEX ON l_{table} (rid)",
+        f"CREATE INDEX ON l_{table} (reply)",
+        f"INSERT INTO tables (name) VALUES ('{table}')",
+    ]
+
+
+def _add(table: str, column: Column) -> list[str]:
+    """The statements that give a table one more column and its index.
+
+    A hash is only ever asked for by its value.
+    """
+    name, kind = f"x_{column.name}", SQL_TYPES[column.type]
+    indexed = f"{name} NULLS FIRST"
+    statements = [f"ALTER TABLE r_{table} ADD COLUMN {name} {kind}"]
+    if column.type is ColumnType.TEXT:
+        statements.append(f"ALTER TABLE r_{table} ADD COLUMN y_{column.name} bytea")
+        indexed = f"{text_prefix(name)} NULLS FIRST"
+    where = f" WHERE {name} IS NOT NULL" if column.type is ColumnType.HASH else ""
+    return [
+        *statements,
+        f"CREATE INDEX ON r_{table} ({indexed}, rid){where}",
+        f"INSERT INTO columns VALUES ('{table}', '{column.name}', '{column.type}')",
+    ]

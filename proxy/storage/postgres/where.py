@@ -1,0 +1,178 @@
+"""WhereSql as SQL: the text, with a ``?`` for each value, and the values. Rows are named ``r``.
+
+Every condition is true or false, or null where it is false: nothing negates the whole of one.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any as Anything
+
+from proxy.storage.postgres.statements import TableSql
+from proxy.storage.postgres.tables import PREFIX, text_prefix
+from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Where
+from proxy.storage.rows import ColumnType, ColumnValue
+
+# ruff: noqa: S608 - names have passed query.check_names and ValidatedQuery; every value is a parameter
+
+#: A condition: text and values.
+SqlText = tuple[str, list[Anything]]
+
+_NEVER: SqlText = ("false", [])
+_ALWAYS: SqlText = ("true", [])
+
+
+@lru_cache(maxsize=1024)
+def numbered(text: str) -> str:
+    """The statement with the marks of its values numbered, as the server takes them."""
+    numbers = itertools.count(1)
+    return re.sub(r"\?", lambda _: f"${next(numbers)}", text)
+
+
+def column_sql(column: str) -> str:
+    """The name of a column in SQL."""
+    return f"r.{column[1:]}" if column.startswith("@") else f"r.x_{column}"
+
+
+def live_rows(now: int) -> SqlText:
+    """Rows that may be shown at that instant."""
+    return "r.state = 0 AND (r.expires_at IS NULL OR r.expires_at > ?)", [now]
+
+
+def joined(parts: Sequence[SqlText], word: str) -> SqlText:
+    """All of them (``AND``) or at least one (``OR``)."""
+    if not parts:
+        return _ALWAYS if word == "AND" else _NEVER
+    text = f" {word} ".join([f"({part})" for part, _ in parts])
+    return text, [value for _, values in parts for value in values]
+
+
+class WhereSql:
+    """What makes conditions on the rows of one table."""
+
+    def __init__(self, sql: TableSql) -> None:
+        self._table = sql.layout.table
+        self._types = sql.types
+
+    def is_text(self, column: str) -> bool:
+        """Whether the index of the column is on the first bytes of its texts."""
+        return self._types.get(column) is ColumnType.TEXT
+
+    def stored(self, column: str, value: ColumnValue) -> ColumnValue:
+        """A value as the column holds it."""
+        return value.encode() if self.is_text(column) and isinstance(value, str) else value
+
+    def where(self, where: Where) -> SqlText:
+        """``where`` with values as they are kept (``ValidatedQuery.where``)."""
+        if isinstance(where, All | Any):
+            word = "AND" if isinstance(where, All) else "OR"
+            return joined([self.where(part) for part in where.parts], word)
+        if isinstance(where, Indexed):
+            return self._indexed(where)
+        if isinstance(where, Is):
+            return self._is(where)
+        if isinstance(where, Compared):
+            return self._compared(where.column, where.how, where.value)
+        return self._holds(where)
+
+    def order(self, order: Sequence[Order], *, wide: bool) -> str:
+        """The keys of an order. ``wide``: some texts are longer than what their index holds."""
+        keys = [key for order_by in order for key in self._keys(order_by, wide=wide)]
+        return ", ".join([*keys, "r.rid"])
+
+    def behind(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
+        """Rows that come behind the place where a page ended, in that order; a missing value comes
+        before every other.
+        """
+        text, values = "r.rid > ?", [after[-1]]
+        for key, cell in reversed(list(zip(order, after, strict=False))):
+            name, last = column_sql(key.column), self.stored(key.column, cell)
+            if key.column == "@rid":  # unique: what comes after it in the order decides nothing
+                text, values = f"r.rid {'<' if key.descending else '>'} ?", [last]
+            elif last is None:
+                one = "IS NULL AND" if key.descending else "IS NOT NULL OR"
+                text = f"{name} {one} ({text})"
+            else:
+                further = f"{name} < ? OR {name} IS NULL" if key.descending else f"{name} > ?"
+                text, values = f"{further} OR ({name} = ? AND ({text}))", [last, last, *values]
+        return joined([self._bound(order, after), (text, values)], "AND")
+
+    def later(self, keys: Sequence[str], after: Sequence[ColumnValue]) -> SqlText:
+        """Rows of the groups whose keys come after those; nothing comes before every value."""
+        places: list[SqlText] = []
+        last = [self.stored(key, cell) for key, cell in zip(keys, after, strict=True)]
+        for at, key in enumerate(keys):
+            same = [self._same(other, last[n]) for n, other in enumerate(keys[:at])]
+            name, here = column_sql(key), last[at]
+            beyond = (f"{name} IS NOT NULL", []) if here is None else (f"{name} > ?", [here])
+            places.append(joined([*same, beyond], "AND"))
+        return joined(places, "OR")
+
+    def _same(self, column: str, value: ColumnValue) -> SqlText:
+        name = column_sql(column)
+        return (f"{name} IS NULL", []) if value is None else (f"{name} = ?", [value])
+
+    def _bound(self, order: Sequence[Order], after: Sequence[ColumnValue]) -> SqlText:
+        """What reaches the rows behind a place by the index of the first column."""
+        if not order or order[0].column == "@rid" or after[0] is None or order[0].descending:
+            return _ALWAYS
+        return self._compared(order[0].column, Compare.GTE, after[0])
+
+    def _keys(self, key: Order, *, wide: bool) -> list[str]:
+        name, turn = column_sql(key.column), "DESC NULLS LAST" if key.descending else "NULLS FIRST"
+        if key.column in (
+            "@rid",
+            "@created_at",
+            "@updated_at",
+            "@version",
+        ):  # never without a value
+            return [f"{name}{' DESC' if key.descending else ''}"]
+        if not self.is_text(key.column):
+            return [f"{name} {turn}"]
+        first = f"{text_prefix(name)} {turn}"
+        return [first, f"{name} {turn}"] if wide else [first]
+
+    def _is(self, where: Is) -> SqlText:
+        name = column_sql(where.column)
+        values = [value for value in dict.fromkeys(where.values) if value is not None]
+        nothing = len(values) < len(set(where.values))
+        kind = "bytea" if self._is_bytes(where.column) else "bigint"
+        stored = [self.stored(where.column, value) for value in values]
+        text = f"{name} = ANY(?::{kind}[])"
+        parameters: list[Anything] = [stored]
+        if where.negated:
+            first = f"{name} IS NOT NULL AND" if nothing else f"{name} IS NULL OR"
+            return f"{first} NOT {text}", parameters
+        if self.is_text(where.column):
+            firsts = [value[:PREFIX] for value in stored if isinstance(value, bytes)]
+            text = f"{text_prefix(name)} = ANY(?::bytea[]) AND {text}"
+            parameters = [firsts, stored]
+        if not nothing:
+            return text, parameters
+        empty = f"{text_prefix(name) if self.is_text(where.column) else name} IS NULL"
+        return (f"{empty} OR ({text})", parameters) if values else (empty, [])
+
+    def _is_bytes(self, column: str) -> bool:
+        kind = self._types.get(column)
+        return column == "@key" or kind in (ColumnType.TEXT, ColumnType.HASH)
+
+    def _compared(self, column: str, how: Compare, value: ColumnValue) -> SqlText:
+        name, stored = column_sql(column), self.stored(column, value)
+        text, values = f"{name} {how} ?", [stored]
+        if isinstance(stored, bytes) and self.is_text(column):
+            first = f"{text_prefix(name)} {how.rstrip('=')}= ?"
+            return f"{first} AND {text}", [stored[:PREFIX], stored]
+        return text, list(values)
+
+    def _holds(self, where: Holds) -> SqlText:
+        name = column_sql(where.column)
+        folded = f"coalesce(r.y_{where.column}, {name})"
+        text = f"coalesce(position(?::bytea IN {folded}) > 0, false)"
+        return (f"NOT {text}" if where.negated else text), [where.text.encode()]
+
+    def _indexed(self, where: Indexed) -> SqlText:
+        one = f"EXISTS (SELECT 1 FROM t_{self._table} AS t WHERE t.hash = ? AND t.rid = r.rid)"
+        hashes = dict.fromkeys(where.hashes)
+        text, values = joined([(one, [token]) for token in hashes], "AND")
+        return (f"NOT ({text})" if where.negated else text), values

@@ -1,0 +1,309 @@
+"""Group commit: commits that wait go into one transaction, in the order in which they were called.
+
+While a group is on its way to the disk the next one gathers, so that a hundred callers cost one
+flush. A group in which a precondition does not hold is halved until the commit that is at fault
+stands alone, and that one runs change by change while nobody else writes. Where the connection
+breaks, the group is tried once more on a new one; where it breaks in a ``COMMIT``, the table
+``writers`` says what became of it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Hooks
+from proxy.storage.changes import Change, Conflict, Insert, StageRow
+from proxy.storage.postgres.batch import PostgresSegment
+from proxy.storage.postgres.faults import (
+    is_link_fault,
+    is_race,
+    is_store_fault,
+    vault_error,
+)
+from proxy.storage.postgres.link import DatabaseLink, begin
+from proxy.storage.postgres.statements import TableSql
+from proxy.storage.query import closed
+from proxy.storage.segment import PreconditionFailed
+
+#: Commits that may wait; later ones await room.
+_WAITING: Final = 4096
+#: Commits and changes in one transaction at most.
+_GROUP_COMMITS, _GROUP_CHANGES = 512, 20_000
+#: Tries of a transaction that another session was in the way of.
+_TRIES: Final = 3
+
+#: One accepted commit: the future that waits for it, the statements of its table, its changes.
+_Work = tuple[asyncio.Future[None], TableSql, Sequence[Change]]
+#: What became of each commit of a group; ``None``: it is durable.
+_Outcomes = list[Exception | None]
+
+
+class _Job(NamedTuple):
+    """Anything else to be done in a transaction of its own."""
+
+    future: asyncio.Future[Any]
+    run: Callable[[Any], Awaitable[Any]]
+
+
+class PostgresWriter:
+    """Must be made on the running event loop. ``hooks`` is told of every group."""
+
+    def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
+        self._link = link
+        self._hooks = hooks
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Work | _Job] = deque()
+        self._room = asyncio.Condition()
+        self._since = 0.0  # when the oldest of those that wait was accepted
+        self._closed = False
+        self._work: asyncio.Task[None] | None = None
+        hooks.waiting = self._waiting.__len__
+
+    @property
+    def full(self) -> bool:
+        """Whether as many commits wait as may."""
+        return len(self._waiting) >= _WAITING
+
+    async def room(self) -> None:
+        """Wait until there is room for one more commit."""
+        async with self._room:
+            await self._room.wait_for(lambda: not self.full or self._closed)
+
+    def submit(self, sql: TableSql, changes: Sequence[Change]) -> asyncio.Future[None]:
+        """Accept a commit; they are applied in the order in which they are accepted."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._accept((future, sql, changes))
+        return future
+
+    def call(self, run: Callable[[Any], Awaitable[Any]]) -> asyncio.Future[Any]:
+        """Accept a job; what it answers or raises comes out of the future."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._accept(_Job(future, run))
+        return future
+
+    async def close(self) -> None:
+        """Finish what was accepted. Idempotent."""
+        self._closed = True
+        while self._work is not None and not self._work.done():
+            await asyncio.wait([self._work])
+
+    def _accept(self, item: _Work | _Job) -> None:
+        if self._closed:
+            raise closed()
+        if not self._waiting:
+            self._since = perf_counter()
+        self._waiting.append(item)
+        if self._work is None or self._work.done():
+            self._work = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._waiting:
+            before = 0
+            while before < len(self._waiting) < _GROUP_COMMITS:  # others are ready in this turn
+                before = len(self._waiting)
+                await asyncio.sleep(0)
+            since = self._since
+            first = self._waiting[0]
+            if isinstance(first, _Job):
+                self._waiting.popleft()
+                await self._do_job(first)
+            else:
+                await self._do_group(self._take(), since)
+            self._since = perf_counter()
+            async with self._room:
+                self._room.notify_all()
+
+    def _take(self) -> list[_Work]:
+        """What waits, up to the next job."""
+        group: list[_Work] = []
+        size = 0
+        while self._waiting and len(group) < _GROUP_COMMITS and size < _GROUP_CHANGES:
+            item = self._waiting[0]
+            if isinstance(item, _Job):
+                break
+            group.append(item)
+            size += len(item[2])
+            self._waiting.popleft()
+        return group
+
+    async def _do_group(self, group: Sequence[_Work], since: float) -> None:
+        try:
+            outcomes = await self._applied(group)
+        except Exception as error:  # noqa: BLE001 - each caller is told; the writer has to live on
+            outcomes = [vault_error(error) for _ in group]
+        for (future, _, _), fault in zip(group, outcomes, strict=True):
+            _resolve(future, None, fault)
+        self._hooks.on_batch(len(group), perf_counter() - since)
+
+    async def _do_job(self, job: _Job) -> None:
+        answer: Any = None
+        fault: Exception | None = None
+
+        async def run(connection: Any) -> None:
+            nonlocal answer
+            answer = await job.run(connection)
+
+        try:
+            await self._transaction(run)
+        except Exception as error:  # noqa: BLE001 - the caller is told; the writer has to live on
+            fault = vault_error(error)
+        _resolve(job.future, answer, fault)
+
+    async def _applied(self, group: Sequence[_Work]) -> _Outcomes:
+        """Make the group durable, save commits that fail by themselves. Raises where the store
+        fails: then nothing of it is stored.
+        """
+        try:
+            await self._transaction(lambda connection: self._together(connection, group))
+            return [None] * len(group)
+        except Exception as error:
+            if is_store_fault(error) or (isinstance(error, VaultError) and _is_down(error)):
+                raise
+        if len(group) == 1:
+            return [await self._alone(group[0])]
+        half = len(group) // 2
+        return [*await self._applied(group[:half]), *await self._applied(group[half:])]
+
+    async def _alone(self, work: _Work) -> Exception | None:
+        """Run a commit change by change while no other instance writes; what stands against it."""
+        _, sql, changes = work
+
+        async def run(connection: Any) -> None:
+            rows = 0
+            for change in changes:
+                rows += await _change(connection, sql, change)
+            await self._grow(connection, {sql: rows})
+
+        try:
+            await self._transaction(run, alone=True)
+        except (Conflict, VaultError) as error:
+            return error
+        except Exception as error:
+            if is_store_fault(error):
+                raise
+            return vault_error(error)
+        return None
+
+    async def _together(self, connection: Any, group: Sequence[_Work]) -> None:
+        segments: dict[TableSql, PostgresSegment] = {}
+        growth: dict[TableSql, int] = {}
+        for _, sql, changes in group:
+            segment = segments.get(sql)
+            if segment is None:
+                segment = segments[sql] = PostgresSegment(sql)
+            for change in changes:
+                if not segment.adding[type(change)](segment, change):
+                    growth[sql] = growth.get(sql, 0) + await segment.run(connection)
+                    segment = segments[sql] = PostgresSegment(sql)
+                    segment.adding[type(change)](segment, change)
+        for sql, segment in segments.items():
+            growth[sql] = growth.get(sql, 0) + await segment.run(connection)
+        await self._grow(connection, growth)
+
+    async def _grow(self, connection: Any, growth: dict[TableSql, int]) -> None:
+        texts = [
+            sql.grow.format(table=sql.layout.table, writer=self._link.writer_id, rows=rows)
+            for sql, rows in growth.items()
+            if rows
+        ]
+        if texts:
+            await connection.execute("; ".join(texts))
+
+    async def _transaction(
+        self, run: Callable[[Any], Awaitable[None]], *, alone: bool = False
+    ) -> None:
+        """Run it in a transaction that is durable when this returns; again where another session
+        was in the way, or the connection broke before the end.
+        """
+        async with asyncio.timeout(3 * self._link.address.timeout):
+            for _ in range(_TRIES - 1):
+                fault = await self._fault_of(run, alone=alone)
+                if fault is None:
+                    return
+                alone = alone or is_race(fault)  # then nobody is in the way
+            await self._try(run, alone=alone)
+
+    async def _fault_of(
+        self, run: Callable[[Any], Awaitable[None]], *, alone: bool
+    ) -> Exception | None:
+        """What made one try come to nothing, where another one may not; raises anything else."""
+        try:
+            await self._try(run, alone=alone)
+        except Exception as error:
+            if isinstance(error, TimeoutError) or not (is_race(error) or is_link_fault(error)):
+                raise
+            return error
+        return None
+
+    async def _try(self, run: Callable[[Any], Awaitable[None]], *, alone: bool) -> None:
+        connection = await self._link.writer()
+        number = 0
+        ending = False
+        try:
+            number = await begin(connection, self._link, alone=alone)
+            await run(connection)
+            ending = True
+            await connection.execute("COMMIT")
+        except BaseException as error:
+            if is_link_fault(error) or not isinstance(error, Exception):
+                self._link.drop_writer()
+                if ending and await self._happened(number):
+                    return
+            else:
+                await self._roll_back(connection)
+            raise
+
+    async def _happened(self, number: int) -> bool:
+        """Whether a transaction is stored whose end nobody told: asked of whichever server answers
+        within the time that a write has.
+        """
+        end = self._loop.time() + self._link.address.timeout
+        while True:
+            try:
+                return await self._link.happened(number)
+            except Exception:
+                if self._loop.time() > end:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _roll_back(self, connection: asyncpg.Connection) -> None:
+        try:
+            await connection.execute("ROLLBACK")
+        except Exception:  # noqa: BLE001 - the next one begins on another connection
+            self._link.drop_writer()
+
+
+async def _change(connection: Any, sql: TableSql, change: Change) -> int:
+    segment = PostgresSegment(sql, alone=True)
+    segment.adding[type(change)](segment, change)
+    try:
+        return await segment.run(connection)
+    except PreconditionFailed as unmet:
+        raise Conflict(change, _in_order(change, unmet.hashes)) from None
+    except asyncpg.IntegrityConstraintViolationError:
+        raise Conflict(change) from None
+
+
+def _in_order(change: Change, taken: frozenset[bytes]) -> tuple[bytes, ...]:
+    unique = change.unique if isinstance(change, Insert | StageRow) else ()
+    return tuple(token for token in dict.fromkeys(unique) if token in taken)
+
+
+def _is_down(error: VaultError) -> bool:
+    return error.code in (Code.VAULT_DOWN, Code.STORE_BUSY, Code.BAD_STORE)
+
+
+def _resolve(future: asyncio.Future[Any], answer: Any, fault: Exception | None) -> None:
+    if future.done():  # the caller was cancelled
+        return
+    with suppress(asyncio.InvalidStateError):
+        if fault is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(fault)

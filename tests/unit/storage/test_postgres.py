@@ -1,0 +1,349 @@
+"""The PostgreSQL engine beyond what every engine is held to: its address, who owns the vault, what
+becomes of broken connections, and by which ways rows are found.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage import engine_of, open_store
+from proxy.storage.base import Hooks
+from proxy.storage.changes import Conflict, Insert, StageRow
+from proxy.storage.postgres.address import parse_address
+from proxy.storage.postgres.faults import is_link_fault, is_race, vault_error
+from proxy.storage.postgres.link import connect
+from proxy.storage.postgres.migrations import SCHEMA_FORMAT, migrate
+from proxy.storage.postgres.store import POSTGRESQL, PostgresStore, open_postgres
+from proxy.storage.postgres.where import WhereSql, joined, live_rows, numbered
+from proxy.storage.query import (
+    MATCH_ALL,
+    All,
+    Compare,
+    Compared,
+    Holds,
+    Indexed,
+    Is,
+    Order,
+    Select,
+    Where,
+)
+from proxy.storage.query import (
+    Any as AnyOf,
+)
+from proxy.storage.rows import ColumnValue
+from tests.support.ports import closed_port
+from tests.support.postgres import fresh_address
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
+
+
+@pytest.fixture
+def uri() -> str:
+    return fresh_address()
+
+
+@pytest.fixture
+async def store(uri: str) -> AsyncIterator[PostgresStore]:
+    opened = await open_postgres(uri, Hooks())
+    await opened.ensure(LAYOUT)
+    yield opened
+    await opened.close()
+
+
+async def beside(uri: str, text: str, *values: Any) -> list[Any]:
+    """What a statement answers on a connection of its own."""
+    address = parse_address(uri)
+    connection = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    try:
+        return list(await connection.fetch(text, *values))
+    finally:
+        await connection.close()
+
+
+# ---------------------------------------------------------------- the address
+
+
+def test_an_address_is_told_without_its_secrets() -> None:
+    address = parse_address(
+        "postgresql://domicile:s3cret@one:5432,[2001:db8::1]:5433/vault"
+        "?sslmode=verify-full&sslrootcert=/ca.pem&schema=eu&pool=3&timeout=2.5"
+    )
+    assert address.label == "one:5432,[2001:db8::1]:5433/vault, schema eu"
+    assert (address.schema, address.pool, address.timeout) == ("eu", 3, 2.5)
+    assert "target_session_attrs=read-write" in address.dsn
+    assert "pool" not in address.dsn
+    assert "sslrootcert=%2Fca.pem" in address.dsn
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("postgresql://", "name a host and a database"),
+        ("postgresql://host", "name a host and a database"),
+        ("postgresql:///vault", "name a host and a database"),
+        ("mysql://127.0.0.1/vault", "not the address"),
+        ("postgresql://127.0.0.1/vault?x", "not the address"),
+        ("postgresql://127.0.0.1:port/vault", "commas between"),
+        ("postgresql://db/vault", "sslmode=verify-full"),
+        ("postgresql://127.0.0.1,db/vault", "sslmode=verify-full"),
+        ("postgresql://db/vault?sslmode=yes", "sslmode is one of"),
+        ("postgresql://127.0.0.1/vault?pool=0", "pool is a number from 1 to 100"),
+        ("postgresql://127.0.0.1/vault?timeout=never", "timeout is a number"),
+        ("postgresql://127.0.0.1/vault?schema=pg_catalog", "schema is a name"),
+        ("postgresql://127.0.0.1/vault?schema=a;b", "schema is a name"),
+        ("postgresql://127.0.0.1/vault?statement_timeout=1", "'statement_timeout' is not known"),
+    ],
+)
+def test_an_unfit_address_is_refused_with_its_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_address(text)
+
+
+async def test_a_refused_password_is_told_without_it() -> None:
+    fault = vault_error(asyncpg.InvalidPasswordError("password authentication failed"))
+    assert fault.code is Code.VAULT_DOWN
+    assert "refuses the user or the password" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (asyncpg.DiskFullError("x"), Code.VAULT_DOWN),
+        (asyncpg.ReadOnlySQLTransactionError("x"), Code.VAULT_DOWN),
+        (asyncpg.AdminShutdownError("x"), Code.VAULT_DOWN),
+        (asyncpg.TooManyConnectionsError("x"), Code.VAULT_DOWN),
+        (ConnectionRefusedError(), Code.VAULT_DOWN),
+        (TimeoutError(), Code.VAULT_DOWN),
+        (asyncpg.DataCorruptedError("x"), Code.BAD_STORE),
+        (asyncpg.UndefinedTableError("secret"), Code.INTERNAL),
+        (VaultError(Code.CONFLICT, "x"), Code.CONFLICT),
+    ],
+)
+def test_errors_of_the_driver_come_out_as_ours(error: Exception, code: Code) -> None:
+    fault = vault_error(error)
+    assert fault.code is code
+    assert "secret" not in fault.message
+
+
+def test_what_a_new_connection_may_mend_is_told_from_what_a_new_try_may() -> None:
+    assert is_link_fault(asyncpg.ConnectionDoesNotExistError("x"))
+    assert not is_link_fault(asyncpg.DiskFullError("x"))
+    assert is_race(asyncpg.DeadlockDetectedError("x"))
+    assert not is_race(asyncpg.UniqueViolationError("x"))
+
+
+# ---------------------------------------------------------------- who owns the vault
+
+
+async def test_one_process_owns_a_vault(store: PostgresStore, uri: str) -> None:
+    uri += "&wait=0.2"
+    with pytest.raises(VaultError) as caught:
+        await open_store(uri)
+    assert caught.value.code is Code.STORE_BUSY
+    await store.close()
+    await (await open_store(uri)).close()
+
+
+async def test_who_has_lost_the_vault_to_another_process_writes_and_reads_no_more(
+    store: PostgresStore, uri: str
+) -> None:
+    await store.commit(TABLE, [insert(1)])
+    await beside(uri, "DELETE FROM writers")  # as another owner does
+    for use in (
+        store.commit(TABLE, [insert(2)]),
+        store.rows(TABLE, [1]),
+        store.put_note("n", b"", None),
+    ):
+        with pytest.raises(VaultError) as caught:
+            await use
+        assert caught.value.code is Code.VAULT_DOWN
+        assert "taken over" in caught.value.message
+    assert await beside(uri, f"SELECT 1 FROM r_{TABLE} WHERE rid = 2") == []
+
+
+async def test_sessions_that_the_server_ends_are_made_anew(store: PostgresStore, uri: str) -> None:
+    await store.commit(TABLE, [insert(1)])
+    end = (
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND objid::bigint = hashtext($1)::bigint & 4294967295"
+    )
+    schema = parse_address(uri).schema
+    for rid in range(2, 6):
+        assert await beside(uri, end, schema)
+        await asyncio.gather(*(store.commit(TABLE, [insert(10 * rid + n)]) for n in range(5)))
+        assert len(await store.rows(TABLE, range(10 * rid, 10 * rid + 5))) == 5
+    assert (await store.count(TABLE))[0] == 21
+
+
+async def test_of_a_commit_whose_answer_got_lost_the_database_tells_the_end(
+    store: PostgresStore,
+) -> None:
+    link = store._link
+    await store.commit(TABLE, [insert(1)])
+    number = link._done
+    assert await link.happened(number)
+    assert not await link.happened(number + 1)
+    link.drop_writer()
+    assert await link.happened(number)
+
+
+async def test_instances_that_start_together_make_one_schema(uri: str) -> None:
+    address = parse_address(uri)
+    connections = [await connect(address) for _ in range(4)]
+    await asyncio.gather(*(migrate(one, address.schema) for one in connections))
+    assert [tuple(one) for one in await beside(uri, "SELECT number, least FROM format")] == [
+        (SCHEMA_FORMAT, 1)
+    ]
+    for one in connections:
+        await one.close()
+
+
+async def test_a_schema_that_only_a_newer_program_can_read_is_refused(uri: str) -> None:
+    await (await open_store(uri)).close()
+    await beside(uri, "UPDATE format SET number = 9, least = 1")
+    await (await open_store(uri)).close()  # a newer one, which this program can read
+    await beside(uri, "UPDATE format SET number = 9, least = 9")
+    with pytest.raises(VaultError) as caught:
+        await open_store(uri)
+    assert caught.value.code is Code.BAD_STORE
+
+
+async def test_what_is_there_can_be_told_before_anything_is_opened(uri: str) -> None:
+    assert not await asyncio.to_thread(POSTGRESQL.exists, uri)
+    await asyncio.to_thread(POSTGRESQL.refuse_new, uri)
+    store = await open_store(uri)
+    await store.put_note("a", b"1", None)
+    engine, place = engine_of(uri)
+    assert await asyncio.to_thread(engine.exists, place)
+    assert await asyncio.to_thread(engine.peek, place) == {"a": b"1"}
+    await store.close()
+
+
+async def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    with closed_port() as port, pytest.raises(VaultError) as caught:
+        await open_store(f"postgresql://127.0.0.1:{port}/vault")
+    assert caught.value.code is Code.VAULT_DOWN
+
+
+# ---------------------------------------------------------------- conflicts
+
+
+async def test_two_instances_that_claim_one_hash_do_not_both_get_it(
+    store: PostgresStore, uri: str
+) -> None:
+    address = parse_address(uri)
+    other = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    await other.execute("BEGIN")
+    await other.execute(f"INSERT INTO t_{TABLE} (hash, rid, claimed) VALUES ($1, 9, true)", h("u"))
+    waiting = asyncio.ensure_future(store.commit(TABLE, [insert(1, unique=(h("u"),))]))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    await other.execute("COMMIT")
+    with pytest.raises(Conflict) as caught:
+        await waiting
+    assert caught.value.hashes == (h("u"),)
+    await other.close()
+
+
+async def test_a_row_that_another_instance_removes_gets_no_staged_change(
+    store: PostgresStore, uri: str
+) -> None:
+    await store.commit(TABLE, [insert(1)])
+    address = parse_address(uri)
+    other = await asyncpg.connect(address.dsn, server_settings={"search_path": address.schema})
+    await other.execute("BEGIN")
+    await other.execute(f"DELETE FROM r_{TABLE} WHERE rid = 1")
+    waiting = asyncio.ensure_future(store.commit(TABLE, [StageRow(staged(5, 1))]))
+    await asyncio.sleep(0.2)
+    await other.execute("COMMIT")
+    with pytest.raises(Conflict):
+        await waiting
+    assert await store.staged(TABLE, [1]) == {}
+    await other.close()
+
+
+# ---------------------------------------------------------------- texts and plans
+
+
+async def test_long_texts_are_compared_and_ordered_whole(store: PostgresStore) -> None:
+    texts = ["a" * 5000 + ending for ending in "cab"] + ["a" * 600, "\0", "a\0b"]
+    await store.commit(
+        TABLE,
+        [Insert(live(n, n)._replace(cells=(None, text))) for n, text in enumerate(texts, 1)],
+    )
+    by_city = (Order("city"),)
+    page = await store.select(TABLE, Select(MATCH_ALL, 0, by_city))
+    assert [one.cells[1] for one in page.rows] == sorted(texts)
+    for text in texts:
+        found = await store.select(TABLE, Select(Is("city", (text,)), 0))
+        assert [one.cells[1] for one in found.rows] == [text]
+    above = await store.select(TABLE, Select(Compared("city", Compare.GT, texts[2]), 0))
+    assert [one.cells[1] for one in above.rows] == [texts[0]]
+
+
+#: A question, and whether its order alone leads to the rows.
+QUESTIONS: list[tuple[Where, tuple[Order, ...]]] = [
+    (Is("city", ("c7",)), ()),
+    (Is("email", (h("m3"),)), ()),
+    (Compared("visits", Compare.GT, 1990), ()),
+    (Compared("city", Compare.GTE, "c99"), ()),
+    (Is("@key", (h(5),)), ()),
+    (Is("@rid", (5, 6)), ()),
+    (Indexed((h("t5"), h("t"))), ()),
+    (All((Is("city", ("c7",)), Indexed((h("t"),)))), ()),
+    (AnyOf((Is("city", ("c7",)), Is("email", (h("m3"),)))), ()),
+    (Is("city", (None,)), ()),
+    (Compared("@created_at", Compare.GT, 10**12), ()),
+    (MATCH_ALL, ()),
+    (MATCH_ALL, (Order("city"),)),
+    (MATCH_ALL, (Order("visits", descending=True),)),
+    (MATCH_ALL, (Order("@created_at"),)),
+    (Holds("city", "c7"), (Order("city"),)),
+]
+
+
+async def test_every_question_is_answered_by_an_index(store: PostgresStore, uri: str) -> None:
+    def one(rid: int) -> Insert:
+        cells: tuple[ColumnValue, ...] = (h(f"m{rid % 50}"), f"c{rid % 100}", rid, None)
+        return Insert(live(rid, rid)._replace(cells=cells), (h("t"), h(f"t{rid}")))
+
+    await store.commit(TABLE, [one(rid) for rid in range(1, 2001)])
+    await beside(uri, f"ANALYZE r_{TABLE}, t_{TABLE}")
+    sql = store._tables[TABLE]
+    conditions = WhereSql(sql)
+    for where, order in QUESTIONS:
+        text, values = joined([conditions.where(where), live_rows(0)], "AND")
+        statement = numbered(
+            f"EXPLAIN SELECT {sql.columns} FROM r_{TABLE} AS r WHERE {text}"
+            f" ORDER BY {conditions.order(order, wide=False)} LIMIT 101"
+        )
+        plan = [raw[0] for raw in await store._link.fetch(statement, *values)]
+        assert not any("Seq Scan on r_" in line for line in plan), (where, plan)
+        assert any("Index" in line for line in plan), (where, plan)
+
+
+async def test_look_ups_and_upkeep_use_their_indexes(store: PostgresStore) -> None:
+    sql = store._tables[TABLE]
+    asked: list[tuple[str, tuple[Any, ...]]] = [
+        (sql.rows, ([1],)), (sql.by_keys, ([h("a")],)), (sql.by_tokens, ([h("a")],)),
+        (sql.staged, ([1],)), (sql.pending, (9, 9)), (sql.waiting, (9, 9)), (sql.expired, (9, 9)),
+        (sql.scan, (0, 9)), (sql.past, (h("a"), 9, 0)), (sql.past_scan, (1, 1, 9)),
+        (sql.files, ([1],)), (sql.file_scan, (b"", 9)), (sql.reply, (h("a"), 0)),
+        (sql.reply_scan, (b"", 9)),
+    ]  # fmt: skip
+    for text, values in asked:
+        plan = [raw[0] for raw in await store._link.fetch(f"EXPLAIN {text}", *values)]
+        assert not any("Seq Scan" in line for line in plan), (text, plan)
+
+
+async def test_rows_are_counted_across_starts(uri: str) -> None:
+    for start in range(3):
+        store = await open_store(uri)
+        await store.ensure(LAYOUT)
+        await store.commit(TABLE, [Insert(row(start + 1))])
+        assert (await store.count(TABLE))[0] == start + 1
+        await store.close()
+    assert len(await beside(uri, "SELECT 1 FROM counts")) <= 2
