@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 from proxy.errors import Code
 from proxy.net.http1.body import EMPTY, frame
 from proxy.net.http1.fields import BadMessageError
-from proxy.net.http1.head import CLOSE, TUNNEL, ResponseHead
+from proxy.net.http1.head import CLOSE, LENGTH, TUNNEL, ResponseHead
 from proxy.net.http1.reader import ResponseReader
 from proxy.net.reply import Begun, BufferedReply, Call, CallLimits, UpstreamFault
 
@@ -296,10 +296,15 @@ class UpstreamConnection(asyncio.Protocol):
         if framing is TUNNEL and not call.upgrade:
             raise BadMessageError("it switches to a protocol that nobody asked for")
         self._closing = head.close
-        reply = self._reply = BufferedReply(head, framing, self, self._limits.buffer_bytes)
-        self._state = _BODY
-        self._reader.start_body(reply, framing, head.length, self._limits.head_bytes)
-        self._on_body(rest)
+        whole = rest if framing is LENGTH and len(rest) == head.length else None
+        reply = BufferedReply(head, framing, self, self._limits.buffer_bytes, whole)
+        if whole is None:
+            self._reply = reply
+            self._state = _BODY
+            self._reader.start_body(reply, framing, head.length, self._limits.head_bytes)
+            self._on_body(rest)
+        else:
+            self._finish(b"")
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(reply)

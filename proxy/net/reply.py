@@ -254,14 +254,22 @@ class ReplyConnection(Flow, Protocol):
 
 
 class BufferedReply(BodyQueue):
-    """The reply of a real connection; its body is a queue for one reader."""
+    """The reply of a real connection; its body is a queue for one reader.
+
+    ``whole``: the body, where all of it came with the head.
+    """
 
     __slots__ = ("connection", "framing", "head")
 
     def __init__(
-        self, head: ResponseHead, framing: Framing, connection: ReplyConnection, most: int
+        self,
+        head: ResponseHead,
+        framing: Framing,
+        connection: ReplyConnection,
+        most: int,
+        whole: bytes | None = None,
     ) -> None:
-        super().__init__(connection, most=most)
+        super().__init__(connection, whole, most)
         self.head = head
         self.framing = framing
         self.connection = connection
