@@ -3,7 +3,6 @@ has opened.
 """
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,8 +20,10 @@ from proxy.bootstrap.edge import EdgeGuard
 from proxy.bootstrap.functions import runner
 from proxy.clock import Clock
 from proxy.config import Settings
+from proxy.config.document import variable
 from proxy.config.settings import SecretSource
 from proxy.crypto.keyset import Keyset
+from proxy.crypto.secret import hide_variables, secret_variable
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.net.client_address import Trusted
@@ -218,13 +219,20 @@ _SCRAPER: Final = "admin.metrics_token"
 _SHORTEST: Final = 16
 
 
+def hide_secrets(settings: Settings) -> None:
+    """Take out of the environment what the settings say is a secret there; it stays at hand."""
+    auth, admin = settings.auth.introspection_credentials, settings.admin.metrics_token
+    named = [one.place for one in (settings.keys, auth, admin) if one and one.source == "env"]
+    hide_variables([*named, variable("limits.store")])  # whose address may hold a password
+
+
 def read_secret(place: SecretSource, setting: str) -> str:
     """The secret, without white space around it.
 
     ``VaultError`` (BAD_SETTINGS) when it cannot be read, or there is none.
     """
     if place.source == "env":
-        text, what = os.environ.get(place.place, ""), f"the environment variable {place.place}"
+        text, what = secret_variable(place.place), f"the environment variable {place.place}"
     else:
         what = place.place
         try:

@@ -16,11 +16,13 @@ _DRAIN: Final = 20.0
 def run(arguments: Arguments) -> int:
     """Serve until told to stop; exit status 0 after a clean end."""
     settings = load_settings(arguments.config, os.environ)
+    from proxy.bootstrap.api import hide_secrets
     from proxy.bootstrap.edge import raise_file_limit
     from proxy.cli.process import run_on_uvloop
     from proxy.telemetry import logs
 
     logs.configure(logs.Style(settings.log.level, settings.log.format, strict=False))
+    hide_secrets(settings)
     raise_file_limit()
     return run_on_uvloop(serve(settings))
 

@@ -26,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 
 from proxy.crypto import key_file
 from proxy.crypto.master_key import MASTER_BYTES, MasterKey
+from proxy.crypto.secret import secret_variable
 from proxy.errors import Code, VaultError
 
 _FORMAT = 1
@@ -167,11 +168,11 @@ class EnvironmentSource:
             )
 
     def exists(self) -> bool:
-        return bool(os.environ.get(self.name))
+        return bool(secret_variable(self.name))
 
     def load(self) -> MasterKey:
         try:
-            first, *older = os.environ.get(self.name, "").split() or [""]
+            first, *older = secret_variable(self.name).split() or [""]
             return MasterKey(_bare(first), [MasterKey(_bare(text)) for text in older])
         except ValueError:
             raise VaultError(

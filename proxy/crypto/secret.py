@@ -1,6 +1,11 @@
-"""What holders of key bytes share: they do not travel and do not show."""
+"""What holders of key bytes share: they do not travel and do not show. And the secrets that come by
+environment variables, which are taken out of the environment once a service runs.
+"""
 
-from typing import Any, NoReturn
+import ctypes
+import os
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
 
 
 class Secret:
@@ -15,3 +20,29 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: key bytes not shown>"
+
+
+_hidden: Final[dict[str, str]] = {}
+
+
+def secret_variable(name: str) -> str:
+    """The value of an environment variable, hidden or not; empty where there is none."""
+    return os.environ.get(name) or _hidden.get(name, "")
+
+
+def hide_variables(names: Iterable[str]) -> None:
+    """Take variables out of the environment; ``secret_variable`` goes on to answer their values.
+
+    They are overwritten where they stand, so that ``/proc/self/environ`` does not show them and no
+    child gets them.
+    """
+    find = ctypes.CDLL(None).getenv
+    find.restype = ctypes.c_void_p
+    for name in names:
+        address = find(os.fsencode(name))
+        value = os.environ.get(name)
+        if address is None or value is None:
+            continue
+        _hidden[name] = value
+        ctypes.memset(address, 0, len(os.fsencode(value)))
+        del os.environ[name]
