@@ -116,7 +116,9 @@ class AuditLog:
     def put_or_queue(self, *bodies: bytes) -> None:
         """Write lines of what was done; those that cannot be written wait. Raises as ``put``."""
         try:
-            self.put(*bodies)
+            if self.fault is not None:
+                self._retry()
+            self._write(bodies)
         except VaultError:
             at = self._stamp()
             for body in bodies:

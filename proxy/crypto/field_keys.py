@@ -207,6 +207,5 @@ class FieldKeys(Secret):
         number = self._digits.encrypt(int(digits), length, tweak)
         return str(self._digits.decrypt((number + 1) % 10**length, length, tweak)).zfill(length)
 
-    def random(self, length: int) -> bytes:
-        """``length`` bytes from the system's source of randomness."""
-        return random_bytes(length)
+    #: ``length`` bytes from the system's source of randomness.
+    random = staticmethod(random_bytes)

@@ -141,7 +141,8 @@ class RedactedHandler:
         status = head.status
         headers = tuple(answered(head.headers, NONE, status, 0))
         coded = content_coding.field(headers, b"content-encoding")
-        if not (rewriting.codings_readable(coded) and exchange.wants(status, headers)):
+        readable = coded is None or rewriting.codings_readable(coded)
+        if not (readable and exchange.wants(status, headers)):
             await exchange.settled(status, headers)
             exchange.pass_unread(status, headers)
             if not _unmodified(incoming, status, headers, header(headers, b"etag")):
@@ -252,14 +253,13 @@ class RedactedHandler:
                 given, None if bodiless else answer.body, coded, self._keyed, mark()
             )
         )
-        if _unmodified(incoming, head.status, answer.headers, tag):
+        if tag is not None and _unmodified(incoming, head.status, answer.headers, tag):
             return
         long = coded is not None and len(answer.body) > SMALL
-        body = (
-            await in_thread(content_coding.deflate, answer.body, name)
-            if long
-            else content_coding.deflate(answer.body, name)
-        )
+        body = answer.body
+        if coded is not None:
+            deflate = content_coding.deflate
+            body = await in_thread(deflate, body, name) if long else deflate(body, name)
         lines = rewriting.answer_lines(answer.headers, None if bodiless else len(body), coded, tag)
         response.restored(incoming, (head.status, head.reason), lines, body)
 

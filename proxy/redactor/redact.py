@@ -106,9 +106,8 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     """
     limits = operation.endpoint.limits
     if media is Media.JSON and plan.selection is not None:
-        return _from_found(
-            plan, plan.selection.find(body, limits.json_depth), body, limits.json_depth
-        )
+        depth = limits.json_depth
+        return _from_found(plan, plan.selection.find(body, depth), body, depth)
     if media is Media.FORM and (plan.form or plan.id_member):
         return _from_form(plan, body, limits.form_fields)
     raise _other_kind(plan, operation)
@@ -209,7 +208,8 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
         )
     if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
         plan.unnamed.refuse(request.headers, request.body)
-    _bound(body)
+    if len(body.items) != 1 or len(body.items[0].spots) > MOST_VALUES or body.ids:
+        _bound(body)
     return body
 
 
@@ -220,15 +220,12 @@ MOST_VALUES = 100_000
 
 
 def _bound(body: ParsedBody) -> None:
-    if len(body.items) > MOST_OBJECTS or len(body.ids) > MOST_OBJECTS:
+    if max(len(body.items), len(body.ids)) > MOST_OBJECTS:
         raise VaultError(
             Code.TOO_LARGE,
             f"The request carries more than {MOST_OBJECTS} objects: send it in parts.",
         )
-    values = 0
-    for item in body.items:
-        values += len(item.spots)
-    if values > MOST_VALUES:
+    if sum([len(item.spots) for item in body.items]) > MOST_VALUES:
         raise VaultError(
             Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts."
         )
@@ -320,7 +317,9 @@ def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -
         add = item.spots.append
         for leaf in located.leaves:
             name, start, end = leaf
-            if name == id_leaf:
+            if name == id_leaf and end - start < 20 and (text := body[start:end]).isdigit():
+                item.id = text.decode()  # a number, as nearly always
+            elif name == id_leaf:
                 item.id = _id(leaf, body)
                 result.hiding |= item.id is None and _is_container(leaf, body)
             elif escaped or body[start] != 0x22:

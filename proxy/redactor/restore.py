@@ -65,13 +65,6 @@ _SEARCHED = 64 * 1024
 _LONGEST = 4096
 
 
-def encode_values(media: Media, values: Sequence[Value]) -> list[bytes]:
-    """Values as they are written into a body of that kind."""
-    if media is Media.FORM:
-        return [form_codec.write_form_value(value.text) for value in values]
-    return json_codec.write_json_values(values)
-
-
 class Written(NamedTuple):
     """A body with other values in it, and how many there are of each field."""
 
@@ -94,7 +87,10 @@ def rewritten(
             if value != spot.value:
                 spots.append(spot)
                 changed.append(value)
-    texts = encode_values(body.media, changed)
+    if body.media is Media.FORM:
+        texts = [form_codec.write_form_value(value.text) for value in changed]
+    else:
+        texts = json_codec.write_json_values(changed)
     edits = [
         (spot.start, spot.end, b"=" + text if spot.bare else text)
         for spot, text in zip(spots, texts, strict=True)

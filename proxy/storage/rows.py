@@ -185,11 +185,11 @@ def spelled_exactly(value: Decimal | int) -> str:
 class Cells:
     """The cells of one list of columns on their way in and out."""
 
-    __slots__ = ("_decimals", "_width")
+    __slots__ = ("_width", "decimals")
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._width = len(columns)
-        self._decimals = [
+        self.decimals = [
             index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL
         ]
 
@@ -204,11 +204,11 @@ class Cells:
                 text = f"A row has {len(cells)} cells where its layout has {self._width} columns."
                 raise VaultError(Code.INTERNAL, text)
             cells = (*cells, *[None] * (self._width - len(cells)))
-        return self._changed(cells, scaled) if self._decimals else cells
+        return self._changed(cells, scaled) if self.decimals else cells
 
     def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
         """As the caller gets them."""
-        return self._changed(cells, spelled) if self._decimals else cells
+        return self._changed(cells, spelled)
 
     def _changed(
         self, cells: tuple[ColumnValue, ...], change: Callable[[ColumnValue], ColumnValue]
@@ -217,7 +217,7 @@ class Cells:
 
         Most rows have values in few columns, and many in no decimal.
         """
-        indexes = [index for index in self._decimals if cells[index] is not None]
+        indexes = [index for index in self.decimals if cells[index] is not None]
         if not indexes:
             return cells
         changed = list(cells)

@@ -214,7 +214,11 @@ def write62(block: bytes) -> str:
 
 def read62(word: str) -> bytes | None:
     """The 16 bytes of a text of ``WORD62``'s syntax; ``None`` when a half is beyond 64 bits."""
-    left, right = _number62(word[:11]), _number62(word[11:])
+    numbers = _NUMBERS62
+    left, right = numbers["A" + word[0]], numbers["A" + word[11]]
+    for start in (1, 3, 5, 7, 9):
+        left = left * 3844 + numbers[word[start : start + 2]]
+        right = right * 3844 + numbers[word[start + 11 : start + 13]]
     if left >> 64 or right >> 64:
         return None
     return (left << 64 | right).to_bytes(16, "big")
@@ -235,10 +239,3 @@ def read32(word: str) -> bytes | None:
     if _IS_WORD32(word) is None:
         return None
     return (int(word, 32) ^ _SPARE).to_bytes(16, "big")
-
-
-def _number62(half: str) -> int:
-    number = _NUMBERS62["A" + half[0]]
-    for start in (1, 3, 5, 7, 9):
-        number = number * 3844 + _NUMBERS62[half[start : start + 2]]
-    return number

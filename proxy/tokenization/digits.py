@@ -115,6 +115,12 @@ class DigitTokenizer(ValueTokenizer):
         return _RESEMBLES.fullmatch(text) is not None
 
     def indexed(self, token: Value) -> bool:
+        digits, rule = token.text.removeprefix("+"), self._rule
+        if rule.checked is None and not token.json and digits.isascii() and digits.isdigit():
+            # whatever its first digit, as nearly always
+            swapped = len(digits) - rule.first - rule.last
+            if swapped > INDEXED_DIGITS and len(digits) <= MOST_DIGITS:
+                return self.resolution is Resolution.INDEXED
         try:
             return (
                 self.resolution is Resolution.INDEXED

@@ -57,7 +57,7 @@ class Reveals(NamedTuple):
                 continue
             key = item.id or lone
             if key is None and records is not None and (record := records[index]) is not None:
-                key = record.key(collection.sealer)  # the name that is sealed beside the record
+                key = record.name or collection.sealer.open_key(record.row)
             keys.append(key)
             if len(keys) % STRIDE == 0 and busy():
                 await give_way()

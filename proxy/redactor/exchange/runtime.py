@@ -247,7 +247,10 @@ class InForce:
 
     def exchange(self, match: Match) -> RuleExchange:
         """An exchange by the rules that made this match."""
-        return _runtime(match).exchange(match)
+        runtime = match.scope
+        if not isinstance(runtime, Runtime):
+            runtime = _runtime(match)
+        return RuleExchange(runtime.joined[id(match.operation)], match, runtime.vault)
 
 
 def _runtime(match: Match) -> Runtime:

@@ -38,7 +38,9 @@ async def settle(
             )
         await writing.remove()
     elif writing.held:
-        texts = await _bind(writing, operation, headers, body)
+        texts = None
+        if writing.held[0].row is None or len(writing.held) > 1:
+            texts = await _bind(writing, operation, headers, body)
         if body is not None or operation.verb is Verb.UPDATE:
             await _promote(writing, body, texts)
 

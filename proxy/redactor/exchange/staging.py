@@ -12,7 +12,6 @@ from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
-from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Conflict
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
@@ -59,7 +58,8 @@ class Writing:
         """
         try:
             if self._operation.verb is Verb.CREATE:
-                drafts = await self._drafts(items)
+                lone = len(items) == 1
+                drafts = [self._draft(items[0])] if lone else await self._drafts(items)
                 keys = [None] * len(drafts)
                 self.held = await staging.stage_creates(self.collection, drafts, keys)
             elif self._operation.verb is Verb.UPDATE:
@@ -83,8 +83,9 @@ class Writing:
 
     async def _stage_updates(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
         collection = self.collection
-        drafts = await self._drafts(items)
-        keys = self._keys(items, ids)
+        lone = len(items) == 1
+        drafts = [self._draft(items[0])] if lone else await self._drafts(items)
+        keys = list(ids) if lone and len(ids) == 1 else self._keys(items, ids)
         await self._lock(keys)
         if self._vault.behind:
             await self._vault.catch_up()
@@ -100,7 +101,7 @@ class Writing:
                 break
 
     async def _drafts(self, items: Sequence[BodyObject]) -> Sequence[ProxiedDraft]:
-        return [self._draft(items[0])] if len(items) == 1 else await each(self._draft, items)
+        return await each(self._draft, items)
 
     def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
         """What goes to the application in each place of the ``index``-th object; ``None`` leaves
@@ -169,9 +170,9 @@ class Writing:
                 break
         else:
             return False
-        ended = self._ended(partial(bind, self.collection, [(write, key)]))
+        failed = partial(self._failed, partial(bind, self.collection, [(write, key)]))
         try:
-            return await bind_behind(self.collection, write, key, ended)
+            return await bind_behind(self.collection, write, key, failed)
         except (Conflict, VaultError):
             return False  # met again, and told, by the settle that is waited for
 
@@ -181,26 +182,21 @@ class Writing:
         """Promote the only update without waiting for it, where the next answer would decide alike
         after a crash. Whether that was so.
         """
-        ended = self._ended(partial(staging.promote, self.collection, write, answer))
+        change = partial(staging.promote, self.collection, write, answer)
+        failed = partial(self._failed, change)
         try:
-            if not await promote_behind(self.collection, write, answer, ended):
+            if not await promote_behind(self.collection, write, answer, failed):
                 return False
         except (Conflict, VaultError):
             return False
         self._locks = ()  # released once it is durable
         return True
 
-    def _ended(self, change: Callable[[], Awaitable[None]]) -> CommitEnded:
-        """Has a settle that nobody waits for done again by ``change`` where it failed."""
-        collection, vault = self.collection, self._vault
-
-        def ended(fault: Exception | None) -> None:
-            if fault is not None:
-                collection.observe("late")
-                down = isinstance(fault, VaultError) and fault.code is Code.VAULT_DOWN
-                vault.later(change, soon=not down)
-
-        return ended
+    def _failed(self, change: Callable[[], Awaitable[None]], fault: Exception) -> None:
+        """Have a settle that nobody waits for, and that failed, done again by ``change``."""
+        self.collection.observe("late")
+        down = isinstance(fault, VaultError) and fault.code is Code.VAULT_DOWN
+        self._vault.later(change, soon=not down)
 
     async def remove(self) -> None:
         """The application deleted the records."""

@@ -49,21 +49,8 @@ class Unwaited:
         """Never: it cannot be cancelled."""
         return False
 
-    def set_result(self, _result: None, /) -> None:
-        """End: the commit is durable."""
-        self._end(None)
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """End: nothing of the commit is stored."""
-        self._end(exception)
-
-    def over(self) -> asyncio.Future[None]:
-        """Done once the commit has ended."""
-        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._readers.append(reader)
-        return reader
-
-    def _end(self, fault: Exception | None) -> None:
+    def set_result(self, _result: None, /, fault: Exception | None = None) -> None:
+        """End: the commit is durable, unless there is a fault."""
         for mark in self._touched:
             if self._pending.get(mark) is self:
                 del self._pending[mark]
@@ -71,6 +58,16 @@ class Unwaited:
         for reader in self._readers:
             if not reader.done():
                 reader.set_result(None)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """End: nothing of the commit is stored."""
+        self.set_result(None, exception)
+
+    def over(self) -> asyncio.Future[None]:
+        """Done once the commit has ended."""
+        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._readers.append(reader)
+        return reader
 
 
 #: One accepted commit: what is told of it, the statements of its table, its changes. A plain tuple,

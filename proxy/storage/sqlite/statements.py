@@ -194,7 +194,9 @@ class Statements:
 
     def read(self, raw: tuple[Any, ...]) -> Row:
         """A row from what ``rows`` and its kin select."""
-        cells = self.cells.read(raw[_WIDTH + 1 :])
+        cells = raw[_WIDTH + 1 :]
+        if self.cells.decimals:
+            cells = self.cells.read(cells)
         return tuple.__new__(Row, (*raw[:3], _STATES[raw[3]], *raw[4:_WIDTH], cells, raw[_WIDTH]))
 
 

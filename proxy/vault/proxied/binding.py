@@ -5,12 +5,11 @@ they are under way.
 one breath with the commit that gives it: what takes time is done before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from proxy.offload import busy, give_way
-from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Reindex, Release
 from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
@@ -96,12 +95,12 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
 
 
 async def bind_behind(
-    collection: Collection, write: StagedWrite, key: str, ended: CommitEnded
+    collection: Collection, write: StagedWrite, key: str, failed: Callable[[Exception], None]
 ) -> bool:
     """``bind`` a new record and return before it is durable, where nothing stands against its name;
     whether that is so.
 
-    The name is locked until ``ended`` has been told.
+    The name is locked until then, or until ``failed`` was called.
     """
     digest, state, now = collection.key_hash(key), collection.state, collection.clock()
     if digest in state.named or not state.locks.take(digest):
@@ -114,7 +113,7 @@ async def bind_behind(
         binding = Bind(write.rid, digest, sealer.key(key, now), now)
         changes, overtaken = _decided(collection, (binding,), {write.rid: write.salt})
         if not overtaken:
-            await commit_behind(collection, write, digest, changes, ended)
+            await commit_behind(collection, write, digest, changes, failed)
             behind = True
     finally:
         if not behind:
@@ -127,7 +126,7 @@ async def commit_behind(
     write: StagedWrite,
     key: bytes,
     changes: Sequence[Change],
-    ended: CommitEnded,
+    failed: Callable[[Exception], None],
 ) -> None:
     """``finish`` one record without waiting for it; the lock of its key is released then."""
 
@@ -135,7 +134,8 @@ async def commit_behind(
         if fault is None:
             forget_staged(collection, (write,))
             collection.observe("settled")
-        ended(fault)
+        else:
+            failed(fault)
         collection.state.locks.release((key,))
 
     touched: list[int | bytes] = [write.rid, key]

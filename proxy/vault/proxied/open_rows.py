@@ -23,7 +23,7 @@ from proxy.vault.body import (
     values_in_order,
 )
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
-from proxy.vault.seal import Sealer, Tampered
+from proxy.vault.seal import Tampered
 
 #: Rows that are opened between two looks whether others have to be let go on.
 _OPENED = 16
@@ -44,14 +44,10 @@ class OpenRow(msgspec.Struct):
     row: Row
     live: RecordBody
     staged: list[tuple[Staged, RecordBody | None]] = []
-    _key: str | None = None
+    name: str | None = None  #: its key, where that is open already
     _repeats: bool = False
     _values: dict[tuple[str, str], Value] | None = None
     _texts: frozenset[str] | None = None
-
-    def key(self, sealer: Sealer) -> str | None:
-        """The record's key, which may be open already."""
-        return self._key or sealer.open_key(self.row)
 
     @property
     def values(self) -> dict[tuple[str, str], Value]:
@@ -162,7 +158,7 @@ def _as_it_is(
     if item.id not in (None, key):
         return None
     values = values_in_order(live.values, item.places)
-    return (OpenRow(row, live, _key=key), values) if values is not None else None
+    return (OpenRow(row, live, name=key), values) if values is not None else None
 
 
 def _carried(collection: Collection, item: AnswerObject, expected: int | None = None) -> int | None:
@@ -211,7 +207,7 @@ async def open_rows(
 
 def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> OpenRow:
     live, key = collection.sealer.open_with_key(row)
-    opened = OpenRow(row, live, _key=key, _values={})
+    opened = OpenRow(row, live, name=key, _values={})
     opened.learn(live)
     for change in staged:
         opened.staged.append((change, collection.sealer.open_staged(change, row.salt)))

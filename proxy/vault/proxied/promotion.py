@@ -2,12 +2,11 @@
 versions in doubt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from proxy.offload import FEW, run_in_thread
-from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import (
@@ -29,13 +28,13 @@ async def promote_behind(
     collection: Collection,
     write: StagedWrite,
     answer: Mapping[str, tuple[str, ...]],
-    ended: CommitEnded,
+    failed: Callable[[Exception], None],
 ) -> bool:
     """Promote an update and return before it is durable, where the next answer would decide alike
     after a crash; whether that is so.
 
     It is where every field that changed is shown with all of its new tokens and none of the old.
-    The record stays locked until ``ended`` has been told.
+    The record stays locked until then, or until ``failed`` was called.
     """
     row, live, content = write.row, write.live, write.content
     if row is None or live is None or content is None or write.sid is None or row.key is None:
@@ -55,7 +54,7 @@ async def promote_behind(
         Unstage(write.rid, write.sid),
         *reindexed,
     ]
-    await commit_behind(collection, write, row.key, changes, ended)
+    await commit_behind(collection, write, row.key, changes, failed)
     return True
 
 

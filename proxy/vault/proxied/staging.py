@@ -255,7 +255,8 @@ async def _next(
     mint = collection.mint(row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
-    drafted = await draft_next(draft, versions[0], next_generation(versions), mint)
+    start = live.following if live is not None else next_generation(versions)
+    drafted = await draft_next(draft, versions[0], start, mint)
     return _held(collection, row, key, versions[0], drafted)
 
 

@@ -195,10 +195,17 @@ def test_a_member_without_a_sign_gets_one():
     assert written == (b"n=a+b&m=c", {"a": 2})
 
 
-def test_values_are_encoded_as_the_body_has_them():
+@pytest.mark.parametrize(
+    ("media", "texts"),
+    [
+        (Media.FORM, [b"a+b%26%C3%A9", b"a%0A", b"1.0"]),
+        (Media.JSON, ['"a b&é"'.encode(), b'"a\\n"', b"1.0"]),
+    ],
+)
+def test_values_are_encoded_as_the_body_has_them(media, texts):
     values = [Value("a b&é"), Value("a\n"), Value("1.0", json=True)]
-    assert restore.encode_values(Media.FORM, values) == [b"a+b%26%C3%A9", b"a%0A", b"1.0"]
-    assert restore.encode_values(Media.JSON, values) == ['"a b&é"'.encode(), b'"a\\n"', b"1.0"]
+    body = ParsedBody(media, [BodyObject([Spot("a", at, at, Value("")) for at in (0, 1, 2)])])
+    assert rewritten(b",,", body, [values]).content == b",".join(texts)
 
 
 def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):
