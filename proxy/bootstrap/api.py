@@ -223,7 +223,8 @@ def hide_secrets(settings: Settings) -> None:
     """Take out of the environment what the settings say is a secret there; it stays at hand."""
     auth, admin = settings.auth.introspection_credentials, settings.admin.metrics_token
     named = [one.place for one in (settings.keys, auth, admin) if one and one.source == "env"]
-    hide_variables([*named, variable("limits.store")])  # whose address may hold a password
+    # the last two are addresses that may hold a password
+    hide_variables([*named, variable("store"), variable("limits.store")])
 
 
 def read_secret(place: SecretSource, setting: str) -> str:

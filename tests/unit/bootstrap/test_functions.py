@@ -50,6 +50,12 @@ def test_what_holds_keys_and_rows_is_private() -> None:
     assert str(Path.cwd() / "data") in private
 
 
+def test_a_store_on_a_server_has_no_file_to_be_private() -> None:
+    store = {"DOMICILE__STORE": "postgresql://vault@db.example.com/vault"}
+    made = runner(load_settings(None, store))
+    assert Path.cwd() / "data" in made._bounds.private
+
+
 @pytest.mark.parametrize("name", ["no-such-user", "4000000000"])
 def test_a_user_that_there_is_not_is_a_fault_and_so_is_any_without_root(
     name: str, monkeypatch: pytest.MonkeyPatch
