@@ -51,7 +51,7 @@ def test_what_holds_keys_and_rows_is_private() -> None:
 
 
 def test_a_store_on_a_server_has_no_file_to_be_private() -> None:
-    store = {"DOMICILE__STORE": "postgresql://vault@db.example.com/vault"}
+    store = {"DOMICILE__STORE": "postgresql://vault@db.example.com/vault?sslmode=verify-full"}
     made = runner(load_settings(None, store))
     assert Path.cwd() / "data" in made._bounds.private
 
