@@ -4,6 +4,7 @@ standby that takes over, a database that is away.
 
 import asyncio
 import random
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,8 +18,12 @@ from tests.e2e.test_kill import WORKERS, before, converge, nowhere
 from tests.support.application import Application
 from tests.support.crowd import Crowd, body, faults, moody
 from tests.support.effort import rounds
+from tests.support.lives import Installation
 from tests.support.patience import PATIENCE
 from tests.support.postgres import Server, fresh_address
+
+#: Seconds for which the database is away.
+AWAY = 6.0
 
 
 @pytest.fixture
@@ -147,3 +152,68 @@ async def test_the_database_is_killed_at_random_and_loses_nothing(
     assert writers.refused > 0
     assert len(writers.acknowledged) > 20
     assert writers.slowest < 20
+
+
+@pytest.mark.slow
+async def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
+    tmp_path: Path, server: Server
+) -> None:
+    standby = Server(server.folder.with_name("standby"))
+    standby.copy(server)
+    standby.start()
+    server.run("psql", "-q", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-c",
+               "ALTER SYSTEM SET synchronous_standby_names = 'standby'", "-c", "SELECT pg_reload_conf()")  # fmt: skip
+    try:
+        address = server.address(pool="4", timeout="5").replace(
+            f":{server.port}/", f":{server.port},127.0.0.1:{standby.port}/"
+        )
+        async with writing(tmp_path, address) as writers:
+            await asyncio.sleep(1.0)
+            before = len(writers.acknowledged)
+            assert before > 5
+            since = time.monotonic()
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(standby.promote)
+            await recovered(writers, since, 10)
+        assert len(writers.acknowledged) > before
+    finally:
+        standby.kill()
+
+
+async def test_while_the_database_is_away_nothing_waits_beyond_its_time(
+    tmp_path: Path, server: Server
+) -> None:
+    async with writing(tmp_path, server.address(pool="4", timeout="1")) as writers:
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(server.kill)
+        refused = writers.refused
+        await asyncio.sleep(AWAY)
+        assert writers.refused > refused
+        url = writers.crowd.installation.admin + "/readyz"
+        async with writers.crowd.caller.get(url) as answer:
+            assert answer.status == 503
+        await asyncio.to_thread(server.start)
+        await recovered(writers, time.monotonic(), 5)
+        assert writers.slowest < 4, "longer than three times the time-out"
+
+
+async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
+    tmp_path: Path,
+) -> None:
+    address = fresh_address(wait="60")
+    async with writing(tmp_path, address) as writers:
+        await asyncio.sleep(0.5)
+        first = writers.crowd.installation
+        shared = {"DOMICILE__DATA": str(first.data)}  # key, attachments and audit log
+        second = Installation(first.nursery, tmp_path / "two", {**first.environment, **shared})
+        second.folder.mkdir()
+        shutil.copytree(first.rules, second.rules)
+        starting = asyncio.create_task(second.start())
+        await asyncio.sleep(1.0)
+        assert not starting.done()
+        writers.over = True
+        await asyncio.sleep(0.2)
+        await first.kill()
+        assert await asyncio.wait_for(starting, PATIENCE), second.log.decode()
+        writers.crowd.installation = second
+        await writers.judge()
