@@ -62,10 +62,10 @@ def records(count: int, case: Case) -> list[Insert]:
     ]
 
 
-async def through_store(path: Path, inserts: list[Insert]) -> tuple[float, float, list[int]]:
-    """Records/s, processor microseconds a record, and the sizes of the groups."""
+async def through_store(uri: str, inserts: list[Insert]) -> tuple[float, float, list[int]]:
+    """Records/s, processor microseconds a record of this process, and the sizes of the groups."""
     sizes: list[int] = []
-    store = await open_store(f"sqlite:///{path}", Hooks(lambda size, _: sizes.append(size)))
+    store = await open_store(uri, Hooks(lambda size, _: sizes.append(size)))
     await store.ensure(LAYOUT)
     left = iter(inserts)
 
@@ -135,7 +135,9 @@ def run(quick: bool = False) -> dict[str, Any]:
         for _ in range(rounds):
             inserts = records(count, case)
             with TemporaryDirectory() as folder:
-                rate, cost, sizes = uvloop.run(through_store(Path(folder) / "ours.db", inserts))
+                rate, cost, sizes = uvloop.run(
+                    through_store(f"sqlite:///{folder}/ours.db", inserts)
+                )
                 peer_rate, peer_cost = through_engine(Path(folder) / "peer.db", inserts, sizes)
             rates.append((rate, peer_rate))
             costs.append((cost, peer_cost))
@@ -193,7 +195,7 @@ def _row(case: str, rates: list[tuple[float, float]]) -> dict[str, Any]:
 def _reading(count: int) -> str:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "read.db"
-        uvloop.run(through_store(path, records(count, CASES[0])))
+        uvloop.run(through_store(f"sqlite:///{path}", records(count, CASES[0])))
         took = uvloop.run(point_read(path, count))
     return f"One record by its id among {count:,}, on the event loop: {took:.1f} us."
 

@@ -104,6 +104,12 @@ MEASURES: dict[int, Measure] = {
             higher=False,
             unit="ms",
         ),
+        Measure(
+            22,
+            "durable inserts through the PostgreSQL engine: records/s",
+            "postgres",
+            (0.6, 0.8, 0.95),
+        ),
     )
 }
 

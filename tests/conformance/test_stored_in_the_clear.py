@@ -7,17 +7,22 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proxy.model.filter_reader import read_aggregate, read_find
 from proxy.model.record import DEFAULTS, Record
 from proxy.model.record_reader import read_draft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
+from proxy.storage.postgres.address import parse_address
+from proxy.storage.postgres.link import connect
 from proxy.vault.collection import HistoryPolicy, TableSpec
 from proxy.vault.records.aggregate import aggregate_groups
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_one
 from proxy.vault.records.find import find_page
 from proxy.vault.records.update import change_records
+from tests.conformance.test_storage import PLACES
 from tests.support.contacts import make_contacts
 
 #: A value of each type that stands nowhere by chance; booleans tell nothing to look for.
@@ -62,9 +67,11 @@ def spellings(value: Any) -> list[bytes]:
     ]
 
 
-async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, list[Record]]:
-    """Everything in the files of a store after writes, searches, history and deletions."""
-    store = await open_store(f"sqlite:///{folder}/vault.db")
+async def filled(
+    uri: str, folder: Path, storages: tuple[Storage, ...]
+) -> tuple[bytes, list[Record]]:
+    """Everything that a store holds after writes, searches, history and deletions."""
+    store = await open_store(uri)
     recipe = TableSpec(schema(storages), {}, None, addressed=False)
     contacts = await make_contacts(
         store, recipe=recipe, history=HistoryPolicy(keep=10**9, keep_deleted=True)
@@ -89,27 +96,58 @@ async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, li
     }
     page = await aggregate_groups(records, read_aggregate(records.schema, grouped, DEFAULTS), "me")
     cursor = str(page.next).encode()
-    content = content_of(folder)
+    content = await content_of(uri, folder)
     await store.close()
     content += (
-        content_of(folder) + cursor + base64.urlsafe_b64decode(cursor + b"=" * (-len(cursor) % 4))
+        await content_of(uri, folder)
+        + cursor
+        + base64.urlsafe_b64decode(cursor + b"=" * (-len(cursor) % 4))
     )
     return content, found.records
 
 
-def content_of(folder: Path) -> bytes:
+def files_of(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-async def test_of_hashed_and_encrypted_fields_nothing_is_readable(tmp_path):
-    content, records = await filled(tmp_path, CLOSED)
+async def content_of(uri: str, folder: Path) -> bytes:
+    """The files of an embedded store, or every cell of every table of one on a server."""
+    if not uri.startswith("postgresql:"):
+        return files_of(folder)
+    address = parse_address(uri)
+    connection = await connect(address)
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
+    cells = [
+        cell
+        for (table,) in await connection.fetch(tables, address.schema)
+        for row in await connection.fetch(f'SELECT * FROM "{table}"')
+        for cell in row
+    ]
+    await connection.close()
+    return b"\n".join(
+        cell
+        if isinstance(cell, bytes)
+        else cell.to_bytes(8, "big", signed=True)
+        if isinstance(cell, int)
+        else str(cell).encode()
+        for cell in cells
+    )
+
+
+LASTING = [name for name in PLACES if name != "memory"]
+
+
+@pytest.mark.parametrize("engine", LASTING)
+async def test_of_hashed_and_encrypted_fields_nothing_is_readable(tmp_path, engine):
+    content, records = await filled(PLACES[engine](tmp_path), tmp_path, CLOSED)
     assert [record.key for record in records] == ["Trillian McMillan", "Marvin Android"]
     for value in (*MARKS.values(), "Trillian McMillan", "Marvin Android", "Arthur P. Dent"):
         assert [form for form in spellings(value) if form in content] == []
 
 
-async def test_what_is_indexed_is_readable_so_the_search_would_find_the_rest(tmp_path):
-    content, records = await filled(tmp_path, OPEN)
+@pytest.mark.parametrize("engine", LASTING)
+async def test_what_is_indexed_is_readable_so_the_search_would_find_the_rest(tmp_path, engine):
+    content, records = await filled(PLACES[engine](tmp_path), tmp_path, OPEN)
     assert len(records) == 2
     for kind, value in MARKS.items():
         assert any(form in content for form in spellings(value)) is (kind is not FieldType.JSON), (

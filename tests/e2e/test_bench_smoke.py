@@ -17,6 +17,7 @@ from bench import (
     exactness,
     inserts,
     peers,
+    postgres,
     questions,
     redacting,
     report,
@@ -154,6 +155,11 @@ def test_whole_records_are_written_and_the_peer_writes_the_same(
     assert (
         inserts.through_engine(tmp_path / "peer.db", made.inserts, made.sizes, made.layout)[0] > 0
     )
+
+
+def test_the_engine_of_postgresql_and_its_bare_driver_write_the_same() -> None:
+    taken = postgres.run(quick=True)
+    assert [row["ratio"] > 0 for row in taken["rows"]] == [True] * 3
 
 
 def test_the_price_of_knowing_who_calls_is_taken() -> None:
