@@ -1,7 +1,7 @@
 """The rules of the settings: loaded, tried by their own tests, refused where they do not fit."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, ways
@@ -16,7 +16,7 @@ from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
-from proxy.redactor.rules import RuleSet
+from proxy.redactor.rules import BodyLimits, Endpoint, OnError, RuleSet, Unmatched
 from proxy.storage import open_store
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.vault import VaultOptions, new_vault
@@ -27,11 +27,12 @@ TRIALS = 4
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the demo and tests change without touching a rule file: application addresses by
-    endpoint name.
+    """Addresses that take the place of those in rule files: by endpoint name, or of the only
+    application.
     """
 
     upstreams: Mapping[str, str]
+    only: str = ""  #: without rule files, everything passes to it, and is reported
 
 
 def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:
@@ -44,9 +45,36 @@ def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSe
     if no_rules(settings.rules) and (
         settings.rules.exists() or settings.rules == rules_setting.read(rules_setting.default)
     ):
-        return RuleSet("none", (), (), ())
-    rules = load_rule_set(settings.rules)
-    return rules if overrides is None else redirected(rules, overrides.upstreams)
+        rules = RuleSet("none", (), (), ())
+    else:
+        rules = load_rule_set(settings.rules)
+    if overrides is None:
+        return rules
+    if overrides.only:
+        rules = _for_one(rules, overrides.only)
+    return redirected(rules, overrides.upstreams)
+
+
+def _for_one(rules: RuleSet, upstream: str) -> RuleSet:
+    """The rules for the application at that address.
+
+    Raises ``VaultError(BAD_SETTINGS)`` where they name several.
+    """
+    match rules.endpoints:
+        case ():
+            endpoint = Endpoint(
+                "default", upstream, frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError()
+            )
+            return replace(rules, endpoints=(endpoint,))
+        case (one,):
+            return redirected(rules, {one.name: upstream})
+        case several:
+            names = ", ".join(endpoint.name for endpoint in several)
+            raise VaultError(
+                Code.BAD_SETTINGS,
+                f"--upstream is for one application, and the rules name several ({names}): write "
+                "the address of each into its rule file.",
+            )
 
 
 def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:

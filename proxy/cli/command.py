@@ -6,6 +6,7 @@ text and exit status 1.
 """
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -94,7 +95,10 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
     """Parse and run. Never raises for what an operator can cause."""
     try:
-        arguments, unknown = parser(commands).parse_known_args(argv)
+        top, words = parser(commands), sys.argv[1:] if argv is None else argv
+        if fault := _misspelt(commands, words):
+            top.error(fault)
+        arguments, unknown = top.parse_known_args(words)
         if unknown:  # told by the command that they were meant for, whose usage names what there is
             arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as stop:  # argparse has printed its help or the usage already
@@ -118,6 +122,20 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
         return FAULT
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _misspelt(commands: Mapping[str, Command], words: Sequence[str]) -> str:
+    """What is wrong with the first word that should be a command and is none."""
+    path = "domicile"
+    for word in words:
+        if word.startswith("-") or not commands:
+            break
+        if word not in commands:
+            near = difflib.get_close_matches(word, commands, n=1)
+            hint = f"did you mean `{path} {near[0]}`?" if near else f"see `{path} --help`"
+            return f"there is no command `{path} {word}`: {hint}"
+        path, commands = f"{path} {word}", commands[word].children
+    return ""
 
 
 def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> None:

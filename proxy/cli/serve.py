@@ -1,12 +1,17 @@
 """``domicile serve``: the listeners, until SIGTERM or Ctrl-C."""
 
+import argparse
 import os
 import sys
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import Settings, load_settings
+from proxy.config.document import variable
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
+
+if TYPE_CHECKING:
+    from proxy.bootstrap.rules import Overrides
 
 #: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by
 #: default.
@@ -15,19 +20,25 @@ _DRAIN: Final = 20.0
 
 def run(arguments: Arguments) -> int:
     """Serve until told to stop; exit status 0 after a clean end."""
-    settings = load_settings(arguments.config, os.environ)
+    variables = {
+        variable(name): value
+        for name, value in (("rules", arguments.rules), ("country", arguments.country))
+        if value is not None
+    }
+    settings = load_settings(arguments.config, {**os.environ, **variables})
     from proxy.bootstrap.api import hide_secrets
     from proxy.bootstrap.edge import raise_file_limit
+    from proxy.bootstrap.rules import Overrides
     from proxy.cli.process import run_on_uvloop
     from proxy.telemetry import logs
 
     logs.configure(logs.Style(settings.log.level, settings.log.format, strict=False))
     hide_secrets(settings)
     raise_file_limit()
-    return run_on_uvloop(serve(settings))
+    return run_on_uvloop(serve(settings, Overrides({}, arguments.upstream or "")))
 
 
-async def serve(settings: Settings) -> int:
+async def serve(settings: Settings, overrides: "Overrides") -> int:
     """Start, wait for a signal, drain, stop."""
     import asyncio
     import signal
@@ -43,7 +54,7 @@ async def serve(settings: Settings) -> int:
     loop.add_signal_handler(signal.SIGHUP, early.set)
     # a task that nobody holds may vanish before it is done
     reloads: set[asyncio.Task[None]] = set()
-    async with running(settings) as started:
+    async with running(settings, overrides) as started:
         announce(started.rules.runtime.rules, sys.stderr)
 
         def reload() -> None:
@@ -61,13 +72,37 @@ async def serve(settings: Settings) -> int:
     return OK
 
 
+def _address(text: str) -> str:
+    from proxy.redactor.load.parsers import parse_upstream
+
+    try:
+        return parse_upstream(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--upstream",
+        type=_address,
+        metavar="URL",
+        help=(
+            "the application, in place of the address in the rule file; without rule files "
+            "everything passes to it, and the log tells what to write rules for"
+        ),
+    )
+    parser.add_argument("--rules", metavar="DIR", help="the setting rules")
+    parser.add_argument("--country", metavar="CC", help="the setting country, such as se")
+
+
 COMMAND: Final = Command(
     summary=(
         "Serve: the redacting proxy, the vault's own interface and the admin listener, until "
         "SIGTERM or Ctrl-C."
     ),
-    example="domicile serve --config domicile.yaml",
+    example="domicile serve --upstream http://127.0.0.1:3000 --rules rules --country se",
     run=run,
+    arguments=_arguments,
 )
 
 

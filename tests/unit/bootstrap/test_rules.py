@@ -7,6 +7,7 @@ from proxy.bootstrap.rules import TRIALS, Overrides, load_rules, try_rules
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.load.rule_tests import Case
+from proxy.redactor.rules import Unmatched
 from tests.support.people import rules
 from tests.support.tree import ROOT
 
@@ -31,6 +32,24 @@ def test_applications_are_redirected_by_the_name_of_their_endpoint(settings):
         load_rules(settings, Overrides({"others": "http://127.0.0.1:1"})).endpoints
         == plain.endpoints
     )
+
+
+def test_one_address_stands_for_the_only_application(settings, tmp_path):
+    only = Overrides({}, "http://127.0.0.1:4000")
+    moved = load_rules(settings, only)
+    assert [endpoint.upstream for endpoint in moved.endpoints] == ["http://127.0.0.1:4000"]
+    assert moved.operations == tuple(
+        replace(one, endpoint=moved.endpoints[0]) for one in load_rules(settings).operations
+    )
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (passing,) = load_rules(replace(settings, rules=folder), only).endpoints
+    assert (passing.upstream, passing.unmatched) == ("http://127.0.0.1:4000", Unmatched.REPORT)
+    for name in ("people", "others"):
+        text = rules("http://127.0.0.1:9").replace("people,", f"{name}, host: {name}.example,", 1)
+        (folder / f"{name}.yaml").write_text(text.replace("person", f"person_{name}"))
+    with pytest.raises(VaultError, match="the rules name several"):
+        load_rules(replace(settings, rules=folder), only)
 
 
 def test_faulty_rules_are_told_with_their_places(settings):

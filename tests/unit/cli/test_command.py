@@ -53,6 +53,16 @@ def test_the_help_of_every_command_shows_its_summary_and_example(path, command, 
     assert ("--json" in shown) == command.data
 
 
+@pytest.mark.parametrize(("words", "text"), [
+    (["serv"], "there is no command `domicile serv`: did you mean `domicile serve`?"),
+    (["keys", "rotat", "data"], "no command `domicile keys rotat`: did you mean `domicile keys rotate`?"),
+    (["xyzzy"], "no command `domicile xyzzy`: see `domicile --help`"),
+])  # fmt: skip
+def test_a_command_that_there_is_not_is_told_with_the_nearest_one(words, text, capsys):
+    assert main(words) == 2
+    assert text in capsys.readouterr().err
+
+
 def test_the_status_of_the_command_is_the_status_of_the_program():
     assert execute(one(lambda _arguments: 0), ["one"]) == 0
     assert execute(one(lambda _arguments: 1), ["one"]) == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.bootstrap import instance as bootstrap
+from proxy.bootstrap.rules import Overrides
 from proxy.cli import main, serve
 from proxy.cli.process import run_on_uvloop
 from proxy.config import Settings, load_settings
@@ -45,9 +46,12 @@ class Instance:
             runtime=SimpleNamespace(rules=load_text(rules("http://127.0.0.1:9")))
         )
         self.early = False  #: signals come while it starts
+        self.settings: Settings | None = None
+        self.overrides = Overrides({})
 
     @asynccontextmanager
-    async def running(self, _settings: Settings) -> AsyncIterator[Any]:
+    async def running(self, settings: Settings, overrides: Overrides) -> AsyncIterator[Any]:
+        self.settings, self.overrides = settings, overrides
         if self.early:
             self.signal()
             await asyncio.sleep(0.01)  # so that the loop gets to see them
@@ -73,14 +77,14 @@ class Instance:
 def test_a_signal_lets_requests_finish_before_everything_closes(settings, monkeypatch, number):
     instance = Instance(number)
     monkeypatch.setattr(bootstrap, "running", instance.running)
-    assert run_on_uvloop(serve.serve(settings)) == 0
+    assert run_on_uvloop(serve.serve(settings, Overrides({}))) == 0
     assert instance.asked == ["drained", "closed"]
 
 
 def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch):
     instance = Instance(signal.SIGHUP)
     monkeypatch.setattr(bootstrap, "running", instance.running)
-    assert run_on_uvloop(serve.serve(settings)) == 0
+    assert run_on_uvloop(serve.serve(settings, Overrides({}))) == 0
     assert instance.asked == ["reloaded", "drained", "closed"]
 
 
@@ -88,7 +92,7 @@ def test_sighup_during_the_start_ends_nothing_and_is_followed_afterwards(setting
     instance = Instance(signal.SIGHUP)
     instance.early = True
     monkeypatch.setattr(bootstrap, "running", instance.running)
-    assert run_on_uvloop(serve.serve(settings)) == 0
+    assert run_on_uvloop(serve.serve(settings, Overrides({}))) == 0
     assert instance.asked == ["reloaded", "drained", "closed"]
 
 
@@ -106,6 +110,21 @@ def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
     monkeypatch.setenv("DOMICILE__LOG__LEVEL", "error")
     assert main(["serve"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_options_take_the_place_of_settings(tmp_path, monkeypatch):
+    instance = Instance(signal.SIGTERM)
+    monkeypatch.setattr(bootstrap, "running", instance.running)
+    options = ["--upstream", "http://127.0.0.1:3000/", "--rules", "elsewhere", "--country", "NO"]
+    assert main(["serve", *options]) == 0
+    assert instance.settings is not None
+    assert (instance.settings.rules, instance.settings.country) == (tmp_path / "elsewhere", "no")
+    assert instance.overrides == Overrides({}, "http://127.0.0.1:3000")
+
+
+def test_an_address_that_is_none_is_refused_with_what_to_write(capsys):
+    assert main(["serve", "--upstream", "localhost:3000"]) == 2
+    assert "write http://host:port or https://host:port" in capsys.readouterr().err
 
 
 def test_faulty_rules_are_named_and_no_vault_is_made(settings, capsys):
