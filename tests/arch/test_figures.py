@@ -31,7 +31,7 @@ EXECUTED: dict[str, tuple[int, int]] = {
     "update": (68, 250),
     "read": (48, 138),
     "list": (50, 150),
-    "pass": (14, 45),
+    "pass": (14, 40),
 }
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
