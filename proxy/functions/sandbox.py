@@ -64,10 +64,11 @@ def readable_paths(*, network: bool) -> list[str]:
     """
     libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
     devices = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime", "/usr/share/zoneinfo")
-    names = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/ssl")
+    names = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf")
+    authorities = ("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/pki/tls/certs", "/etc/pki/ca-trust")
     own = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     listed = [*sys.path, f"{sys.base_prefix}/lib", *own, *libraries, *devices]
-    paths = [path for path in (*listed, *(names if network else ())) if path]
+    paths = [path for path in (*listed, *(names + authorities if network else ())) if path]
     there = filter(os.path.exists, paths)  # false, too, where this user may not look
     return list(dict.fromkeys(map(os.path.realpath, there)))
 
@@ -224,8 +225,9 @@ def _argument_rules(process: int, *, network: bool) -> Iterator[_ArgumentRule]:
     yield _ArgumentRule("tgkill 234 131", 0, (process,), True)
     yield _ArgumentRule("prlimit64 302 261", 0, (0, process), True)
     yield _ArgumentRule("socketpair 53 199", 1, (1,), True, 0xF)  # SOCK_STREAM: asyncio has one
-    # whose signals are sent: F_SETOWN, F_SETSIG, F_SETOWN_EX; FIOSETOWN, SIOCSPGRP; TIOCSTI
-    yield _ArgumentRule("fcntl 72 25", 1, (8, 10, 15), False)
+    # signals to others, files that others wait for: F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE;
+    # FIOSETOWN, SIOCSPGRP, TIOCSTI
+    yield _ArgumentRule("fcntl 72 25", 1, (8, 10, 15, 1024), False)
     yield _ArgumentRule("ioctl 16 29", 1, (0x8901, 0x8902, 0x5412), False)
     if network:
         yield _ArgumentRule("socket 41 198", 0, (2, 10), True)  # AF_INET, AF_INET6

@@ -142,6 +142,7 @@ async def test_a_function_writes_to_its_own_folder_alone_and_nothing_stays(runne
         "number(311, os.getppid(), 0, 0, 0, 0, 0)",  # process_vm_writev
         "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1))",
         "import fcntl; fcntl.fcntl(os.open('x', os.O_CREAT), fcntl.F_SETOWN, os.getppid())",
+        "import fcntl; fcntl.fcntl(os.open('x', os.O_CREAT), fcntl.F_SETLEASE, fcntl.F_WRLCK)",
         "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
         "os.sched_setaffinity(os.getppid(), {0})",
         "os.setuid(1)",
@@ -219,6 +220,39 @@ def test_a_function_ends_with_its_service_and_the_next_start_removes_what_it_lef
 
     asyncio.run(next_start())
     assert not Path(folder).parent.exists()
+
+
+async def test_the_libraries_that_functions_are_made_of_work(runner):
+    code = """
+    import asyncio, concurrent.futures, csv, datetime, decimal, email.message, hashlib, io, locale
+    import logging, multiprocessing.dummy, sqlite3, ssl, statistics, tempfile, uuid, zipfile, zoneinfo
+    import xml.etree.ElementTree, cryptography.hazmat.primitives.ciphers.aead as aead, msgspec, yaml
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        squares = list(pool.map(lambda n: n * n, range(8)))
+    database = sqlite3.connect("rows.db")
+    database.execute("create table t (a)"); database.execute("insert into t values (41)")
+    database.commit()
+    with zipfile.ZipFile("letters.zip", "w") as letters:
+        letters.writestr("one.txt", "Dear")
+    with tempfile.TemporaryDirectory() as folder, open(folder + "/a", "w+b") as file:
+        file.write(b"a" * 100_000); file.truncate(10); file.flush(); os.fsync(file.fileno())
+    sealed = aead.AESGCM(bytes(32)).encrypt(bytes(12), b"text", b"")
+    noon = datetime.datetime(2026, 7, 1, 12, tzinfo=zoneinfo.ZoneInfo("Europe/Stockholm"))
+    async def slept():
+        await asyncio.wait_for(asyncio.sleep(0.01), 1)
+        return (await asyncio.gather(*(asyncio.to_thread(hashlib.sha256, b"a") for _ in range(3))))[0].hexdigest()
+    result = [squares[-1], database.execute("select a from t").fetchone()[0], len(sealed),
+        noon.utcoffset().seconds, asyncio.run(slept())[:4], len(uuid.uuid4().bytes), datetime.date.today().year > 2000]
+    """
+    assert await attempt(runner, "import os\n" + textwrap.dedent(code)) == [
+        49,
+        41,
+        20,
+        7200,
+        "ca97",
+        16,
+        True,
+    ]
 
 
 # ------------------------------------------------ the network
