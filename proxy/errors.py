@@ -69,6 +69,8 @@ class Code(enum.StrEnum):
     WRONG_COUNTRY = "wrong_country"  #: another country than the instance's
     UNAUTHORIZED = "unauthorized"  #: no access token, or one that is invalid or has expired
     FORBIDDEN = "forbidden"  #: the client may not do that
+    APPROVAL_NEEDED = "approval_needed"  #: a second person has to approve the request first
+    APPROVAL_REFUSED = "approval_refused"  #: a second person has refused the request
     #: more than a client or an address may send; later there is room again
     TOO_MANY_REQUESTS = "too_many_requests"
     #: more uploads of one client at the same time than the settings allow

@@ -5,13 +5,16 @@ nowhere else.
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from proxy.api import request as shapes
 from proxy.api import wire
 from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse
+from proxy.auth.approvals import Approval, Wanted
 from proxy.auth.external_issuer import External
 from proxy.auth.tokens import TokenIssuer
+from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import AccessPolicy, misfits, refuse_misfit, write_policy
 from proxy.model.policy_reader import read_policy
@@ -87,6 +90,49 @@ def admit(operation: ApiOperation, principal: Principal) -> None:
         raise not_admin("A client with a role looks after the vault, and sees no records.")
 
 
+#: Parameters of an export's page: an approval is for all of them.
+_PAGE: Final = ("limit", "next")
+
+_canonical = msgspec.json.Encoder(decimal_format="number", order="deterministic").encode
+
+
+async def approval_pending(call: ApiRequest) -> ApiResponse | None:
+    """The answer to a request that waits for a second person; ``None``: it is carried out now.
+
+    Asked right before something is changed or shown, so that what waits has passed every check.
+    Raises ``VaultError``: APPROVAL_REFUSED, TOO_MANY_REQUESTS.
+    """
+    approvals, operation, caller = call.services.approvals, call.operation, call.principal
+    if approvals is None or operation.approval not in approvals.kinds:
+        return None
+    query = {name: value for name, value in call.query.items() if name not in _PAGE}
+    request = {"path": dict(call.path), "query": query, "content": call.content}
+    wanted = Wanted(operation.name, caller.environment, caller.client, _canonical(request))
+    one = await approvals.ask(wanted, lasts=operation.approval == "exports")
+    if one.state == "approved":
+        call.audit.approved = one.decided_by
+        return None
+    if one.state == "refused":
+        text = f"Another client has refused this request ({one.id}), until {to_wire(one.ends_at)}."
+        raise VaultError(Code.APPROVAL_REFUSED, text)
+    call.audit.subject = one.id
+    return wire.json_answer(202, approval_json(one))
+
+
+def approval_json(one: Approval) -> dict[str, Any]:
+    """A request that waits or was decided, as its approvers see it."""
+    return {
+        "approval_id": one.id,
+        "operation": one.operation,
+        "client_id": one.client,
+        "state": one.state,
+        "decided_by": one.decided_by,
+        "created_at": to_wire(one.created_at),
+        "ends_at": to_wire(one.ends_at),
+        "request": one.request,
+    }
+
+
 def _refused(code: Code, message: str, error: str | None = None) -> VaultError:
     refusal = VaultError(code, message)
     refusal.challenge = _CHALLENGE if error is None else f'{_CHALLENGE}, error="{error}"'
@@ -106,6 +152,8 @@ async def put_policy(call: ApiRequest) -> ApiResponse:
     policy = read_policy(name, call.content)
     refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, reach_of(call)))
     _check_bounds(call, policy)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     new = await call.space.policies.put(policy)
     _log.info("an access policy was put in force", source=name)
     return wire.json_answer(201 if new else 200, policy_json(policy, catalog, reach_of(call)))
@@ -139,6 +187,11 @@ async def delete_policy(call: ApiRequest) -> ApiResponse:
             f"Clients are under this policy: {under}. Put new ones in their place, or end them, "
             "first.",
         )
+    if (
+        call.space.policies.find(name) is not None
+        and (waiting := await approval_pending(call)) is not None
+    ):
+        return waiting
     await call.space.policies.remove(name)
     _log.info("an access policy was removed", source=name)
     return ApiResponse(204)

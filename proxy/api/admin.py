@@ -6,7 +6,7 @@ Administrators see and change those of their own environment; those of ``default
 from typing import Any
 
 from proxy.api import request, wire
-from proxy.api.access import not_admin
+from proxy.api.access import approval_pending, not_admin
 from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyAdministration
 from proxy.audit.services import Honeytoken, Honeytokens
 from proxy.auth.clients import Client, Grant
@@ -120,7 +120,12 @@ async def create_client(call: ApiRequest) -> ApiResponse:
         _check_registrar(call)
     grant = Grant(admin, tuple(policies), tuple(map(Role, roles)))
     _check_bounds(call, environment, grant)
-    issued = await call.services.auth.clients.create(name, environment, grant, external=external)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
+    clients = call.services.auth.clients
+    maker = clients.find(call.principal.client)
+    origin = None if call.audit.approved or maker is None else maker.hand
+    issued = await clients.create(name, environment, grant, external=external, origin=origin)
     _log.info("a client was made", client=issued.client.id)
     proof = {} if external is not None else {"client_secret": issued.secret}
     return wire.json_answer(201, {"client_id": issued.client.id, **proof})
@@ -150,6 +155,8 @@ async def delete_client(call: ApiRequest) -> ApiResponse:
     client = _own(call)
     if not call.principal.admin and (client.admin or {*client.roles} - {*call.principal.roles}):
         raise not_admin("Administrators, and clients with other roles, are ended by others.")
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     await call.services.auth.clients.remove(client.id)
     _log.info("a client was ended", client=client.id)
     return ApiResponse(204)
@@ -275,6 +282,8 @@ async def rotate_keys(call: ApiRequest) -> ApiResponse:
     if faults:
         raise VaultError(Code.INVALID_INPUT, "No key can be rotated as described.", tuple(faults))
     call.audit.subject = kind
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     await _keys(call).rotate(KeyKind(kind), environment)
     return wire.json_answer(200, keys_json(await _keys(call).listed()))
 

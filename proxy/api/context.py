@@ -10,6 +10,7 @@ from aiohttp import web
 from proxy.api.audit import Auditing
 from proxy.audit.events import AuditContext
 from proxy.audit.verify import Auditor
+from proxy.auth.approvals import Approvals
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
 from proxy.auth.policies import Policies, Standing
 from proxy.auth.token_service import TokenService
@@ -65,6 +66,7 @@ class Access(enum.Enum):
 
     OPEN = "open"  #: everybody: the token endpoint, the interface document
     CLIENT = "client"  #: every client with a valid access token that has no role
+    BEARER = "bearer"  #: every client with a valid access token
     ADMIN = "admin"  #: administrators, and clients with a role that the operation names
 
 
@@ -153,6 +155,7 @@ class Services:
     keys: KeyAdministration | None = None  #: rotates keys
     #: what reads and verifies the audit log
     auditor: Callable[[], Awaitable[Auditor]] | None = None
+    approvals: Approvals | None = None  #: requests that a second person has to approve
     #: loads rules, schemas, policies and certificates again; what is stale then, and why
     reload: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None
     acl: Asker | None = None  #: client of the filter endpoints of ``default``
@@ -364,6 +367,7 @@ class ApiOperation(NamedTuple):
     #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
     quiet: bool = False
     roles: tuple[Role, ...] = ()  #: that may call what else is for administrators
+    approval: str = ""  #: the kind of ``auth.four_eyes`` that it is of
 
 
 def is_repeatable(operation: ApiOperation) -> bool:

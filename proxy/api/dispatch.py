@@ -296,7 +296,7 @@ class _Served:
 
 def event_kind(operation: ApiOperation) -> EventKind:
     """The kind of the line of this operation where its use cases have added no event."""
-    if operation.access is Access.ADMIN:
+    if operation.access in (Access.ADMIN, Access.BEARER):
         return EventKind.ADMIN
     if operation.access is Access.OPEN:
         return EventKind.TOKEN

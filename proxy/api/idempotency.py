@@ -15,6 +15,7 @@ record that the answer shows. Else it hears that the request was carried out.
 
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Final
 
 from proxy.api.attachments import check_repeated
@@ -71,7 +72,8 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
 
             call.keep = keep
             answer = await handler(call)
-            if not one.kept and answer.stream is None:
+            waits = call.operation.approval and answer.status == HTTPStatus.ACCEPTED
+            if not one.kept and answer.stream is None and not waits:
                 await _keep(call, one, answer, of_schema=collection is not system)
             return answer
 
@@ -134,7 +136,7 @@ async def _check_records(call: ApiRequest, answered: Answered) -> None:
     A caller without the right to read was answered with its own values. The records in a function's
     answer are unknown here. Raises ``VaultError`` as ``Gate.allowed``, too.
     """
-    if not answered.body or not call.standing.guarded or call.operation.access is Access.ADMIN:
+    if not answered.body or not call.standing.guarded or call.operation.access is not Access.CLIENT:
         return
     if call.schema is None:
         raise _unseen()

@@ -145,10 +145,9 @@ async def _file(name: str) -> ApiResponse:
 
 async def _authenticated(call: ApiRequest) -> ApiRequest:
     """The call with its principal, held to the firewall and limits that others are held to."""
-    request, services = call.request, call.services
-    principal = await services.access(request)
-    abroad = outside(request, services, call.operation, principal)
-    by_client(request, services, principal)
+    principal = await call.services.access(call.request)
+    abroad = outside(call.request, call.services, call.operation, principal)
+    by_client(call.request, call.services, principal)
     return replace(call, principal=principal, outside=abroad)
 
 
@@ -315,11 +314,12 @@ class _Entry:
         return {**written, "5XX": self._failure("5XX", [])}
 
     def _success(self, status: int, text: str) -> DocumentPart:
-        described = self.described
-        if described.answer is None or status == HTTPStatus.NOT_MODIFIED:
+        waits = self.operation.approval and status == HTTPStatus.ACCEPTED
+        schema = _reference("schemas", "Approval") if waits else self.described.answer
+        if schema is None or status == HTTPStatus.NOT_MODIFIED:
             return {"description": text}
-        content = _content(described.answer, self._answers(status))
-        return {"description": text, "content": {described.answer_type: content}}
+        content = _content(schema, self._answers(status))
+        return {"description": text, "content": {self.described.answer_type: content}}
 
     def _failure(self, status: str, examples: list[tuple[str, Any]]) -> DocumentPart:
         """An error answer: in place where it has examples, else the one of all operations."""

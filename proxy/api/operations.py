@@ -124,7 +124,7 @@ POP_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("pop_health", "GET", "/healthcheck", pop.health, 200, (400, 401), _NOTHING, schema=RECORDS_SCHEMA, abroad=True),
     ApiOperation("rehash_records", "POST", "/api/records/rehash", rehash.rehash_records, 200, _REHASH, schema=RECORDS_SCHEMA),
     ApiOperation("resolve_tokens", "POST", "/api/records/rehash/resolve", rehash.resolve_tokens, 200, _POP_FIND, reads=True, schema=RECORDS_SCHEMA),
-    ApiOperation("list_tokens", "GET", "/api/records/rehash/tokens", rehash.tokens, 200, _JOB, _NOTHING, _POP_ADMIN, ("limit", "next"), schema=RECORDS_SCHEMA),
+    ApiOperation("list_tokens", "GET", "/api/records/rehash/tokens", rehash.tokens, 200, _JOB, _NOTHING, _POP_ADMIN, ("limit", "next"), schema=RECORDS_SCHEMA, also=(202,), approval="exports"),
     ApiOperation("begin_rehash", "POST", _ALL, rehash.begin_rehash, 202, (*_JOB, 409, 413, 415, 429), access=_POP_ADMIN, schema=RECORDS_SCHEMA),
     ApiOperation("show_rehash", "GET", _ALL, rehash.state, 200, _JOB, _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA, roles=(Role.OPERATOR,)),
     ApiOperation("stop_rehash", "DELETE", _ALL, rehash.stop_rehash, 200, (*_JOB, 429), _NOTHING, _POP_ADMIN, schema=RECORDS_SCHEMA, roles=(Role.OPERATOR,)),
@@ -132,7 +132,7 @@ POP_OPERATIONS: Final[tuple[ApiOperation, ...]] = (
 
 
 _FORM, _NO_BODY = Takes.FORM, Takes.NOTHING
-_OPEN, _ADMIN = Access.OPEN, Access.ADMIN
+_OPEN, _ADMIN, _BEARER = Access.OPEN, Access.ADMIN, Access.BEARER
 _MODEL: Final = "/api/models/{schema}"
 _ONE_RECORD: Final = _MODEL + "/{record_key}"
 _FILES: Final = "/api/models/{schema}/{record_key}/files"
@@ -184,7 +184,7 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("find_direct", "POST", "/api/find", search.find_direct, 200, _FIND, reads=True, abroad=True),
     ApiOperation("sf_find", "POST", "/sf/find", search.find_direct, 200, _FIND, reads=True, abroad=True),
     ApiOperation("sf_find_ids", "POST", "/sf/find-ids", search.find_ids, 200, _FIND, reads=True, abroad=True),
-    ApiOperation("export_records", "GET", _MODEL + "/export", search.export_records, 200, _EXPORT, _NO_BODY, query=("limit", "next"), abroad=True),
+    ApiOperation("export_records", "GET", _MODEL + "/export", search.export_records, 200, _EXPORT, _NO_BODY, query=("limit", "next"), abroad=True, also=(202,), approval="exports"),
     ApiOperation("read_record", "GET", _ONE_RECORD, search.read_record, 200, (*_HISTORY, 412), _NO_BODY, also=(304,), abroad=True),
     ApiOperation("replace_record", "PUT", _ONE_RECORD, models.replace_record, 200, _CHANGE, abroad=True, repeatable=True),
     ApiOperation("change_record", "PATCH", _ONE_RECORD, models.change_record, 200, _CHANGE, abroad=True, repeatable=True),
@@ -195,10 +195,10 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("introspect", "POST", "/oauth2/introspect", oauth.introspect, 200, _OAUTH, _FORM, _OPEN, refuse=oauth.oauth_refusal),
     ApiOperation("jwks", "GET", "/oauth2/jwks", oauth.jwks, 200, (400,), _NO_BODY, _OPEN, quiet=True),
     ApiOperation("metadata", "GET", "/.well-known/oauth-authorization-server", oauth.metadata, 200, (400,), _NO_BODY, _OPEN, quiet=True),
-    ApiOperation("create_client", "POST", "/api/clients", admin.create_client, 201, (*_CLIENTS, 409, 413, 415, 429), access=_ADMIN, roles=_OFFICERS),
+    ApiOperation("create_client", "POST", "/api/clients", admin.create_client, 201, (*_CLIENTS, 409, 413, 415, 429), access=_ADMIN, roles=_OFFICERS, also=(202,), approval="access"),
     ApiOperation("list_clients", "GET", "/api/clients", admin.list_clients, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset", "environment_id"), roles=_LOOKING),
     ApiOperation("show_client", "GET", "/api/clients/{client_id}", admin.get_client, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
-    ApiOperation("remove_client", "DELETE", "/api/clients/{client_id}", admin.delete_client, 204, (*_CLIENTS, 404, 429), _NO_BODY, _ADMIN, roles=_OFFICERS),
+    ApiOperation("remove_client", "DELETE", "/api/clients/{client_id}", admin.delete_client, 204, (*_CLIENTS, 404, 429), _NO_BODY, _ADMIN, roles=_OFFICERS, also=(202,), approval="access"),
     ApiOperation("create_environment", "POST", "/api/environments", admin.create_environment, 201, (*_CLIENTS, 409, 413, 415, 422, 429), access=_ADMIN),
     ApiOperation("list_environments", "GET", "/api/environments", admin.list_environments, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
     ApiOperation(
@@ -206,7 +206,7 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
         (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, ("records",),
     ),
     ApiOperation("list_keys", "GET", "/api/keys", admin.list_keys, 200, _CLIENTS, _NO_BODY, _ADMIN, roles=_KEYS_READ),
-    ApiOperation("rotate_key", "POST", "/api/keys/rotate", admin.rotate_keys, 200, (*_CLIENTS, 404, 409, 413, 415, 422, 429), access=_ADMIN, roles=_KEYS),
+    ApiOperation("rotate_key", "POST", "/api/keys/rotate", admin.rotate_keys, 200, (*_CLIENTS, 404, 409, 413, 415, 422, 429), access=_ADMIN, roles=_KEYS, also=(202,), approval="keys"),
     ApiOperation(
         "put_schema", "PUT", _SCHEMA, schemas.put_schema, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202)
     ),
@@ -216,12 +216,14 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("list_schemas", "GET", "/api/schemas", schemas.list_schemas, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
     ApiOperation("show_schema", "GET", _SCHEMA, schemas.get_schema, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
     ApiOperation("remove_schema", "DELETE", _SCHEMA, schemas.delete_schema, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, ("records",)),
-    ApiOperation("put_policy", "PUT", _POLICY, access.put_policy, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, also=(201,), roles=_OFFICERS),
+    ApiOperation("put_policy", "PUT", _POLICY, access.put_policy, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, also=(201, 202), roles=_OFFICERS, approval="access"),
     ApiOperation("list_policies", "GET", "/api/policies", access.list_policies, 200, _CLIENTS, _NO_BODY, _ADMIN, ("limit", "offset"), roles=_LOOKING),
     ApiOperation("show_policy", "GET", _POLICY, access.get_policy, 200, (*_CLIENTS, 404), _NO_BODY, _ADMIN, roles=_LOOKING),
-    ApiOperation("remove_policy", "DELETE", _POLICY, access.delete_policy, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, roles=_OFFICERS),
+    ApiOperation("remove_policy", "DELETE", _POLICY, access.delete_policy, 204, (*_CLIENTS, 404, 409, 429), _NO_BODY, _ADMIN, roles=_OFFICERS, also=(202,), approval="access"),
     ApiOperation("list_audit", "GET", "/api/audit", oversight.list_audit, 200, _CLIENTS, _NO_BODY, _ADMIN, _LINES, roles=(Role.AUDITOR,)),
     ApiOperation("verify_audit", "GET", "/api/audit/verify", oversight.audit_findings, 200, (*_CLIENTS, 409), _NO_BODY, _ADMIN, roles=(Role.AUDITOR,)),
+    ApiOperation("list_approvals", "GET", "/api/approvals", oversight.list_approvals, 200, _CLIENTS, _NO_BODY, _BEARER, ("limit", "offset")),
+    ApiOperation("decide_approval", "POST", "/api/approvals/{approval_id}", oversight.decide_approval, 200, (*_CLIENTS, 404, 409, 413, 415, 429), access=_BEARER),
     ApiOperation("reload", "POST", "/api/reload", oversight.reload_files, 200, (*_CLIENTS, 429), _NO_BODY, _ADMIN, roles=(Role.OPERATOR,)),
     ApiOperation("openapi", "GET", "/openapi.json", openapi.openapi, 200, (400, 401), _NO_BODY, _OPEN, quiet=True, abroad=True),
     ApiOperation("docs", "GET", "/docs", openapi.docs, 200, (400,), _NO_BODY, _OPEN, quiet=True),

@@ -1,14 +1,19 @@
-"""Oversight of the vault by people who see no records: the audit log, and what operators do."""
+"""Oversight of the vault: the audit log, what operators do, and what a second person approves."""
 
 from typing import Any
 
+import msgspec
+
 from proxy.api import request, wire
+from proxy.api.access import admit, approval_json, not_admin
 from proxy.api.admin import check_root
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.audit.events import EventKind
 from proxy.audit.verify import Auditor, LineFilter
+from proxy.auth.approvals import Approval, Approvals
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
 from proxy.model.record import DEFAULT
 from proxy.model.values import Unfit
 from proxy.model.values import instant as read_instant
@@ -46,6 +51,65 @@ async def reload_files(call: ApiRequest) -> ApiResponse:
     states = await call.services.reload()
     checks = {what: "ok" if fault is None else f"stale: {fault}" for what, fault in states.items()}
     return wire.json_answer(200, {"checks": checks})
+
+
+async def list_approvals(call: ApiRequest) -> ApiResponse:
+    """A page of the requests that wait or were decided: one's own, and those one may decide."""
+    limits = call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    caller = call.principal
+    approvals = [
+        one
+        for one in _approvals(call).listed()
+        if one.client == caller.client or _why_not(call, one) is None
+    ]
+    page = map(approval_json, approvals[offset : offset + limit])
+    return wire.page_pieces(page, limit, offset, len(approvals))
+
+
+async def decide_approval(call: ApiRequest) -> ApiResponse:
+    """Approve or refuse a request of somebody else."""
+    decision = request.checked_members(call.content, ("decision",), ("decision",))["decision"]
+    if decision not in ("approve", "refuse"):
+        detail = Detail("/decision", "Has to be approve or refuse.")
+        raise VaultError(Code.INVALID_INPUT, "The decision cannot be read.", (detail,))
+    approvals, ident = _approvals(call), call.path["approval_id"]
+    if (reason := _why_not(call, approvals.find(ident))) is not None:
+        raise not_admin(reason)
+    decided = await approvals.decide(ident, call.principal.client, approve=decision == "approve")
+    return wire.json_answer(200, approval_json(decided))
+
+
+def _why_not(call: ApiRequest, one: Approval) -> str | None:
+    """Why the caller may not decide about a request; ``None``: it may.
+
+    It has to be another hand than the one that asks, with the same right.
+    """
+    caller, clients = call.principal, call.services.auth.clients
+    own, other = clients.find(caller.client), clients.find(one.client)
+    if one.environment != caller.environment:
+        return "The request is of another environment."
+    if other is None or other.hand == (caller.client if own is None else own.hand):
+        return "Nobody approves a request of his own, nor by a client that the same hand made."
+    operation = next(item for item in call.services.operations if item.name == one.operation)
+    asker = other.principal
+    if caller.admin < asker.admin or (caller.policies and not asker.policies):
+        return "This client may less than the one that asks."
+    try:
+        admit(operation, caller)
+        if operation.approval == "exports":
+            path = msgspec.json.decode(one.request)["path"]
+            call.rights_to(operation.schema or path["schema"]).need(Act.READ)
+    except VaultError as error:
+        return error.message
+    return None
+
+
+def _approvals(call: ApiRequest) -> Approvals:
+    if call.services.approvals is None:
+        raise TypeError("these services know no approvals")
+    return call.services.approvals
 
 
 async def _read(work: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.api import request, wire
+from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse, shows
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
@@ -107,6 +108,8 @@ async def tokens(call: ApiRequest) -> ApiResponse:
     """The tokens that there are of all records, page by page."""
     records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
 
     def render(record: Record) -> dict[str, Any] | None:
         fields = newest_tokens(records, record, lambda name: _sees(records, name))

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from proxy.api import request, wire
+from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.api.records import records_of_call
 from proxy.errors import Code, Detail, VaultError
@@ -95,6 +96,8 @@ async def export_records(call: ApiRequest) -> ApiResponse:
     records = records_of_call(call, Act.READ)
     limits = call.services.limits
     limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     render = _render(records)
 
     async def fetch(room: int | None) -> tuple[ApiResponse, bool]:

@@ -46,6 +46,7 @@ MEMBERS: Final[dict[str, str]] = {
     "covered": "the fields that were redacted or masked, by name",
     "files": "ids of attachments",
     "purpose": "what the request is for, as it said (`x-purpose`), where a policy asks for it",
+    "approved": "the client that approved it, where `auth.four_eyes` asks for a second one",
     "subject": "the client, schema, policy, environment, key or note that was looked at or changed",
     "reason": "a constant text that says why",
     "since": "the instant when it happened, of what could not be written then",
@@ -69,7 +70,7 @@ NOTE_CHANGED: Final = (
 #: Parameters of paths that name records, and those that name what administrators look after; no
 #: line tells the others.
 RECORD_PARAMETERS: Final = ("record_key", "source", "destination")
-SUBJECTS: Final = ("client_id", "policy", "name", "environment_id")
+SUBJECTS: Final = ("approval_id", "client_id", "policy", "name", "environment_id")
 
 #: The keyed hash by which lines name a record: of (environment, schema, key).
 RecordId = Callable[[str, str, str], str]
@@ -136,7 +137,7 @@ class AuditContext:
     """
 
     __slots__ = (
-        "by", "environment", "events", "kind", "operation", "path", "purpose", "schema", "subject",
+        "approved", "by", "environment", "events", "kind", "operation", "path", "purpose", "schema", "subject",
         "tampered",
     )  # fmt: skip
 
@@ -154,6 +155,7 @@ class AuditContext:
         #: by schema: rows whose columns differ from what is sealed in them
         self.tampered: dict[str, int] = {}
         self.subject: str | None = None  #: what an administrator looked at or changed
+        self.approved: str | None = None  #: the second client that approved it
         self.purpose: str | None = None  #: what it is for, where a policy asks
 
     def add(
@@ -226,6 +228,7 @@ class AuditContext:
             "operation": self.operation,
             "status": status,
             "purpose": self.purpose,
+            "approved": self.approved,
             "reason": reason,
         }
 

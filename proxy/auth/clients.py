@@ -65,6 +65,13 @@ class Client(msgspec.Struct, frozen=True):
     #: the id that an external issuer gives it; such a client has no secret here
     external: str | None = None
     roles: tuple[Role, ...] = ()
+    #: the one whose hand made it, and saw its secret; none: nobody's that is a client
+    origin: str | None = None
+
+    @property
+    def hand(self) -> str:
+        """The same for all clients that one person may have the secrets of."""
+        return self.origin or self.id
 
     @property
     def principal(self) -> Principal:
@@ -168,9 +175,10 @@ class Clients:
         grant: Grant = Grant(),  # noqa: B008  # it cannot be changed
         *,
         external: str | None = None,
+        origin: str | None = None,
     ) -> NewClient:
         """A new client under policies that there are; ``external``: one of an external issuer,
-        which gets no secret.
+        which gets no secret; ``origin``: the hand of its maker.
 
         Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment;
         CONFLICT for an external id that is registered in that environment already, or in any unless
@@ -192,6 +200,7 @@ class Clients:
             policies=tuple(dict.fromkeys(grant.policies)),
             external=external,
             roles=tuple(dict.fromkeys(grant.roles)),
+            origin=origin,
         )
 
         def change(_: Client | None) -> Client:

@@ -13,8 +13,10 @@ from proxy.api.access import bearer
 from proxy.api.audit import Auditing
 from proxy.api.context import Administered, EnvironmentServices, Services
 from proxy.api.idempotency import repeating
+from proxy.auth.approvals import Approvals
 from proxy.auth.external_issuer import ByIntrospection, ByKeys, Expected, External
 from proxy.auth.policies import AuthOptions, Policies, open_policies, open_service
+from proxy.auth.sealed_notes import SealedNote
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.edge import EdgeGuard
 from proxy.bootstrap.functions import runner
@@ -160,6 +162,17 @@ async def open_access(
             "and start again"
         )
     return service
+
+
+async def open_approvals(
+    settings: Settings, store: Store, keyset: Keyset, clock: Clock
+) -> Approvals:
+    """The requests that a second person decides about, with the keyset of ``default``."""
+    note = SealedNote(store, keyset.aead(), keyset.environment, "approvals")
+    kinds, lifetime = settings.auth.four_eyes, settings.auth.approval_lifetime
+    approvals = Approvals(note, clock, kinds, lifetime)
+    await approvals.load()
+    return approvals
 
 
 def apart(settings: Settings) -> bool:

@@ -26,6 +26,7 @@ from proxy.bootstrap.api import (
     interface,
     keep_keys,
     open_access,
+    open_approvals,
     outbound_clients,
     scraper_secret,
 )
@@ -249,6 +250,7 @@ async def _listen(
     enter, at = stack.enter_async_context, settings.listen
     services.keys = await enter(ring.kept())
     services.auditor = base.audit.auditor
+    services.approvals = await open_approvals(settings, base.store, base.vault.keyset, base.clock)
 
     async def reload() -> dict[str, str | None]:
         await started.reload()

@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, str]] = {
     "serve": "proxy.cli.serve",
     "check": "proxy.cli.check",
     "client": "proxy.cli.client",
+    "approval": "proxy.cli.approval",
     "environment": "proxy.cli.environment",
     "health": "proxy.cli.health",
     "keys": "proxy.cli.keys",

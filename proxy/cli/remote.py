@@ -65,7 +65,7 @@ class Remote:
         writes with an ``Idempotency-Key``.
 
         Raises ``VaultError``: UNAUTHORIZED for credentials that count for nothing, VAULT_DOWN when
-        no answer comes.
+        no answer comes, APPROVAL_NEEDED where a second person has to approve the request.
         """
         body = b"" if content is None else _encode(content)
         fields = {"Content-Type": "application/json"} if body else {}
@@ -73,6 +73,12 @@ class Remote:
         if answer.status == 401 and self._token is not None and _code(answer) == Code.UNAUTHORIZED:
             self._token = None  # it has expired
             answer = self._authorized(method, path, body, {**fields, **(headers or {})})
+        if answer.status == 202 and (ident := answer.content.get("approval_id")):
+            raise VaultError(
+                Code.APPROVAL_NEEDED,
+                f"A second person has to approve this until {answer.content['ends_at']}: with "
+                f"`domicile approval approve {ident}` as another client. Then do it again.",
+            )
         return answer
 
     def content(

@@ -19,6 +19,20 @@ ACCESS: Final[dict[str, Setting]] = {
         "a whole number of seconds, such as 300",
         "How long an access token to the vault's own interface is valid, in seconds.",
     ),
+    "auth.four_eyes": Setting(
+        "[]",
+        parsers.some_of("keys", "access", "exports"),
+        "a list of some of keys, access and exports, or all",
+        "What a second person has to approve before it is carried out: keys that are rotated, "
+        "clients and policies that are changed, exports.",
+        many=True,
+    ),
+    "auth.approval_lifetime": Setting(
+        "24h",
+        parsers.duration,
+        "a number and a unit, such as 24h",
+        "How long a request waits for a second person, and an approval for its request.",
+    ),
     "auth.audiences": Setting(
         "[]",
         parsers.origins,

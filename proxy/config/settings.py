@@ -161,6 +161,8 @@ class Auth:
     """Access to the vault's own interface."""
 
     token_lifetime: int  #: seconds
+    four_eyes: frozenset[str]  #: kinds of operations that a second person approves
+    approval_lifetime: int
     audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
     issuer: IssuerSettings | None  #: one beside the embedded one
     issuer_name: str | None  #: what its tokens have as ``iss``

@@ -55,6 +55,8 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.WRONG_COUNTRY: 409,
         Code.UNAUTHORIZED: 401,
         Code.FORBIDDEN: 403,
+        Code.APPROVAL_NEEDED: 403,
+        Code.APPROVAL_REFUSED: 403,
         Code.OUTSIDE_COUNTRY: 403,
         Code.TOO_MANY_REQUESTS: 429,
         Code.TOO_MANY_UPLOADS: 429,

@@ -16,7 +16,7 @@ from proxy.api.operations import OPERATIONS
 from proxy.auth.clients import Grant
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.openapi import resolved
-from tests.support.world import ENGINES, World, world
+from tests.support.world import ENGINES, World, waiting, world
 
 DESCRIBED = source(OPERATIONS).described
 CASES = [
@@ -64,11 +64,13 @@ async def furnished(here: World, operation: ApiOperation, example: Example) -> d
     texts = {"file_id": await attached(here, owner)} if told_of else {}
     await here.policy("sales", "contact", "read")
     texts["policy"] = "sales"
-    if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
+    named = ("{client_id}", "{basic}", "{approval_id}")
+    if not any(text in str((example.path, example.headers)) for text in named):
         return texts  # a client costs the time that guessing its secret would
     made = await here.office.service.clients.create("examples", "default", Grant(admin=True))
     basic = base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode()
-    return {**texts, "client_id": made.client.id, "basic": basic}
+    approval = await waiting(here, made.client.id)
+    return {**texts, "client_id": made.client.id, "basic": basic, "approval_id": approval}
 
 
 async def attached(here: World, owner: str) -> str:

@@ -55,24 +55,35 @@ class House:
         )
 
 
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    instance = Instance(tmp_path)
+async def house_of(instance: Instance, session: aiohttp.ClientSession, *names: str) -> House:
+    """A running instance with a schema and two records, an administrator, and clients made on the
+    command line: an auditor, administrators called other, and readers.
+    """
     instance.rules.mkdir()
     (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     first = await instance.command("init")
     proof = {name: first[name] for name in ("client_id", "client_secret")}
-    async with aiohttp.ClientSession() as session:
-        made = House(instance, session)
-        made.proofs["chief"] = proof
-        auditor = await instance.command(
-            "client", "create", "--environment", "default", "--role", "auditor", "auditor"
+    made = House(instance, session)
+    made.proofs["chief"] = proof
+    for name in ("auditor", *names):
+        grant = {"auditor": ["--role", "auditor"], "other": ["--admin"]}.get(name, [])
+        created = await instance.command(
+            "client", "create", "--environment", "default", *grant, name
         )
-        made.proofs["auditor"] = {name: auditor[name] for name in proof}
-        await instance.start()
-        assert (await made.ask("chief", "PUT", "/api/schemas/guest", SCHEMA))[0] == 201
-        guest = {"id": "g-1", "email": "ann@example.com"}
+        made.proofs[name] = {member: created[member] for member in proof}
+    await instance.start()
+    assert (await made.ask("chief", "PUT", "/api/schemas/guest", SCHEMA))[0] == 201
+    for number in (1, 2):
+        guest = {"id": f"g-{number}", "email": "ann@example.com"}
         assert (await made.ask("chief", "POST", "/api/models/guest", guest))[0] == 201
+    return made
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    instance = Instance(tmp_path)
+    async with aiohttp.ClientSession() as session:
+        made = await house_of(instance, session)
         for role in ROLES:
             if role != "auditor":
                 assert await made.make("chief", role, roles=[role]) == 201

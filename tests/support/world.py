@@ -12,6 +12,8 @@ from proxy.api.context import COMMON_STATUSES, Services, Takes
 from proxy.api.operations import OPERATIONS
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.verify import Auditor
+from proxy.auth.approvals import Approvals, Wanted
+from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.api import environment_services
 from proxy.bootstrap.environments import OpenEnvironment, Realm
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
@@ -72,6 +74,20 @@ class World:
         """Put an access policy in force; ``under:NAME`` is a client under it."""
         body = {"schema": schema, "actions": list(actions), **more}
         await self.services.spaces["default"].policies.put(read_policy(name, body))
+
+
+def oversee(made: Services, folder: Path, note: SealedNote, clock: ManualClock) -> None:
+    """Give services a log to read, files to load again, and approvals, which nothing needs."""
+    made.auditor, made.reload = reading(folder / "read-log"), reload
+    made.approvals = Approvals(note, clock, frozenset(), 3_600_000)
+
+
+async def waiting(here: World, client: str) -> str:
+    """The id of a request of a client that waits for a second person."""
+    assert here.services.approvals is not None
+    request = b'{"path":{},"query":{},"content":{"key":"data"}}'
+    wanted = Wanted("rotate_key", "default", client, request)
+    return (await here.services.approvals.ask(wanted, lasts=False)).id
 
 
 class HeldSource:
@@ -196,7 +212,7 @@ async def world(
             access=bearer(here.service.tokens) if tokens else access,
             **{"body_limit": 4 * 2**20, "functions": functions, **given},
         )
-        made.auditor, made.reload = reading(folder / "read-log"), reload
+        oversee(made, folder, SealedNote(store, keyset.aead(), "default", "approvals"), clock)
         client = await stack.enter_async_context(serving(made))
         unlisted = watched(made)
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)

@@ -29,7 +29,7 @@ from tests.conformance.test_interface_examples import DESCRIBED, attached, fille
 from tests.support.api import Said, access
 from tests.support.examples import CONTACT, KEPT, RECORDS
 from tests.support.matrix import ALIASES, CALLERS, TABLE, UNDER, Endpoint, expected, policy
-from tests.support.world import ENGINES, World, world
+from tests.support.world import ENGINES, World, waiting, world
 
 TABLED = [operation for operation in OPERATIONS if operation.name not in ALIASES]
 
@@ -146,6 +146,7 @@ async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
         "client_id": made.client.id,
         "basic": base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode(),
         "policy": "spare",
+        "approval_id": await waiting(here, made.client.id),
     }
 
 

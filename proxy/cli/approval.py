@@ -1,0 +1,91 @@
+"""``domicile approval``: the requests to a running instance that a second person decides about."""
+
+import argparse
+import contextlib
+import json
+import os
+from typing import Any, Final
+
+from proxy.cli import command
+from proxy.cli.backend import instance_arguments
+from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.remote import remote
+
+
+def list_approvals_command(arguments: Arguments) -> int:
+    """Print what waits, oldest first."""
+    approvals: list[Any] = []
+    with contextlib.closing(remote(arguments)) as instance:
+        while True:
+            page = instance.content("GET", f"/api/approvals?offset={len(approvals)}")
+            approvals += page["data"]
+            if not page["data"] or len(approvals) >= page["meta"]["total"]:
+                break
+    lines = [_line(one) for one in approvals] or ["Nothing waits for a second person."]
+    command.show({"approvals": approvals}, "\n".join(lines), as_json=arguments.json)
+    return OK
+
+
+def approve(arguments: Arguments) -> int:
+    """Approve a request; who asked sends it again then."""
+    return _decide(arguments, "approve")
+
+
+def refuse(arguments: Arguments) -> int:
+    """Refuse a request."""
+    return _decide(arguments, "refuse")
+
+
+def _decide(arguments: Arguments, decision: str) -> int:
+    headers = {"Idempotency-Key": os.urandom(16).hex()}
+    with contextlib.closing(remote(arguments)) as instance:
+        path = f"/api/approvals/{arguments.approval}"
+        data = instance.content("POST", path, {"decision": decision}, headers)
+    command.show(data, _line(data), as_json=arguments.json)
+    return OK
+
+
+def _line(one: Any) -> str:
+    request = json.dumps(one["request"], ensure_ascii=False, default=str)
+    return (
+        f"{one['approval_id']}  {one['state']:<8}  until {one['ends_at']}  by {one['client_id']}  "
+        f"{one['operation']} {request}"
+    )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser, "the vault listener of the settings")
+
+
+def _decide_arguments(parser: argparse.ArgumentParser) -> None:
+    _arguments(parser)
+    parser.add_argument("approval", metavar="ID", help="as `domicile approval list` shows it")
+
+
+COMMAND: Final = Command(
+    summary="List, approve and refuse what needs a second person (setting auth.four_eyes).",
+    example="domicile approval list --url https://vault.example.com",
+    children={
+        "list": Command(
+            summary="List the requests that wait: one's own, and those one may decide.",
+            example="domicile approval list --json",
+            run=list_approvals_command,
+            arguments=_arguments,
+            data=True,
+        ),
+        "approve": Command(
+            summary="Approve a request of somebody else, who sends it again then.",
+            example="domicile approval approve k7m2p9xwq4ht6vbd",
+            run=approve,
+            arguments=_decide_arguments,
+            data=True,
+        ),
+        "refuse": Command(
+            summary="Refuse a request of somebody else.",
+            example="domicile approval refuse k7m2p9xwq4ht6vbd",
+            run=refuse,
+            arguments=_decide_arguments,
+            data=True,
+        ),
+    },
+)
