@@ -62,12 +62,13 @@ def readable_paths(*, network: bool) -> list[str]:
 
     Those of the name service and of authorities only with a network.
     """
-    libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
-    devices = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime", "/usr/share/zoneinfo")
+    libraries = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share")
+    devices = ("/dev/zero", "/dev/random", "/dev/urandom")
+    tables = ("/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/ssl/openssl.cnf")
     names = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf")
     authorities = ("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/pki/tls/certs", "/etc/pki/ca-trust")
     own = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    listed = [*sys.path, f"{sys.base_prefix}/lib", *own, *libraries, *devices]
+    listed = [*sys.path, f"{sys.base_prefix}/lib", *own, *libraries, *devices, *tables]
     paths = [path for path in (*listed, *(names + authorities if network else ())) if path]
     there = filter(os.path.exists, paths)  # false, too, where this user may not look
     return list(dict.fromkeys(map(os.path.realpath, there)))

@@ -225,7 +225,7 @@ def test_a_function_ends_with_its_service_and_the_next_start_removes_what_it_lef
 async def test_the_libraries_that_functions_are_made_of_work(runner):
     code = """
     import asyncio, concurrent.futures, csv, datetime, decimal, email.message, hashlib, io, locale
-    import logging, multiprocessing.dummy, sqlite3, ssl, statistics, tempfile, uuid, zipfile, zoneinfo
+    import logging, mimetypes, multiprocessing.dummy, sqlite3, ssl, statistics, tempfile, uuid, zipfile, zoneinfo
     import xml.etree.ElementTree, cryptography.hazmat.primitives.ciphers.aead as aead, msgspec, yaml
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         squares = list(pool.map(lambda n: n * n, range(8)))
@@ -242,7 +242,8 @@ async def test_the_libraries_that_functions_are_made_of_work(runner):
         await asyncio.wait_for(asyncio.sleep(0.01), 1)
         return (await asyncio.gather(*(asyncio.to_thread(hashlib.sha256, b"a") for _ in range(3))))[0].hexdigest()
     result = [squares[-1], database.execute("select a from t").fetchone()[0], len(sealed),
-        noon.utcoffset().seconds, asyncio.run(slept())[:4], len(uuid.uuid4().bytes), datetime.date.today().year > 2000]
+        noon.utcoffset().seconds, asyncio.run(slept())[:4], len(uuid.uuid4().bytes), datetime.date.today().year > 2000,
+        mimetypes.guess_type("a.pdf")[0]]
     """
     assert await attempt(runner, "import os\n" + textwrap.dedent(code)) == [
         49,
@@ -252,6 +253,7 @@ async def test_the_libraries_that_functions_are_made_of_work(runner):
         "ca97",
         16,
         True,
+        "application/pdf",
     ]
 
 
