@@ -273,7 +273,9 @@ async def rotate_keys(call: ApiRequest) -> ApiResponse:
     content = request.checked_members(call.content, ("key", "environment_id"), ("key",))
     kind, environment = content["key"], content.get("environment_id", DEFAULT)
     faults = (
-        [] if kind in tuple(KeyKind) else [Detail("/key", "Has to be data, master or signing.")]
+        []
+        if kind in tuple(KeyKind)
+        else [Detail("/key", "Has to be data, master, signing or audit.")]
     )
     if not isinstance(environment, str):
         faults.append(Detail("/environment_id", "Has to be a string."))
@@ -300,6 +302,7 @@ def keys_json(keys: KeysTold) -> dict[str, Any]:
     return {
         "master": {"key_id": keys.master},
         "signing": [{"key_id": kid, "signs": kid == keys.signing[-1]} for kid in keys.signing],
+        "audit": [{"key_id": key, "writes": key == keys.audit[-1]} for key in keys.audit],
         "data": [_data_keys_json(one) for one in keys.environments],
     }
 

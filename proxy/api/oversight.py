@@ -1,5 +1,6 @@
 """Oversight of the vault: the audit log, what operators do, and what a second person approves."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -40,6 +41,7 @@ async def audit_findings(call: ApiRequest) -> ApiResponse:
         raise VaultError(Code.CONFLICT, "The log is being verified already: wait for its end.")
     async with verifying:
         findings = await _read(auditor.verify)
+        await _read(partial((await _auditor(call)).compare, findings))
     return wire.json_answer(200, findings.as_json())
 
 

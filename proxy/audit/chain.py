@@ -6,18 +6,29 @@ HMAC-SHA-256, in hexadecimal, over every byte of the line before ``,"hash":``. T
 stand are the canonical form, so a check needs no JSON writer. Without the key a line can neither be
 changed nor made.
 
+Now and then a line is signed (``signatures``). Keys follow each other: a line after one of a newer
+key is never one of an older.
+
 The memory lies outside the folder, so that files that were cut or removed are missed.
 """
 
+import base64
 import re
+import time
 from binascii import hexlify
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from proxy.audit.events import EventKind, encode_event
+from proxy.audit.signatures import LineDigest, read_signed, sign_members
+from proxy.clock import Clock
+
 #: The keyed hash of the chain: 16 bytes of any message.
 Mac = Callable[[bytes], bytes]
+
+_DAY: Final = 86_400
 
 #: What the first line of all shows as the hash before it.
 GENESIS: Final = "0" * 32
@@ -82,6 +93,118 @@ def parse_line(line: bytes) -> ParsedLine | None:
     return ParsedLine(signed, int(number), prev.decode(), digest.decode())
 
 
+class LogKey(NamedTuple):
+    """One key of a log. ``id`` is that of its public half."""
+
+    id: str
+    mac: Mac
+    sign: Callable[[bytes], bytes]  #: Ed25519, 64 bytes
+    public: bytes
+
+
+def newest_keys(keys: Sequence[LogKey], oldest: str) -> Sequence[LogKey]:
+    """The keys that may have written a line behind one of that key."""
+    ids = [key.id for key in keys]
+    return keys[ids.index(oldest) :] if oldest in ids else keys
+
+
+def read_tail(
+    tail: bytes, keys: Sequence[LogKey], last: ParsedLine
+) -> tuple[LineDigest | None, int]:
+    """The digest of lines since a signed one, which comes first, and what that says of notes.
+
+    No digest where a line between it and ``last`` is missing or was changed.
+    """
+    before: ParsedLine | None = None
+    notes, digest = 0, None
+    for line in tail.splitlines(keepends=True):
+        parsed = parse_line(line)
+        genuine = [at for at, key in enumerate(keys) if parsed and parsed.genuine(key.mac)]
+        if parsed is None or not genuine:
+            return None, notes
+        if before is None:
+            if (signed := read_signed(line)) is None:
+                return None, notes
+            digest, notes = LineDigest(signed[0].covers, signed[0].digest), signed[0].notes
+        elif parsed.prev != before.hash or parsed.n != before.n + 1:
+            return None, notes
+        before, keys = parsed, keys[genuine[0] :]
+    if digest is not None:
+        digest.add(tail)
+    return (digest if before == last else None), notes
+
+
+#: Takes lines, their day, and the number of the first.
+Append = Callable[[bytes, int, int], None]
+
+
+class Chain:
+    """The end of a log that grows: its last line, the key of the next, and what was signed."""
+
+    def __init__(self, link: Link, key: LogKey, digest: LineDigest | None = None) -> None:
+        """``digest``: of lines since the last signed one; ``None``: none is signed yet."""
+        self.n = link.n
+        self.prev = link.hash.encode()
+        self.key = key
+        self.signed = 0  #: the last line that is signed, of those written here
+        self._digest = digest or LineDigest(link.n + 1)
+
+    @property
+    def link(self) -> Link:
+        """The last line."""
+        return Link(self.n, self.prev.decode())
+
+    def write(self, stamps: "Stamps", bodies: Sequence[bytes], append: Append) -> None:
+        """Hand the lines of these members to ``append``; where that raises they are none."""
+        at = stamps.next()
+        lines, number, prev = chain_lines(self.key.mac, (self.n, self.prev), at, bodies)
+        append(lines, stamps.day, self.n + 1)
+        self._digest.add(lines)
+        self.n, self.prev = number, prev
+
+    def write_signed(
+        self,
+        stamps: "Stamps",
+        append: Append,
+        following: LogKey | None,
+        **members: object,
+    ) -> None:
+        """Write one signed line; ``following``: the key of this line and those after it, which the
+        key before signs for.
+        """
+        digest, signer, covers = self._digest.spelled(), self.key, self._digest.covers
+        if following is not None:
+            members["public_key"] = base64.b64encode(following.public).decode()
+        body = encode_event(EventKind.LOG, **members, covers=covers, digest=digest, key=signer.id)
+        after, self._digest = self._digest, LineDigest(covers, digest)
+        self.key = following or signer
+        try:
+            self.write(stamps, [sign_members(body, signer.sign)], append)
+        except BaseException:
+            self._digest, self.key = after, signer
+            raise
+        self.signed = self.n
+
+
+class Stamps:
+    """Instants as they stand in lines; ``day`` is that of the last one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._second = -1
+        self._text = b""
+        self.day = 0
+
+    def next(self) -> bytes:
+        """The instant of now."""
+        second, thousandth = divmod(self._clock(), 1000)
+        if second != self._second:
+            self._second = second
+            self.day = second // _DAY
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%b.%03dZ" % (self._text, thousandth)
+
+
 class Memory(Protocol):
     """What outlives the folder: a note in the vault's store."""
 
@@ -112,6 +235,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     base: Link = CHAIN_START  #: the line before the first that must still be there
     checkpoint: Link = CHAIN_START  #: a line that was on the disk, and all before it
+    key: str = ""  #: id of the key of that line; older ones write no more
 
 
 async def recall(memory: Memory) -> Checkpoint:

@@ -50,6 +50,12 @@ MEMBERS: Final[dict[str, str]] = {
     "subject": "the client, schema, policy, environment, key or note that was looked at or changed",
     "reason": "a constant text that says why",
     "since": "the instant when it happened, of what could not be written then",
+    "notes": "of a signed line: the counter of the root over the notes of the store",
+    "public_key": "of a signed line: the public key that signs from now on",
+    "covers": "of a signed line: the first line that its digest is of",
+    "digest": "of a signed line: the digest of the lines before it",
+    "key": "of a signed line: the id of the key that signed it",
+    "signature": "of a signed line: Ed25519 over its members from event to key",
     "prev": "the hash of the line before",
     "hash": "the keyed hash of this line",
 }
@@ -65,6 +71,11 @@ TAMPERED: Final = (
 #: The reason in the line of an alarm about a note.
 NOTE_CHANGED: Final = (
     "a note of the store was changed, put back, added or removed by something else than the program"
+)
+
+#: The reason in the line of an alarm about all notes at once.
+NOTES_OLDER: Final = (
+    "the notes of the store are older than the audit log says: an earlier state of it was put back"
 )
 
 #: Parameters of paths that name records, and those that name what administrators look after; no

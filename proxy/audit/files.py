@@ -6,16 +6,29 @@ one grows; a new one begins with each day, and where it is full.
 
 import asyncio
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.audit.chain import CHAIN_START, Link, Mac, parse_line
+from proxy.audit.chain import (
+    CHAIN_START,
+    Chain,
+    Checkpoint,
+    Link,
+    LogKey,
+    newest_keys,
+    parse_line,
+    read_tail,
+)
+from proxy.audit.signatures import SIGNATURE
 
 _PATTERN: Final = "audit-*.jsonl"
 _BLOCK: Final = 64 * 1024
+#: Files at the end in which a signed line is looked for; one is written every ten seconds.
+_TAIL: Final = 3
 
 MISSING: Final = "lines at the end of the audit log are missing that were there before"
 FOREIGN: Final = "the last line of the audit log was changed, or belongs to another vault"
@@ -142,17 +155,19 @@ class LogSegment:
 class LogStart(NamedTuple):
     """Where the chain goes on, and how the folder was found."""
 
-    link: Link
+    chain: Chain
     segment: LogSegment | None
     alarm: str | None = None
     torn: bool = False  #: the last file ended with an unfinished line
+    notes: int = 0  #: what the last signed line says of the notes of the store
 
 
-def find_start(folder: Path, mac: Mac, checkpoint: Link) -> LogStart:
+def find_start(folder: Path, keys: Sequence[LogKey], checkpoint: Checkpoint) -> LogStart:
     """Compare the folder with the last checkpoint. Raises ``OSError``."""
-    paths = log_segments(folder)
+    paths, link = log_segments(folder), checkpoint.checkpoint
+    writing = newest_keys(keys, checkpoint.key)
     if not paths:
-        return LogStart(checkpoint, None, MISSING if checkpoint != CHAIN_START else None)
+        return LogStart(Chain(link, writing[0]), None, MISSING if link != CHAIN_START else None)
     ends = [log_end(paths[-1])]
     for path in reversed(paths[:-1]):
         if ends[-1].last:
@@ -160,14 +175,31 @@ def find_start(folder: Path, mac: Mac, checkpoint: Link) -> LogStart:
         ends.append(log_end(path))
     last, segment = parse_line(ends[-1].last), LogSegment(paths[-1], ends[0].size)
     torn = ends[0].torn > 0
-    if last is None and not ends[-1].last and checkpoint == CHAIN_START:
-        return LogStart(CHAIN_START, segment, None, torn)
-    if last is None or not last.genuine(mac):
-        number = max(checkpoint.n, last.n if last is not None else 0)
-        return LogStart(Link(number, checkpoint.hash), segment, FOREIGN, torn)
-    if last.n < checkpoint.n:
-        return LogStart(checkpoint, segment, MISSING, torn)
-    return LogStart(last.link, segment, None, torn)
+    if last is None and not ends[-1].last and link == CHAIN_START:
+        return LogStart(Chain(CHAIN_START, writing[0]), segment, None, torn)
+    key = next((one for one in writing if last is not None and last.genuine(one.mac)), None)
+    if last is None or key is None:
+        number = max(link.n, last.n if last is not None else 0)
+        return LogStart(Chain(Link(number, link.hash), writing[0]), segment, FOREIGN, torn)
+    tail = signed_tail(paths)
+    digest, notes = read_tail(tail, keys, last) if tail else (None, 0)
+    if last.n < link.n:
+        return LogStart(Chain(link, key), segment, MISSING, torn, notes)
+    alarm = FOREIGN if tail and digest is None else None
+    return LogStart(Chain(last.link, key, digest), segment, alarm, torn, notes)
+
+
+def signed_tail(paths: Sequence[Path]) -> bytes:
+    """The lines from the last signed one on; nothing where none is near the end."""
+    tail = b""
+    for path in reversed(paths[-_TAIL:]):
+        content = path.read_bytes()
+        content = content[: content.rfind(b"\n") + 1]
+        at = content.rfind(SIGNATURE)
+        if at >= 0:
+            return content[content.rfind(b"\n", 0, at) + 1 :] + tail
+        tail = content + tail
+    return b""
 
 
 def refuse_unusable(folder: Path) -> None:

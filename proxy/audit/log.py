@@ -7,9 +7,8 @@ metric say so, and the chain goes on behind the gap.
 
 import asyncio
 import time
-from binascii import b2a_base64
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.audit.chain import Link, Mac, Memory, chain_lines, recall, remember
-from proxy.audit.events import EventKind, RecordId, encode_event
+from proxy.audit.chain import Link, LogKey, Memory, Stamps, recall, remember
+from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import (
     CUT,
     LogStart,
@@ -33,11 +32,6 @@ from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 
 _log = logs.logger("audit")
-
-_DAY: Final = 86_400_000
-
-#: Bytes of a record id: among ten million records two are alike once in 10^7 logs.
-_RECORD_ID_BYTES: Final = 9
 
 _TOUCHED: Final = (
     "the file of the audit log was changed, moved or removed under the running program"
@@ -67,20 +61,16 @@ class AuditLog:
     """The log of a running instance: one process, one thread. ``open_log`` makes it."""
 
     def __init__(
-        self, options: AuditOptions, mac: Mac, clock: Clock, memory: Memory, start: LogStart
+        self, options: AuditOptions, clock: Clock, memory: Memory, start: LogStart
     ) -> None:
         self._options = options
-        self._mac = mac
         self._clock = clock
         self._memory = memory
-        self._n = start.link.n
-        self._prev = start.link.hash.encode()
-        self._flushed = start.link.n  #: the last line that is on the disk
+        self._chain = start.chain
+        self._flushed = start.chain.n  #: the last line that is on the disk
         self._flushing: asyncio.Task[None] | None = None
         self._writer = SegmentWriter(options.folder, options.segment, start.segment)
-        self._day = 0
-        self._second = -1
-        self._second_text = b""
+        self._stamps = Stamps(clock)
         self.fault: str | None = None  #: why the log cannot be written
         self.flushes = options.sync  #: whether ``flushed`` has to be awaited
         self._tried = 0.0
@@ -89,13 +79,21 @@ class AuditLog:
         #: Lines that stand before the first one put; a start that fails has written nothing.
         self._first = _first_lines(start)
         self.alarm: Callable[[str], None] = lambda _kind: None  #: counts alarms by kind
+        #: The counter of the root over the notes of the store, and what the log says of it.
+        self.notes: Callable[[], int] = lambda: 0
+        self.notes_before = start.notes
         self.ticks: list[Callable[[], None]] = []  #: called about once a second
         self.shippers: tuple[Shipper, ...] = ()
 
     @property
     def link(self) -> Link:
         """The last line."""
-        return Link(self._n, self._prev.decode())
+        return self._chain.link
+
+    @property
+    def key(self) -> LogKey:
+        """The key of the next line."""
+        return self._chain.key
 
     # ------------------------------------------------------------------ lines
 
@@ -113,6 +111,18 @@ class AuditLog:
             self._retry()
         self._write(bodies)
 
+    def put_signed(self, reason: str, following: LogKey | None = None) -> None:
+        """Write a signed line of the log itself; ``following``: the key from this line on.
+
+        Raises ``VaultError(AUDIT_DOWN)``.
+        """
+        self.put()  # the first lines
+        members = {"reason": reason, "notes": self.notes()}
+        try:
+            self._chain.write_signed(self._stamps, self._writer.append, following, **members)
+        except OSError as error:
+            raise self._failed(error) from None
+
     def put_or_queue(self, *bodies: bytes) -> None:
         """Write lines of what was done; those that cannot be written wait. Raises as ``put``."""
         try:
@@ -120,7 +130,7 @@ class AuditLog:
                 self._retry()
             self._write(bodies)
         except VaultError:
-            at = self._stamp()
+            at = self._stamps.next()
             for body in bodies:
                 if len(self._waiting) < self._options.waiting:
                     self._waiting.append((at, body))
@@ -135,7 +145,7 @@ class AuditLog:
         """
         if not self._options.sync:
             return
-        wanted = self._n
+        wanted = self._chain.n
         while self._flushed < wanted:
             if self._flushing is None:
                 self._flushing = asyncio.create_task(self._flush())
@@ -154,7 +164,7 @@ class AuditLog:
                 raise
             return
         try:
-            await self.checkpoint()
+            await self._remember()
         except VaultError as error:
             _report(error)
 
@@ -164,7 +174,7 @@ class AuditLog:
 
     def unshipped(self, shipper: Shipper) -> float:
         """How many lines wait for that place."""
-        return float(self._n - shipper.position)
+        return float(self._chain.n - shipper.position)
 
     async def run(self) -> None:
         """Look after the log for ever; faults of folder and store are logged and tried again."""
@@ -198,15 +208,25 @@ class AuditLog:
                 self.put(encode_event(EventKind.ALARM, reason=_TOUCHED))
 
     async def checkpoint(self) -> None:
-        """Flush to disk, then remember the last line. Raises ``VaultError``."""
+        """Sign the lines since the last signed one, flush them, then remember the last of them.
+
+        Raises ``VaultError``.
+        """
+        if self.fault is None and self._chain.signed < self._chain.n:
+            with suppress(VaultError):  # it is told already; what is on the disk is remembered
+                self.put_signed("signed")
+        await self._remember()
+
+    async def _remember(self) -> None:
         remembered = await recall(self._memory)
-        if remembered.checkpoint.n >= self._n:
+        if remembered.checkpoint.n >= self._chain.n:
             return
         link = self.link
         if self._flushed < link.n:
             await self._flush()
         if self.fault is None:
-            await remember(self._memory, replace(remembered, checkpoint=link))
+            fresh = replace(remembered, checkpoint=link, key=self.key.id)
+            await remember(self._memory, fresh)
 
     async def expire(self) -> None:
         """Remove files whose last line is older than lines are kept. Raises ``VaultError``."""
@@ -236,8 +256,8 @@ class AuditLog:
         try:
             if not self._first:
                 with suppress(VaultError):  # as in look: it stays down
-                    self.put(encode_event(EventKind.LOG, reason="stopped"))
-                await self.checkpoint()
+                    self.put_signed("stopped")
+                await self._remember()
         except VaultError as error:
             _log.warning(
                 "the audit log could not be remembered", code=error.code, text=error.message
@@ -250,25 +270,18 @@ class AuditLog:
     # ------------------------------------------------------------------ parts
 
     def _write(self, bodies: tuple[bytes, ...]) -> None:
-        at = self._stamp()
         if self._first:
             bodies = (*self._first, *bodies)
-        lines, number, prev = chain_lines(self._mac, (self._n, self._prev), at, bodies)
-        try:
-            self._writer.append(lines, self._day, self._n + 1)
-        except OSError as error:
-            self._fail(error)
-            raise VaultError(Code.AUDIT_DOWN, _REFUSAL) from None
-        self._n, self._prev, self._first = number, prev, ()
+        if bodies:
+            try:
+                self._chain.write(self._stamps, bodies, self._writer.append)
+            except OSError as error:
+                raise self._failed(error) from None
+        self._first = ()
 
-    def _stamp(self) -> bytes:
-        now = self._clock()
-        second, thousandth = divmod(now, 1000)
-        if second != self._second:
-            self._second = second
-            self._day = now // _DAY
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
-        return b"%b.%03dZ" % (self._second_text, thousandth)
+    def _failed(self, error: OSError) -> VaultError:
+        self._fail(error)
+        return VaultError(Code.AUDIT_DOWN, _REFUSAL)
 
     def _fail(self, error: OSError) -> None:
         self._tried = time.monotonic()
@@ -298,7 +311,7 @@ class AuditLog:
 
     async def _flush(self) -> None:
         """Flush to disk, or give the log a fault."""
-        last = self._n
+        last = self._chain.n
         try:
             await self._writer.flush()
         except OSError as error:
@@ -321,24 +334,24 @@ def _report(error: VaultError) -> None:
 
 async def open_log(
     options: AuditOptions,
-    mac: Mac,
+    keys: Sequence[LogKey],
     clock: Clock,
     memory: Memory,
     alarm: Callable[[str], None] = lambda _kind: None,
 ) -> AuditLog:
     """Open the log of a folder, which is made where it is missing; ``begin`` writes the first line.
 
-    ``alarm`` counts every alarm that the log itself raises. Raises ``VaultError`` (NOT_WRITABLE)
-    when the folder cannot be used at all, or what the memory raises.
+    ``keys``: oldest first. ``alarm`` counts every alarm that the log itself raises. Raises
+    ``VaultError`` (NOT_WRITABLE) when the folder cannot be used, or what the memory raises.
     """
-    checkpoint = (await recall(memory)).checkpoint
+    checkpoint = await recall(memory)
     try:
         options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         refuse_unusable(options.folder)
-        start = find_start(options.folder, mac, checkpoint)
+        start = find_start(options.folder, keys, checkpoint)
     except OSError as error:
         raise _unusable(options.folder, error) from None
-    log = AuditLog(options, mac, clock, memory, start)
+    log = AuditLog(options, clock, memory, start)
     log.alarm = alarm
     if start.alarm is not None:
         _log.error(
@@ -354,24 +367,6 @@ def check_folder(folder: Path) -> None:
         refuse_unusable(next(path for path in (folder, *folder.parents) if path.exists()))
     except OSError as error:
         raise _unusable(folder, error) from None
-
-
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-
-
-def record_ids(keyed: Callable[[bytes], bytes]) -> RecordId:
-    """The ids by which lines name records, since a key may itself be somebody's number.
-
-    ``keyed``: a keyed hash of 9 bytes or more, used for nothing else.
-    """
-
-    def record_id(environment: str, schema: str, key: str) -> str:
-        # no name has a NUL
-        message = f"{environment}\0{schema}\0{key}".encode("utf-8", "surrogatepass")
-        text = b2a_base64(keyed(message)[:_RECORD_ID_BYTES], newline=False)
-        return text.translate(_URL_SAFE).decode("ascii")
-
-    return record_id
 
 
 def _first_lines(start: LogStart) -> tuple[bytes, ...]:

@@ -4,11 +4,12 @@ line is there, unchanged.
 A fault names the file and the line. Beside the chain itself two ends are compared with the memory
 outside the folder: the line that must be the first one kept, and a line near the end that was there
 at a checkpoint. A cut at the end takes that line away; only what was written after the last
-checkpoint, a few seconds, can go unseen.
+checkpoint, a few seconds, can go unseen. Signed lines are proven by public keys; those alone tell
+who has no secret that lines are the ones that were written, up to the last signed one.
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,14 +20,13 @@ from proxy.audit.chain import (
     CHAIN_START,
     Checkpoint,
     Link,
-    Mac,
-    Memory,
+    LogKey,
     ParsedLine,
     parse_line,
-    recall,
 )
 from proxy.audit.events import RecordId
 from proxy.audit.files import first_of, log_segments
+from proxy.audit.signatures import SignatureHolds, Signatures
 
 #: Faults that are listed; more of them are counted.
 MOST_FAULTS: Final = 1_000
@@ -36,6 +36,17 @@ MOST_READ: Final = 20_000
 
 #: Lines between reports of progress.
 _STEP: Final = 10_000
+
+#: Shipped lines that are remembered, since some are sent again after a break.
+_AGAIN: Final = 10_000
+
+#: Lines with the name of their file and their number in it.
+Lines = Iterable[tuple[str, int, bytes]]
+
+ROLLED_BACK: Final = (
+    "These lines tell of more than the vault has, in its notes (clients, policies, keys) or in its "
+    "log: it was put back to an earlier state."
+)
 
 
 class LogFault(NamedTuple):
@@ -53,6 +64,10 @@ class LogFindings:
     lines: int = 0
     files: int = 0
     last: Link = CHAIN_START
+    notes: int = 0  #: the counter of the notes of the store, by the last line that tells it
+    proven: list[tuple[int, int]] = field(
+        default_factory=list
+    )  #: first and last line, by signatures
     faults: list[LogFault] = field(default_factory=list)
     more: int = 0  #: faults that are not listed
 
@@ -70,6 +85,8 @@ class LogFindings:
             "files": self.files,
             "lines": self.lines,
             "last": {"n": self.last.n, "hash": self.last.hash},
+            "proven": [{"first": first, "last": last} for first, last in self.proven],
+            "notes": self.notes,
             "faults": [fault._asdict() for fault in self.faults],
             "more": self.more,
         }
@@ -79,18 +96,30 @@ class Auditor(NamedTuple):
     """The files of a log, its keys and its last checkpoint: what reads and verifies it."""
 
     folder: Path
-    mac: Mac
+    keys: Sequence[LogKey]
     record_id: RecordId
+    holds: SignatureHolds
     checkpoint: Checkpoint
-
-    @classmethod
-    async def of(cls, folder: Path, mac: Mac, record_id: RecordId, memory: Memory) -> "Auditor":
-        """The auditor with what the memory holds. Raises ``VaultError``."""
-        return cls(folder, mac, record_id, await recall(memory))
+    notes: int  #: the counter of the root over the notes of the store
 
     def verify(self, progress: Callable[[int], None] = lambda _lines: None) -> LogFindings:
         """Check every line; ``progress`` counts lines. Raises ``OSError``."""
-        return verify_log(self.folder, self.mac, self.checkpoint, progress)
+        lines = log_lines(self.folder)
+        return verify_log(lines, self._signatures(), self.keys, self.checkpoint, progress)
+
+    def verify_shipped(self, files: Sequence[Path], progress: Callable[[int], None]) -> LogFindings:
+        """Check lines of this log that were shipped; as ``verify``."""
+        return verify_log(shipped_lines(files), self._signatures(), self.keys, None, progress)
+
+    def compare(self, findings: LogFindings) -> None:
+        """Add a fault where the vault is in an earlier state than lines that were verified before
+        this auditor was made. Raises ``OSError``.
+        """
+        if findings.notes > self.notes or not in_log(self.folder, findings.last):
+            findings.add("the log", 0, ROLLED_BACK)
+
+    def _signatures(self) -> Signatures:
+        return Signatures({key.id: key.public for key in self.keys}, self.holds)
 
     def search(self, wanted: "LineFilter", after: int, limit: int) -> "LinePage":
         """The lines behind one of them that fit, oldest first. Raises ``OSError``.
@@ -179,20 +208,21 @@ def _line_before(folder: Path, instant: str) -> int:
 
 
 def verify_log(
-    folder: Path,
-    mac: Mac,
-    memory: Checkpoint | None,
+    lines: Lines,
+    signatures: Signatures,
+    keys: Sequence[LogKey] = (),
+    memory: Checkpoint | None = None,
     progress: Callable[[int], None] = lambda _lines: None,
 ) -> LogFindings:
-    """Check every line of a folder.
+    """Check every line.
 
+    ``keys``: oldest first; without any, keyed hashes are compared with each other alone.
     ``memory``: ``None`` where there is no checkpoint to compare with. Raises ``OSError``.
     """
-    findings = LogFindings()
+    findings, step = LogFindings(), 0
     before = memory.base if memory is not None else None
     met = memory is None or memory.checkpoint == CHAIN_START
-    step = 0
-    for name, number, line in log_lines(folder):
+    for name, number, line in lines:
         if number == 1:
             findings.files += 1
         if not line:
@@ -205,45 +235,49 @@ def verify_log(
         parsed = parse_line(line)
         if parsed is None or not line.endswith(b"\n"):
             findings.add(name, number, "Is no line of an audit log: it was changed, or cut.")
+            signatures.interrupt()
             before = None
             continue
-        if not parsed.genuine(mac):
-            findings.add(
-                name, number, "Was changed, or written by somebody without the key of the log."
-            )
-        elif before is not None:
-            _compare(findings, (name, number), before, parsed)
+        at = next((at for at, key in enumerate(keys) if parsed.genuine(key.mac)), None)
+        fault = None if before is None else _between(before, parsed)
+        forged = bool(keys) and at is None
+        if forged:
+            fault = "Was changed, or written by somebody without the key of the log."
+        if fault is not None:
+            signatures.interrupt()
+        keys = keys[at or 0 :]
+        unsigned = None if forged else signatures.add(parsed.n, line)
+        if fault or unsigned:
+            findings.add(name, number, fault or unsigned or "")
         before = parsed.link
         if memory is not None and parsed.n == memory.checkpoint.n:
             met = met or parsed.hash == memory.checkpoint.hash
     progress(step)
     findings.last = before or CHAIN_START
+    findings.proven, findings.notes = signatures.proven, signatures.notes
     if not met and memory is not None:
         text = (
             f"Line {memory.checkpoint.n} of the log was there and is missing, or another one "
             "stands in its place."
         )
-        findings.add(str(folder), 0, text)
+        findings.add("the log", 0, text)
     return findings
 
 
-def _compare(findings: LogFindings, at: tuple[str, int], before: Link, line: ParsedLine) -> None:
-    """Compare a genuine line with the genuine one before it."""
-    name, number = at
+def _between(before: Link, line: ParsedLine) -> str | None:
+    """What is wrong between two lines."""
     if line.prev == before.hash and line.n == before.n + 1:
-        return
+        return None
     if line.n > before.n + 1:
         first, last = before.n + 1, line.n - 1
         missing = f"Line {first} is" if first == last else f"Lines {first} to {last} are"
-        text = f"{missing} missing before it."
-    elif line.n <= before.n:
-        text = (
+        return f"{missing} missing before it."
+    if line.n <= before.n:
+        return (
             f"Is line {line.n} of the log, but stands behind line {before.n}: moved, or there "
             "twice."
         )
-    else:
-        text = "Does not follow the line before it."
-    findings.add(name, number, text)
+    return "Does not follow the line before it."
 
 
 def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
@@ -255,6 +289,40 @@ def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
                 yield path.name, number, line
             if number == 0:
                 yield path.name, 1, b""
+
+
+def shipped_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, bytes]]:
+    """Lines that a collector was sent, in the order of these files, with or without what it writes
+    before each; a line that came again is left out. Raises ``OSError``.
+    """
+    recent: dict[bytes, None] = {}
+    for path in paths:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                body = line[max(0, line.find(b'{"n":')) :]
+                yield from [(path.name, number, body)] if _first_time(body, recent) else ()
+
+
+def _first_time(line: bytes, recent: dict[bytes, None]) -> bool:
+    if line in recent:
+        return False
+    recent[line] = None
+    if len(recent) > _AGAIN:
+        del recent[next(iter(recent))]
+    return True
+
+
+def in_log(folder: Path, line: Link) -> bool:
+    """Whether a line is in a folder, or older than all that are kept. Raises ``OSError``."""
+    if line == CHAIN_START:
+        return True
+    reader = LogReader(folder, line.n - 1)
+    try:
+        number, present = next(reader.lines(), (0, b""))
+    finally:
+        reader.close()
+    parsed = parse_line(present)
+    return number > line.n or (parsed is not None and parsed.link == line)
 
 
 class LogReader:

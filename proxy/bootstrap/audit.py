@@ -1,28 +1,43 @@
 """The audit log of the settings: its keys from the keyset, its memory in the store."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from proxy.api.audit import Auditing
-from proxy.audit.events import NOTE_CHANGED, EventKind, RecordId, encode_event
-from proxy.audit.log import AuditLog, AuditOptions, open_log, record_ids
-from proxy.audit.services import AuditServices, Honeytokens
+from proxy.audit.chain import LogKey, recall
+from proxy.audit.events import (
+    NOTE_CHANGED,
+    NOTES_OLDER,
+    EventKind,
+    RecordId,
+    encode_event,
+)
+from proxy.audit.log import AuditLog, AuditOptions, open_log
+from proxy.audit.services import AuditServices, Honeytokens, record_ids
+from proxy.audit.signatures import key_id
 from proxy.audit.verify import Auditor
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.storage import key_source, open_with_key, peek_notes, refuse_no_vault
 from proxy.clock import Clock
 from proxy.config import Settings
+from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.prf import Prf
+from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.storage.notes import NoteWrite
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.environments import has_keyset, load_keyset, read_root, report_note
+
+_log = logs.logger("audit")
 
 _KINDS: Final = ("bait", "log", "misses", "notes", "tampered")
 
@@ -35,6 +50,7 @@ class OpenAudit:
     services: AuditServices
     interface: Auditing
     auditor: Callable[[], Awaitable[Auditor]]  #: what reads and verifies the lines, as it is now
+    keys: "AuditKeys"
 
     async def check(self) -> str | None:
         """The fault of the log, for ``/readyz``."""
@@ -64,9 +80,8 @@ async def open_audit(
 
     honeytokens = Honeytokens(SealedNote(store, keyset.aead(), keyset.environment, "baits"))
     await honeytokens.load()
-    memory = memory_of(store, keyset)
-    log = await open_log(options_of(settings), chain_of(keyset), clock, memory, alarm)
-    services = AuditServices(log, record_ids_of(keyset), honeytokens, alarm)
+    log, keys = await open_log_of(settings, store, keyset, clock, alarm)
+    services = AuditServices(log, keys.record_id(), honeytokens, alarm)
     interface = Auditing(services)
 
     def misfit(name: str) -> None:
@@ -84,7 +99,7 @@ async def open_audit(
     log.ship(stdout=settings.audit.stdout, syslog=settings.audit.syslog)
     for shipper in log.shippers:
         metrics.watch("domicile_audit_unshipped", partial(log.unshipped, shipper), shipper.name)
-    return OpenAudit(log, services, interface, partial(_auditor, settings, keyset, store))
+    return OpenAudit(log, services, interface, partial(_auditor, settings, keyset, store), keys)
 
 
 def options_of(settings: Settings) -> AuditOptions:
@@ -93,14 +108,95 @@ def options_of(settings: Settings) -> AuditOptions:
     return AuditOptions(audit.folder, audit.sync, audit.segment, audit.keep)
 
 
-def chain_of(keyset: Keyset) -> Prf:
-    """The keyed hash of the chain."""
-    return keyset.hasher("audit", "chain")
+class _StoredKey(msgspec.Struct, frozen=True):
+    chain: bytes
+    seed: bytes
 
 
-def record_ids_of(keyset: Keyset) -> RecordId:
-    """The keyed hash that names records in lines."""
-    return record_ids(keyset.hasher("audit", "record"))
+class _StoredKeys(msgspec.Struct, frozen=True):
+    record: bytes  #: of the hash that names records; it stays, so that a record has one name
+    keys: list[_StoredKey]
+
+
+_decode = msgspec.json.Decoder(_StoredKeys).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class AuditKeys:
+    """The keys of the log, sealed in the store. ``load`` before use."""
+
+    def __init__(self, store: Store, keyset: Keyset) -> None:
+        self._note = SealedNote(store, keyset.aead(), keyset.environment, "audit-keys")
+        self._keyset = keyset
+        self._record = b""
+        self._keys: list[AuditKey] = []  # oldest first
+
+    async def load(self, *, make: bool = True) -> "AuditKeys":
+        """Read the keys; ``make``: store the first one where there is none."""
+        content = await self._note.read()
+        if content is not None:
+            stored = _decode(content)
+            self._record = stored.record
+            self._keys = [AuditKey(key.chain, key.seed) for key in stored.keys]
+            return self
+        chain, self._record = self._keyset.audit_roots()
+        self._keys = [AuditKey.create(chain)]
+        if make:
+            await self._write(self._keys)
+        return self
+
+    def listed(self) -> list[LogKey]:
+        """All keys, oldest first: each verifies its lines for ever."""
+        return [LogKey(key_id(key.public), key.mac, key.sign, key.public) for key in self._keys]
+
+    def record_id(self) -> RecordId:
+        """The keyed hash that names records in lines."""
+        return record_ids(hasher(self._record))
+
+    async def rotate(self, log: AuditLog) -> None:
+        """Write the log with a fresh key from now on; the line that says so has the keyed hash of
+        the one before in it, which the older key has made, and a signature of the older key.
+
+        Raises ``VaultError`` (AUDIT_DOWN, and what the store raises); the key before goes on then.
+        A key that an interrupted rotation has left is taken.
+        """
+        if self.listed()[-1].id == log.key.id:
+            await self._write([*self._keys, AuditKey.create()])
+        log.put_signed("another key writes the log", self.listed()[-1])
+        await log.checkpoint()
+
+    async def _write(self, keys: list[AuditKey]) -> None:
+        stored = [_StoredKey(*key.secrets()) for key in keys]
+        await self._note.write(_encode(_StoredKeys(self._record, stored)))
+        self._keys = keys
+
+
+async def open_log_of(
+    settings: Settings,
+    store: Store,
+    keyset: Keyset,
+    clock: Clock,
+    alarm: Callable[[str], None] = lambda _kind: None,
+) -> tuple[AuditLog, AuditKeys]:
+    """The log of a vault, and its keys. Raises as ``open_audit``.
+
+    Notes of the store that are older than the log says raise an alarm, once.
+    """
+    keys = await AuditKeys(store, keyset).load()
+    memory = memory_of(store, keyset)
+    log = await open_log(options_of(settings), keys.listed(), clock, memory, alarm)
+    root = store.root
+    if root is None:
+        return log, keys
+    log.notes = lambda: root.state.counter
+    if log.notes_before > root.state.counter:
+        behind = log.notes_before - root.state.counter
+        _log.error("an earlier state of the store was put back", count=behind)
+        alarm("notes")
+        root.count_from(log.notes_before)
+        with suppress(VaultError):  # it waits in the log
+            log.put_or_queue(encode_event(EventKind.ALARM, reason=NOTES_OLDER))
+    return log, keys
 
 
 def memory_of(store: Store, keyset: Keyset) -> SealedNote:
@@ -109,8 +205,11 @@ def memory_of(store: Store, keyset: Keyset) -> SealedNote:
 
 
 async def _auditor(settings: Settings, keyset: Keyset, store: Store) -> Auditor:
-    memory = memory_of(store, keyset)
-    return await Auditor.of(settings.audit.folder, chain_of(keyset), record_ids_of(keyset), memory)
+    keys = await AuditKeys(store, keyset).load(make=False)
+    checkpoint = await recall(memory_of(store, keyset))
+    counter = 0 if store.root is None else store.root.state.counter
+    folder, record_id = settings.audit.folder, keys.record_id()
+    return Auditor(folder, keys.listed(), record_id, signature_holds, checkpoint, counter)
 
 
 async def auditor(settings: Settings) -> Auditor:

@@ -245,7 +245,9 @@ async def _listen(
     settings, auth, realm = base.settings, base.auth, base.realm
     guard, metrics = base.guard, base.metrics
     services = interface(settings, realm, Around(auth, metrics, guard, base.audit.interface))
-    places = Places(base.store, key_source(settings.keys), auth.keys)
+    audit = base.audit
+    source = key_source(settings.keys)
+    places = Places(base.store, source, auth.keys, audit.keys, lambda: audit.log)
     ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
     enter, at = stack.enter_async_context, settings.listen
     services.keys = await enter(ring.kept())

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from proxy.audit.log import AuditLog
 from proxy.auth.tokens import SigningKeys
+from proxy.bootstrap.audit import AuditKeys
 from proxy.crypto.aead import MOST_SEALINGS
 from proxy.crypto.key_sources import KeySource
 from proxy.errors import Code, VaultError
@@ -50,6 +52,8 @@ class Places(NamedTuple):
     store: Store
     source: KeySource
     signing: SigningKeys
+    audit: AuditKeys
+    log: Callable[[], AuditLog]  #: that a fresh audit key writes from now on
 
 
 class InstanceKeys:
@@ -71,7 +75,7 @@ class InstanceKeys:
     ) -> None:
         self.vaults = vaults
         self._reseals = reseals
-        self._store, self._source, self._signing = places
+        self._store, self._source, self._signing, self._audit, self._log = places
         self._metrics = metrics
         self._watched: dict[str, _Watched] = {}
         self._changing = asyncio.Lock()
@@ -111,18 +115,21 @@ class InstanceKeys:
                 self._source.load().id,
                 tuple(self._signing.by_kid),
                 [await watched.told() for watched in self._watched.values()],
+                tuple(key.id for key in self._audit.listed()),
             )
 
     async def rotate(self, kind: KeyKind, environment: str = DEFAULT) -> None:
         """Another key of that kind from now on; of data keys that of one environment.
 
-        Raises ``VaultError``: NOT_FOUND for an environment that is not there, BAD_KEYS and
-        NOT_WRITABLE where the key source cannot hold another master key, CONFLICT, and what the
+        Raises ``VaultError``: AUDIT_DOWN, NOT_FOUND for an environment that is not there, BAD_KEYS
+        and NOT_WRITABLE where the key source cannot hold another master key, CONFLICT, and what the
         store raises. The key before goes on then.
         """
         async with self._changing:
             if kind is KeyKind.SIGNING:
                 await self._signing.rotate()
+            elif kind is KeyKind.AUDIT:
+                await self._audit.rotate(self._log())
             elif kind is KeyKind.MASTER:
                 await self._rotate_master()
             else:

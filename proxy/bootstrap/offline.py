@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from proxy.audit.events import EventKind, encode_event
-from proxy.audit.log import AuditLog, open_log
+from proxy.audit.events import NOTE_CHANGED, EventKind, encode_event
+from proxy.audit.log import AuditLog
 from proxy.auth.clients import Clients
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies, open_clients, open_policies
 from proxy.auth.tokens import SigningKeys
 from proxy.bootstrap.api import apart
-from proxy.bootstrap.audit import chain_of, memory_of, options_of
+from proxy.bootstrap.audit import AuditKeys, open_log_of
 from proxy.bootstrap.keys import InstanceKeys, Places
 from proxy.bootstrap.storage import (
     key_source,
@@ -89,9 +89,10 @@ class OfflineChanges:
             raise TypeError("no vault is open for this command")
         if self._log is None:
             settings, store, keyset = self._at
-            options, memory = options_of(settings), memory_of(store, keyset)
-            self._log = await open_log(options, chain_of(keyset), system_clock, memory)
+            self._log, _ = await open_log_of(settings, store, keyset, system_clock)
             await self._log.begin()
+            for name in sorted(store.root.faults) if store.root is not None else ():
+                self._log.put(encode_event(EventKind.ALARM, subject=name, reason=NOTE_CHANGED))
         self._log.ready()
 
     def did(self, subject: str, environment: str = "") -> None:
@@ -134,10 +135,22 @@ class OfflineChanges:
         """The vault is open, with the keyset of ``default``."""
         self._at = settings, store, keyset
 
-    def _put(self, event: EventKind, **about: Any) -> None:
+    @property
+    def log(self) -> AuditLog:
+        """The log, once it is open."""
         if self._log is None:
             raise TypeError("the log is not open: say ready first")
-        self._log.put(encode_event(event, **self._about, **about))
+        return self._log
+
+    def _put(self, event: EventKind, **about: Any) -> None:
+        self.log.put(encode_event(event, **self._about, **about))
+
+
+def log_of(record: OfflineChanges | None) -> AuditLog:
+    """The log of a command that changes something."""
+    if record is None:
+        raise TypeError("this command changes nothing")
+    return record.log
 
 
 @asynccontextmanager
@@ -306,8 +319,9 @@ async def stopped_keys(
         ]
         signing = SigningKeys(store, keysets[DEFAULT].aead(), DEFAULT, system_clock)
         await signing.load()
+        audit = await AuditKeys(store, keysets[DEFAULT]).load()
         keys = InstanceKeys(
-            Places(store, key_source(settings.keys), signing),
+            Places(store, key_source(settings.keys), signing, audit, lambda: log_of(record)),
             lambda: vaults,
             Metrics(),
             reseals=False,

@@ -10,12 +10,13 @@ import sys
 import time
 import urllib.parse
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.audit.events import EventKind
-from proxy.audit.verify import LogReader
+from proxy.audit.signatures import Signatures, key_id
+from proxy.audit.verify import LogReader, log_lines, shipped_lines, verify_log
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
@@ -24,7 +25,7 @@ from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.audit.verify import Auditor
+    from proxy.audit.verify import Auditor, LogFindings
 
 #: Seconds between looks for new lines.
 _LOOK: Final = 0.25
@@ -42,27 +43,77 @@ _SHOWN: Final = (
     "schema",
     "count",
 )
+#: What is not told by signatures.
+_UNPROVEN: Final = (
+    "Nothing contradicts them. Without a secret nobody can tell whether the vault wrote other "
+    "lines, whether some came before the first or after the last of these, and whether the vault "
+    "is in the state that they tell of."
+)
 _LISTS: Final = ("fields", "revealed", "covered", "files", "records")
 
 
 def verify_audit(arguments: Arguments) -> int:
     """Exit status 0 when every line is there, unchanged and in its place."""
+    public = arguments.public_key is not None
+    if arguments.url and (public or arguments.lines):
+        text = "An instance verifies its own log: leave out --url, or --public-key and --lines."
+        raise VaultError(Code.BAD_SETTINGS, text)
     findings = _content(arguments, "/api/audit/verify") if arguments.url else _verified(arguments)
-    command.show(findings, findings_text(findings), as_json=arguments.json)
+    text = findings_text(findings, public=public)
+    command.show(findings, text, as_json=arguments.json)
     return OK if findings["ok"] else FAULT
 
 
 def _verified(arguments: Arguments) -> dict[str, Any]:
     settings = load_settings(arguments.config, os.environ)
-    auditor = _auditor(settings)
-    _folder(settings)
+    public, files = arguments.public_key, arguments.lines
+    if public is None or not files:
+        _folder(settings)
     bar = progress("lines", None, "lines")
     try:
-        return auditor.verify(_counting(bar)).as_json()
+        if public is not None:
+            findings = _proven(settings, public, files, _counting(bar))
+        else:
+            auditor, count = _auditor(settings), _counting(bar)
+            findings = auditor.verify_shipped(files, count) if files else auditor.verify(count)
+            _auditor(settings).compare(findings)  # as it is now: lines were written meanwhile
+        return findings.as_json()
     except OSError as error:
-        raise _unreadable(settings, error) from None
+        raise _unreadable(error.filename or settings.audit.folder, error) from None
     finally:
         bar.close()
+
+
+def _proven(
+    settings: Settings, key: Path, files: Sequence[Path], count: Callable[[int], None]
+) -> "LogFindings":
+    from proxy.crypto.audit_keys import read_public_keys, signature_holds
+
+    try:
+        trusted = {key_id(public): public for public in read_public_keys(key.read_bytes())}
+    except ValueError:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"{key} holds no public key of an audit log: `domicile audit public-key` prints it.",
+        ) from None
+    lines = shipped_lines(files) if files else log_lines(settings.audit.folder)
+    findings = verify_log(lines, Signatures(trusted, signature_holds), progress=count)
+    if not findings.proven:
+        findings.add(str(key), 0, "No line is signed by this key.")
+    return findings
+
+
+def public_key(arguments: Arguments) -> int:
+    """Print the public half of the key that writes the log."""
+    from proxy.crypto.audit_keys import spell_public_key
+
+    auditor = _auditor(load_settings(arguments.config, os.environ))
+    key = next((key for key in auditor.keys if key.id == auditor.checkpoint.key), None)
+    if key is None:
+        raise VaultError(Code.BAD_STORE, "No line of the audit log is signed yet: start it once.")
+    data = {"key_id": key.id, "public_key": spell_public_key(key.public)}
+    command.show(data, data["public_key"].rstrip("\n"), as_json=arguments.json)
+    return OK
 
 
 def _counting(bar: Progress) -> Callable[[int], None]:
@@ -78,21 +129,27 @@ def _content(arguments: Arguments, path: str) -> Any:
         return instance.content("GET", path)
 
 
-def findings_text(findings: Mapping[str, Any]) -> str:
-    """The findings for people."""
+def findings_text(findings: Mapping[str, Any], *, public: bool = False) -> str:
+    """The findings for people; ``public``: verified without a secret."""
     looked = (
         f"{command.count_noun(findings['lines'], 'line')} in "
         f"{command.count_noun(findings['files'], 'file')}"
     )
     lines = [f"Looked at {looked}; the last one is line {findings['last']['n']}."]
+    ranges = ", ".join(f"{one['first']} to {one['last']}" for one in findings.get("proven", ()))
+    lines.append(f"Proven by signatures: lines {ranges}." if ranges else "No signature proves any.")
     for fault in findings["faults"]:
         at = f":{fault['line']}" if fault["line"] else ""
         lines.append(f"  {fault['file']}{at}: {fault['text']}")
     if findings["more"]:
         lines.append(f"  and {findings['more']} faults more.")
     count = len(findings["faults"]) + findings["more"]
-    whole = "Every line is there, unchanged and in its place."
-    lines.append(f"{command.count_noun(count, 'fault')} in all." if count else whole)
+    if count:
+        lines.append(f"{command.count_noun(count, 'fault')} in all.")
+    elif public:
+        lines += [_UNPROVEN, f"The vault had written notes {findings['notes']:,} times by then."]
+    else:
+        lines.append("Every line is there, unchanged and in its place.")
     return "\n".join(lines)
 
 
@@ -134,7 +191,7 @@ def tail(arguments: Arguments) -> int:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise _unreadable(settings, error) from None
+        raise _unreadable(settings.audit.folder, error) from None
     finally:
         reader.close()
     return OK
@@ -175,10 +232,9 @@ def _folder(settings: Settings) -> Path:
     return folder
 
 
-def _unreadable(settings: Settings, error: OSError) -> VaultError:
+def _unreadable(source: Path | str, error: OSError) -> VaultError:
     return VaultError(
-        Code.BAD_STORE,
-        f"The audit log in {settings.audit.folder} cannot be read ({error.strerror}).",
+        Code.BAD_STORE, f"The audit log in {source} cannot be read ({error.strerror})."
     )
 
 
@@ -199,6 +255,24 @@ def _pretty(line: bytes) -> None:
     print(
         f"{members.get('n', '?'):>8}  {members.get('at', '')}  {members.get('event', '?'):<8} "
         f"{' '.join(words)}"
+    )
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser, "the log of the settings")
+    parser.add_argument(
+        "--public-key",
+        type=Path,
+        metavar="FILE",
+        help="verify signatures alone, without any secret, by the key in this file (PEM)",
+    )
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="files with lines that were shipped, in their order (default: the log of the vault)",
     )
 
 
@@ -249,9 +323,9 @@ COMMAND: Final = Command(
                 "Look at every line of the audit log; name those that were changed, moved, or "
                 "are missing."
             ),
-            example="domicile audit verify --config domicile.yaml",
+            example="domicile audit verify --public-key audit.pem --lines shipped.log",
             run=verify_audit,
-            arguments=lambda parser: instance_arguments(parser, "the log of the settings"),
+            arguments=_verify_arguments,
             data=True,
         ),
         "search": Command(
@@ -259,6 +333,15 @@ COMMAND: Final = Command(
             example="domicile audit search --event alarm --from 2026-05-04T00:00:00Z",
             run=search_audit,
             arguments=_search_arguments,
+            data=True,
+        ),
+        "public-key": Command(
+            summary=(
+                "Print the public key that the audit log is signed with (PEM), for whoever is to "
+                "verify it and not to write it."
+            ),
+            example="domicile audit public-key --config domicile.yaml",
+            run=public_key,
             data=True,
         ),
         "tail": Command(

@@ -108,6 +108,10 @@ def _text(data: Any) -> str:
         f"signing  {one['key_id']}{'' if one['signs'] else '  (verifies)'}"
         for one in data["signing"]
     ]
+    lines += [
+        f"audit    {one['key_id']}{'' if one['writes'] else '  (verifies)'}"
+        for one in data.get("audit", ())
+    ]
     for one in data["data"]:
         lines.append(
             f"data     {one['environment_id']}: {one['sealings']} sealings, wrapped by "
@@ -153,8 +157,8 @@ COMMAND: Final = Command(
         ),
         "rotate": Command(
             summary=(
-                "Use another data, master or signing key from now on; nothing that was sealed is "
-                "lost."
+                "Use another data, master, signing or audit key from now on; nothing that was "
+                "sealed or written is lost."
             ),
             example="domicile keys rotate data --url https://vault.example.com",
             run=rotate,

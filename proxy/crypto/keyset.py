@@ -213,6 +213,13 @@ class Keyset(Secret):
         """
         return hasher(derive(self._hash_root, "hash", self.environment, *purpose))
 
+    def audit_roots(self) -> tuple[bytes, bytes]:
+        """The first key of the audit chain, and that of the names of records in it; both are sealed
+        on their own from then on.
+        """
+        of = self._hash_root, "hash", self.environment, "audit"
+        return derive(*of, "chain"), derive(*of, "record")
+
     def sealed_texts(self, *purpose: str) -> SealedTexts:
         """What seals texts that callers keep for us, for one purpose; each purpose has a key of its
         own.

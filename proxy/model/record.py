@@ -212,6 +212,7 @@ class KeyKind(enum.StrEnum):
     DATA = "data"  #: seals what one environment holds
     MASTER = "master"  #: wraps the keysets of all environments
     SIGNING = "signing"  #: signs access tokens
+    AUDIT = "audit"  #: ties the lines of the audit log together, and signs them
 
 
 class DataKeys(NamedTuple):
@@ -237,6 +238,7 @@ class KeysTold(NamedTuple):
     master: str  #: id of the present one
     signing: tuple[str, ...]  #: ids, oldest first; the last one signs, all of them verify
     environments: Sequence[DataKeys]
+    audit: tuple[str, ...]  #: ids, oldest first; the last one writes, all of them verify
 
 
 # Who calls the vault's own interface.

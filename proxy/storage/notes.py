@@ -102,6 +102,10 @@ class NoteRoot:
         """The write of the root that goes with these."""
         return NoteWrite(ROOT, self._seal(_encode(self.state.after(writes))), self.stored)
 
+    def count_from(self, counter: int) -> None:
+        """Count the next write from there, since the store was put back."""
+        self.state = RootState(max(counter, self.state.counter), self.state.digests)
+
     def compare(self, name: str, content: bytes | None) -> None:
         """Raise ``VaultError(CANNOT_OPEN)`` for a note that is not the one written last."""
         if not self.state.fits(name, content):

@@ -14,7 +14,7 @@ import pytest
 
 from proxy.audit.chain import chain_lines
 from proxy.audit.chain import parse_line as read_line
-from proxy.audit.log import record_ids
+from proxy.audit.services import record_ids
 from proxy.crypto.key_sources import open_source
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey

@@ -13,6 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.audit.events import NOTES_OLDER
+from proxy.audit.files import log_segments
+from proxy.audit.verify import ROLLED_BACK
 from tests.support.audit import lines
 from tests.support.lives import Installation, Nursery, nursery
 from tests.support.patience import PATIENCE
@@ -159,3 +162,64 @@ async def test_killed_at_any_write_of_a_note_the_next_start_finds_notes_and_root
         assert found["notes"] == []
         assert await thief.here.start()
         assert await thief.here.stop() == 0
+
+
+async def test_a_database_that_was_put_back_whole_shows_against_the_audit_log_once(
+    thief: Thief, tmp_path: Path
+) -> None:
+    shutil.copy(thief.here.data / "vault.db", tmp_path / "vault.db")
+    await thief.command(*CREATE, "--admin", "who came later")
+    assert await thief.here.start()
+    assert await thief.here.stop() == 0
+    shutil.copy(tmp_path / "vault.db", thief.here.data / "vault.db")
+    found = await thief.command("audit", "verify", status=1)
+    assert [fault["text"] for fault in found["faults"]][-1] == ROLLED_BACK
+    for _ in range(2):
+        assert await thief.here.start(), "a backup that the operator puts back is one, too"
+        assert await thief.here.stop() == 0
+        reasons = [
+            line["reason"] for line in lines(thief.here.data / "audit") if line["event"] == "alarm"
+        ]
+        assert reasons == [NOTES_OLDER]
+    await thief.command("audit", "verify")
+
+
+async def test_everything_put_back_shows_against_lines_that_were_shipped(
+    thief: Thief, tmp_path: Path
+) -> None:
+    shutil.copytree(thief.here.data, tmp_path / "older")
+    await thief.command(*CREATE, "who came later")
+    shipped = str(tmp_path / "shipped.log")
+    whole = b"".join(path.read_bytes() for path in log_segments(thief.here.data / "audit"))
+    (tmp_path / "shipped.log").write_bytes(whole)
+    assert (await thief.command("audit", "verify", "--lines", shipped))["faults"] == []
+    shutil.rmtree(thief.here.data)
+    shutil.copytree(tmp_path / "older", thief.here.data)
+    assert (await thief.command("audit", "verify"))["faults"] == []
+    assert await thief.here.start(), "nothing in the folder tells it"
+    assert await thief.here.stop() == 0
+    found = await thief.command("audit", "verify", "--lines", shipped, status=1)
+    assert [fault["text"] for fault in found["faults"]] == [ROLLED_BACK]
+
+
+async def test_who_has_the_public_key_alone_verifies_lines_over_a_rotation(
+    thief: Thief, tmp_path: Path
+) -> None:
+    first = await thief.command("audit", "public-key")
+    pem = tmp_path / "audit.pem"
+    pem.write_text(first["public_key"])
+    keys = (await thief.command("keys", "rotate", "audit"))["audit"]
+    assert [one["writes"] for one in keys] == [False, True]
+    assert keys[0]["key_id"] == first["key_id"]
+    await thief.command(*CREATE, "one more")
+    last = max(line["n"] for line in lines(thief.here.data / "audit"))
+    verify = ("audit", "verify", "--public-key", str(pem))
+    found = await thief.command(*verify)
+    assert found["proven"] == [{"first": 1, "last": last}]
+    assert (await thief.command("audit", "verify"))["proven"] == found["proven"]
+    (path,) = log_segments(thief.here.data / "audit")
+    path.write_bytes(path.read_bytes().replace(b'"via":"command"', b'"via":"commend"', 1))
+    assert (await thief.command(*verify, status=1))["proven"] != found["proven"]
+    pem.write_text("nothing")
+    assert await thief.here.run(*verify) == 1
+    assert b"holds no public key" in thief.here.log

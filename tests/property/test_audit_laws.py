@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from proxy.audit.chain import CHAIN_START, Checkpoint
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.files import segment_path
-from proxy.audit.verify import LogFault, verify_log
-from tests.support.audit import MAC, chained
+from proxy.audit.verify import LogFault, log_lines, verify_log
+from tests.support.audit import KEY, chained, signatures
 from tests.support.effort import examples
 
 AT = "2026-11-22T03:00:00.000Z"
@@ -43,7 +43,7 @@ def faults(lines: Sequence[bytes], cuts: Sequence[int] = ()) -> list[LogFault]:
         for end in (*sorted(set(cuts)), len(lines)):
             segment_path(folder, start + 1).write_bytes(b"".join(lines[start:end]))
             start = end
-        return verify_log(folder, MAC, KNOWN).faults
+        return verify_log(log_lines(folder), signatures(), [KEY], KNOWN).faults
 
 
 @FEW

@@ -7,18 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from proxy.api.audit import Auditing
-from proxy.audit.chain import Checkpoint, Link, VolatileMemory, chain_lines, recall
+from proxy.audit.chain import Checkpoint, Link, LogKey, VolatileMemory, chain_lines, recall
 from proxy.audit.events import AuditContext, EventKind
 from proxy.audit.files import log_segments, segment_path
-from proxy.audit.log import AuditLog, AuditOptions, open_log, record_ids
-from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink
-from proxy.audit.verify import Auditor, LogFindings, verify_log
+from proxy.audit.log import AuditLog, AuditOptions, open_log
+from proxy.audit.services import AuditServices, Honeytokens, NullSink, Sink, record_ids
+from proxy.audit.signatures import Signatures, key_id
+from proxy.audit.verify import Auditor, LogFindings, log_lines, verify_log
 from proxy.clock import Clock, ManualClock
-from proxy.crypto.prf import hasher
+from proxy.crypto.audit_keys import AuditKey, signature_holds
 from proxy.errors import Code, VaultError
 
-#: The keyed hash of every log of a test.
-MAC = hasher(b"audit key of the tests, 32 bytes")
+
+def log_key(secret: AuditKey) -> LogKey:
+    """A key as a log takes it."""
+    return LogKey(key_id(secret.public), secret.mac, secret.sign, secret.public)
+
+
+#: The key of every log of a test, and its keyed hash.
+KEY = log_key(AuditKey(b"audit key of the tests, 32 bytes", b"signs the logs of the tests, 32."))
+MAC = KEY.mac
 
 
 #: A memory that a test can turn back.
@@ -59,7 +67,7 @@ async def opened(
     """The log of a folder; its caller closes it."""
     memory = memory or Remembered()
     options = AuditOptions(folder, **given)
-    log = await open_log(options, MAC, clock or ManualClock(), memory)
+    log = await open_log(options, [KEY], clock or ManualClock(), memory)
     await log.begin()
     return log
 
@@ -101,7 +109,7 @@ def auditor(folder: Path, *bodies: bytes) -> Auditor:
         )
         whole += line
     segment_path(folder, 1).write_bytes(whole)
-    return Auditor(folder, MAC, record_ids(MAC), Checkpoint())
+    return Auditor(folder, [KEY], record_ids(MAC), signature_holds, Checkpoint(), 0)
 
 
 def audit_context(kind: EventKind = EventKind.WRITE) -> AuditContext:
@@ -134,4 +142,10 @@ async def trail(
 
 async def verified(folder: Path, memory: Remembered | None = None) -> LogFindings:
     """What a look at a folder finds."""
-    return verify_log(folder, MAC, None if memory is None else await recall(memory))
+    remembered = None if memory is None else await recall(memory)
+    return verify_log(log_lines(folder), signatures(), [KEY], remembered)
+
+
+def signatures(*keys: LogKey) -> Signatures:
+    """What signed lines prove to somebody with these public keys, or that of the tests."""
+    return Signatures({key.id: key.public for key in keys or (KEY,)}, signature_holds)

@@ -10,11 +10,14 @@ from typing import Any
 from proxy.api.access import bearer
 from proxy.api.context import COMMON_STATUSES, Services, Takes
 from proxy.api.operations import OPERATIONS
+from proxy.audit.chain import VolatileMemory
 from proxy.audit.events import EventKind, encode_event
+from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.verify import Auditor
 from proxy.auth.approvals import Approvals, Wanted
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.api import environment_services
+from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.environments import OpenEnvironment, Realm
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.clock import ManualClock
@@ -150,6 +153,17 @@ async def reload() -> dict[str, str | None]:
     return {"rules": None}
 
 
+async def _written_log(
+    stack: AsyncExitStack, folder: Path, store: Store, keyset: Keyset
+) -> tuple[AuditKeys, AuditLog]:
+    """A log on the disk, whose key rotates."""
+    keys = await AuditKeys(store, keyset).load()
+    options = AuditOptions(folder / "written")
+    log = await open_log(options, keys.listed(), ManualClock(), VolatileMemory())
+    stack.push_async_callback(log.close)
+    return keys, log
+
+
 @asynccontextmanager
 async def world(
     folder: Path,
@@ -198,11 +212,11 @@ async def world(
         stack.push_async_callback(realm.close)
         parts = await environment_services(vault, catalog, contents)
         await realm.start(OpenEnvironment(vault, catalog, parts), {})
-        held = Places(store, source, here.service.keys)
-        ring = InstanceKeys(held, lambda: vaults_of(realm.vaults()), Metrics())
+        audit_keys, log = await _written_log(stack, folder, store, keyset)
+        where = Places(store, source, here.service.keys, audit_keys, lambda: log)
+        ring = InstanceKeys(where, lambda: vaults_of(realm.vaults()), Metrics())
         await stack.enter_async_context(ring.kept())
-        audit = Kept()
-        functions = await stack.enter_async_context(resident())
+        functions, audit = await stack.enter_async_context(resident()), Kept()
         made = services(
             audit=auditing(audit),
             spaces=realm.spaces,

@@ -121,6 +121,8 @@ async def test_the_master_key_and_the_signing_key_are_others_from_then_on(here):
     assert {one["wrapped_by"] for one in after["data"]} == {after["master"]["key_id"]}
     last = (await here.client("POST", K + "/rotate", "chief", json={"key": "signing"})).json
     assert [one["signs"] for one in last["signing"]] == [False, True]
+    last = (await here.client("POST", K + "/rotate", "chief", json={"key": "audit"})).json
+    assert [one["writes"] for one in last["audit"]] == [False, True]
     await all_there(here, await fill(here, 50), 50)
 
 

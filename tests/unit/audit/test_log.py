@@ -8,7 +8,7 @@ from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import AuditOptions, open_log
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
-from tests.support.audit import MAC, Remembered, lines, opened, told, trail, verified
+from tests.support.audit import KEY, Remembered, lines, opened, told, trail, verified
 
 LINE = encode_event(EventKind.WRITE, schema="p")
 
@@ -208,7 +208,7 @@ class Failing(Remembered):
 
 
 async def test_a_memory_that_takes_nothing_is_no_reason_not_to_start(tmp_path, capsys):
-    made = await open_log(AuditOptions(tmp_path), MAC, ManualClock(), Failing())
+    made = await open_log(AuditOptions(tmp_path), [KEY], ManualClock(), Failing())
     await made.begin()
     assert "could not be looked after" in capsys.readouterr().err
     assert made.fault is None, "lines are written all the same"

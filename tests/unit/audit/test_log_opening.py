@@ -7,7 +7,7 @@ from proxy.audit.files import CUT, FOREIGN, MISSING
 from proxy.audit.log import AuditOptions, check_folder, open_log
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
-from tests.support.audit import MAC, Remembered, lines, opened, trail, verified
+from tests.support.audit import KEY, Remembered, lines, opened, trail, verified
 
 
 async def put(folder: Path, memory: Remembered, count: int = 3) -> None:
@@ -70,7 +70,7 @@ async def test_a_folder_that_was_emptied_raises_an_alarm(tmp_path):
     await put(tmp_path, memory)
     for path in tmp_path.iterdir():
         path.unlink()
-    made = await open_log(AuditOptions(tmp_path), MAC, ManualClock(), memory, kinds.append)
+    made = await open_log(AuditOptions(tmp_path), [KEY], ManualClock(), memory, kinds.append)
     await made.begin()
     await made.close()
     assert kinds == ["log"]
@@ -91,7 +91,7 @@ async def test_a_start_that_fails_later_has_written_nothing(tmp_path):
     await put(tmp_path, memory)
     (path,) = tmp_path.iterdir()
     before = (path.read_bytes(), memory.content)
-    made = await open_log(AuditOptions(tmp_path), MAC, ManualClock(), memory)
+    made = await open_log(AuditOptions(tmp_path), [KEY], ManualClock(), memory)
     await made.close()
     assert (path.read_bytes(), memory.content) == before
 

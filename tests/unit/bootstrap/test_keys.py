@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from proxy.audit.log import AuditLog
 from proxy.auth.tokens import SigningKeys
 from proxy.bootstrap import keys as composed
+from proxy.bootstrap.audit import AuditKeys
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.clock import ManualClock
 from proxy.crypto.key_sources import open_source
@@ -18,6 +20,11 @@ from proxy.vault.environments import has_keyset, load_keyset, make_keyset
 from proxy.vault.maintenance import key_usage
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.patience import PATIENCE
+
+
+def _no_log() -> AuditLog:
+    """No test here rotates the key of a log."""
+    raise NotImplementedError
 
 
 class Shop:
@@ -41,8 +48,11 @@ class Shop:
             self.vaults.append(new_vault(keyset, self.store, self.clock, lambda *_: None, options))
         signing = SigningKeys(self.store, self.vaults[0].keyset.aead(), "default", self.clock)
         await signing.load()
+        audit = await AuditKeys(self.store, self.vaults[0].keyset).load()
         return InstanceKeys(
-            Places(self.store, self.source, signing), lambda: self.vaults, self.metrics
+            Places(self.store, self.source, signing, audit, _no_log),
+            lambda: self.vaults,
+            self.metrics,
         )
 
     async def wrappers(self) -> set[str]:

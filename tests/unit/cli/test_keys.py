@@ -23,17 +23,20 @@ def test_keys_are_listed_by_id_and_no_key_is_printed(run, capsys):
     assert json.loads(Path("data/keys.json").read_text())["key"] not in printed
 
 
-@pytest.mark.parametrize(("kind", "count"), [("data", 2), ("signing", 2), ("master", 1)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("data", 2), ("signing", 2), ("audit", 2), ("master", 1)]
+)
 def test_each_kind_is_rotated(run, capsys, kind, count):
     before = run("list")
     after = run("rotate", kind)
     if kind == "master":
         assert after["master"] != before["master"]
     else:
-        keys = after["data"][0]["keys"] if kind == "data" else after["signing"]
+        keys = after["data"][0]["keys"] if kind == "data" else after[kind]
         assert len(keys) == count
     again = run("list")
-    assert (again["master"], again["signing"]) == (after["master"], after["signing"])
+    for listed in ("master", "signing", "audit"):
+        assert again[listed] == after[listed]
     assert again["data"][0]["keys"] == after["data"][0]["keys"]
     assert main(["keys", "rotate", kind]) == 0
     assert f"Another {kind} key is in use." in capsys.readouterr().out

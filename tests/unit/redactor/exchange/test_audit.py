@@ -2,8 +2,7 @@
 
 import pytest
 
-from proxy.audit.log import record_ids
-from proxy.audit.services import Honeytoken
+from proxy.audit.services import Honeytoken, record_ids
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange import audit
 from tests.support.audit import MAC

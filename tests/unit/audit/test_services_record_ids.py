@@ -1,6 +1,6 @@
 import re
 
-from proxy.audit.log import record_ids
+from proxy.audit.services import record_ids
 from proxy.crypto.prf import hasher
 
 MARK = record_ids(hasher(b"k" * 32))

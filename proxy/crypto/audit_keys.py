@@ -1,0 +1,70 @@
+"""The keys of the audit log: a keyed hash ties its lines together, Ed25519 (RFC 8032) signs them.
+
+Who verifies signatures needs the public half alone, and cannot write a line.
+"""
+
+import re
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
+
+from proxy.crypto.prf import Prf, hasher, random_bytes
+from proxy.crypto.secret import Secret
+
+_KEY_BYTES: Final = 32
+_PEM: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
+
+
+class AuditKey(Secret):
+    """One key of the log: ``mac`` is its keyed hash of 16 bytes, ``public`` not secret."""
+
+    __slots__ = ("_chain", "_private", "mac", "public")
+
+    def __init__(self, chain: bytes, seed: bytes) -> None:
+        self._chain = chain
+        self._private = Ed25519PrivateKey.from_private_bytes(seed)
+        self.mac: Prf = hasher(chain)
+        self.public = self._private.public_key().public_bytes_raw()
+
+    @classmethod
+    def create(cls, chain: bytes | None = None) -> "AuditKey":
+        """A fresh random key; ``chain``: that of a log which is older than signatures."""
+        return cls(chain or random_bytes(_KEY_BYTES), random_bytes(_KEY_BYTES))
+
+    def secrets(self) -> tuple[bytes, bytes]:
+        """What ``__init__`` takes, to be sealed."""
+        return self._chain, self._private.private_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message, 64 bytes."""
+        return self._private.sign(message)
+
+
+def spell_public_key(public: bytes) -> str:
+    """A public key as PEM (RFC 8410)."""
+    key = Ed25519PublicKey.from_public_bytes(public)
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def read_public_keys(text: bytes) -> list[bytes]:
+    """The public keys of a PEM file. ``ValueError`` for none, or one of another kind."""
+    keys = [load_pem_public_key(block) for block in _PEM.findall(text)]
+    public = [key.public_bytes_raw() for key in keys if isinstance(key, Ed25519PublicKey)]
+    if not public or len(public) < len(keys):
+        raise ValueError("no public key of Ed25519, or one that is of another kind")
+    return public
+
+
+def signature_holds(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether the private half of that key has signed the message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

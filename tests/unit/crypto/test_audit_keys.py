@@ -1,0 +1,48 @@
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from proxy.crypto.audit_keys import (
+    AuditKey,
+    read_public_keys,
+    signature_holds,
+    spell_public_key,
+)
+
+#: RFC 8032, section 7.1, test 2.
+SEED = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
+PUBLIC = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
+SIGNATURE = bytes.fromhex(
+    "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+    "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+)
+
+
+def test_a_key_signs_as_the_rfc_says_and_is_the_same_after_it_was_sealed():
+    key = AuditKey(b"c" * 32, SEED)
+    assert (key.public, key.sign(b"\x72")) == (PUBLIC, SIGNATURE)
+    again = AuditKey(*key.secrets())
+    assert (again.public, again.mac(b"line")) == (key.public, key.mac(b"line"))
+
+
+def test_a_signature_holds_for_its_key_and_message_alone():
+    key, other = AuditKey.create(), AuditKey.create()
+    assert signature_holds(key.public, key.sign(b"line"), b"line")
+    for public, signature, message in (
+        (other.public, key.sign(b"line"), b"line"),
+        (key.public, key.sign(b"line"), b"lime"),
+        (key.public, key.sign(b"line")[:-1], b"line"),
+        (b"", b"", b"line"),
+    ):
+        assert not signature_holds(public, signature, message)
+
+
+def test_public_keys_are_read_from_the_text_that_they_are_written_as():
+    first, second = AuditKey.create().public, AuditKey.create().public
+    text = f"# of the vault\n{spell_public_key(first)}\n{spell_public_key(second)}".encode()
+    assert read_public_keys(text) == [first, second]
+    curve = generate_private_key(SECP256R1()).public_key()
+    foreign = curve.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for wrong in (b"", b"-----BEGIN PUBLIC KEY-----\nAA\n-----END PUBLIC KEY-----", foreign):
+        with pytest.raises(ValueError, match=r"."):
+            read_public_keys(wrong)
