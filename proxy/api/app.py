@@ -130,6 +130,8 @@ def _unreached(request: web.Request, services: Services, error: web.HTTPExceptio
             "", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}.")
         )
         return answer._replace(headers={"Allow": allowed})
+    if isinstance(error, web.HTTPNotFound) and request.path == "/docs/":
+        return ApiResponse(308, b"", {"Location": "../docs"})
     if isinstance(error, web.HTTPNotFound):
         return error_answer(
             "",

@@ -71,11 +71,12 @@ def change_json(step: ChangeStep) -> dict[str, str]:
 async def schema_json(declared: DeclaredSchema) -> dict[str, Any]:
     """A schema as administrators see it; its definition can be sent back as it is."""
     collection = declared.records.collection
+    rows, pending, _ = await collection.store.count(collection.table)
     return {
         "name": declared.schema.name,
         "origin": str(declared.origin),
         **write_definition(declared.schema),
-        "records": (await collection.store.count(collection.table))[0],
+        "records": rows - pending,
         "migration": _migration(declared),
     }
 

@@ -270,7 +270,9 @@ class AuditServices:
     def guessed(self, environment: str, endpoint: str, operation: str) -> None:
         """Count, log and write that a caller searches for what is not there, again and again."""
         self._alarm("misses")
-        _log.error(GUESSED, endpoint=endpoint, operation=operation)
+        _log.error(
+            "a caller keeps searching for what is not there", endpoint=endpoint, operation=operation
+        )
         about = {"via": "proxy", "environment": environment, "endpoint": endpoint}
         line = encode_event(EventKind.ALARM, **about, operation=operation, reason=GUESSED)
         self.put_quietly(line)

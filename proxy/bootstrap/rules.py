@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, ways
@@ -41,13 +42,7 @@ def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSe
 
     Raises ``VaultError(BAD_RULES)`` with every fault.
     """
-    rules_setting = SETTINGS["rules"]
-    if no_rules(settings.rules) and (
-        settings.rules.exists() or settings.rules == rules_setting.read(rules_setting.default)
-    ):
-        rules = RuleSet("none", (), (), ())
-    else:
-        rules = load_rule_set(settings.rules)
+    rules = rules_at(settings.rules)
     if overrides is None:
         return rules
     if overrides.only:
@@ -75,6 +70,14 @@ def _for_one(rules: RuleSet, upstream: str) -> RuleSet:
                 f"--upstream is for one application, and the rules name several ({names}): write "
                 "the address of each into its rule file.",
             )
+
+
+def rules_at(path: Path) -> RuleSet:
+    """The rule set of a folder or file; empty as ``load_rules`` says, and raises as it does."""
+    setting = SETTINGS["rules"]
+    if no_rules(path) and (path.exists() or path == setting.read(setting.default)):
+        return RuleSet("none", (), (), ())
+    return load_rule_set(path)
 
 
 def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HOST: Final = "127.0.0.1"
 _RULES: Final = Path("rules/contacts.yaml")
-_USUAL: Final = (8080, 8081, 8082, 3000)  #: ports of proxy, vault, admin and application
+_APPLICATION: Final = 3000  #: the port of the application
 
 _COUNTRY: Final = "se"  #: where the people of the samples live
 
@@ -88,13 +88,20 @@ def run(arguments: Arguments) -> int:
             f"The demo uses {_RULES}: start it in the folder that Domicile was cloned into.",
         )
     try:
-        return _run(arguments, (arguments.port, *_USUAL))
+        return _run(arguments, _wanted(arguments))
     except VaultError as error:
         if error.code is not Code.PORT_IN_USE:
             raise
     # Another program was quicker to take a port that was free just now: a second demo, which wants
     # the other ones as well.
     return _run(arguments, (0, 0, 0, 0, 0))
+
+
+def _wanted(arguments: Arguments) -> WantedPorts:
+    """The ports of the settings, which are the usual ones where they name none."""
+    listen = load_settings(arguments.config, os.environ).listen
+    ports = listen.proxy.port, listen.vault.port, listen.admin.port
+    return (arguments.port, *ports, _APPLICATION)
 
 
 def _run(arguments: Arguments, wanted: WantedPorts) -> int:

@@ -15,16 +15,19 @@ from proxy.config import load_settings
 
 def check_rules(arguments: Arguments) -> int:
     """Load the rules; a fault ends with status 1 and its places, a warning does not."""
-    from proxy.redactor.load import load_rule_set
+    from proxy.bootstrap.rules import rules_at
 
-    rules = load_rule_set(rules_path(arguments))
+    path = rules_path(arguments)
+    rules = rules_at(path)
+    none = f"there is no rule file at {path}: an instance would serve no application"
+    warnings = rules.warnings if rules.endpoints else (none,)
     data: dict[str, Any] = {
         "ok": True,
         "version": rules.version,
         "endpoints": [endpoint.name for endpoint in rules.endpoints],
         "operations": [operation.label for operation in rules.operations],
         "tests": len(rules.tests),
-        "warnings": list(rules.warnings),
+        "warnings": list(warnings),
     }
     counts = (
         f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations "
@@ -32,7 +35,7 @@ def check_rules(arguments: Arguments) -> int:
     )
     lines = [
         f"rules {rules.version} are in order: {counts}",
-        *(f"  warning: {text}" for text in rules.warnings),
+        *(f"  warning: {text}" for text in warnings),
     ]
     command.show(data, "\n".join(lines), as_json=arguments.json)
     return OK

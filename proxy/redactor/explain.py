@@ -31,6 +31,7 @@ class Found(NamedTuple):
     endpoint: Endpoint | None
     rule: Rule | None
     ruled: bool = False  #: an operation names the path, for whatever method
+    refused: bool = False  #: a PATCH of such a path, which may carry what is named there
 
 
 def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Found:
@@ -61,18 +62,19 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Fo
     endpoint, at = next(
         ((found, name) for name in hosts if (found := router.endpoint(name, target))), (None, "")
     )
-    return Found(endpoint, None, endpoint is not None and router.ruled(at, target))
+    ruled = endpoint is not None and router.ruled(at, target)
+    return Found(endpoint, None, ruled, ruled and method.upper() == "PATCH")
 
 
 def as_data(
-    endpoint: Endpoint | None, operation: Rule | None, ruled: bool = False
+    endpoint: Endpoint | None, operation: Rule | None, ruled: bool = False, refused: bool = False
 ) -> dict[str, Any]:
     """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the
     request.
     """
     out: dict[str, Any] = {"endpoint": _endpoint(endpoint) if endpoint else None, "operation": None}
     if operation is None or endpoint is None:
-        out["ruled"] = ruled
+        out["ruled"], out["refused"] = ruled, refused
         return out
     if isinstance(operation, PassRule):
         out["operation"] = {"match": operation.label, "at": str(operation.position), "pass": True}
@@ -96,6 +98,11 @@ def explanation_text(data: Mapping[str, Any]) -> str:
     """The same for people, one thing a line, nested by indentation."""
     if data["endpoint"] is None:
         return "No endpoint takes this request: the proxy refuses it."
+    if data.get("refused"):
+        return (
+            "No rule names this request, and it is refused: rules name its path for other methods, "
+            f"and a PATCH may carry what they name (endpoint {data['endpoint']['name']})."
+        )
     if data["operation"] is None:
         fate = {
             "pass": "it passes unchanged",
@@ -103,7 +110,7 @@ def explanation_text(data: Mapping[str, Any]) -> str:
             "deny": "it is refused",
         }
         unseen = (
-            " A PATCH, an upload (multipart), a patch document and another protocol (WebSocket) "
+            " An upload (multipart), a patch document and another protocol (WebSocket) "
             "are refused there: rules name the path."
         )
         return (

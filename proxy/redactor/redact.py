@@ -392,9 +392,9 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
 
 
 def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
-    expected = " or ".join(kind.value for kind in (Media.JSON, Media.FORM) if kind in plan.named)
+    types = {Media.JSON: "application/json", Media.FORM: "application/x-www-form-urlencoded"}
+    expected = " or ".join(text for kind, text in types.items() if kind in plan.named)
     return VaultError(
         Code.UNREADABLE_BODY,
-        f"The rule of {operation.label} names a body of kind {expected}, and the message carries "
-        "another kind.",
+        f"The rule of {operation.label} reads a Content-Type of {expected}, and this is another.",
     )

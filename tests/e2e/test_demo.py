@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -161,6 +162,21 @@ async def test_ctrl_c_ends_it_cleanly_even_while_somebody_watches(tmp_path: Path
         assert "Traceback" not in rest
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.get(running.proxy)
+
+
+async def test_nothing_of_its_own_pages_is_reported(tmp_path: Path) -> None:
+    async with demo(tmp_path) as running:
+        async with aiohttp.ClientSession(running.proxy) as client:
+            page = await (await client.get("/contacts")).text()
+            assets = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+            assert assets
+            for path in ("/", "/contacts/1", *assets):
+                assert (await client.get(path)).status == 200
+            await client.get("/nobody/named/this")
+        _, rest = await running.interrupted()
+    told = [line for line in rest.splitlines() if "no rule names" in line or "suspected" in line]
+    assert len(told) == 1
+    assert "/{word}/{word2}/{word3}" in told[0]
 
 
 async def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 import yaml
 from aiohttp import web
 
+from proxy.bootstrap.instance import first_client, prepare_instance, running
+from proxy.config import load_settings
 from proxy.redactor.load import load_rule_set
 from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
@@ -184,3 +187,20 @@ def test_the_picture_is_small_enough_to_be_shown_and_wide_enough_to_be_read() ->
     assert picture.startswith(b"\x89PNG\r\n")
     assert int.from_bytes(picture[16:20], "big") == 1280
     assert len(picture) < 250_000
+
+
+async def test_the_talk_to_the_vault_goes_as_it_stands_there(tmp_path: Path) -> None:
+    script = block("Talk to the vault", "sh")
+    assert "vault=http://127.0.0.1:8081" in script
+    settings = load_settings(None, {**FREE, "DOMICILE__DATA": str(tmp_path / "data")})
+    settings = replace(settings, country="se", rules=tmp_path)
+    await prepare_instance(settings)
+    client = await first_client(settings)
+    assert client is not None
+    async with running(settings) as instance:
+        script = script.replace("127.0.0.1:8081", instance.interface)
+        known = f"id={client.client.id}; secret={client.secret}\n"
+        text = await asyncio.to_thread(shell, tmp_path, known + script)
+    assert '"city":"Uppsala"' in text.splitlines()[-1].replace(" ", "")
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    assert "/rules.mine/" in ignored

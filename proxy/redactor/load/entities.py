@@ -338,14 +338,13 @@ def _schema_field(rule: FieldRule) -> Field:
 # ``endpoint:`` and ``on_error:`` compiled.
 
 
-def compile_endpoint(section: Section, on_error: Section | None) -> Endpoint | None:
-    """The endpoint; ``None`` where its name or address was at fault."""
-    name, upstream = section.value("name"), section.value("upstream")
-    if name is None or upstream is None:
-        return None
+def compile_endpoint(section: Section | None, on_error: Section | None) -> Endpoint:
+    """The endpoint; its name and its address are empty where they were at fault."""
+    if section is None:
+        return Endpoint("", "", frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError())
     return Endpoint(
-        name,
-        upstream,
+        section.value("name") or "",
+        section.value("upstream") or "",
         frozenset(item.value for item in section.value("host", []) if item.value),
         section.value("prefix", ""),
         Unmatched(section.value("unmatched", "report")),

@@ -219,14 +219,15 @@ def _file(source: RuleSource, job: _Load) -> FileRules | None:
         return None
     entities = compile_entities(section.value("entities", {}), job.faults)
     head: Section | None = section.value("endpoint")
-    endpoint = None if head is None else compile_endpoint(head, section.value("on_error"))
-    if endpoint is None:
-        return None
+    endpoint = compile_endpoint(head, section.value("on_error"))
+    # with an endpoint at fault, too: every fault of the file is told at once
     scope = Scope(endpoint, entities, job.faults)
     rules = _operations(section.value("operations", []), scope)
     operations = tuple(rule for rule in rules if isinstance(rule, Operation))
     passed = tuple(rule for rule in rules if isinstance(rule, PassRule))
     tests = _tests(section.value("tests", []), endpoint.name, job.faults)
+    if not (endpoint.name and endpoint.upstream):
+        return None
     return FileRules(
         endpoint, section.key("endpoint"), tuple(entities.values()), operations, tests, passed
     )

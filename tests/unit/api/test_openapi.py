@@ -145,6 +145,11 @@ async def test_the_page_and_its_files_may_speak_with_this_listener_alone(client:
     assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
+async def test_the_page_is_found_with_a_slash_behind_it(client: Client):
+    answer = await client("GET", "/docs/", "")
+    assert (answer.status, answer.body) == (200, (await client("GET", "/docs", "")).body)
+
+
 @pytest.mark.parametrize("name", ["LICENSE", "openapi.yaml", "..%2fopenapi.yaml", "SHA256SUMS"])
 async def test_only_files_of_the_page_are_given_out(client: Client, name: str):
     assert (await client("GET", f"/docs/{name}", "")).status == 404

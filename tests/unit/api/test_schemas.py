@@ -2,6 +2,8 @@ import asyncio
 
 import pytest
 
+from proxy.storage.changes import Insert
+from proxy.storage.rows import RowState
 from tests.support.api import services, serving
 from tests.support.catalogs import Shelf, held, make_shelf
 from tests.support.vaults import person
@@ -231,3 +233,13 @@ async def test_only_administrators_work_with_schemas(method, path):
     async with serving(services(catalog=shelf.catalog)) as client:
         assert (await client(method, path, "writer")).status == 403
         assert (await client(method, path, "")).status == 401
+
+
+async def test_records_that_no_answer_has_confirmed_are_not_counted(scene):
+    shelf, chief = scene
+    await chief("PUT", "/api/schemas/contact", json=definition(email=PLAIN))
+    await shelf.add("a", email="ann@example.com")
+    records = shelf.catalog.records("contact")
+    row = records.new_row("b", {"id": "b"}, 7, "test", None)._replace(state=RowState.PENDING)
+    await records.collection.store.commit(records.collection.table, (Insert(row),))
+    assert (await chief("GET", "/api/schemas/contact")).json["records"] == 1

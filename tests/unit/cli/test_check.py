@@ -109,7 +109,19 @@ def test_every_part_says_what_it_looked_at_and_what_a_start_would_make(elsewhere
     assert main(["init"]) == 0
     capsys.readouterr()
     assert main(["check", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["places"]["keys"] == f"{elsewhere}/data/keys.json"
+    places = json.loads(capsys.readouterr().out)["places"]
+    assert places["keys"] == f"{elsewhere}/data/keys.json"
+    assert places["upstream"] == "nobody was asked: http://127.0.0.1:9"
+
+
+def test_a_vault_whose_key_file_is_gone_is_not_in_order(elsewhere, capsys):
+    assert main(["init"]) == 0
+    (elsewhere / "data" / "keys.json").unlink()
+    capsys.readouterr()
+    assert main(["check"]) == 1
+    shown = capsys.readouterr().out
+    assert "keys: in order" not in shown
+    assert "keys.json" in shown
 
 
 def test_files_for_tls_and_names_of_applications_are_looked_at(elsewhere, capsys):

@@ -80,6 +80,16 @@ def test_the_vault_of_a_demo_is_its_own_whatever_the_settings_say(clone, monkeyp
     assert settings.listen.admin == ("127.0.0.1", ports.admin)
 
 
+def test_ports_of_the_settings_are_asked_for_first(clone, monkeypatch):
+    with closed_port() as free:
+        monkeypatch.setenv("DOMICILE__LISTEN__PROXY", f"127.0.0.1:{free}")
+    recorder = Recorder()
+    monkeypatch.setattr(demo, "demo", recorder.demo)
+    assert main(["demo", "--port", "0"]) == 0
+    ((settings, ports),) = recorder.started
+    assert (settings.listen.proxy, ports.proxy) == (("127.0.0.1", free), free)
+
+
 def test_a_port_that_somebody_takes_meanwhile_is_replaced_once(clone, monkeypatch, capsys):
     recorder = Recorder(VaultError(Code.PORT_IN_USE, "Cannot listen."))
     monkeypatch.setattr(demo, "demo", recorder.demo)

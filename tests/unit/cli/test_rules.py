@@ -66,6 +66,13 @@ def test_explain_shows_the_effective_rule(capsys):
     assert json.loads(capsys.readouterr().out)["operation"]["match"] == "GET /n/{id}"
 
 
+def test_check_takes_a_folder_without_rules_as_serve_does(tmp_path, capsys):
+    (tmp_path / "none").mkdir()
+    assert main(["rules", "check", str(tmp_path / "none")]) == 0
+    assert "warning: there is no rule file at" in capsys.readouterr().out
+    assert main(["rules", "check", str(tmp_path / "nowhere")]) == 1
+
+
 def test_explain_tells_that_no_rule_names_a_request(capsys):
     assert main(["rules", "explain", "--rules", "crm.yaml", "GET", "/x"]) == 0
     assert "No rule names this request: it passes unchanged" in capsys.readouterr().out

@@ -246,7 +246,9 @@ def test_what_its_head_tells_is_refused_without_the_body(operation, headers, ref
 
 
 def test_the_refusal_says_which_kinds_the_rule_names():
-    with pytest.raises(VaultError, match="kind json or form"):
+    with pytest.raises(
+        VaultError, match="application/json or application/x-www-form-urlencoded, and"
+    ):
         read(
             "{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: "
             "$.id}}",

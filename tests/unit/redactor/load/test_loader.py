@@ -75,6 +75,17 @@ def test_faults_of_all_files_are_named_together(tmp_path):
     assert sources == ["a.yaml", "b.yaml", "b.yaml"]  # and the two endpoints have one name
 
 
+def test_a_fault_of_the_endpoint_hides_none_of_the_operations():
+    for endpoint in ("endpoint: {name: crm}", "entities: {}"):
+        with pytest.raises(VaultError) as caught:
+            load_text(
+                f"version: 1\n{endpoint}\noperations:\n  - {{match: POST /p, create: persn}}\n"
+            )
+        texts = [detail.text for detail in caught.value.details]
+        assert any("endpoint" in text or "upstream" in text for text in texts)
+        assert any("there is no entity 'persn'" in text for text in texts)
+
+
 def test_the_version_changes_with_the_content():
     assert load_text(SMALLEST).version == load_text(SMALLEST, "other/rules.yaml").version
     assert load_text(SMALLEST).version != load_text(SMALLEST + "\n").version
