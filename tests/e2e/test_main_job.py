@@ -62,6 +62,24 @@ async def test_callers_see_people_and_the_application_never_does(world: World) -
     assert await world.metric("domicile_vault_events_total", event="deleted") == 1
 
 
+async def test_whatever_was_answered_is_read_at_once_on_any_connection(world: World) -> None:
+    async def caller(number: int) -> None:
+        created = await ann(world, name=f"Zorbina {number}", born=f"19{31 + number}-02-27")
+        path = f"/people/{created['id']}"
+        seen, listed = await asyncio.gather(
+            world.call("GET", path, 200), world.call("GET", "/people", 200)
+        )
+        assert seen == created
+        assert created in listed["items"]
+        changes = {"name": f"Quistina {number}", "born": f"19{31 + number}-03-28"}
+        assert await world.call("PATCH", path, 200, json=changes) == {**created, **changes}
+        again = await asyncio.gather(*[world.call("GET", path, 200) for _ in range(3)])
+        assert again == [{**created, **changes}] * 3
+
+    await asyncio.gather(*map(caller, range(48)))
+    assert await world.metric("domicile_vault_events_total", event="settled") == 96
+
+
 async def test_tokens_pass_the_checks_that_applications_make(world: World) -> None:
     await ann(world)
     record = stored(world)
