@@ -236,7 +236,13 @@ class CallerConnection(BareConnection):
                 self._turn_waiter = asyncio.get_running_loop().create_future()
                 await self._turn_waiter
             elif isinstance(turn, RequestContext):
-                await self._serve(turn)
+                try:
+                    await self._server.handler(turn)
+                except asyncio.CancelledError:
+                    self.force_close()
+                    raise
+                except Exception:  # noqa: BLE001  # the one catch-all: a fault of ours must not end the service
+                    self._fail(turn)
                 self._turn = None
                 if not self._go_on(turn):
                     self._turn = turn
@@ -249,25 +255,16 @@ class CallerConnection(BareConnection):
         if self.transport is not None:
             self.transport.close()
 
-    async def _serve(self, context: RequestContext) -> None:
-        """Handle one request.
-
-        What goes wrong inside is logged, and answered without a word of it.
-        """
-        try:
-            await self._server.handler(context)
-        except asyncio.CancelledError:
-            self.force_close()
-            raise
-        except Exception:  # noqa: BLE001  # the one catch-all: a fault of ours must not end the service
-            _log.error("a request failed inside the proxy", exc_info=True)
-            context.close = True
-            if context.began:
-                context.cut()
-            else:
-                self._answer(
-                    500, VaultError(Code.INTERNAL, "The proxy failed; its log names the place.")
-                )
+    def _fail(self, context: RequestContext) -> None:
+        """Log what went wrong inside with one request, and answer without a word of it."""
+        _log.error("a request failed inside the proxy", exc_info=True)
+        context.close = True
+        if context.began:
+            context.cut()
+        else:
+            self._answer(
+                500, VaultError(Code.INTERNAL, "The proxy failed; its log names the place.")
+            )
 
     def _go_on(self, context: RequestContext) -> bool:
         """Wait for the next request, or begin it if it is there; false: that was the last one."""
