@@ -50,6 +50,8 @@ async def start_functions(functions: Runner, metrics: Metrics) -> None:
             _log.warning("resident functions lack a layer of isolation", layer=layer, reason=fault)
         else:
             _log.info("resident functions have a layer of isolation", layer=layer)
+    for fault in functions.faults:
+        _log.warning("resident functions are not isolated", source=fault.source, text=fault.text)
 
 
 def check_functions(settings: Settings) -> str:
@@ -66,7 +68,8 @@ def check_functions(settings: Settings) -> str:
         return ""
     asyncio.run(first_process())
     layers = (f"no {name}: {fault}" if fault else name for name, fault in functions.layers.items())
-    return f"{len(functions.functions)} installed; isolated by {', '.join(layers)}"
+    faults = "".join(f"; {fault.text}" for fault in functions.faults)
+    return f"{len(functions.functions)} installed; isolated by {', '.join(layers)}{faults}"
 
 
 def _user(name: str) -> tuple[int, int]:

@@ -75,6 +75,8 @@ class Runner:
         self.functions = functions
         #: by layer of isolation why it does not hold, empty where it does; as of the last process
         self.layers: Mapping[str, str] = {}
+        #: what a function can reach for want of isolation; as of the last process
+        self.faults: Sequence[Detail] = ()
         self._bounds = bounds
         self._status_of = status_of
         self._room = asyncio.Semaphore(bounds.running)
@@ -230,29 +232,23 @@ class Runner:
             raise _unusable([Detail("functions", text)]) from None
 
     def _admit(self, report: Any) -> None:
-        """Refuse a process that is kept from too little."""
+        """Note what a process is kept from; refuse it where that is too little."""
         bounds, self.layers = self._bounds, report["layers"]
         needed = (*INDISPENSABLE, *(("user",) if bounds.user is not None else ()))
-        faults = [
-            Detail(
-                "functions.isolation",
-                f"{name} does not hold here ({reason}): run on Linux 5.13 or newer with Landlock "
-                "and seccomp, or write best and trust the functions with all that the service may",
-            )
+        texts = [
+            f"{name} does not hold here ({reason}): run on Linux 5.13 or newer with Landlock and "
+            "seccomp, or write best and trust the functions with all that the service may"
             for name, reason in self.layers.items()
-            if reason and name in needed and bounds.isolated
+            if reason and name in needed
         ]
-        faults += [
-            Detail(
-                "functions.isolation",
-                f"functions may read {folder}, because packages are there, and so {private}: "
-                "move one of the two",
-            )
+        texts += [
+            f"functions may read {folder}, because packages are there, and so {private}: move one "
+            "of the two"
             for folder, private in _exposed(report["readable"], bounds.private)
-            if bounds.isolated
         ]
-        if faults:
-            raise _unusable(faults)
+        self.faults = [Detail("functions.isolation", text) for text in texts]
+        if self.faults and bounds.isolated:
+            raise _unusable(self.faults)
 
 
 class _Folders:

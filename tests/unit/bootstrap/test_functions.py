@@ -73,7 +73,7 @@ async def test_a_start_says_in_log_and_metrics_what_isolates_functions(site: Pat
     with capture_logs() as lines:
         await start_functions(functions, metrics)
     await functions.close()
-    told: dict[str, Any] = {line["layer"]: line["event"] for line in lines}
+    told: dict[str, Any] = {line["layer"]: line["event"] for line in lines if "layer" in line}
     assert told["landlock"] == told["seccomp"] == "resident functions have a layer of isolation"
     text = metrics.render().decode()
     for layer, event in told.items():
@@ -99,3 +99,17 @@ def test_check_names_what_isolates_functions_and_what_they_could_read(
     shown = capsys.readouterr().out
     assert "functions: Resident functions cannot run as the settings ask for.\n" in shown
     assert f"functions may read {site}, because packages are there, and so {site}/data: " in shown
+    (site / "domicile.yaml").write_text(f"data: {site}/data\nfunctions: {{isolation: best}}\n")
+    text = check_functions(load_settings(site / "domicile.yaml", {}))
+    assert f"; functions may read {site}, because packages are there" in text
+
+
+async def test_where_isolation_is_not_required_a_start_warns_of_what_is_reached(site: Path) -> None:
+    here = {"DOMICILE__DATA": str(site / "data"), "DOMICILE__FUNCTIONS__ISOLATION": "best"}
+    functions = runner(load_settings(None, here))
+    with capture_logs() as lines:
+        await start_functions(functions, Metrics())
+    await functions.close()
+    warned = [line for line in lines if line["event"] == "resident functions are not isolated"]
+    assert {line["source"] for line in warned} == {"functions.isolation"}
+    assert f"and so {site}/data: move one of the two" in warned[0]["text"]
