@@ -44,10 +44,10 @@ async def start_functions(functions: Runner, metrics: Metrics) -> None:
     Raises as ``Runner.start``.
     """
     await functions.start()
-    for layer, fault in functions.layers.items():
-        metrics.cell("domicile_functions_isolation", layer).value = float(not fault)
-        if fault:
-            _log.warning("resident functions lack a layer of isolation", layer=layer, reason=fault)
+    for layer, reason in functions.layers.items():
+        metrics.cell("domicile_functions_isolation", layer).value = float(not reason)
+        if reason:
+            _log.warning("resident functions lack a layer of isolation", layer=layer, reason=reason)
         else:
             _log.info("resident functions have a layer of isolation", layer=layer)
     for fault in functions.faults:
