@@ -104,6 +104,7 @@ TOLD: Final = {
     "reaped": "writes that no answer ever settled were dropped after pending.keep",
     "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
     "tampered": "rows have columns that differ from what is sealed in them: somebody wrote to the store",
+    "altered": "rows were put back, removed or added in the store by somebody else than this program",
     "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
     "shape_full": "a token shape is nearly full: give the field a larger one",
     "late": (
@@ -124,8 +125,8 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
             cell = metrics.cell("domicile_vault_events_total", prefix + schema, event)
             cells[event, schema] = cell
         cell.value += count
-        if event == "tampered":
-            metrics.cell("domicile_alarms_total", event).value += 1
+        if event in ("tampered", "altered"):
+            metrics.cell("domicile_alarms_total", "tampered").value += 1
         if event in TOLD:
             _metrics_log.warning(TOLD[event], entity=prefix + schema, count=count)
 

@@ -195,7 +195,11 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
 def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
     """What the settings say of the vault of an environment."""
     return VaultOptions(
-        environment, country_of(settings).upper(), settings.pending.keep, history_policy(settings)
+        environment,
+        country_of(settings).upper(),
+        settings.pending.keep,
+        history_policy(settings),
+        settings.history.detect_rollback,
     )
 
 

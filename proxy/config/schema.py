@@ -291,6 +291,14 @@ SETTINGS: Final[dict[str, Setting]] = {
         "Whether past versions outlive their record, until history.keep is over; false: they go "
         "with it.",
     ),
+    "history.detect_rollback": Setting(
+        "false",
+        parsers.true_or_false,
+        "true or false",
+        "Whether a sum over the rows of each table tells, at the start, hourly and in "
+        "`domicile store verify`, that rows were put back, removed or added in the database. "
+        "SQLite alone; takes up to a tenth of the speed of writes.",
+    ),
     "models.on_existing": Setting(
         "refuse",
         parsers.one_of("refuse", "update"),

@@ -302,6 +302,7 @@ class HistorySettings:
 
     keep: int  #: milliseconds; 0: nothing
     keep_deleted: bool  #: also when the record itself is deleted
+    detect_rollback: bool  #: whether a sum over all rows tells that one was put back
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,31 @@ CommitGuard = Callable[[Sequence[Change]], None]
 CommitEnded = Callable[[Exception | None], None]
 
 
+class Untallied:
+    """An engine that sums up no rows."""
+
+    async def keep_tally(self, table: str, tally: "RowTally", *, first: bool) -> int | None:
+        del table, tally, first
+        return 0
+
+    async def check_tally(self, table: str) -> int | None:
+        del table
+        return 0
+
+
+class RowTally(Protocol):
+    """Sums up the rows of a table with a key that the store does not have."""
+
+    def digest(self, rid: int, body: bytes, key_sealed: bytes) -> int:
+        """What a row adds to the sum; ``body`` and ``key_sealed`` are the last 16 bytes of each."""
+
+    def seal(self, counter: int, total: int) -> bytes:
+        """The sum as it is stored, with the number of its writes."""
+
+    def open(self, sealed: bytes) -> tuple[int, int] | None:
+        """Counter and sum; ``None`` where this did not seal them."""
+
+
 class Store(Protocol):
     """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may
     pass.
@@ -56,6 +81,19 @@ class Store(Protocol):
 
         ``touched``: the ids, keys and token hashes that it is found by. A fault is told to
         ``ended``, or raised.
+        """
+
+    async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
+        """Keep the sum of the table's rows with each commit from now on; how often it was written.
+
+        ``None`` where none is stored that ``tally`` has sealed. The ``first`` is made of the rows
+        as they are.
+        """
+
+    async def check_tally(self, table: str) -> int | None:
+        """How often the sum was written; ``None`` where the rows are not those that were committed.
+
+        Looks at all of them.
         """
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:

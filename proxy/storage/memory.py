@@ -13,7 +13,14 @@ from itertools import islice
 from time import perf_counter
 from typing import Any as Anything
 
-from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks, commit_then_tell
+from proxy.storage.base import (
+    CommitEnded,
+    CommitGuard,
+    Engine,
+    Hooks,
+    Untallied,
+    commit_then_tell,
+)
 from proxy.storage.changes import Change
 from proxy.storage.memory_table import Table
 from proxy.storage.notes import NoteWrite, RootedNotes
@@ -144,7 +151,7 @@ def _figure(table: Table, rids: Sequence[int], metric: AggregateMetric) -> int |
     return figure
 
 
-class MemoryStore(RootedNotes):
+class MemoryStore(RootedNotes, Untallied):
     """A ``Store`` that forgets everything when it is dropped."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:

@@ -25,9 +25,13 @@ from proxy.vault.collection import (
 from proxy.vault.column_binding import ColumnBinding
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired
+from proxy.vault.row_tallies import RowTallies
 from proxy.vault.schema_store import forget_schema, place_schema, placed_schemas, wake
 from proxy.vault.seal import Sealer
 from proxy.vault.table_state import TableState
+
+#: Milliseconds after which every row is compared with the sum of its table again.
+_COMPARED = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class VaultOptions:
     region: str  #: upper-case ISO country code: the default region of telephone numbers
     pending_keep: int  #: milliseconds after which what stays pending is reaped
     history: HistoryPolicy = field(default_factory=HistoryPolicy)
+    detect_rollback: bool = False  #: whether rows are summed up, and compared with their sum
 
 
 class Vault:
@@ -49,6 +54,10 @@ class Vault:
         self._states: dict[str, TableState] = {}
         self._layouts: dict[str, TableLayout] = {}  # in use, by schema
         self._binding = ColumnBinding(around.store, around.keyset, options.environment)
+        self._tallies = RowTallies(
+            around.store, around.keyset, options.environment, enabled=options.detect_rollback
+        )
+        self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
@@ -65,7 +74,7 @@ class Vault:
             await self._begin_binding()
             placed = await place_schema(self._around.store, self._around.environment, recipe.schema)
             self._layouts[name] = placed.layout
-            state = self._bound_state(placed.layout)
+            state = await self._bound_state(placed.layout)
         collection = Collection(recipe, placed, self._around, state)
         self._collections[name] = collection
         return collection
@@ -78,6 +87,7 @@ class Vault:
         async with self._placing:
             await forget_schema(self._around.store, self._around.environment, table)
             await self._around.store.drop(table)
+            await self._tallies.forget(table)
         for name in [
             name for name, collection in self._collections.items() if collection.table == table
         ]:
@@ -138,9 +148,10 @@ class Vault:
         """
         async with self._placing:
             await self._binding.load()
+            await self._tallies.load()
             in_use = {layout.table for layout in self._layouts.values()}
             for layout in await wake(self.store, self.environment, in_use):
-                self._bound_state(layout)
+                await self._bound_state(layout)
 
     def collections(self) -> Iterable[Collection]:
         """The collections in use, as last asked for; not those that the vault keeps for itself
@@ -154,8 +165,26 @@ class Vault:
         """What this process knows of a table, whoever declares it."""
         return self._states.setdefault(table, TableState())
 
-    def _bound_state(self, layout: TableLayout) -> TableState:
-        """The state of a table, whose bodies bind the columns of its layout."""
+    async def altered(self) -> list[str]:
+        """The schemas among whose rows one was put back, removed or added by somebody else."""
+        await self.wake()
+        placed = await placed_schemas(self.store, self.environment)
+        tables = await self._tallies.altered(placed.values())
+        return [name for name, table in placed.items() if table in tables]
+
+    async def _compare_rows(self) -> None:
+        """Compare every row with the sum of its table, now and then."""
+        now = self.clock()
+        if self._rows_checked is None or now - self._rows_checked >= _COMPARED:
+            self._rows_checked = now
+            for name in await self.altered():
+                self._around.observe("altered", name, 1)
+
+    async def _bound_state(self, layout: TableLayout) -> TableState:
+        """The state of a table, whose bodies bind the columns of its layout and whose rows are
+        summed up.
+        """
+        await self._tallies.keep(layout.table)
         state = self.state(layout.table)
         state.columns.adopt([column.name for column in layout.columns])
         state.columns.required = self._binding.complete
@@ -164,6 +193,7 @@ class Vault:
     async def _begin_binding(self) -> None:
         """Where nothing was ever stored, every body will bind its columns."""
         await self._binding.load()
+        await self._tallies.load()
         if not self._binding.complete and not await placed_schemas(self.store, self.environment):
             await self._binding.finish()
 
@@ -219,6 +249,7 @@ class Vault:
             await prune(collection)
             await reap(collection, self._options.pending_keep)
         await self._bind_columns()
+        await self._compare_rows()
         if self._sweep is not None:
             await self._sweep.round()
 

@@ -68,6 +68,8 @@ async def make_contacts(
     keyset: Keyset | None = None,
     history: HistoryPolicy | None = None,
     recipe: TableSpec | None = None,
+    *,
+    detect_rollback: bool = False,
 ) -> Contacts:
     """A vault with the records of ``CONTACT``."""
     clock, events = ManualClock(), Counter[str]()
@@ -87,7 +89,7 @@ async def make_contacts(
         observe,
         history,
     )
-    vault = Vault(around, VaultOptions("test", "SE", 7 * 86_400_000, history))
+    vault = Vault(around, VaultOptions("test", "SE", 7 * 86_400_000, history, detect_rollback))
     collection = await vault.collection(recipe or TableSpec(CONTACT, {}, None, addressed=False))
     return Contacts(store, clock, vault, Records(collection), events)
 

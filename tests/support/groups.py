@@ -15,14 +15,17 @@ from proxy.storage.rows import File, Past, StoredReply, read_staged
 from proxy.storage.sqlite.apply import apply_group
 from proxy.storage.sqlite.inserts import FILE, PAST, REPLY
 from proxy.storage.sqlite.statements import TABLES, Statements, make
+from proxy.storage.sqlite.tallies import WriterConnection
 from tests.support.rows import LAYOUT
 
 Group = Sequence[Sequence[Change]]
 
 
-def connect() -> sqlite3.Connection:
+def connect() -> WriterConnection:
     """A database in memory with the tables of ``LAYOUT``."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, cached_statements=512, factory=WriterConnection
+    )
     run_migrations(connection)
     connection.execute("BEGIN")
     make(connection, LAYOUT)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, Store, commit_then_tell
+from proxy.storage.base import CommitEnded, CommitGuard, RowTally, Store, commit_then_tell
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
@@ -215,6 +215,12 @@ class FailingStore:
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         return await self._pass(self.inner.prune, table, before, now, limit)
+
+    async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
+        return await self.inner.keep_tally(table, tally, first=first)
+
+    async def check_tally(self, table: str) -> int | None:
+        return await self._pass(self.inner.check_tally, table)
 
     async def doomed(self, limit: int) -> list[str]:
         return await self._pass(self.inner.doomed, limit)

@@ -9,13 +9,14 @@ here (``sqlite_ddl``), but a step that changes their shape has to change every o
 from collections.abc import Callable
 from sqlite3 import Connection
 
-from proxy.storage.migrations import s001_initial, s002_beside, s003_replies
+from proxy.storage.migrations import s001_initial, s002_beside, s003_replies, s004_tallies
 
 #: Every step in order; the place in the tuple (from 1) is the format that the step leads to.
 STEPS: tuple[Callable[[Connection], None], ...] = (
     s001_initial.apply,
     s002_beside.apply,
     s003_replies.apply,
+    s004_tallies.apply,
 )
 
 #: The format that this program reads and writes; kept as the database's ``user_version``.

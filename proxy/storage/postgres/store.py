@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks, commit_then_tell
+from proxy.storage.base import (
+    CommitEnded,
+    CommitGuard,
+    Engine,
+    Hooks,
+    Untallied,
+    commit_then_tell,
+)
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.postgres.address import DatabaseAddress, parse_address
@@ -54,7 +61,7 @@ _NEW_NOTE = "INSERT INTO notes (name, content) VALUES ($1, $2) ON CONFLICT DO NO
 _NEXT_NOTE = "UPDATE notes SET content = $2 WHERE name = $1"
 
 
-class PostgresStore(RootedNotes):
+class PostgresStore(RootedNotes, Untallied):
     """A ``Store`` in a schema of a database, which this process owns.
 
     Commits are applied in the order in which they are called. A commit whose caller is cancelled

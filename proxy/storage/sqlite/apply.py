@@ -17,6 +17,7 @@ from proxy.storage.segment import PreconditionFailed
 from proxy.storage.sqlite.batch import ChangeBatch
 from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_error
 from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.tallies import WriterConnection
 
 
 class Unwaited:
@@ -78,16 +79,19 @@ Work = tuple[asyncio.Future[None] | Unwaited, Statements, Sequence[Change]]
 Outcomes = list[Exception | None] | None
 
 
-def begin_group(connection: Connection, group: Sequence[Work]) -> None:
+def begin_group(connection: WriterConnection, group: Sequence[Work]) -> None:
     """Run the statements of the group; nothing is stored before ``apply``.
 
     Whatever it raises: ``roll_back``.
     """
     connection.execute("BEGIN IMMEDIATE")
     _together(connection, group)
+    connection.tallies.write(connection)
 
 
-def apply_group(connection: Connection, group: Sequence[Work], *, begun: bool = False) -> Outcomes:
+def apply_group(
+    connection: WriterConnection, group: Sequence[Work], *, begun: bool = False
+) -> Outcomes:
     """Make the group durable, save commits that fail by themselves.
 
     Raises when the store itself fails: then nothing is stored.
@@ -98,6 +102,7 @@ def apply_group(connection: Connection, group: Sequence[Work], *, begun: bool = 
         if not begun:
             begin_group(connection, group)
         connection.execute("COMMIT")
+        connection.tallies.committed()
         return None
     except Exception as error:  # whatever went wrong, the second run tells whose fault it was
         roll_back(connection)
@@ -106,8 +111,9 @@ def apply_group(connection: Connection, group: Sequence[Work], *, begun: bool = 
     return _one_by_one(connection, group)
 
 
-def roll_back(connection: Connection) -> None:
+def roll_back(connection: WriterConnection) -> None:
     """End a transaction that failed; SQLite may have ended it already."""
+    connection.tallies.roll_back()
     if connection.in_transaction:
         connection.execute("ROLLBACK")
 
@@ -131,19 +137,24 @@ def _together(connection: Connection, group: Sequence[Work]) -> None:
             _grow(connection, sql, rows)
 
 
-def _one_by_one(connection: Connection, group: Sequence[Work]) -> Outcomes:
+def _one_by_one(connection: WriterConnection, group: Sequence[Work]) -> Outcomes:
     connection.execute("BEGIN IMMEDIATE")
     try:
         outcomes = [_alone(connection, sql, changes) for _, sql, changes in group]
+        connection.tallies.write(connection)
         connection.execute("COMMIT")
+        connection.tallies.committed()
     except BaseException:
         roll_back(connection)
         raise
     return outcomes
 
 
-def _alone(connection: Connection, sql: Statements, changes: Iterable[Change]) -> Exception | None:
+def _alone(
+    connection: WriterConnection, sql: Statements, changes: Iterable[Change]
+) -> Exception | None:
     connection.execute("SAVEPOINT one")
+    moved = connection.tallies.moved()
     fault: Exception | None = None
     try:
         if rows := sum(_change(connection, sql, change) for change in changes):
@@ -158,6 +169,7 @@ def _alone(connection: Connection, sql: Statements, changes: Iterable[Change]) -
         fault = translated_error(error)
     if fault is not None:
         connection.execute("ROLLBACK TO one")
+        connection.tallies.roll_back(moved)
     connection.execute("RELEASE one")
     return fault
 

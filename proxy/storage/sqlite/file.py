@@ -10,11 +10,15 @@ import os
 import sqlite3
 from pathlib import Path
 from sqlite3 import Connection
+from typing import TypeVar
 from urllib.parse import quote
 
 from proxy.errors import Code, VaultError
 from proxy.storage.migrations import FORMAT
 from proxy.storage.migrations.runner import APPLICATION_ID, run_migrations
+from proxy.storage.sqlite.tallies import Tallies, WriterConnection
+
+_C = TypeVar("_C", bound=Connection)
 
 # What SQLite's result codes mean to the rest of the program (https://www.sqlite.org/rescode.html).
 
@@ -118,6 +122,7 @@ class DatabaseFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.tallies = Tallies()
         self._lock = _claim(path)
         try:
             _prepare(path)
@@ -132,9 +137,9 @@ class DatabaseFile:
             os.close(self._lock)
             self._lock = -1
 
-    def connect(self) -> Connection:
-        """A connection that writes."""
-        connection = _connect(self.path, "rw", _WRITING)
+    def connect(self) -> WriterConnection:
+        """A connection that writes, and keeps the sums of tables."""
+        connection = _connect(self.path, "rw", _WRITING, WriterConnection)
         if connection.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
             connection.close()
             raise VaultError(
@@ -142,11 +147,13 @@ class DatabaseFile:
                 f"The file system of {self.path} cannot hold a database with a write-ahead log: "
                 "put the data folder on a local disk.",
             )
+        self.tallies.install(connection)
         return connection
 
     def connect_reader(self, cache: int = 8192) -> Connection:
         """A connection that cannot write, and keeps so many kilobytes of pages."""
-        return _connect(self.path, "ro", (*_READING, f"PRAGMA cache_size = -{cache}"))
+        pragmas = (*_READING, f"PRAGMA cache_size = -{cache}")
+        return _connect(self.path, "ro", pragmas, Connection)
 
     def check(self) -> None:
         """``VaultError(VAULT_DOWN)`` when the file is no longer where it was opened: what is
@@ -170,13 +177,14 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _connect(path: Path, mode: str, pragmas: tuple[str, ...]) -> Connection:
+def _connect(path: Path, mode: str, pragmas: tuple[str, ...], kind: type[_C]) -> _C:
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=_STATEMENTS,
+        factory=kind,
     )
     try:
         for pragma in pragmas:
@@ -217,7 +225,7 @@ def _prepare(path: Path) -> None:
     else:
         _refuse_foreign(path)
     try:
-        connection = _connect(path, "rw", ())
+        connection = _connect(path, "rw", (), Connection)
         try:
             _refuse_damaged(connection, path)
             if run_migrations(connection) and fresh:
@@ -366,9 +374,9 @@ def snapshot(path: Path, target: Path) -> None:
     """
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        source = _connect(path, "ro", ("PRAGMA busy_timeout = 5000",))
+        source = _connect(path, "ro", ("PRAGMA busy_timeout = 5000",), Connection)
         try:
-            copy = _connect(target, "rw", ("PRAGMA synchronous = OFF",))
+            copy = _connect(target, "rw", ("PRAGMA synchronous = OFF",), Connection)
             try:
                 source.backup(copy)
             finally:

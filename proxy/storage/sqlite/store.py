@@ -15,7 +15,7 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks
+from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks, RowTally
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
@@ -279,6 +279,18 @@ class SqliteStore(RootedNotes):
             lambda connection: connection.executemany(inserts.ABSOLVE, names).rowcount
         )
 
+    async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
+        self._statements(table)
+        begin = self._file.tallies.begin
+        counter: int | None = await self._writer.call(
+            lambda connection: begin(connection, table, tally, first=first)
+        )
+        return counter
+
+    async def check_tally(self, table: str) -> int | None:
+        self._statements(table)
+        return await self._readers.ask(self._file.tallies.check(table))
+
     async def drop(self, table: str) -> None:
         self._refuse_closed()
         check_names(TableLayout(table, ()))
@@ -286,6 +298,7 @@ class SqliteStore(RootedNotes):
         while await self._writer.call(lambda connection: empty(connection, table, _DROPPED)):
             pass
         await self._writer.call(lambda connection: drop_table(connection, table))
+        self._file.tallies.forget(table)
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         if names is None:

@@ -29,6 +29,7 @@ from proxy.storage.sqlite.apply import Outcomes, Unwaited, Work, apply_group, be
 from proxy.storage.sqlite.file import is_of_the_store, translated_error
 from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_commit, joined_commits
 from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.tallies import WriterConnection
 
 #: Commits that may wait; who comes then awaits room.
 WAITING = 4096
@@ -66,7 +67,7 @@ class WriterTask(NamedTuple):
 class ConnectionSource(Protocol):
     """Where the writer gets its connection from; both methods are called on the writer's thread."""
 
-    def connect(self) -> Connection:
+    def connect(self) -> WriterConnection:
         """A new connection that may write."""
 
     def check(self) -> None:
@@ -86,7 +87,7 @@ class SqliteWriter:
         self._tasks: SimpleQueue[Task] = SimpleQueue()  # for the thread
         self._resting = True  # the thread has nothing to do and none is on its way to it
         self._closed: asyncio.Future[None] | None = None
-        self._connection: Connection | None = None
+        self._connection: WriterConnection | None = None
         self._patience = -1  # what the connection has been told of it
         self._dirty = False  # there is something in the log
         self._tidying: asyncio.TimerHandle | None = None
@@ -341,7 +342,7 @@ class SqliteWriter:
         self._move_log()
         self._post(self._go_on)
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> WriterConnection:
         self._source.check()
         if self._connection is None:
             self._connection, self._patience = self._source.connect(), -1
@@ -382,17 +383,19 @@ def _resolve(future: asyncio.Future[Any] | Unwaited, answer: Any, fault: Excepti
         future.set_exception(fault)
 
 
-def _in_transaction(connection: Connection, run: Callable[[Connection], Any]) -> Any:
+def _in_transaction(connection: WriterConnection, run: Callable[[Connection], Any]) -> Any:
     connection.execute("BEGIN IMMEDIATE")
     try:
         answer = run(connection)
+        connection.tallies.write(connection)
         connection.execute("COMMIT")
+        connection.tallies.committed()
     except BaseException:
         roll_back(connection)
         raise
     return answer
 
 
-def _give_up(connection: Connection) -> None:
+def _give_up(connection: WriterConnection) -> None:
     with suppress(Error):  # the thread meets what is wrong with the connection when it uses it
         roll_back(connection)

@@ -32,6 +32,7 @@ from proxy.vault.vault import Vault
 Tell = Callable[[str, int], object]
 
 _PAGE = 200
+_ALTERED = "Rows are not those that were committed: some were put back, removed or added."
 _LARGEST = 2**63 - 1
 
 
@@ -75,6 +76,8 @@ async def verify_vault(vaults: Sequence[tuple[Vault, Contents]], tell: Tell) -> 
     """
     findings = VaultFindings(notes=sorted(await vaults[0][0].store.check_notes()))
     for vault, contents in vaults:
+        for name in await vault.altered():
+            findings.faults.append(VaultFault(name, 0, _ALTERED, vault.environment))
         for subject in await _subjects(vault):
             await _records(subject, findings, tell)
             await _attachments(subject, contents, findings, tell)

@@ -12,7 +12,7 @@ from proxy.storage.migrations.runner import APPLICATION_ID, run_migrations
 
 #: SHA-256 of each released step's code. A step that stores were made with is never edited: add
 #: another one.
-RELEASED = ("f2c0ac0150d0cd59", "0fec035d6b1e15e8", "8c19e2ed586faa1a")
+RELEASED = ("f2c0ac0150d0cd59", "0fec035d6b1e15e8", "8c19e2ed586faa1a", "c4e685bd1a65d414")
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:

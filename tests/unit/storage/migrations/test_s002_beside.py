@@ -1,6 +1,6 @@
 import sqlite3
 
-from proxy.storage.migrations import s001_initial, s002_beside, s003_replies
+from proxy.storage.migrations import s001_initial, s002_beside, s003_replies, s004_tallies
 from proxy.storage.migrations.runner import run_migrations
 from proxy.storage.rows import TableLayout
 from proxy.storage.sqlite.statements import make
@@ -46,6 +46,7 @@ def test_a_store_of_format_1_becomes_what_a_new_one_is() -> None:
         old.execute(statement)
     s002_beside.apply(old)
     s003_replies.apply(old)
+    s004_tallies.apply(old)
     new = sqlite3.connect(":memory:", isolation_level=None)
     run_migrations(new)
     make(new, TableLayout("old", ()))

@@ -1,6 +1,6 @@
 import sqlite3
 
-from proxy.storage.migrations import STEPS, s003_replies
+from proxy.storage.migrations import STEPS, s003_replies, s004_tallies
 from proxy.storage.migrations.runner import run_migrations
 from proxy.storage.rows import TableLayout
 from proxy.storage.sqlite.inserts import AuxStatements
@@ -21,6 +21,7 @@ def test_answers_of_a_store_of_format_2_go_with_the_first_row_that_is_removed() 
     old.execute("INSERT INTO tables (name, rows) VALUES ('old', 0)")
     old.executemany("INSERT INTO i_old VALUES (?, 9, x'00', x'01')", [(b"a",), (b"b",)])
     s003_replies.apply(old)
+    s004_tallies.apply(old)
     assert schema(old) == schema(new)
     beside = AuxStatements("old")
     old.execute("INSERT INTO r_old VALUES (7, NULL, NULL, 1, 1, 5, 6, NULL, x'00', x'01')")

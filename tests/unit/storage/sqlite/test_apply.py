@@ -8,6 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.changes import Bind, Change, Conflict, Insert, Release, Remove
 from proxy.storage.sqlite.apply import Outcomes, apply_group, begin_group, roll_back
 from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.tallies import WriterConnection
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
 
@@ -15,22 +16,22 @@ FUTURE: asyncio.Future[None] = None  # type: ignore[assignment]  # nobody waits
 
 
 @pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
+def connection() -> Iterator[WriterConnection]:
     connection = connect()
     yield connection
     connection.close()
 
 
-def run(connection: sqlite3.Connection, *commits: list[Change]) -> Outcomes:
+def run(connection: WriterConnection, *commits: list[Change]) -> Outcomes:
     sql = Statements(LAYOUT)
     return apply_group(connection, [(FUTURE, sql, commit) for commit in commits])
 
 
-def rids(connection: sqlite3.Connection) -> list[int]:
+def rids(connection: WriterConnection) -> list[int]:
     return [rid for (rid,) in connection.execute(f"SELECT rid FROM r_{TABLE} ORDER BY rid")]
 
 
-def test_a_group_without_conflict_is_one_transaction(connection: sqlite3.Connection) -> None:
+def test_a_group_without_conflict_is_one_transaction(connection: WriterConnection) -> None:
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
     assert run(connection, [insert(1)], [insert(2)], [insert(3)]) is None
@@ -42,7 +43,7 @@ def test_a_group_without_conflict_is_one_transaction(connection: sqlite3.Connect
     assert rids(connection) == [1, 2, 3]
 
 
-def test_a_group_that_has_begun_is_only_committed(connection: sqlite3.Connection) -> None:
+def test_a_group_that_has_begun_is_only_committed(connection: WriterConnection) -> None:
     group = [(FUTURE, Statements(LAYOUT), [insert(rid)]) for rid in (1, 2)]
     begin_group(connection, group)
     statements: list[str] = []
@@ -53,7 +54,7 @@ def test_a_group_that_has_begun_is_only_committed(connection: sqlite3.Connection
     assert rids(connection) == [1, 2]
 
 
-def test_only_the_commit_that_conflicts_is_left_out(connection: sqlite3.Connection) -> None:
+def test_only_the_commit_that_conflicts_is_left_out(connection: WriterConnection) -> None:
     outcomes = run(connection, [insert(1)], [insert(2), insert(1)], [insert(3, unique=(h("a"),))])
     assert outcomes is not None
     assert [type(outcome) for outcome in outcomes] == [type(None), Conflict, type(None)]
@@ -62,7 +63,7 @@ def test_only_the_commit_that_conflicts_is_left_out(connection: sqlite3.Connecti
 
 
 def test_of_many_rows_only_the_commits_that_conflict_are_left_out(
-    connection: sqlite3.Connection,
+    connection: WriterConnection,
 ) -> None:
     batches: list[list[Change]] = [
         [Insert(live(rid, f"k{rid}"), (h("all"), h(rid))) for rid in range(start, start + 100)]
@@ -84,7 +85,7 @@ def test_of_many_rows_only_the_commits_that_conflict_are_left_out(
     ).fetchall() == [(1000, 501)]
 
 
-def test_a_hash_that_comes_twice_among_many_is_kept_once(connection: sqlite3.Connection) -> None:
+def test_a_hash_that_comes_twice_among_many_is_kept_once(connection: WriterConnection) -> None:
     commit: list[Change] = [
         insert(rid, hashes=(h(rid % 3), h("x"), h(rid % 3))) for rid in range(1, 301)
     ]
@@ -93,21 +94,21 @@ def test_a_hash_that_comes_twice_among_many_is_kept_once(connection: sqlite3.Con
 
 
 def test_a_hash_that_is_freed_in_the_same_group_may_be_taken(
-    connection: sqlite3.Connection,
+    connection: WriterConnection,
 ) -> None:
     run(connection, [insert(1, unique=(h("a"),))])
     assert run(connection, [Remove(1)], [insert(2, unique=(h("a"),))]) == [None, None]
     assert rids(connection) == [2]
 
 
-def test_taken_hashes_are_named_in_the_order_of_the_change(connection: sqlite3.Connection) -> None:
+def test_taken_hashes_are_named_in_the_order_of_the_change(connection: WriterConnection) -> None:
     run(connection, [insert(1, hashes=(h("b"), h("a")))])
     (outcome,) = run(connection, [insert(2, unique=(h("b"), h("n"), h("a"), h("b")))]) or []
     assert isinstance(outcome, Conflict)
     assert outcome.hashes == (h("b"), h("a"))
 
 
-def test_a_key_moves_within_one_group(connection: sqlite3.Connection) -> None:
+def test_a_key_moves_within_one_group(connection: WriterConnection) -> None:
     run(connection, [Insert(live(1, "k"))], [insert(2)], [insert(3)])
     moves: list[list[Change]] = [
         [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid)] for rid in (2, 3)
@@ -128,9 +129,7 @@ def test_a_key_moves_within_one_group(connection: sqlite3.Connection) -> None:
         "not a change",
     ],
 )
-def test_what_the_driver_refuses_fails_alone(
-    connection: sqlite3.Connection, broken: Change
-) -> None:
+def test_what_the_driver_refuses_fails_alone(connection: WriterConnection, broken: Change) -> None:
     outcomes = run(connection, [insert(1)], [insert(5), broken], [insert(3)])
     assert outcomes is not None
     assert [outcome is None for outcome in outcomes] == [True, False, True]
@@ -140,7 +139,7 @@ def test_what_the_driver_refuses_fails_alone(
     assert rids(connection) == [1, 3]
 
 
-def test_a_full_store_fails_the_group_and_stores_nothing(connection: sqlite3.Connection) -> None:
+def test_a_full_store_fails_the_group_and_stores_nothing(connection: WriterConnection) -> None:
     run(connection, [insert(1)])
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -153,7 +152,7 @@ def test_a_full_store_fails_the_group_and_stores_nothing(connection: sqlite3.Con
 
 
 def test_a_full_store_in_the_second_run_stores_nothing_either(
-    connection: sqlite3.Connection,
+    connection: WriterConnection,
 ) -> None:
     run(connection, [insert(1)])
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -163,7 +162,7 @@ def test_a_full_store_in_the_second_run_stores_nothing_either(
     assert rids(connection) == [1]
 
 
-def test_roll_back_outside_a_transaction_is_nothing(connection: sqlite3.Connection) -> None:
+def test_roll_back_outside_a_transaction_is_nothing(connection: WriterConnection) -> None:
     roll_back(connection)
     connection.execute("BEGIN")
     roll_back(connection)

@@ -15,6 +15,7 @@ from proxy.storage.sqlite import writer as sqlite_writer
 from proxy.storage.sqlite.apply import Work
 from proxy.storage.sqlite.file import DatabaseFile
 from proxy.storage.sqlite.statements import Statements, make
+from proxy.storage.sqlite.tallies import WriterConnection
 from proxy.storage.sqlite.writer import SqliteWriter
 from tests.support.patience import PATIENCE
 from tests.support.rows import LAYOUT, TABLE, insert
@@ -31,7 +32,7 @@ class Source:
         self.broken: Exception | None = None
         self.hold: threading.Event | None = None
 
-    def connect(self) -> sqlite3.Connection:
+    def connect(self) -> WriterConnection:
         self.connections += 1
         return self.file.connect()
 

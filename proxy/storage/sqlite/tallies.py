@@ -1,0 +1,138 @@
+"""A running sum over the rows of each table: a row that is put back, removed or added by somebody
+else does not fit it.
+
+Triggers of the writer's own connection take the digest of a row's old form out of the sum and put
+that of its new form in, whatever statement changes it. The sum is written in the transaction of the
+rows, once for each group of commits, so no crash comes between the two.
+"""
+
+from collections.abc import Callable
+from sqlite3 import Connection
+from time import sleep
+from typing import Any, Final
+
+from proxy.storage.base import RowTally
+
+# ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
+
+_READ: Final = "SELECT tally FROM tables WHERE name = ?"
+#: Rows that are summed up before others get a turn, and how long that is, in seconds.
+_ROWS: Final = 500
+_PAUSE: Final = 0.0005
+_WRITE: Final = "UPDATE tables SET tally = ? WHERE name = ?"
+#: Bytes that a sealed part ends with: its tag, which is another one for each sealing.
+_ENDS: Final = "substr({0}.body, -16), substr({0}.key_sealed, -16)"
+
+
+class WriterConnection(Connection):
+    """The connection that writes, with the sums that it keeps."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.tallies = Tallies()
+
+
+class Tallies:
+    """The sums of one database, by table."""
+
+    def __init__(self) -> None:
+        self._by_table: dict[str, RowTally] = {}
+        self._stored: dict[str, tuple[int, int]] = {}  #: counter of writes, and sum
+        self._moved: dict[str, int] = {}  #: by the transaction under way
+
+    def install(self, connection: WriterConnection) -> None:
+        """Have a connection count what it changes."""
+        connection.tallies = self
+        self._moved = {}
+        connection.create_function("tally_row", -1, self._move)
+        for table in self._by_table:
+            _add_triggers(connection, table)
+
+    def begin(
+        self, connection: Connection, table: str, tally: RowTally, *, first: bool
+    ) -> int | None:
+        """Keep the sum of a table from now on; the counter of its writes, ``None`` where the stored
+        sum is not one that ``tally`` has sealed. The ``first`` sum is that of the rows as they are.
+        """
+        sealed = connection.execute(_READ, (table,)).fetchone()[0]
+        if first:
+            sealed = tally.seal(0, _total(connection, table, tally))
+            connection.execute(_WRITE, (sealed, table))
+        stored = None if sealed is None else tally.open(sealed)
+        if stored is None:
+            return None
+        self._stored[table], self._by_table[table] = stored, tally
+        _add_triggers(connection, table)
+        return stored[0]
+
+    def forget(self, table: str) -> None:
+        """The table goes."""
+        self._by_table.pop(table, None)
+        self._moved.pop(table, None)
+
+    def check(self, table: str) -> Callable[[Connection], int | None]:
+        """What ``Store.check_tally`` answers, in a read transaction that begins after this."""
+        tally, (least, _) = self._by_table.get(table), self._stored.get(table, (0, 0))
+
+        def checked(connection: Connection) -> int | None:
+            sealed = connection.execute(_READ, (table,)).fetchone()[0]
+            if tally is None or sealed is None or (stored := tally.open(sealed)) is None:
+                return None
+            counter, total = stored
+            fits = counter >= least and total == _total(connection, table, tally)
+            return counter if fits else None
+
+        return checked
+
+    def write(self, connection: Connection) -> None:
+        """Write the sums that the transaction has moved; before it ends."""
+        for table, moved in self._moved.items():
+            counter, total = self._stored[table]
+            sealed = self._by_table[table].seal(counter + 1, total ^ moved)
+            connection.execute(_WRITE, (sealed, table))
+
+    def committed(self) -> None:
+        """The transaction is durable."""
+        for table, moved in self._moved.items():
+            counter, total = self._stored[table]
+            self._stored[table] = counter + 1, total ^ moved
+        self._moved = {}
+
+    def moved(self) -> dict[str, int]:
+        """What the transaction has moved so far."""
+        return dict(self._moved)
+
+    def roll_back(self, moved: dict[str, int] | None = None) -> None:
+        """The transaction has gone back to where it had moved that; nothing where it has ended."""
+        self._moved = moved or {}
+
+    def _move(self, table: str, rid: int, *ends: bytes | None) -> None:
+        """Count a row in or out, given what its body and its statement end with, or both."""
+        digest, moved = self._by_table[table].digest, self._moved.get(table, 0)
+        moved ^= digest(rid, ends[0] or b"", ends[1] or b"")
+        if len(ends) > 2:
+            moved ^= digest(rid, ends[2] or b"", ends[3] or b"")
+        self._moved[table] = moved
+
+
+def _total(connection: Connection, table: str, tally: RowTally) -> int:
+    total = 0
+    rows = connection.execute(f"SELECT rid, {_ENDS.format('r')} FROM r_{table} AS r")
+    while some := rows.fetchmany(_ROWS):
+        for rid, body, key_sealed in some:
+            total ^= tally.digest(rid, body, key_sealed or b"")
+        sleep(_PAUSE)
+    return total
+
+
+def _add_triggers(connection: Connection, table: str) -> None:
+    before, after = _ENDS.format("old"), _ENDS.format("new")
+    for event, counted in (
+        ("INSERT", f"new.rid, {after}"),
+        ("DELETE", f"old.rid, {before}"),
+        ("UPDATE OF body, key_sealed", f"new.rid, {before}, {after}"),
+    ):
+        connection.execute(
+            f"CREATE TEMP TRIGGER IF NOT EXISTS tally_{event[:6].lower()}_{table}"
+            f" AFTER {event} ON main.r_{table} BEGIN SELECT tally_row('{table}', {counted}); END"
+        )
