@@ -82,7 +82,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "the vault's own interface: created, "
         "updated, migrated (taken into another record), attached, detached (a file), "
         "unopenable_file (an attachment that does not open), "
-        "tampered (a row whose columns differ from what is sealed in it).",
+        "tampered (a row whose columns differ from what is sealed in it), altered (rows of the "
+        "schema were put back, removed or added in the store: `history.detect_rollback`).",
     ),
     "domicile_api_requests_total": MetricSpec(
         "counter",
@@ -156,7 +157,8 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "revealed), log (lines of the audit "
         "log are missing, or were changed), tampered (columns of a record differ from what is "
         "sealed in it: somebody wrote to the store; "
-        "by a request to the vault's interface that met it), notes (clients, policies, keys or "
+        "by a request to the vault's interface that met it, or found in the background; then the "
+        "log and the metric tell it alone), notes (clients, policies, keys or "
         "another note of the store were changed, put back, added or removed), misses (somebody "
         "keeps searching through the proxy for what is not there).",
     ),

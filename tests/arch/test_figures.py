@@ -27,8 +27,8 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 #: What one request executes on the event loop, the writer's thread not counted: (modules,
 #: functions).
 EXECUTED: dict[str, tuple[int, int]] = {
-    "create": (65, 215),
-    "update": (68, 250),
+    "create": (66, 217),
+    "update": (69, 252),
     "read": (48, 138),
     "list": (50, 150),
     "pass": (14, 40),
@@ -40,8 +40,8 @@ CALLS: dict[str, float] = {"create": 304, "update": 432, "same": 194, "read": 16
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 358,
-    "lines": 76_718,
+    "files": 361,
+    "lines": 77_500,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

@@ -101,8 +101,7 @@ def apply_group(
     try:
         if not begun:
             begin_group(connection, group)
-        connection.execute("COMMIT")
-        connection.tallies.committed()
+        connection.tallies.commit(connection)
         return None
     except Exception as error:  # whatever went wrong, the second run tells whose fault it was
         roll_back(connection)
@@ -141,9 +140,7 @@ def _one_by_one(connection: WriterConnection, group: Sequence[Work]) -> Outcomes
     connection.execute("BEGIN IMMEDIATE")
     try:
         outcomes = [_alone(connection, sql, changes) for _, sql, changes in group]
-        connection.tallies.write(connection)
-        connection.execute("COMMIT")
-        connection.tallies.committed()
+        connection.tallies.commit(connection)
     except BaseException:
         roll_back(connection)
         raise

@@ -10,6 +10,7 @@ that may take long go to ``sqlite_readers``.
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, TypeVar
@@ -281,14 +282,11 @@ class SqliteStore(RootedNotes):
 
     async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
         self._statements(table)
-        begin = self._file.tallies.begin
-        counter: int | None = await self._writer.call(
-            lambda connection: begin(connection, table, tally, first=first)
-        )
+        begin = partial(self._file.tallies.begin, table=table, tally=tally, first=first)
+        counter: int | None = await self._writer.call(begin)
         return counter
 
     async def check_tally(self, table: str) -> int | None:
-        self._statements(table)
         return await self._readers.ask(self._file.tallies.check(table))
 
     async def drop(self, table: str) -> None:

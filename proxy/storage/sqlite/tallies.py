@@ -39,11 +39,12 @@ class Tallies:
         self._by_table: dict[str, RowTally] = {}
         self._stored: dict[str, tuple[int, int]] = {}  #: counter of writes, and sum
         self._moved: dict[str, int] = {}  #: by the transaction under way
+        self._written: dict[str, tuple[int, int]] = {}  #: by it, not yet durable
 
     def install(self, connection: WriterConnection) -> None:
         """Have a connection count what it changes."""
         connection.tallies = self
-        self._moved = {}
+        self.roll_back()
         connection.create_function("tally_row", -1, self._move)
         for table in self._by_table:
             _add_triggers(connection, table)
@@ -85,18 +86,20 @@ class Tallies:
         return checked
 
     def write(self, connection: Connection) -> None:
-        """Write the sums that the transaction has moved; before it ends."""
+        """Write the sums that the transaction has moved."""
         for table, moved in self._moved.items():
             counter, total = self._stored[table]
-            sealed = self._by_table[table].seal(counter + 1, total ^ moved)
+            self._written[table] = counter + 1, total ^ moved
+            sealed = self._by_table[table].seal(*self._written[table])
             connection.execute(_WRITE, (sealed, table))
-
-    def committed(self) -> None:
-        """The transaction is durable."""
-        for table, moved in self._moved.items():
-            counter, total = self._stored[table]
-            self._stored[table] = counter + 1, total ^ moved
         self._moved = {}
+
+    def commit(self, connection: Connection) -> None:
+        """End the transaction, with its sums."""
+        self.write(connection)
+        connection.execute("COMMIT")
+        self._stored.update(self._written)
+        self._written = {}
 
     def moved(self) -> dict[str, int]:
         """What the transaction has moved so far."""
@@ -104,7 +107,7 @@ class Tallies:
 
     def roll_back(self, moved: dict[str, int] | None = None) -> None:
         """The transaction has gone back to where it had moved that; nothing where it has ended."""
-        self._moved = moved or {}
+        self._moved, self._written = moved or {}, {}
 
     def _move(self, table: str, rid: int, *ends: bytes | None) -> None:
         """Count a row in or out, given what its body and its statement end with, or both."""

@@ -387,9 +387,7 @@ def _in_transaction(connection: WriterConnection, run: Callable[[Connection], An
     connection.execute("BEGIN IMMEDIATE")
     try:
         answer = run(connection)
-        connection.tallies.write(connection)
-        connection.execute("COMMIT")
-        connection.tallies.committed()
+        connection.tallies.commit(connection)
     except BaseException:
         roll_back(connection)
         raise
