@@ -21,6 +21,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
+
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
 
@@ -134,9 +136,25 @@ class Server:
     def kill(self) -> None:
         """kill -9 of the whole server, as when the power fails but for what the disk has."""
         if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self.process.wait(PATIENCE)
             self.process = None
+
+    def freeze(self) -> None:
+        """Let it answer nothing, and refuse nothing either, until ``thaw``."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the server and every process of its sessions."""
+        assert self.process is not None
+        main = psutil.Process(self.process.pid)
+        for one in (main, *main.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(number)
 
     def promote(self) -> None:
         """Make a standby a primary."""

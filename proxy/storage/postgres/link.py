@@ -28,8 +28,8 @@ _T = TypeVar("_T")
 _STATEMENTS: Final = 1000
 #: Seconds between attempts to connect while the database is away: at first, and at most.
 _BACKOFF: Final = (0.05, 1.0)
-#: Seconds that a question over many rows may take.
-LONG_QUESTION: Final = 60.0
+#: Seconds that a question over many rows may take, and the making of an index of all of them.
+LONG_QUESTION, LONG_WORK = 60.0, 3600.0
 
 #: Adds up what writers that are gone have counted.
 _FOLD: Final = (
@@ -53,7 +53,6 @@ async def connect(address: DatabaseAddress) -> asyncpg.Connection:
 
 def _settings(address: DatabaseAddress) -> dict[str, Any]:
     return {
-        "command_timeout": address.timeout,
         "statement_cache_size": _STATEMENTS,
         "max_cached_statement_lifetime": 0,
         "server_settings": {
@@ -210,7 +209,10 @@ class DatabaseLink:
     async def happened(self, number: int) -> bool:
         """Whether the transaction of that number, whose end nobody told, is stored."""
         connection = await self.writer()
-        done = await connection.fetchval("SELECT done FROM writers WHERE id = $1", self.writer_id)
+        async with asyncio.timeout(self.address.timeout):
+            done = await connection.fetchval(
+                "SELECT done FROM writers WHERE id = $1", self.writer_id
+            )
         return done is not None and int(done) >= number
 
     async def _connected(self) -> asyncpg.Connection:
@@ -289,7 +291,8 @@ def look(
         try:
             connection = await connect(address)
             try:
-                return await ask(connection)
+                async with asyncio.timeout(3 * address.timeout):
+                    return await ask(connection)
             finally:
                 await _part(connection)
         except Exception as error:

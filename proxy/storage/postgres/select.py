@@ -37,9 +37,12 @@ async def select_page(connection: Anything, sql: TableSql, query: Select) -> Row
     """The answer to ``Store.select``; ``query`` as ``ValidatedQuery`` made it."""
     await connection.execute(_ONE_STATE)
     try:
-        return await _page(connection, sql, query)
-    finally:
-        await connection.execute("COMMIT")
+        page = await _page(connection, sql, query)
+    except BaseException:  # a caller that gives up, too: the session is in the middle of something
+        connection.terminate()
+        raise
+    await connection.execute("COMMIT")
+    return page
 
 
 async def _page(connection: Anything, sql: TableSql, query: Select) -> RowPage:

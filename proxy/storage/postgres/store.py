@@ -21,6 +21,7 @@ from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.postgres.address import DatabaseAddress, parse_address
 from proxy.storage.postgres.link import (
     LONG_QUESTION,
+    LONG_WORK,
     DatabaseLink,
     copied_notes,
     look,
@@ -87,7 +88,9 @@ class PostgresStore(RootedNotes, Untallied):
         self._refuse_closed()
         present = await self._link.read(lambda connection: present_columns(connection, layout))
         if present is None or any(column.name not in present for column in layout.columns):
-            present = await self._writer.call(lambda connection: make_tables(connection, layout))
+            present = await self._writer.call(
+                lambda connection: make_tables(connection, layout), LONG_WORK
+            )
         named = {column.name for column in layout.columns}
         dropped = [
             f"{letter}_{name}"
@@ -233,7 +236,7 @@ class PostgresStore(RootedNotes, Untallied):
         self._refuse_closed()
         check_names(TableLayout(table, ()))
         self._tables.pop(table, None)
-        await self._writer.call(lambda connection: drop_tables(connection, table))
+        await self._writer.call(lambda connection: drop_tables(connection, table), LONG_WORK)
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:
         self._refuse_closed()

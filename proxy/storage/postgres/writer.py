@@ -49,6 +49,7 @@ class _Job(NamedTuple):
 
     future: asyncio.Future[Any]
     run: Callable[[Any], Awaitable[Any]]
+    patience: float | None  #: seconds that it may take
 
 
 class PostgresWriter:
@@ -81,10 +82,14 @@ class PostgresWriter:
         self._accept((future, sql, changes))
         return future
 
-    def call(self, run: Callable[[Any], Awaitable[Any]]) -> asyncio.Future[Any]:
-        """Accept a job; what it answers or raises comes out of the future."""
+    def call(
+        self, run: Callable[[Any], Awaitable[Any]], patience: float | None = None
+    ) -> asyncio.Future[Any]:
+        """Accept a job that may take so many seconds; what it answers or raises comes out of the
+        future.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._accept(_Job(future, run))
+        self._accept(_Job(future, run, patience))
         return future
 
     async def close(self) -> None:
@@ -150,7 +155,7 @@ class PostgresWriter:
             answer = await job.run(connection)
 
         try:
-            await self._transaction(run)
+            await self._transaction(run, patience=job.patience)
         except Exception as error:  # noqa: BLE001 - the caller is told; the writer has to live on
             fault = vault_error(error)
         _resolve(job.future, answer, fault)
@@ -216,12 +221,16 @@ class PostgresWriter:
             await connection.execute("; ".join(texts))
 
     async def _transaction(
-        self, run: Callable[[Any], Awaitable[None]], *, alone: bool = False
+        self,
+        run: Callable[[Any], Awaitable[None]],
+        *,
+        alone: bool = False,
+        patience: float | None = None,
     ) -> None:
         """Run it in a transaction that is durable when this returns; again where another session
         was in the way, or the connection broke before the end.
         """
-        async with asyncio.timeout(3 * self._link.address.timeout):
+        async with asyncio.timeout(patience or 3 * self._link.address.timeout):
             for _ in range(_TRIES - 1):
                 fault = await self._fault_of(run, alone=alone)
                 if fault is None:
