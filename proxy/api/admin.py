@@ -3,6 +3,7 @@
 Administrators see and change those of their own environment; those of ``default`` all.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from proxy.api import request, wire
@@ -272,15 +273,12 @@ async def rotate_keys(call: ApiRequest) -> ApiResponse:
     check_root(call)
     content = request.checked_members(call.content, ("key", "environment_id"), ("key",))
     kind, environment = content["key"], content.get("environment_id", DEFAULT)
-    faults = (
-        []
-        if kind in tuple(KeyKind)
-        else [Detail("/key", "Has to be data, master, signing or audit.")]
-    )
+    faults = [] if kind in tuple(KeyKind) else [Detail("/key", f"Has to be {', '.join(KeyKind)}.")]
     if not isinstance(environment, str):
         faults.append(Detail("/environment_id", "Has to be a string."))
-    elif "environment_id" in content and kind != KeyKind.DATA:
-        faults.append(Detail("/environment_id", "Only data keys belong to an environment."))
+    elif "environment_id" in content and (faults or not KeyKind(kind).of_environment):
+        text = "Only data keys and the roots of hashes and tokens belong to an environment."
+        faults.append(Detail("/environment_id", text))
     if faults:
         raise VaultError(Code.INVALID_INPUT, "No key can be rotated as described.", tuple(faults))
     call.audit.subject = kind
@@ -323,7 +321,16 @@ def _data_keys_json(one: DataKeys) -> dict[str, Any]:
             "contents": one.contents,
             "unreadable": one.unreadable,
         },
+        "hash": {
+            "keys": _roots_json(one.hash_roots),
+            "rehash": {"state": one.rehash, **one.rehashed, "left": dict(one.rehash_left)},
+        },
+        "token": {"keys": _roots_json(one.token_roots)},
     }
+
+
+def _roots_json(roots: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"key_id": root, "makes": root == roots[-1]} for root in roots]
 
 
 def _used(one: DataKeys, key: str) -> dict[str, int] | None:

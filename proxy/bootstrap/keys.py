@@ -5,6 +5,7 @@ background.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,10 +21,15 @@ from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.maintenance import (
+    HashRotation,
+    HashRotationRun,
     ReencryptionJob,
     ReencryptionRun,
+    drop_hash_root,
     drop_keys,
+    renew_hash_root,
     renew_keys,
+    renew_token_root,
     rewrap,
     wrapper,
 )
@@ -34,6 +40,11 @@ _log = logs.logger("keys")
 #: Sealings after which their number is written down. After a crash so many are taken for done that
 #: nobody wrote down.
 _NOTED: Final = 65_536
+
+
+#: Seconds in which work ends that computes a hash and then asks or writes by it: those before a
+#: hash root is in force, and those before the last look whether anything is under the older one.
+_PAUSES: Final = (2.0, 15.0)
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -72,8 +83,10 @@ class InstanceKeys:
         metrics: Metrics,
         *,
         reseals: bool = True,
+        pauses: tuple[float, float] = _PAUSES,
     ) -> None:
         self.vaults = vaults
+        self._pauses = pauses
         self._reseals = reseals
         self._store, self._source, self._signing, self._audit, self._log = places
         self._metrics = metrics
@@ -97,6 +110,7 @@ class InstanceKeys:
             if self._reseals:
                 await watched.note(whole=True)
             await watched.resealing.close()
+            await watched.rehashing.close()
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator["InstanceKeys"]:
@@ -119,7 +133,7 @@ class InstanceKeys:
             )
 
     async def rotate(self, kind: KeyKind, environment: str = DEFAULT) -> None:
-        """Another key of that kind from now on; of data keys that of one environment.
+        """Another key of that kind from now on; of those that environments have, one's.
 
         Raises ``VaultError``: AUDIT_DOWN, NOT_FOUND for an environment that is not there, BAD_KEYS
         and NOT_WRITABLE where the key source cannot hold another master key, CONFLICT, and what the
@@ -136,7 +150,7 @@ class InstanceKeys:
                 await self._follow()
                 if environment not in self._watched:
                     raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
-                await self._renew(self._watched[environment])
+                await self._renew_of(kind, self._watched[environment])
         _log.info("a key was rotated", reason=str(kind), environment=environment)
 
     async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
@@ -151,6 +165,32 @@ class InstanceKeys:
                 report(error)
 
     # ------------------------------------------------------------------ parts
+
+    async def _renew_of(self, kind: KeyKind, watched: "_Watched") -> None:
+        vault, master = watched.vault, self._source.load()
+        if kind is KeyKind.DATA:
+            await self._renew(watched)
+        elif kind is KeyKind.TOKEN:
+            await renew_token_root(self._store, master, vault.keyset)
+        else:
+            vault.both_roots.ask_both(on=True)
+            pause = self._pauses[0] if self._reseals else 0.0
+            try:
+                await renew_hash_root(self._store, master, vault.keyset, pause)
+            except BaseException:
+                vault.both_roots.ask_both(on=len(vault.keyset.hash_roots) > 1)
+                raise
+            if self._reseals:
+                await watched.rehashing.begin()
+
+    async def _drop_hash_root(self, vault: Vault) -> None:
+        """Let the older hash root go, which nothing needs."""
+        async with self._changing:
+            await drop_hash_root(self._store, self._source.load(), vault.keyset)
+            vault.both_roots.ask_both(on=False)
+        _log.info(
+            "a hash root that nothing needs any more was dropped", environment=vault.environment
+        )
 
     async def _upkeep(self) -> None:
         async with self._changing:
@@ -167,6 +207,7 @@ class InstanceKeys:
             )
         elif self._reseals:
             await watched.resealing.follow_up()
+            await watched.rehashing.follow_up()
 
     async def _retire(self, vault: Vault, seals: str, keys: Sequence[str]) -> None:
         """Let data keys go that nothing needs, unless another key than ``seals`` does by now."""
@@ -210,10 +251,16 @@ class InstanceKeys:
         """Look after the environments that there are now."""
         open_now = {vault.environment: vault for vault in self.vaults()}
         for gone in [ident for ident in self._watched if ident not in open_now]:
-            await self._watched.pop(gone).resealing.close()
+            ended = self._watched.pop(gone)
+            await ended.resealing.close()
+            await ended.rehashing.close()
         for ident, vault in open_now.items():
             if ident not in self._watched:
-                made = self._watched[ident] = _Watched(vault, self._metrics, self._retire)
+                rehashing = HashRotation(
+                    vault, _report, partial(self._drop_hash_root, vault), self._pauses[1]
+                )
+                made = _Watched(vault, self._metrics, self._retire, rehashing)
+                self._watched[ident] = made
                 await made.start(self._reseals)
 
 
@@ -225,8 +272,10 @@ class _Watched:
         vault: Vault,
         metrics: Metrics,
         retire: Callable[[Vault, str, Sequence[str]], Awaitable[None]],
+        rehashing: HashRotation,
     ) -> None:
         self.vault = vault
+        self.rehashing = rehashing
         self.resealing = ReencryptionJob(
             vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys)
         )
@@ -240,8 +289,16 @@ class _Watched:
                 "domicile_resealed_records", self._figure(state), vault.environment, state
             )
 
+        for state in ("records", "versions", "unreadable"):
+            metrics.watch(
+                "domicile_rehashed_records", self._rehashed(state), vault.environment, state
+            )
+
     def _figure(self, state: str) -> Callable[[], float]:
         return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
+
+    def _rehashed(self, state: str) -> Callable[[], float]:
+        return lambda: 0.0 if (run := self.rehashing.run) is None else float(getattr(run, state))
 
     async def start(self, reseals: bool) -> None:  # one fact, named by the caller
         self._stored = await self.vault.store.note(self._name)
@@ -250,8 +307,10 @@ class _Watched:
             self._before = self._noted = counted.sealings + (0 if counted.whole else _NOTED)
             self._whole = counted.whole
         await self.resealing.load()
+        await self.rehashing.load()
         if reseals:
             await self.resealing.start()
+            await self.rehashing.start()
 
     @property
     def sealings(self) -> int:
@@ -276,6 +335,7 @@ class _Watched:
 
     async def told(self) -> DataKeys:
         run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
+        keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0, "none")
         wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
         return DataKeys(
             self.vault.environment,
@@ -288,6 +348,11 @@ class _Watched:
             run.contents,
             run.unreadable,
             run.used,
+            keyset.hash_roots,
+            keyset.token_roots,
+            hashed.state,
+            {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
+            hashed.left,
         )
 
 

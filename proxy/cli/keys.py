@@ -34,7 +34,7 @@ def rotate(arguments: Arguments) -> int:
     kind = KeyKind(arguments.key)
     if arguments.url:
         body = {"key": str(kind)}
-        if kind is KeyKind.DATA:
+        if kind.of_environment:
             body["environment_id"] = arguments.environment
         data = _answer(arguments, "POST", "/api/keys/rotate", body)
     else:
@@ -79,9 +79,7 @@ async def _rotated(arguments: Arguments, kind: KeyKind) -> Any:
     from proxy.api.admin import keys_json
     from proxy.bootstrap.offline import OfflineChanges, stopped_keys
 
-    record = OfflineChanges(
-        "rotate_key", arguments.environment if kind is KeyKind.DATA else DEFAULT
-    )
+    record = OfflineChanges("rotate_key", arguments.environment if kind.of_environment else DEFAULT)
     async with stopped_keys(load_settings(arguments.config, os.environ), record) as keys:
         await record.ready()
         await keys.rotate(kind, arguments.environment)
@@ -124,7 +122,22 @@ def _text(data: Any) -> str:
                 f"{run[kind]} {kind}" for kind in ("records", "versions", "contents", "unreadable")
             )
             lines.append(f"         sealing anew: {run['state']}, {figures}")
+        lines += _roots(one, "hash", "older, still asked")
+        run = one["hash"]["rehash"]
+        if run["state"] != "none":
+            figures = ", ".join(f"{run[kind]} {kind}" for kind in ("records", "versions"))
+            left = f"; needed for {counts(run['left'])}" if run["left"] else ""
+            lines.append(f"         rehashing: {run['state']}, {figures}{left}")
+        lines += _roots(one, "token", "resolves only")
     return "\n".join(lines)
+
+
+def _roots(one: Any, kind: str, older: str) -> list[str]:
+    """The roots of hashes, or of tokens, of an environment."""
+    return [
+        f"{kind:<9}{root['key_id']}{'' if root['makes'] else f'  ({older})'}"
+        for root in one[kind]["keys"]
+    ]
 
 
 def _opens(key: Any) -> str:
@@ -157,8 +170,8 @@ COMMAND: Final = Command(
         ),
         "rotate": Command(
             summary=(
-                "Use another data, master, signing or audit key from now on; nothing that was "
-                "sealed or written is lost."
+                "Use another data, master, signing or audit key, or another root of hashes or "
+                "tokens, from now on; nothing is lost."
             ),
             example="domicile keys rotate data --url https://vault.example.com",
             run=rotate,

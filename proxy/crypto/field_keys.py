@@ -3,6 +3,7 @@
 """
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -142,12 +143,32 @@ class FieldKeys(Secret):
     A token that carries its record is one encrypted block: record id (8 bytes), number of the value
     (4), check part (4 zero bytes). One block under a block cipher is a permutation of the pairs, so
     no two tokens meet, and a text that was not made here opens to a good check part once in 2^32.
-    Not for use from two threads at once.
+    Of several roots the first makes tokens; what another one has made opens. Not for use from two
+    threads at once.
     """
 
-    __slots__ = ("_decrypt", "_digits", "_encrypt", "_narrow", "_prf", "_text_key")
+    __slots__ = (
+        "__weakref__",
+        "_decrypt",
+        "_digits",
+        "_encrypt",
+        "_label",
+        "_narrow",
+        "_prf",
+        "_text_key",
+        "older",
+    )
 
-    def __init__(self, root: bytes, environment: str, schema: str, field: str) -> None:
+    def __init__(self, roots: Sequence[bytes], environment: str, schema: str, field: str) -> None:
+        self._label = environment, schema, field
+        self.turn(roots)
+
+    def turn(self, roots: Sequence[bytes]) -> None:
+        """Have these roots, the one that makes tokens first."""
+        environment, schema, field = self._label
+        root = roots[0]
+        #: the same keys under the roots before, the newest first
+        self.older = tuple(FieldKeys((before,), *self._label) for before in roots[1:])
         block = derive(root, "token block", environment, schema)
         # One block at a time is the bare block cipher; the pair is unique, so no two blocks are
         # ever equal.
@@ -173,7 +194,7 @@ class FieldKeys(Secret):
             return None
         plaintext = self._decrypt(block)
         if plaintext[12:] != _CHECK:
-            return None
+            return next(filter(None, [keys.open_block(block) for keys in self.older]), None)
         return int.from_bytes(plaintext[:8], "big"), int.from_bytes(plaintext[8:12], "big")
 
     def narrow_block(self, rid: int, number: int) -> int:
@@ -185,7 +206,9 @@ class FieldKeys(Secret):
         """The pair in a ``narrow_block``; ``None`` for a look-alike (missed once in 2^26)."""
         plaintext = self._narrow.decrypt(bits, NARROW_BITS)
         pair, check = divmod(plaintext, 1 << _NARROW_CHECK_BITS)
-        return None if check else divmod(pair, 1 << 32)
+        if check:
+            return next(filter(None, [keys.open_narrow_block(bits) for keys in self.older]), None)
+        return divmod(pair, 1 << 32)
 
     def prf(self, text: str, length: int) -> bytes:
         """``length`` bytes (to 8160), a keyed pseudorandom function of the field and ``text``."""

@@ -4,13 +4,23 @@ import base64
 import binascii
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from proxy.crypto.aead import KEY_ID_BYTES, NONCE_BYTES, RecordAead, cannot_open, gcm_open, gcm_seal
 from proxy.crypto.field_keys import FieldKeys
 from proxy.crypto.master_key import MasterKey
-from proxy.crypto.prf import Prf, derive, hasher, random_bytes
+from proxy.crypto.prf import (
+    HashRoots,
+    Prf,
+    Roots,
+    derive,
+    random_bytes,
+    root_id,
+    turning_hasher,
+)
 from proxy.crypto.secret import Secret
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
@@ -33,17 +43,21 @@ _BODY_FROM = 1 + NONCE_BYTES
 
 
 class SealedTexts(Secret):
-    """Seals and opens texts under one key of 32 bytes."""
+    """Seals texts under the first of its keys of 32 bytes, and opens those of each."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("__weakref__", "_keys")
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, *keys: bytes) -> None:
+        self.turn(keys)
+
+    def turn(self, keys: Sequence[bytes]) -> None:
+        """Have these keys."""
+        self._keys = keys
 
     def seal(self, plaintext: bytes, context: bytes) -> str:
         """The content as a text of letters, digits, ``-`` and ``_``."""
         nonce = random_bytes(NONCE_BYTES)
-        sealed = _FORMAT + nonce + gcm_seal(self._key, nonce, plaintext, _FORMAT + context)
+        sealed = _FORMAT + nonce + gcm_seal(self._keys[0], nonce, plaintext, _FORMAT + context)
         return _spelled(sealed)
 
     def open(self, text: str, context: bytes) -> bytes:
@@ -59,7 +73,11 @@ class SealedTexts(Secret):
         # the last letter has bits that mean nothing
         if sealed[:1] != _FORMAT or _spelled(sealed) != text:
             raise cannot_open()
-        return gcm_open(self._key, sealed[1:_BODY_FROM], sealed[_BODY_FROM:], _FORMAT + context)
+        nonce, content = sealed[1:_BODY_FROM], sealed[_BODY_FROM:]
+        for key in self._keys[:-1]:
+            with suppress(VaultError):
+                return gcm_open(key, nonce, content, _FORMAT + context)
+        return gcm_open(self._keys[-1], nonce, content, _FORMAT + context)
 
 
 def _spelled(sealed: bytes) -> str:
@@ -72,8 +90,8 @@ _KEY_BYTES = 32
 class Keyset(Secret):
     """Data keys (a primary that seals, older ones that only open), a hash root and a token root.
 
-    Made by ``create``, ``unwrap`` and ``rotated`` alone. What ``aead`` and ``streams`` give is one
-    object each, which ``adopt`` gives other data keys while it is in use. A wrapped keyset is:
+    Made by ``create``, ``unwrap`` and what changes one alone. What a keyset gives out is one
+    object each, which ``adopt`` gives other keys while it is in use. A wrapped keyset is:
     format 0x01, length of the environment's name in 2 bytes, that name in UTF-8, and a blob of the
     master key that is bound to all of this.
     """
@@ -81,23 +99,35 @@ class Keyset(Secret):
     __slots__ = (
         "_aead",
         "_data",
-        "_hash_root",
+        "_hashes",
+        "_issued",
         "_primary",
+        "_roots",
         "_streams",
-        "_token_root",
         "environment",
+        "older_tokens",
         "rooted",
     )
 
     def __init__(
-        self, environment: str, data: dict[bytes, bytes], primary: bytes, roots: tuple[bytes, bytes]
+        self,
+        environment: str,
+        data: dict[bytes, bytes],
+        primary: bytes,
+        roots: tuple[bytes, bytes] | Roots,
     ) -> None:
         self.environment = environment
         #: The notes of the store have a root, so one that is missing was removed.
         self.rooted = False
         self._data = data
         self._primary = primary
-        self._hash_root, self._token_root = roots
+        self._roots = Roots(*roots)
+        self.older_tokens = bool(self._roots.older_tokens)  #: whether there are such roots
+        self._hashes: list[HashRoots] = [HashRoots(self._roots.hash, self._roots.older_hash)]
+        #: what was given out, with the keys that it is to have
+        self._issued: WeakKeyDictionary[FieldKeys | SealedTexts, Callable[[], Sequence[bytes]]] = (
+            WeakKeyDictionary()
+        )
         self._aead = RecordAead(primary, data)
         self._streams = StreamAead(primary, data)
 
@@ -134,20 +164,47 @@ class Keyset(Secret):
         """
         name = self.environment.encode()
         head = _FORMAT + len(name).to_bytes(2, "big") + name
-        content = {
+        content: dict[str, Any] = {
             "primary": self._primary.hex(),
             "data": {key_id.hex(): _armor(key) for key_id, key in self._data.items()},
-            "hash": _armor(self._hash_root),
-            "token": _armor(self._token_root),
+            "hash": _armor(self._roots.hash),
+            "token": _armor(self._roots.token),
             "rooted": self.rooted,
+            "older tokens": [_armor(root) for root in self._roots.older_tokens],
         }
+        rare = {"older hash": self._roots.older_hash, "audit": self._roots.audit}
+        content.update({name: _armor(root) for name, root in rare.items() if root is not None})
         return head + master.wrap(json.dumps(content).encode(), head)
 
     def rotated(self) -> "Keyset":
         """The same keyset with a fresh primary data key; what older keys sealed still opens."""
         key_id = _new_id(self._data)
         data = {**self._data, key_id: _new_key()}
-        return self._with(data, key_id)
+        return self._with(data, key_id, self._roots)
+
+    def with_hash_root(self) -> "Keyset":
+        """The same keyset with a fresh hash root; the one before is asked as well.
+
+        ``ValueError`` while another one is asked already.
+        """
+        before = self._roots
+        if before.older_hash is not None:
+            raise ValueError("the older hash root is still needed")
+        audit = before.audit or before.hash
+        roots = before._replace(hash=_new_key(), older_hash=before.hash, audit=audit)
+        return self._with(self._data, self._primary, roots)
+
+    def with_token_root(self) -> "Keyset":
+        """The same keyset with a fresh token root; those before resolve what they have made."""
+        before = self._roots
+        older = (*before.older_tokens, before.token)
+        return self._with(
+            self._data, self._primary, before._replace(token=_new_key(), older_tokens=older)
+        )
+
+    def without_older_hash(self) -> "Keyset":
+        """The same keyset without the older hash root."""
+        return self._with(self._data, self._primary, self._roots._replace(older_hash=None))
 
     def without(self, keys: Collection[str]) -> "Keyset":
         """The same keyset without these data keys: nothing that they have sealed opens with it.
@@ -157,10 +214,10 @@ class Keyset(Secret):
         if self._primary.hex() in keys:
             raise ValueError("the data key that seals stays")
         data = {key_id: key for key_id, key in self._data.items() if key_id.hex() not in keys}
-        return self._with(data, self._primary)
+        return self._with(data, self._primary, self._roots)
 
     def forget(self, other: "Keyset") -> None:
-        """Have no data keys but those of a keyset made by ``without``.
+        """Have no keys but those of a keyset made by ``without`` or ``without_older_hash``.
 
         What was given out by ``aead`` and ``streams`` goes on opening with the others until the
         next key is adopted, or the process ends: somebody may have read a body before it was sealed
@@ -168,30 +225,40 @@ class Keyset(Secret):
         """
         roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
         if (
-            roots != (self._hash_root, self._token_root)
+            roots not in (self._roots, self._roots._replace(older_hash=None))
             or primary != self._primary
             or not data.items() <= self._data.items()
         ):
             raise ValueError("this is no part of the keyset")
         self._data = data
+        self._turn(roots)
 
     def same(self, other: "Keyset") -> bool:
         """Whether both have the same keys."""
         return self._inside() == other._inside()  # noqa: SLF001  # of the same class
 
     def adopt(self, other: "Keyset") -> None:
-        """Take over the data keys of a rotated one: everything that seals with this keyset does so
-        with its new key from now on.
+        """Take over the keys of a successor: everything that seals, hashes or makes tokens with
+        this keyset does so with its new keys from now on.
 
-        ``ValueError`` when the other lacks a key of this one, or is of other roots: then what was
-        sealed would not open.
+        ``ValueError`` when the other lacks a key of this one: then what was made would not open.
         """
         roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
-        if roots != (self._hash_root, self._token_root) or not self._data.items() <= data.items():
+        if not roots.follow(self._roots) or not self._data.items() <= data.items():
             raise ValueError("this is no successor of the keyset")
-        self._data, self._primary = data, primary
-        self._aead.adopt(self._primary, self._data)
-        self._streams.adopt(self._primary, self._data)
+        if primary != self._primary:
+            self._data, self._primary = data, primary
+            self._aead.adopt(self._primary, self._data)
+            self._streams.adopt(self._primary, self._data)
+        self._turn(roots)
+
+    def announce(self, other: "Keyset | None") -> None:
+        """Have every hash know that of the root that is to come, before anything is under it;
+        ``None``: it does not come.
+        """
+        own, older = self._roots.hash, self._roots.older_hash
+        coming = None if other is None else other._roots.hash  # noqa: SLF001  # of the same class
+        self._hashes[0] = HashRoots(own, coming or older, late=coming is not None)
 
     @property
     def data_keys(self) -> tuple[str, ...]:
@@ -206,48 +273,82 @@ class Keyset(Secret):
         """What seals and opens contents in chunks."""
         return self._streams
 
+    @property
+    def live_hash_roots(self) -> Sequence[HashRoots]:
+        """The hash roots, as the one element; another one as soon as they change."""
+        return self._hashes
+
+    @property
+    def hash_roots(self) -> tuple[str, ...]:
+        """The ids of the hash roots, the one of new hashes last. Not secret."""
+        older = self._roots.older_hash
+        return tuple(root_id(root) for root in (older, self._roots.hash) if root is not None)
+
+    @property
+    def token_roots(self) -> tuple[str, ...]:
+        """The same of the token roots."""
+        return tuple(map(root_id, (*self._roots.older_tokens, self._roots.token)))
+
     def hasher(self, *purpose: str) -> Prf:
         """A keyed hash of 16 bytes for one purpose, e.g.
 
-        look-ups by one field; each purpose has a key of its own.
+        look-ups by one field; each purpose has a key of its own. While there are two roots it is a
+        ``Digest``.
         """
-        return hasher(derive(self._hash_root, "hash", self.environment, *purpose))
+        return turning_hasher(self._hashes, "hash", self.environment, *purpose)
 
     def audit_roots(self) -> tuple[bytes, bytes]:
         """The first key of the audit chain, and that of the names of records in it; both are sealed
         on their own from then on.
         """
-        of = self._hash_root, "hash", self.environment, "audit"
+        of = self._roots.audit or self._roots.hash, "hash", self.environment, "audit"
         return derive(*of, "chain"), derive(*of, "record")
 
     def sealed_texts(self, *purpose: str) -> SealedTexts:
         """What seals texts that callers keep for us, for one purpose; each purpose has a key of its
         own.
         """
-        return SealedTexts(derive(self._hash_root, "sealed text", self.environment, *purpose))
+
+        def keys() -> list[bytes]:
+            label = ("sealed text", self.environment, *purpose)
+            return [derive(root, *label) for root in self._hashes[0][:2] if root is not None]
+
+        texts = SealedTexts(*keys())
+        self._issued[texts] = keys
+        return texts
 
     def field_keys(self, schema: str, field: str) -> FieldKeys:
         """The keyed functions that tokens of one field are made with."""
-        return FieldKeys(self._token_root, self.environment, schema, field)
+        keys = FieldKeys(self._newest_tokens(), self.environment, schema, field)
+        self._issued[keys] = self._newest_tokens
+        return keys
 
     def rehash_keys(self, dtk: str, schema: str, field: str) -> FieldKeys:
         """The keyed functions of one field under a key of the caller's own; without this keyset the
         key alone tells nothing.
         """
-        return FieldKeys(
-            derive(self._token_root, "rehash", self.environment, dtk),
-            self.environment,
-            schema,
-            field,
-        )
+        root = derive(self._roots.token, "rehash", self.environment, dtk)
+        return FieldKeys((root,), self.environment, schema, field)
 
-    def _with(self, data: dict[bytes, bytes], primary: bytes) -> "Keyset":
-        keyset = Keyset(self.environment, data, primary, (self._hash_root, self._token_root))
+    def _newest_tokens(self) -> tuple[bytes, ...]:
+        return (self._roots.token, *reversed(self._roots.older_tokens))
+
+    def _turn(self, roots: Roots) -> None:
+        """Have what was given out work under these roots."""
+        if roots != self._roots:
+            self._roots = roots
+            self.older_tokens = bool(roots.older_tokens)
+            self._hashes[0] = HashRoots(roots.hash, roots.older_hash)
+            for issued, keys in self._issued.items():
+                issued.turn(keys())
+
+    def _with(self, data: dict[bytes, bytes], primary: bytes, roots: Roots) -> "Keyset":
+        keyset = Keyset(self.environment, data, primary, roots)
         keyset.rooted = self.rooted
         return keyset
 
-    def _inside(self) -> tuple[tuple[bytes, bytes], dict[bytes, bytes], bytes]:
-        return (self._hash_root, self._token_root), self._data, self._primary
+    def _inside(self) -> tuple[Roots, dict[bytes, bytes], bytes]:
+        return self._roots, self._data, self._primary
 
     @classmethod
     def _of(cls, environment: str, content: dict[str, Any]) -> "Keyset":
@@ -255,7 +356,14 @@ class Keyset(Secret):
         primary = bytes.fromhex(content["primary"])
         if primary not in data:
             raise ValueError("the primary data key is missing")
-        roots = _bare(content["hash"]), _bare(content["token"])
+        before, audit = content.get("older hash"), content.get("audit")
+        roots = Roots(
+            _bare(content["hash"]),
+            _bare(content["token"]),
+            None if before is None else _bare(before),
+            tuple(map(_bare, content.get("older tokens", ()))),
+            None if audit is None else _bare(audit),
+        )
         keyset = cls(environment, data, primary, roots)
         keyset.rooted = content.get("rooted", False) is True
         return keyset

@@ -5,8 +5,8 @@ two uses can ever meet in one key ("a", "bc" is another key than "ab", "c").
 """
 
 import os
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Self
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
@@ -46,6 +46,91 @@ def hasher(key: bytes) -> Prf:
         copy = state.copy()
         copy.update(message)
         return copy.finalize()[:HASH_BYTES]
+
+    return digest
+
+
+class Digest(bytes):
+    """A hash under one root that knows the hash of the same under the other one.
+
+    It equals both, so that a comparison holds while rows are on their way from one root to the
+    other. Sets and dictionaries know it by its own bytes alone: see ``either``.
+    """
+
+    other: bytes
+    late: bool  #: the other root is that of now, or will be
+
+    def __new__(cls, own: bytes, other: bytes, *, late: bool = False) -> Self:
+        digest = super().__new__(cls, own)
+        digest.other, digest.late = other, late
+        return digest
+
+    def __eq__(self, value: object) -> bool:
+        return super().__eq__(value) is True or (isinstance(value, bytes) and self.other == value)
+
+    def __ne__(self, value: object) -> bool:
+        return not self == value
+
+    __hash__ = bytes.__hash__
+
+
+def either(digests: Iterable[bytes]) -> Iterator[bytes]:
+    """The digests as plain bytes under each root that they are under: the other one first."""
+    for digest in digests:
+        if isinstance(digest, Digest):
+            yield digest.other
+            yield bytes(digest)
+        else:
+            yield digest
+
+
+class Roots(NamedTuple):
+    """The roots of hashes and of tokens."""
+
+    hash: bytes
+    token: bytes
+    older_hash: bytes | None = None  #: rows may still have hashes under it
+    older_tokens: tuple[bytes, ...] = ()  #: oldest first; tokens under them only resolve
+    audit: bytes | None = None  #: of the audit chain; ``None``: the hash root, which never changed
+
+    def follow(self, before: "Roots") -> bool:
+        """Whether these are the roots of before, or one more and all that is needed of them."""
+        tokens = (*before.older_tokens, before.token)
+        resolve = (*self.older_tokens, self.token)[: len(tokens)] == tokens
+        return resolve and before.hash in (self.hash, self.older_hash)
+
+
+def root_id(root: bytes) -> str:
+    """What names a root and does not tell it."""
+    return derive(root, "root id", length=4).hex()
+
+
+class HashRoots(NamedTuple):
+    """The root that hashes are made under, and the other one that rows may have or get theirs
+    under.
+    """
+
+    own: bytes
+    other: bytes | None = None
+    late: bool = False  #: the other root is the one that follows
+
+
+def turning_hasher(roots: Sequence[HashRoots], *label: str) -> Prf:
+    """``hasher`` of sub-keys of the roots that there are at each call (``roots`` has one element);
+    where these are two it makes ``Digest``.
+    """
+    current: HashRoots | None = None
+    state, other = HMAC(b"", _SHA256), None
+
+    def digest(message: bytes) -> bytes:
+        nonlocal current, state, other
+        if (present := roots[0]) is not current:
+            current, state = present, HMAC(derive(present.own, *label), _SHA256)
+            other = None if present.other is None else hasher(derive(present.other, *label))
+        copy = state.copy()
+        copy.update(message)
+        own = copy.finalize()[:HASH_BYTES]
+        return own if other is None else Digest(own, other(message), late=present.late)
 
     return digest
 

@@ -213,6 +213,13 @@ class KeyKind(enum.StrEnum):
     MASTER = "master"  #: wraps the keysets of all environments
     SIGNING = "signing"  #: signs access tokens
     AUDIT = "audit"  #: ties the lines of the audit log together, and signs them
+    HASH = "hash"  #: makes the hashes by which one environment's records are found
+    TOKEN = "token"  #: makes the tokens of one environment
+
+    @property
+    def of_environment(self) -> bool:
+        """Whether each environment has its own."""
+        return self in (KeyKind.DATA, KeyKind.HASH, KeyKind.TOKEN)
 
 
 class DataKeys(NamedTuple):
@@ -230,6 +237,11 @@ class DataKeys(NamedTuple):
     used: Mapping[str, Mapping[str, int]] | None = (
         None  #: what the last complete look found, by older key and kind; ``None`` before one
     )
+    hash_roots: tuple[str, ...] = ()  #: ids, oldest first; the last one makes hashes
+    token_roots: tuple[str, ...] = ()  #: the same of tokens; those before resolve theirs
+    rehash: str = "none"  #: of what is under the older hash root: none, running, stopped, done
+    rehashed: Mapping[str, int] = {}  #: records, versions, unreadable: what that run has been to
+    rehash_left: Mapping[str, int] = {}  #: what the older hash root is still needed for, by kind
 
 
 class KeysTold(NamedTuple):

@@ -199,9 +199,25 @@ class ReplaceCiphertext(NamedTuple):
     after: tuple[bytes | None, ...]
 
 
+class Reroot(NamedTuple):
+    """Put hashes under another root in place of those under the one before.
+
+    No effect where these are not there (any more): on the row unless body, key and cells are as
+    they were, on each entry of the token index, past key and name of a file by itself. Nothing else
+    changes. ``Conflict`` when another row has the key.
+    """
+
+    rid: int
+    row: tuple[Row, Row] | None = None  #: as it was, and with another key, cells or body
+    entries: tuple[tuple[bytes, bytes], ...] = ()  #: of the row in the token index
+    past: tuple[bytes, bytes] | None = None  #: keys of past versions, whichever row's
+    files: tuple[tuple[File, File], ...] = ()  #: as they were, and with other names
+
+
 Change = (
     Insert | Release | Accept | Bind | Replace | StageRow | Unstage | MarkInDoubt | Reindex | Remove
     | AddVersion | Attach | UpdateFile | Detach | ForgetReplies | Remember | ReplaceCiphertext
+    | Reroot
 )  # fmt: skip
 
 

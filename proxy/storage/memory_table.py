@@ -26,6 +26,7 @@ from proxy.storage.changes import (
     Remove,
     Replace,
     ReplaceCiphertext,
+    Reroot,
     SealedPart,
     StageRow,
     Unstage,
@@ -291,6 +292,32 @@ class Table:
             self._recast_staged(change)
         else:
             self._recast_file(change)
+
+    @apply.register
+    def _(self, change: Reroot) -> None:
+        if change.row is not None:
+            self._reroot_row(change, *change.row)
+        for before, after in change.entries:
+            if change.rid in self.tokens.get(before, ()):
+                self.unindex(change.rid, (before,))
+                self.index(change.rid, (after,), (), change)
+        if change.past is not None:
+            for at, past in self.past.items():
+                if past.key == change.past[0]:
+                    self.past[at] = past._replace(key=change.past[1])
+        for was, file in change.files:
+            if self.files.get(file.file_id) == was:
+                self.files[file.file_id] = file
+
+    def _reroot_row(self, change: Reroot, before: Row, after: Row) -> None:
+        if change.rid not in self.rows:
+            return
+        row = self.row(change.rid)
+        if (row.body, row.key, row.cells) != (before.body, before.key, before.cells):
+            return
+        if after.key is not None and self.holder(after.key) not in {None, change.rid}:
+            raise Conflict(change)
+        self.put(row._replace(key=after.key, cells=after.cells, body=after.body))
 
     def _recast_row(self, change: ReplaceCiphertext) -> None:
         for rid, row in self.rows.items():

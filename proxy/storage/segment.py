@@ -28,6 +28,7 @@ from proxy.storage.changes import (
     Remove,
     Replace,
     ReplaceCiphertext,
+    Reroot,
     SealedPart,
     StageRow,
     Unstage,
@@ -85,7 +86,7 @@ class Segment(Generic[_Sql]):
 
     __slots__ = (
         "_accepts", "_adds", "_alone", "_binds", "_claims", "_cleared", "_doubts", "_drops", "_files", "_forgets", "_indexed",
-        "_inscribes", "_inserts", "_recasts", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
+        "_inscribes", "_inserts", "_recasts", "_releases", "_removes", "_replaces", "_replies", "_reroots", "_seen", "_shares", "_sql",
         "_stages", "_unstages",
     )  # fmt: skip
 
@@ -111,6 +112,7 @@ class Segment(Generic[_Sql]):
         self._cleared: list[tuple[int]] = []
         self._replies: list[Remember] = []
         self._recasts: list[ReplaceCiphertext] = []
+        self._reroots: list[Reroot] = []
         self._removes: list[tuple[int]] = []
         self._forgets: list[tuple[int]] = []  # of them, those whose past goes too
 
@@ -244,6 +246,11 @@ class Segment(Generic[_Sql]):
         self._replies.append(change)
         return True
 
+    def _reroot(self, change: Reroot) -> bool:
+        # last of all: where anything has changed, it has no effect
+        self._reroots.append(change)
+        return True
+
     def _recast_part(self, change: ReplaceCiphertext) -> bool:
         first = change.part in (SealedPart.ROW, SealedPart.PAST)
         rid = change.place[0 if first else 1]
@@ -281,6 +288,7 @@ class Segment(Generic[_Sql]):
         ForgetReplies: _clear,
         Remember: _remember,
         ReplaceCiphertext: _recast_part,
+        Reroot: _reroot,
     }
 
 

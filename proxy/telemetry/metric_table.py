@@ -229,6 +229,12 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "versions (versions), contents of files "
         "(contents); unreadable: of all of them, those that do not open.",
     ),
+    "domicile_rehashed_records": MetricSpec(
+        "gauge",
+        ("environment", "state"),
+        "What the run that brings hashes under the root of now has been to in its round: records, "
+        "past versions (versions); unreadable: of both, those that do not open.",
+    ),
     "domicile_tls_handshakes_total": MetricSpec(
         "counter",
         ("listener", "outcome"),

@@ -1,6 +1,7 @@
 """The records of one schema under its keys: rows, tokens and look-ups."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -13,9 +14,9 @@ from proxy.offload import SMALL, STRIDE, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
 from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
-from proxy.tokenization.fallback import FallbackTokenizer
 from proxy.tokenization.normalize import normalize
 from proxy.vault.body import RecordBody, TokenizedValue
+from proxy.vault.minting import EarlierTokens, TokenizedField, findable
 from proxy.vault.next_version import FieldMint, Mint
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
@@ -113,7 +114,8 @@ class Collection:
         keyset = around.keyset
         self.sealer = Sealer(keyset.aead(), around.environment, self.name, state.columns)
         self._hash_key = keyset.hasher("key", self.name)
-        self._hashed = "", self._hash_key(b"")  #: the last key and its hash
+        self._roots = keyset.live_hash_roots
+        self._hashed = "", self._hash_key(b""), self._roots[0]  #: of the last key
         #: What a file name is found by within its record.
         self.hash_name = keyset.hasher("file", self.name)
         self.shapes = recipe.shapes
@@ -127,10 +129,10 @@ class Collection:
 
     def _prepare_tokens(self, recipe: TableSpec, keyset: Keyset, region: str) -> None:
         """Make what mints and finds the tokens of each field."""
+        keys = {name: keyset.field_keys(self.name, name) for name in recipe.shapes}
+        kinds = {name: self.schema.field(name).kind for name in recipe.shapes}
         self.tokenizers: dict[str, Tokenizer] = {
-            name: shape.bind(
-                keyset.field_keys(self.name, name), self.schema.field(name).kind, region
-            )
+            name: shape.bind(keys[name], kinds[name], region)
             for name, shape in recipe.shapes.items()
         }
         self._token_hashers: dict[str, FieldHasher] = {
@@ -155,13 +157,23 @@ class Collection:
         self._alike = sorted(
             self.single | {name for name, made in self.tokenizers.items() if made.same}
         )
+        #: Same-value tokens under older roots, which their values keep.
+        hash_of = self._token_hashers
+        self.earlier = EarlierTokens(
+            {
+                name: TokenizedField(shape, keys[name], kinds[name], region, hash_of[name])
+                for name, shape in recipe.shapes.items()
+                if shape.same
+            }
+        )
         #: What mints the tokens of each field, prepared: (value, record id, value number).
         self.mints: dict[str, FieldMint] = {
-            name: _findable(name, tokenizer)
+            name: findable(name, tokenizer)
             if tokenizer.resolution is Resolution.INDEXED and not recipe.addressed
             else tokenizer.mint
             for name, tokenizer in self.tokenizers.items()
         }
+        self._steady_mints = {name: self.earlier.mint(name, of) for name, of in self.mints.items()}
 
     def fill(self, rows: int) -> dict[str, float]:
         """By field with unique tokens: the share of them that so many records use."""
@@ -179,8 +191,9 @@ class Collection:
 
     def key_hash(self, key: str) -> bytes:
         """The keyed hash by which a record key is found; of one key it is often asked for twice."""
-        if key != self._hashed[0]:
-            self._hashed = key, self._hash_key(key.encode())
+        roots = self._roots[0]
+        if key != self._hashed[0] or roots is not self._hashed[2]:
+            self._hashed = key, self._hash_key(key.encode()), roots
         return self._hashed[1]
 
     def token_hash(self, name: str, token: str) -> bytes:
@@ -193,7 +206,16 @@ class Collection:
 
     def same_token(self, name: str, value: Value) -> Value:
         """The same-value token of a field; for parameters that search by it."""
-        return self.tokenizers[name].mint(value, 0, 0)
+        mint: FieldMint = self.tokenizers[name].mint
+        if self.around.keyset.older_tokens:
+            mint = self.earlier.mint(name, mint)
+        return mint(value, 0, 0)
+
+    async def recall(self, fields: Iterable[tuple[str, Iterable[Value]]]) -> None:
+        """Look which values have earlier tokens; before new ones, where there are older roots."""
+        self.mints = self._steady_mints
+        places = [(name, value) for name, values in fields for value in values]
+        await self.earlier.recall(places, partial(self.store.by_tokens, self.table))
 
     async def index_entries(
         self, contents: Mapping[str, Sequence[TokenizedValue]]
@@ -375,26 +397,3 @@ class Collection:
             normal = normalize(field.kind, values[0].text, self.around.region)
             cells.append(normal if field.storage is Storage.INDEXED else hasher(normal.encode()))
         return tuple(cells)
-
-
-def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
-    """What mints for a field whose tokens must resolve without the record's id; refuses values too
-    short for that.
-    """
-
-    def mint(value: Value, rid: int, number: int) -> Value:
-        token = tokenizer.mint(value, rid, number)
-        if tokenizer.indexed(token):
-            return token
-        if isinstance(tokenizer, FallbackTokenizer):
-            token = tokenizer.other.mint(value, rid, number)  # long enough, whatever the value is
-            if tokenizer.indexed(token):
-                return token
-        raise VaultError(
-            Code.VALUE_UNFIT,
-            f"A value of field {name!r} is too short for a token that can be found again without "
-            "the record's id; give the field another shape, or name the id in every answer of "
-            "this entity.",
-        )
-
-    return mint

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
 from proxy.storage.changes import Change, Conflict, Remember
@@ -108,13 +109,13 @@ class Replies:
         """
         hasher, name = collection.around.keyset.hasher, collection.name
         key = hasher("reply", name)(_encode(scope))
-        running = (collection.table, key)
-        if running in self._running:
+        running = [(collection.table, one) for one in either((key,))]
+        if not self._running.isdisjoint(running):
             raise VaultError(
                 Code.IDEMPOTENCY_CHECK_FAILED,
                 "A request under this idempotency key is being carried out; ask again later.",
             )
-        self._running.add(running)
+        self._running.update(running)
         try:
             digest = hasher("request", name)(request)
             stored = await collection.store.reply(collection.table, key, collection.clock())
@@ -132,7 +133,7 @@ class Replies:
             one.gone = stored is not None and not stored.sealed
             yield one
         finally:
-            self._running.discard(running)
+            self._running.difference_update(running)
 
 
 async def system_collection(vault: Vault) -> Collection:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from proxy.crypto.prf import Digest, either
+
 
 class RecordLocks:
     """Named locks that exist only while somebody holds or awaits them.
@@ -23,6 +25,11 @@ class RecordLocks:
 
     def take(self, name: bytes) -> bool:
         """Hold one lock at once, if nobody holds it; ``release`` it as any other."""
+        if isinstance(name, Digest):
+            if name.other in self._held or bytes(name) in self._held:
+                return False
+            self._held.update(dict.fromkeys(either((name,))))
+            return True
         if name in self._held:
             return False
         self._held[name] = None
@@ -35,7 +42,7 @@ class RecordLocks:
         """
         taken: list[bytes] = []
         try:
-            for name in sorted(set(names)):
+            for name in sorted(set(either(names))):
                 if name in self._held:
                     await self._wait(name)
                 else:
@@ -49,6 +56,9 @@ class RecordLocks:
     def release(self, names: Iterable[bytes]) -> None:
         """Let the next one of each name go on."""
         for name in names:
+            if isinstance(name, Digest):
+                self.release(either((name,)))
+                continue
             waiting = self._held[name]
             while waiting:
                 following = waiting.popleft()

@@ -15,7 +15,8 @@ import msgspec
 
 from proxy.storage.rows import ColumnValue, Row
 
-_encode = msgspec.msgpack.Encoder().encode
+#: A hash that knows its other one is bound as the bytes that are stored.
+_encode = msgspec.msgpack.Encoder(enc_hook=bytes).encode
 _head = struct.Struct(">Bqqq16sH")
 _FORMAT: Final = 1
 _FIRST: Final = bytes((_FORMAT,))

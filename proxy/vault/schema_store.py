@@ -272,6 +272,14 @@ async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
     return {name: place.table for name, place in registry.schemas.items()}
 
 
+async def has_hashes(store: Store, environment: str, name: str) -> bool:
+    """Whether the table of a schema has columns of hashes."""
+    stored = await store.note(_note(environment))
+    entry = None if stored is None else _decode_layout(stored).schemas.get(name)
+    hashed = f"/{ColumnType.HASH}"
+    return entry is not None and any(hashed in column for column in entry.columns)
+
+
 async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> list[TableLayout]:
     """Make the tables of all schemas known to the store, but for those ``in_use``; their layouts.
 

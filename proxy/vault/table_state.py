@@ -79,6 +79,8 @@ class TableState:
     #: Names that were given while others were under way, to which record, with which salt, and
     #: when: one of the others may turn out to be the same.
     named: dict[bytes, tuple[int, bytes, int]] = field(default_factory=dict)
+    #: entities of rule files whose records stand among those of the table's schema
+    hosted: set[str] = field(default_factory=set)
     #: versions that answers under way may still show
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them

@@ -4,16 +4,19 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
 from proxy.clock import Clock
 from proxy.crypto.key_sources import KeySource
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
+from proxy.model.schema import Schema
 from proxy.objectstore.base import ObjectStore
 from proxy.storage.base import Store
 from proxy.storage.rows import TableLayout
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.sweep import ObjectSweep, belong
+from proxy.vault.both_roots import BothRoots
 from proxy.vault.collection import (
     Collection,
     HistoryPolicy,
@@ -49,7 +52,10 @@ class Vault:
     """Gives collections for schemas and looks after them."""
 
     def __init__(self, around: VaultContext, options: VaultOptions) -> None:
-        self._around = around
+        #: the store, asked for what is under either hash root
+        self.both_roots = BothRoots(around.store)
+        self.both_roots.ask_both(on=len(around.keyset.hash_roots) > 1)
+        self._around = around._replace(store=cast(Store, self.both_roots))
         self._options = options
         self._states: dict[str, TableState] = {}
         self._layouts: dict[str, TableLayout] = {}  # in use, by schema
@@ -69,15 +75,21 @@ class Vault:
 
     async def collection(self, recipe: TableSpec) -> Collection:
         """The collection of a schema; its table is made, or gets the columns it lacks."""
-        name = recipe.schema.name
+        collection = await self._placed(recipe)
+        self._collections[recipe.schema.name] = collection
+        return collection
+
+    async def unshaped(self, schema: Schema) -> Collection:
+        """The records of a schema for upkeep: without shapes, and beside the collection in use."""
+        return await self._placed(TableSpec(schema, {}, None, addressed=False))
+
+    async def _placed(self, recipe: TableSpec) -> Collection:
         async with self._placing:
             await self._begin_binding()
             placed = await place_schema(self._around.store, self._around.environment, recipe.schema)
-            self._layouts[name] = placed.layout
+            self._layouts[recipe.schema.name] = placed.layout
             state = await self._bound_state(placed.layout)
-        collection = Collection(recipe, placed, self._around, state)
-        self._collections[name] = collection
-        return collection
+        return Collection(recipe, placed, self._around, state)
 
     async def drop(self, table: str) -> None:
         """Remove a table with everything in it; nobody may use its collections any more.

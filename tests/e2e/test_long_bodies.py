@@ -22,7 +22,6 @@ from proxy import offload
 from proxy.model.schema import Value
 from proxy.offload import STRIDE
 from proxy.redactor.exchange.settle import _common
-from proxy.storage.memory import MemoryStore
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.staging import _added
@@ -101,13 +100,13 @@ async def turns(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
 def watch(one: Desk, turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     """Count what the store is asked at once, and which tokens are made."""
     for name in ("rows", "by_keys", "by_tokens", "staged"):
-        ask = getattr(MemoryStore, name)
+        ask = getattr(one.people.store, name)
 
-        def asked(self: Any, table: str, ids: Any, ask: Callable[..., Any] = ask) -> Any:
+        def asked(table: str, ids: Any, ask: Callable[..., Any] = ask) -> Any:
             turns.asked.append(len(ids))
-            return ask(self, table, ids)
+            return ask(table, ids)
 
-        monkeypatch.setattr(MemoryStore, name, asked)
+        monkeypatch.setattr(one.people.store, name, asked)
     for name, mint in list(one.people.mints.items()):
         one.people.mints[name] = turns.counting("minted", mint)
 

@@ -61,6 +61,9 @@ class SearchTokens:
         if not spots:
             return target
         self.returned = await own(self._collection, restore.text_places(spots))
+        if self._collection.around.keyset.older_tokens:
+            sought = [(spot.field, [spot.value]) for spot in spots if spot.value is not None]
+            await self._collection.recall(sought)
         edits = []
         for spot in queried:
             token = self._token(spot)

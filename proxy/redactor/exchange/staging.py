@@ -185,7 +185,7 @@ class Writing:
         change = partial(staging.promote, self.collection, write, answer)
         failed = partial(self._failed, change)
         try:
-            if not await promote_behind(self.collection, write, answer, failed):
+            if not await promote_behind(self.collection, write, answer, self._locks, failed):
                 return False
         except (Conflict, VaultError):
             return False

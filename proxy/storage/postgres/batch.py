@@ -7,7 +7,7 @@ are removed before what stands beside them.
 
 from typing import Any, ClassVar
 
-from proxy.storage.changes import Attach, Detach, SealedPart, UpdateFile
+from proxy.storage.changes import Attach, Detach, Reroot, SealedPart, UpdateFile
 from proxy.storage.postgres.statements import TableSql, arrays
 from proxy.storage.segment import PreconditionFailed, Segment, row_left_by
 
@@ -45,6 +45,8 @@ class PostgresSegment(Segment[TableSql]):
             await self._write_replies(connection)
         if self._recasts:
             await self._recast(connection)
+        for reroot in self._reroots:
+            await self._reroot_all(connection, reroot)
         return len(self._inserts) - (await self._remove(connection) if self._removes else 0)
 
     async def _write_new(self, connection: Any) -> None:
@@ -90,6 +92,21 @@ class PostgresSegment(Segment[TableSql]):
                 (*after, *key, *before) for of, key, before, after in self._recasts if of is part
             ]
             await _many(connection, self._sql.recast[part], moves)
+
+    async def _reroot_all(self, connection: Any, change: Reroot) -> None:
+        sql = self._sql
+        if change.row is not None:
+            before, after = (
+                (row.key, row.body, *sql.cells.stored(row.cells)) for row in change.row
+            )
+            await connection.execute(sql.reroot_row, *after, change.rid, *before)
+        entries = [(new, old, change.rid) for old, new in change.entries]
+        await _many(connection, sql.reroot_tokens, entries)
+        if change.past is not None:
+            await connection.execute(sql.reroot_past, *change.past)
+        for was, file in change.files:
+            values = (file.name, file.sealed, file.file_id, change.rid, was.name, was.sealed)
+            await connection.execute(sql.reroot_file, *values)
 
     async def _remove(self, connection: Any) -> int:
         rids = [rid for (rid,) in self._removes]

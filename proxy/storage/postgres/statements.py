@@ -62,6 +62,7 @@ class TableSql:
         self._filing(layout.table)
         self._replying(layout.table)
         self._reading(layout)
+        self._rerooting(layout)
 
     def insert(self, rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[list[Any]]]:
         """The statement that inserts these rows and its parameters; of the columns that some row
@@ -222,6 +223,27 @@ class TableSql:
                 " $3::bigint[], $4::bytea[]) AS n(body, file_id, rid, was)"
                 " WHERE f.file_id = n.file_id AND f.rid = n.rid AND f.sealed = n.was"
             ),
+        )
+
+    def _rerooting(self, layout: TableLayout) -> None:
+        rows, tokens = f"r_{layout.table}", f"t_{layout.table}"
+        rooted = ["key", "body", *(f"x_{column.name}" for column in layout.columns)]
+        fresh = ", ".join(f"{name} = ${at}" for at, name in enumerate(rooted, 1))
+        start = len(rooted) + 2
+        was = [f"{name} IS NOT DISTINCT FROM ${at}" for at, name in enumerate(rooted, start)]
+        self.reroot_row = (
+            f"UPDATE {rows} SET {fresh} WHERE rid = ${start - 1} AND {' AND '.join(was)}"
+        )
+        self.reroot_tokens = (
+            "WITH n AS (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[])"
+            f" AS n(new, old, rid)), gone AS (DELETE FROM {tokens} AS t USING n"
+            " WHERE t.hash = n.old AND t.rid = n.rid RETURNING n.new, n.rid)"
+            f" INSERT INTO {tokens} (hash, rid) SELECT new, rid FROM gone ON CONFLICT DO NOTHING"
+        )
+        self.reroot_past = f"UPDATE h_{layout.table} SET key = $2 WHERE key = $1"
+        self.reroot_file = (
+            f"UPDATE f_{layout.table} SET name = $1, sealed = $2 WHERE file_id = $3 AND rid = $4"
+            " AND name = $5 AND sealed = $6"
         )
 
     def _replying(self, table: str) -> None:

@@ -49,6 +49,8 @@ class ChangeBatch(Segment[Statements]):
             self._write_beside(connection)
         if self._recasts:
             self._recast(connection)
+        for change in self._reroots:
+            sql.reroot(connection, change)
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
 
     def _write_new(self, connection: Connection) -> None:

@@ -214,6 +214,11 @@ class AuxStatements:
             f"UPDATE {past} SET body = ? WHERE rid = ? AND version = ? AND body = ?",
             f"UPDATE {files} SET sealed = ? WHERE file_id = ? AND rid = ? AND sealed = ?",
         )
+        self.reroot_past = f"UPDATE {past} SET key = ? WHERE key = ?"
+        self.reroot_file = (
+            f"UPDATE {files} SET name = ?, sealed = ? WHERE file_id = ? AND rid = ? AND name = ?"
+            " AND sealed = ?"
+        )
         self.prune_past = (
             f"DELETE FROM {past} WHERE rowid IN"
             f" (SELECT rowid FROM {past} WHERE at < ? ORDER BY at, rid, version LIMIT ?)"

@@ -14,6 +14,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from proxy.errors import Code, VaultError
+from proxy.storage.changes import Reroot
 from proxy.storage.query import ValidatedQuery
 from proxy.storage.rows import (
     TOKEN_RIDS,
@@ -117,6 +118,11 @@ class Statements:
         # it be the same.
         self.replace = f"UPDATE {rows} SET {fresh} {at} AND created_at = ?2"
         self.replace_all = f"UPDATE {rows} SET created_at = ?2, {fresh} {at}"
+        rooted = ["key", "body", *extra]
+        self.reroot_row = (
+            f"UPDATE {rows} SET {', '.join(f'{name} = ?' for name in rooted)} WHERE rid = ? AND "
+            + " AND ".join(f"{name} IS ?" for name in rooted)
+        )
         self.remove = f"DELETE FROM {rows} WHERE rid = ?"
         self.holders = Listed(f"SELECT 1 FROM {rows} WHERE key IN", "LIMIT 1")
         self.grow = "UPDATE tables SET rows = rows + ? WHERE name = ?"
@@ -143,6 +149,7 @@ class Statements:
             f" WHERE EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?2)"
         )
         self.drop_token = f"DELETE FROM {tokens} WHERE hash = ? AND rid = ?"
+        self.reroot_token = f"UPDATE OR REPLACE {tokens} SET hash = ? WHERE hash = ? AND rid = ?"
         self.remove_tokens = f"DELETE FROM {tokens} WHERE rid = ?"
         self.taken = Listed(f"SELECT DISTINCT hash FROM {tokens} WHERE hash IN")
 
@@ -170,6 +177,22 @@ class Statements:
             f"SELECT (SELECT rows FROM tables WHERE name = '{layout.table}'),"
             f" (SELECT count(*) FROM {rows} WHERE state = 1), (SELECT count(*) FROM {staged})"
         )
+
+    def reroot(self, connection: Connection, change: Reroot) -> None:
+        """Put hashes in place of others."""
+        if change.row is not None:
+            before, after = (
+                (row.key, row.body, *self.cells.stored(row.cells)) for row in change.row
+            )
+            connection.execute(self.reroot_row, (*after, change.rid, *before))
+        if change.entries:
+            moves = [(new, old, change.rid) for old, new in change.entries]
+            connection.executemany(self.reroot_token, moves)
+        if change.past is not None:
+            connection.execute(self.beside.reroot_past, change.past[::-1])
+        for was, file in change.files:
+            values = (file.name, file.sealed, file.file_id, change.rid, was.name, was.sealed)
+            connection.execute(self.beside.reroot_file, values)
 
     def stored(self, row: Row) -> tuple[ColumnValue, ...]:
         """The parameters of ``insert``.

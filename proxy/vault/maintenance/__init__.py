@@ -3,7 +3,17 @@
 Its face is what stands here; other rooms import nothing else of it.
 """
 
-from proxy.vault.maintenance.key_usage import drop_keys, renew_keys, rewrap, scan_key_usage, wrapper
+from proxy.vault.maintenance.hash_rotation import HashRotation, HashRotationRun
+from proxy.vault.maintenance.key_usage import (
+    drop_hash_root,
+    drop_keys,
+    renew_hash_root,
+    renew_keys,
+    renew_token_root,
+    rewrap,
+    scan_key_usage,
+    wrapper,
+)
 from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun
 from proxy.vault.maintenance.rehash import (
     Rehash,
@@ -18,6 +28,8 @@ from proxy.vault.maintenance.verify import VaultFault, VaultFindings, extent, ve
 
 __all__ = [
     "ALL_OTHERS",
+    "HashRotation",
+    "HashRotationRun",
     "ReencryptionJob",
     "ReencryptionRun",
     "Rehash",
@@ -28,6 +40,7 @@ __all__ = [
     "RehashedRecord",
     "VaultFault",
     "VaultFindings",
+    "drop_hash_root",
     "drop_keys",
     "extent",
     "newest_tokens",
@@ -35,7 +48,9 @@ __all__ = [
     "read_dtk",
     "read_rules",
     "rehash_profiles",
+    "renew_hash_root",
     "renew_keys",
+    "renew_token_root",
     "resolve_rehashed",
     "rewrap",
     "scan_key_usage",

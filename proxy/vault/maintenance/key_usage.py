@@ -30,6 +30,7 @@ from proxy.storage.changes import (
     Remember,
     Replace,
     ReplaceCiphertext,
+    Reroot,
     StageRow,
     UpdateFile,
 )
@@ -225,6 +226,10 @@ _SEALED: dict[type[Any], Callable[[Any], Collection[bytes | None]]] = {
     UpdateFile: lambda change: (change.file.sealed,),
     Remember: lambda change: (change.reply.sealed[SALT_BYTES:],),
     ReplaceCiphertext: lambda change: change.after,
+    Reroot: lambda change: [
+        *([change.row[1].body] if change.row is not None else ()),
+        *(file.sealed for _, file in change.files),
+    ],
 }
 
 
@@ -264,6 +269,44 @@ async def drop_keys(store: Store, master: MasterKey, keyset: Keyset, keys: Colle
     """
     before = await _stored(store, keyset.environment)
     keyset.forget(await _put(store, master, Keyset.unwrap(before, master).without(keys), before))
+
+
+async def renew_hash_root(store: Store, master: MasterKey, keyset: Keyset, pause: float) -> None:
+    """Give a keyset in use a fresh hash root; what is under the one before is found as well.
+
+    Raises as ``renew_keys``, and ``VaultError(CONFLICT)`` while an older one is still needed.
+    For ``pause`` seconds every hash knows what it will be, so that who began before is through.
+    """
+    if len(keyset.hash_roots) > 1:
+        raise VaultError(
+            Code.CONFLICT,
+            "The hash root before is still needed: wait until everything is under the one of now.",
+        )
+    before = await _stored(store, keyset.environment)
+    fresh = Keyset.unwrap(before, master).with_hash_root()
+    keyset.announce(fresh)
+    try:
+        await asyncio.sleep(pause)
+        keyset.adopt(await _put(store, master, fresh, before))
+    except BaseException:
+        keyset.announce(None)
+        raise
+
+
+async def drop_hash_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Take the older hash root out of a keyset in use: nothing is found by it any more."""
+    before = await _stored(store, keyset.environment)
+    less = Keyset.unwrap(before, master).without_older_hash()
+    keyset.forget(await _put(store, master, less, before))
+
+
+async def renew_token_root(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Give a keyset in use a fresh token root; those before go on resolving. Raises as
+    ``renew_keys``.
+    """
+    before = await _stored(store, keyset.environment)
+    fresh = Keyset.unwrap(before, master).with_token_root()
+    keyset.adopt(await _put(store, master, fresh, before))
 
 
 async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:

@@ -23,7 +23,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.legacy_dialect import ALIASES
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals
-from proxy.model.record import Record, Rehashed, RehashTokens
+from proxy.model.record import Fields, Record, Rehashed, RehashTokens
 from proxy.model.schema import BODY, PROFILE_KEY, Value
 from proxy.model.values import step
 from proxy.storage.changes import Change, Reindex, Replace
@@ -141,7 +141,12 @@ class Rehash:
             maker = self._makers[name] = chosen.bind(keys, around.region)
         new = maker(value)
         return Rehashed(
-            digest, new.text, new.json, maker.findable(new), self._job, _old(before, new.text)
+            bytes(digest),
+            new.text,
+            new.json,
+            maker.findable(new),
+            self._job,
+            _old(before, new.text),
         )
 
     def _digest(self, name: str, value: Value) -> bytes:
@@ -216,10 +221,15 @@ def newest_tokens(
     }
 
 
+def digest_of(records: Records, name: str, fields: Fields) -> bytes | None:
+    """What tells the value that a rule of this name means from others, if the record has one."""
+    value = value_at(records.schema, fields, name)
+    return None if value is None else _digest(_digests(records, name), value)
+
+
 def _stands(records: Records, record: Record, name: str, kept: Rehashed) -> bool:
     """Whether the value that tokens were made of still is the record's."""
-    value = value_at(records.schema, record.fields, name)
-    return value is not None and _digest(_digests(records, name), value) == kept.of
+    return digest_of(records, name, record.fields) == kept.of
 
 
 def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:

@@ -170,7 +170,7 @@ async def _fault_of(subject: Subject, row: Row) -> str | None:
 
 async def _fault_of_index(records: Records, row: Row, record: Record) -> str | None:
     hashes = tuple(records.hashes(record.fields))
-    if not hashes or row.state is not RowState.LIVE:
+    if not hashes or row.state is not RowState.LIVE or records.two_roots:
         return None
     question = Select(All((Is("@rid", (row.rid,)), Indexed(hashes))), now=0, limit=1, counted=False)
     page = await records.collection.store.select(records.collection.table, question)

@@ -6,9 +6,11 @@ one breath with the commit that gives it: what takes time is done before.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 
+from proxy.crypto.prf import either
 from proxy.offload import busy, give_way
 from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Reindex, Release
 from proxy.storage.rows import Past, Row, RowState
@@ -103,7 +105,8 @@ async def bind_behind(
     The name is locked until then, or until ``failed`` was called.
     """
     digest, state, now = collection.key_hash(key), collection.state, collection.clock()
-    if digest in state.named or not state.locks.take(digest):
+    named = state.named and any(one in state.named for one in either((digest,)))
+    if named or not state.locks.take(digest):
         return False
     behind = False
     try:
@@ -113,7 +116,7 @@ async def bind_behind(
         binding = Bind(write.rid, digest, sealer.key(key, now), now)
         changes, overtaken = _decided(collection, (binding,), {write.rid: write.salt})
         if not overtaken:
-            await commit_behind(collection, write, digest, changes, failed)
+            await commit_behind(collection, write, (digest,), changes, failed)
             behind = True
     finally:
         if not behind:
@@ -124,11 +127,11 @@ async def bind_behind(
 async def commit_behind(
     collection: Collection,
     write: StagedWrite,
-    key: bytes,
+    locks: Sequence[bytes],
     changes: Sequence[Change],
     failed: Callable[[Exception], None],
 ) -> None:
-    """``finish`` one record without waiting for it; the lock of its key is released then."""
+    """``finish`` one record without waiting for it; the locks of its key are released then."""
 
     def finished(fault: Exception | None) -> None:
         if fault is None:
@@ -136,9 +139,9 @@ async def commit_behind(
             collection.observe("settled")
         else:
             failed(fault)
-        collection.state.locks.release((key,))
+        collection.state.locks.release(locks)
 
-    touched: list[int | bytes] = [write.rid, key]
+    touched: list[int | bytes] = [write.rid, *locks]
     for change in changes:
         if isinstance(change, Reindex):
             touched += change.drop
@@ -161,10 +164,11 @@ def _decided(
         own = binding.rid
         if last and last[binding.key] != own:
             continue  # the answer gives two of them one id: the other waits for what tells more
-        if gone.get(binding.key, 0) > own:
+        if gone and max([gone.get(one, 0) for one in either((binding.key,))]) > own:
             overtaken += 1
             continue
-        rid, salt, at = named.get(binding.key, (own, b"", 0))
+        holders = named and [named[one] for one in either((binding.key,)) if one in named]
+        rid, salt, at = max(holders, key=itemgetter(2)) if holders else (own, b"", 0)
         if rid != own and at > own:
             if rid > own:
                 twice[own] = salts[own]
@@ -219,7 +223,8 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
     if len(state.gone) >= _MOST_GONE:
         oldest = min(state.in_flight)
         state.gone = {digest: at for digest, at in state.gone.items() if at > oldest}
-    state.gone.update((collection.key_hash(key), collection.around.sequence()) for key in keys)
+    for one in either(map(collection.key_hash, keys)):
+        state.gone[one] = collection.around.sequence()
 
 
 def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int, bytes]) -> None:
@@ -231,8 +236,9 @@ def _remember(collection: Collection, binds: Sequence[Bind], salts: Mapping[int,
         oldest = min(state.in_flight)
         state.named = {digest: named for digest, named in state.named.items() if named[2] > oldest}
     for one in binds:
-        if state.named.get(one.key, (0,))[0] <= one.rid:
-            state.named[one.key] = one.rid, salts[one.rid], collection.around.sequence()
+        for key in either((one.key,)):
+            if state.named.get(key, (0,))[0] <= one.rid:
+                state.named[key] = one.rid, salts[one.rid], collection.around.sequence()
 
 
 def forget_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:

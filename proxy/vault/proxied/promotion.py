@@ -28,13 +28,14 @@ async def promote_behind(
     collection: Collection,
     write: StagedWrite,
     answer: Mapping[str, tuple[str, ...]],
+    locks: Sequence[bytes],
     failed: Callable[[Exception], None],
 ) -> bool:
     """Promote an update and return before it is durable, where the next answer would decide alike
     after a crash; whether that is so.
 
     It is where every field that changed is shown with all of its new tokens and none of the old.
-    The record stays locked until then, or until ``failed`` was called.
+    The record keeps its ``locks`` until then, or until ``failed`` was called.
     """
     row, live, content = write.row, write.live, write.content
     if row is None or live is None or content is None or write.sid is None or row.key is None:
@@ -54,7 +55,7 @@ async def promote_behind(
         Unstage(write.rid, write.sid),
         *reindexed,
     ]
-    await commit_behind(collection, write, row.key, changes, failed)
+    await commit_behind(collection, write, locks, changes, failed)
     return True
 
 

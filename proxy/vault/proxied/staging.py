@@ -207,6 +207,8 @@ async def doubt(collection: Collection, held: Sequence[StagedWrite], *, answered
 
 async def _new(collection: Collection, draft: ProxiedDraft, key: str | None) -> StagedWrite:
     rid = collection.around.sequence()
+    if collection.around.keyset.older_tokens:
+        await collection.recall(draft.fields.items())
     drafted = await draft_new(draft, collection.mints, rid)
     return _held_new(collection, rid, drafted, key)
 
@@ -252,6 +254,8 @@ async def _next(
     if row is None:
         return await _new(collection, draft, key)
     versions = [live] if live is not None else await collection.versions(row)
+    if collection.around.keyset.older_tokens:
+        await collection.recall(draft.fields.items())
     mint = collection.mint(row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)

@@ -38,6 +38,7 @@ from proxy.storage.query import (
     Where,
 )
 from proxy.storage.rows import DECIMAL_PLACES, ColumnValue, Row, spelled
+from proxy.vault.both_roots import joined_groups
 from proxy.vault.records.query import compile_query, cursor_context, open_candidates, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.visibility import Verified, sealed_cells
@@ -122,7 +123,7 @@ async def aggregate_groups(
     grouping = Grouping(
         where, collection.clock(), columns, tuple(needed), question.limit + 1, after
     )
-    groups = await collection.store.aggregate(collection.table, grouping)
+    groups = await _groups(records, question.keys, grouping)
     page = groups[: question.limit] if question.keys else groups
     labels, untold = await _labels(records, question.keys, page, where, lenient=lenient)
     shown = [
@@ -142,6 +143,26 @@ async def aggregate_groups(
     return Aggregated(
         shown, _cursor(records, question, page[-1].keys, client) if more else None, untold
     )
+
+
+async def _groups(
+    records: Records, names: Sequence[str], grouping: Grouping
+) -> list[AggregateGroup]:
+    """The groups as the engine tells them; one for each value also while its hash changes."""
+    store, table = records.collection.store, records.collection.table
+    if not records.two_roots or not any(_hashed(records, name) for name in names):
+        return await store.aggregate(table, grouping)
+
+    def own_keys(group: AggregateGroup, oldest: Row | None) -> tuple[ColumnValue, ...]:
+        cells = dict(zip(names, group.keys, strict=True))
+        sealed = [name for name in names if _hashed(records, name)]
+        for record in records.open_all(() if oldest is None else (oldest,)):
+            cell_of = sealed_cells(records, record)
+            own = {name: cell_of(_column(records, name)) for name in sealed}
+            cells |= {name: cell for name, cell in own.items() if cell == cells[name]}
+        return tuple(cells.values())
+
+    return await joined_groups(store, table, grouping, own_keys)
 
 
 async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Where:
@@ -363,7 +384,7 @@ def _asked(records: Records, name: str, cell: ColumnValue) -> ColumnValue:
 def _cursor(
     records: Records, question: Aggregation, after: tuple[ColumnValue, ...], client: str
 ) -> str:
-    position = msgspec.msgpack.encode(_Place(_write(question), after))
+    position = msgspec.msgpack.encode(_Place(_write(question), after), enc_hook=bytes)
     return records.cursors.seal(zlib.compress(position), cursor_context(records, client))
 
 

@@ -178,24 +178,23 @@ def handed_over(
     detail for each whose name is taken there; CANNOT_OPEN.
     """
     source, destination = rows
-    taken = {file.name for file in others}
-    clash = [place for place, file in files.items() if file.name in taken]
+    taken = [file.name for file in others]
+    opened = {at: open_file(collection, source, file) for at, file in files.items()}
+    clash = [
+        at for at, one in opened.items() if name_hash(collection, one.attachment.filename) in taken
+    ]
     if clash:
         text = "The destination has a file of the same name."
         raise VaultError(
             Code.FILE_EXISTS,
             "A file cannot be moved to a record that has one of its name; nothing was moved.",
-            tuple(Detail(place, text) for place in clash),
+            tuple(Detail(at, text) for at in clash),
         )
     changes = []
-    for file in files.values():
-        opened = open_file(collection, source, file)
-        label = Label(opened.attachment.filename, opened.attachment.mime_type)
-        changes.append(
-            UpdateFile(
-                file_of(collection, destination, opened.kept, label, file), source.rid, file.object
-            )
-        )
+    for at, file in files.items():
+        label = Label(opened[at].attachment.filename, opened[at].attachment.mime_type)
+        moved = file_of(collection, destination, opened[at].kept, label, file)
+        changes.append(UpdateFile(moved, source.rid, file.object))
     return changes
 
 
@@ -206,7 +205,7 @@ def adopted(
     does not open stays behind.
     """
     source, destination = rows
-    taken, changes = {file.name for file in others}, []
+    taken, changes = [file.name for file in others], []
     for file in files:
         try:
             opened = open_file(collection, source, file)
@@ -219,7 +218,7 @@ def adopted(
         while name_hash(collection, name) in taken:
             number += 1
             name = _numbered(opened.attachment.filename, number)
-        taken.add(name_hash(collection, name))
+        taken.append(name_hash(collection, name))
         label = Label(name, opened.attachment.mime_type)
         changes.append(
             UpdateFile(

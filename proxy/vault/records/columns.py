@@ -197,12 +197,15 @@ class Columns:
             field.name: keyset.hasher("field", self.schema.name, field.name)
             for field in self.schema.fields
         }
-        self._parts = {
-            field.name: _part_index(
-                keyset.hasher("gram", self.schema.name, field.name, *_lives(field)), field
-            )
+        hash_parts = {
+            field: keyset.hasher("gram", self.schema.name, field.name, *_lives(field))
             for field in self.schema.fields
             if field.hashed_parts
+        }
+        self._parts = {field.name: _part_index(of, field) for field, of in hash_parts.items()}
+        #: the same under the other hash root, while there are two
+        self._other_parts = {
+            field.name: _part_index(_under_other(of), field) for field, of in hash_parts.items()
         }
         self._leaf = {
             field.name: keyset.hasher("json", self.schema.name, field.name, *_lives(field))
@@ -240,8 +243,8 @@ class Columns:
         """What the token index has of a record: hashes of parts of texts and of the leaves of JSON
         documents.
 
-        ``before``: also in forms in which texts are not indexed any more, so that they go with the
-        text.
+        ``before``: also in forms in which texts are not indexed any more, and under the other hash
+        root, so that they go with the text.
         """
         hashes: set[bytes] = set()
         if not self.has_parts:
@@ -255,7 +258,22 @@ class Columns:
             value = fields.get(name)
             if value is not None:
                 hashes.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
-        return hashes
+        return hashes | self.other_parts(fields) if before and self.two_roots else hashes
+
+    @property
+    def two_roots(self) -> bool:
+        """Whether rows may have hashes under either of two roots."""
+        return self.collection.around.keyset.live_hash_roots[0].other is not None
+
+    def other_parts(self, fields: Fields) -> set[bytes]:
+        """What ``hashes`` has of parts of texts, under the other root."""
+        return {
+            bytes(entry)
+            for name, index in self._other_parts.items()
+            if (value := fields.get(name)) is not None
+            for text in _forms(index, value)
+            for entry in index.entries(text)
+        }
 
     def token_hashes(self, tokens: RehashTokens) -> set[bytes]:
         """What the token index has of tokens that a rehash has made."""
@@ -284,8 +302,12 @@ class Columns:
 
         Other texts may have them, too.
         """
-        index = self._parts[name]
-        return [entries for form in _forms(index, text) for entries in index.alternatives(form)]
+        return [
+            entries
+            for parts in ((self._parts, self._other_parts) if self.two_roots else (self._parts,))
+            for form in _forms(parts[name], text)
+            for entries in parts[name].alternatives(form)
+        ]
 
     def leaf_hash(self, name: str, at: NgramSteps, value: Any, *, inside: bool) -> bytes:
         """The index entry of a JSON field with that scalar there; ``inside``: as an element of the
@@ -316,6 +338,11 @@ class Columns:
         if field.type is FieldType.BOOLEAN:
             return lambda value: "true" if value else "false"
         return str
+
+
+def _under_other(hash_of: Prf) -> Prf:
+    """The hash under the other root, while there are two."""
+    return lambda message: getattr(digest := hash_of(message), "other", digest)
 
 
 def _part_index(hash_of: Prf, field: Field) -> PartIndex | FinePartIndex:

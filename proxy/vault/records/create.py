@@ -311,7 +311,8 @@ def _moved(
     ]
     old = records.hashes({name: before[name] for name in names if name in before}, before=True)
     new = records.hashes({name: after[name] for name in names if name in after})
-    return old - new, new - old
+    # what a text had and has is under one root before, and under another one now
+    return old - new, new if records.two_roots else new - old
 
 
 def _differ(before: object, after: object) -> bool:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from proxy.audit.events import EventKind
 from proxy.auth.external_acl import Gate
+from proxy.crypto.prf import either
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import Equals
@@ -84,7 +85,7 @@ class _Delete(NamedTuple):
 async def _delete(delete: _Delete, closing: ExtraChanges) -> int:
     """Delete; how many records have gone."""
     records = delete.records
-    names = {records.collection.key_hash(key) for key in delete.keys}
+    names = set(either(records.collection.key_hash(key) for key in delete.keys))
     await records.permit(Act.DELETE, delete.keys)
     for _ in range(COMMIT_TRIES):
         async with locked(records, names):
@@ -104,7 +105,7 @@ async def _check_named(delete: _Delete, rows: Sequence[Row]) -> None:
     records = delete.records
     if records.condition is None:
         return
-    named = {records.collection.key_hash(key) for key in delete.keys}
+    named = set(either(records.collection.key_hash(key) for key in delete.keys))
     for row in rows:
         if row.key in named:
             await check_condition(records, records.open(row))
@@ -134,8 +135,8 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: ExtraChanges) -> b
     if not await attempt(delete.records, [*changes, *closing(())]):
         return False
     delete.records.collection.observe("deleted", len(rows))
-    digests = {row.key for row in rows}
-    named = [key for key in delete.keys if delete.records.collection.key_hash(key) in digests]
+    digests, hash_of = {row.key for row in rows}, delete.records.collection.key_hash
+    named = [key for key in delete.keys if not digests.isdisjoint(either((hash_of(key),)))]
     others = [None] * (len(rows) - len(named))  # that hung on them
     delete.records.note(EventKind.DELETE, [*named, *others])
     return True

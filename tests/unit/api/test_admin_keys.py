@@ -160,7 +160,7 @@ async def test_only_administrators_of_default_may(here, caller):
 @pytest.mark.parametrize(
     ("body", "places"),
     [
-        ({}, ["/key"]), ({"key": "hash"}, ["/key"]), ({"key": 5, "environment_id": 5}, ["/key", "/environment_id"]),
+        ({}, ["/key"]), ({"key": "hatch"}, ["/key"]), ({"key": 5, "environment_id": 5}, ["/key", "/environment_id"]),
         ({"key": "master", "environment_id": "default"}, ["/environment_id"]), ({"key": "data", "now": True}, ["/now"]),
     ],
 )  # fmt: skip

@@ -74,6 +74,11 @@ def test_what_an_older_key_is_still_needed_for_is_said():
                     {"key_id": "b", "seals": False, "used_by": None}, {"key_id": "c", "seals": True, "used_by": None},
                 ],
                 "reseal": {"state": "done", "records": 5, "versions": 4, "contents": 2, "unreadable": 0},
+                "hash": {
+                    "keys": [{"key_id": "h", "makes": False}, {"key_id": "i", "makes": True}],
+                    "rehash": {"state": "done", "records": 5, "versions": 4, "unreadable": 0, "left": {"replies": 2}},
+                },
+                "token": {"keys": [{"key_id": "t", "makes": False}, {"key_id": "u", "makes": True}]},
             }
         ],
     }  # fmt: skip
@@ -83,4 +88,9 @@ def test_what_an_older_key_is_still_needed_for_is_said():
         "         b  (opens)",
         "         c",
         "         sealing anew: done, 5 records, 4 versions, 2 contents, 0 unreadable",
+        "hash     h  (older, still asked)",
+        "hash     i",
+        "         rehashing: done, 5 records, 4 versions; needed for 2 replies",
+        "token    t  (resolves only)",
+        "token    u",
     ]

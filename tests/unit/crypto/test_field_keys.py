@@ -13,7 +13,7 @@ PAIRS = [(0, 0), (1, 0), (0, 1), (2**64 - 1, 2**32 - 1), (1_234_567_890_123_456_
 
 @pytest.fixture
 def keys():
-    return FieldKeys(ROOT, "test", "contact", "email")
+    return FieldKeys((ROOT,), "test", "contact", "email")
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -25,10 +25,10 @@ def test_blocks_open_to_their_pair(keys, pair):
 
 def test_blocks_are_under_a_key_of_the_schema_so_that_any_field_of_it_reads_them(keys):
     sibling, stranger = (
-        FieldKeys(ROOT, "test", "contact", "phone"),
-        FieldKeys(ROOT, "test", "person", "email"),
+        FieldKeys((ROOT,), "test", "contact", "phone"),
+        FieldKeys((ROOT,), "test", "person", "email"),
     )
-    other = FieldKeys(ROOT, "prod", "contact", "email")
+    other = FieldKeys((ROOT,), "prod", "contact", "email")
     assert sibling.open_block(keys.block(5, 6)) == (5, 6)
     assert sibling.open_narrow_block(keys.narrow_block(5, 6)) == (5, 6)
     for foreign in (stranger, other):
@@ -67,7 +67,7 @@ def test_the_prf_is_hkdf_expand_of_the_text_under_the_key_of_the_field(keys, len
 
 
 def test_the_prf_and_the_permutation_differ_by_field(keys):
-    other = FieldKeys(ROOT, "test", "contact", "phone")
+    other = FieldKeys((ROOT,), "test", "contact", "phone")
     assert other.prf("x", 16) != keys.prf("x", 16)
     assert other.permute("12345678", b"") != keys.permute("12345678", b"")
 

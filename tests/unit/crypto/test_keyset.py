@@ -39,7 +39,7 @@ def test_the_wrapped_keyset_shows_the_name_of_the_environment_alone():
     keyset = Keyset.create("test")
     blob = keyset.wrap(MASTER)
     assert blob[:7] == b"\x01\x00\x04test"
-    held = [*keyset._data.values(), keyset._hash_root, keyset._token_root]
+    held = [*keyset._data.values(), *keyset._roots[:2]]
     assert len(set(held)) == 3
     assert not any(key in blob for key in held)
 
@@ -161,6 +161,15 @@ def test_the_key_that_seals_stays_and_strangers_take_no_key_away():
     ):
         with pytest.raises(ValueError, match="part"):
             keyset.forget(other)
+
+
+def test_the_first_audit_key_stays_what_it_is_when_the_hash_root_is_rotated() -> None:
+    keyset = Keyset.create("test")
+    chain = keyset.audit_roots()
+    keyset.adopt(keyset.with_hash_root())
+    assert keyset.audit_roots() == chain
+    keyset.forget(keyset.without_older_hash())
+    assert keyset.audit_roots() == chain
 
 
 TEXTS = SealedTexts(b"k" * 32)

@@ -253,7 +253,7 @@ async def test_a_shape_that_is_full_is_an_error_and_nothing_is_stored(
         attempts += 1
         raise Conflict(changes[0])
 
-    monkeypatch.setattr(bench.store, "commit", taken)
+    monkeypatch.setattr(bench.vault.both_roots, "commit", taken)
     with pytest.raises(VaultError) as caught:
         await stage_creates(bench.people, [draft(**ANN)], [None])
     assert caught.value.code is Code.SHAPE_FULL

@@ -183,7 +183,7 @@ async def test_a_group_whose_records_go_away_meanwhile_is_left_out(monkeypatch) 
         await contacts.store.commit(table, [Remove(row.rid)])
         return groups
 
-    monkeypatch.setattr(contacts.store, "aggregate", then_removed)
+    monkeypatch.setattr(contacts.vault.both_roots, "aggregate", then_removed)
     found = await figures(contacts, group_by=by("name", "sum"))
     assert sorted(str(group.keys["name"]) for group in found.groups) == [
         " Ann ",

@@ -1,0 +1,248 @@
+"""Brings everything that stands under an older hash root under the one of now, in the background,
+while others read and write (``both_roots``).
+
+A run goes through all tables page by page: rows with their key, columns and body, entries of the
+token index, names of files, and past versions. Hashes are computed of what is sealed and take the
+place of the older ones only where those still are, so nobody is kept from anything. How far it is
+stands in the store; whoever opens the vault next goes on there.
+
+A second round follows once nobody can be at work any more with a hash of before; a round that finds
+nothing ends the run, and the older root is dropped as soon as no kept answer needs it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from proxy.errors import VaultError
+from proxy.vault.idempotency import KEEP
+from proxy.vault.maintenance.hash_moves import (
+    RootedPage,
+    RootedTable,
+    rooted_rows,
+    rooted_tables,
+    rooted_versions,
+)
+from proxy.vault.schema_store import placed_schemas
+from proxy.vault.vault import Vault
+
+#: Seconds until a run that the store has interrupted is tried again.
+_RETRY: Final = 5.0
+#: Kept answers that are looked at in one go.
+_PAGE: Final = 500
+#: Pages after which it is written down how far the run is.
+_NOTED: Final = 20
+#: Rounds after which what is left waits for a later look, in milliseconds.
+_ROUNDS: Final = 4
+_LATER: Final = 3_600_000
+_NO_VERSION: Final = -1  # smaller than any
+
+
+class HashRotationRun(msgspec.Struct, frozen=True):
+    """One run, as its note has it. Figures are of this round."""
+
+    root: str  #: id of the root that everything comes under
+    began_at: int  #: milliseconds since the epoch
+    state: str = "running"  #: running, stopped, done
+    round: int = 1
+    tables: tuple[str, ...] = ()  #: that are through in this round
+    table: str = ""  #: that the run is at
+    past: bool = False  #: whether at its past versions
+    after: tuple[int, int] = (0, _NO_VERSION)
+    records: int = 0  #: rows that were looked at
+    versions: int = 0  #: past versions that were looked at
+    unreadable: int = 0  #: of both, those that do not open; they stay as they are
+    moved: int = 0  #: of both, those that came under the root in this round
+    #: what the older root is still needed for, by kind
+    left: dict[str, int] = {}
+    again: int = 0  #: when to look again
+
+
+_decode = msgspec.json.Decoder(HashRotationRun).decode
+_encode = msgspec.json.Encoder().encode
+_change = msgspec.structs.replace
+
+
+class HashRotation:
+    """The run of one environment. ``load`` before use, ``close`` after it.
+
+    ``drop`` takes the older root out of the keyset. ``linger``: seconds after which nobody is at
+    work with a hash that was made before the run began.
+    """
+
+    def __init__(
+        self,
+        vault: Vault,
+        report: Callable[[VaultError], None],
+        drop: Callable[[], Awaitable[None]],
+        linger: float,
+    ) -> None:
+        self._vault = vault
+        self._report = report
+        self._drop = drop
+        self._linger = linger
+        self._note = f"hashes:{vault.environment}"
+        self._stored: bytes | None = None
+        self.run: HashRotationRun | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Read where it stands."""
+        self._stored = await self._vault.store.note(self._note)
+        self.run = None if self._stored is None else _decode(self._stored)
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is an older root."""
+        return len(self._vault.keyset.hash_roots) > 1
+
+    async def start(self) -> None:
+        """Go on with what was under way; begin where nobody got as far as that. After ``load``."""
+        if self.needed and (self.run is None or self.run.root != self._root):
+            await self.begin()
+        elif self.needed and self.run is not None and self.run.state == "running":
+            self._task = asyncio.create_task(self._carry_out())
+
+    async def begin(self) -> None:
+        """Bring everything under the root of now, from the beginning or from where it was stopped.
+
+        Raises what the store raises.
+        """
+        await self.close()
+        run = self.run
+        if run is None or run.root != self._root or run.state == "done":
+            run = HashRotationRun(self._root, self._vault.clock())
+        await self._save(_change(run, state="running"))
+        self._task = asyncio.create_task(self._carry_out())
+
+    async def follow_up(self) -> None:
+        """Look again at what keeps the older root, where it is time to."""
+        run = self.run
+        over = self._task is None or self._task.done()
+        if run is None or not over or not self.needed or run.state != "done":
+            return
+        if run.again and self._vault.clock() >= run.again:
+            await self._save(HashRotationRun(run.root, run.began_at, round=_ROUNDS - 1))
+            self._task = asyncio.create_task(self._carry_out())
+
+    async def settled(self) -> None:
+        """Wait until no run is under way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """Stop a run under way; ``begin`` goes on with it."""
+        await self.close()
+        if self.run is not None and self.run.state == "running":
+            await self._save(_change(self.run, state="stopped"))
+
+    async def close(self) -> None:
+        """Pause; a run under way goes on at the next start."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ------------------------------------------------------------------ parts
+
+    @property
+    def _root(self) -> str:
+        return self._vault.keyset.hash_roots[-1]
+
+    async def _carry_out(self) -> None:
+        while True:
+            try:
+                while await self._round():
+                    pass
+                return
+            except VaultError as error:
+                self._report(error)
+                await asyncio.sleep(_RETRY)
+
+    async def _round(self) -> bool:
+        """One round, from where it is; whether another one has to follow."""
+        run = self.run
+        if run is None:
+            return False
+        late = self._vault.both_roots.late
+        if run.round > 1 and not run.tables and not run.table:
+            await asyncio.sleep(self._linger)
+        async for table in rooted_tables(self._vault):
+            if table.name not in (self.run or run).tables:
+                await self._table(table)
+        run = self.run or run
+        left = {**run.left, **await self._replies(run)}
+        unsure = run.moved or self._vault.both_roots.late != late or "records" in left
+        if run.round == 1 or (unsure and run.round < _ROUNDS):
+            await self._save(HashRotationRun(run.root, run.began_at, round=run.round + 1))
+            return True
+        again = 0
+        if left:
+            replies_end = run.began_at + KEEP + 1
+            later = self._vault.clock() + _LATER
+            again = replies_end if left.keys() == {"replies"} else later
+        else:
+            await self._drop()
+        await self._save(_change(run, state="done", left=left, again=again))
+        return False
+
+    async def _table(self, table: RootedTable) -> None:
+        """One table, from where the run is in it."""
+        run, pages = self.run, 0
+        if run is None:
+            return
+        if run.table != table.name:
+            run = _change(run, table=table.name, past=False, after=(0, _NO_VERSION))
+        while True:
+            page = await (rooted_versions if run.past else rooted_rows)(table, run.after)
+            if page is None and run.past:
+                break
+            if page is None:
+                run = _change(run, past=True, after=(0, _NO_VERSION))
+                continue
+            run, pages = _counted(run, page), pages + 1
+            self.run = run
+            if pages % _NOTED == 0:
+                await self._save(run)
+        left = {**run.left, "tables": run.left.get("tables", 0) + 1} if table.unclear else run.left
+        await self._save(_change(run, tables=(*run.tables, table.name), table="", left=left))
+
+    async def _replies(self, run: HashRotationRun) -> dict[str, int]:
+        """How many kept answers are found by a hash under the older root."""
+        count, now = 0, self._vault.clock()
+        for name in (await placed_schemas(self._vault.store, self._vault.environment)).values():
+            key = b""
+            while page := await self._vault.store.reply_scan(name, key, _PAGE):
+                count += sum(now < one.expires_at <= run.began_at + KEEP for one in page)
+                key = page[-1].key
+        return {"replies": count} if count else {}
+
+    async def _save(self, run: HashRotationRun) -> None:
+        """Write down how far it is; who is cancelled meanwhile waits until that is written."""
+        writing = asyncio.ensure_future(self._write(run))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise
+
+    async def _write(self, run: HashRotationRun) -> None:
+        content = _encode(run)
+        await self._vault.store.put_note(self._note, content, self._stored)
+        self._stored, self.run = content, run
+
+
+def _counted(run: HashRotationRun, page: RootedPage) -> HashRotationRun:
+    kind = "versions" if page.past else "records"
+    left = {**run.left, kind: run.left.get(kind, 0) + page.left} if page.left else run.left
+    return _change(
+        run,
+        after=page.after,
+        records=run.records + (0 if page.past else page.looked),
+        versions=run.versions + (page.looked if page.past else 0),
+        moved=run.moved + page.moved,
+        unreadable=run.unreadable + page.unreadable,
+        left=left,
+    )

@@ -1,0 +1,126 @@
+"""What makes the tokens of a field, beside its shape: tokens that have to be found again by
+themselves, and same-value tokens that were made under an older token root and are still held.
+
+Equal values have equal tokens, also when the root has been rotated meanwhile: a value that some
+record has an earlier token for goes on getting that one, so that the application's own search finds
+all of its records. Values that nobody has get tokens under the root of now. Tokens that are too
+small to stand in the token index cannot be looked for; they stay under the oldest root.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from proxy.crypto.field_keys import FieldKeys
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.tokenization.base import Shape, Tokenizer
+from proxy.tokenization.fallback import FallbackTokenizer
+from proxy.vault.next_version import FieldMint
+
+#: Values whose tokens are remembered from when they were looked for until they are made.
+_MOST = 10_000
+
+#: Asks for records by hashes of tokens, as ``Store.by_tokens``.
+AskByTokens = Callable[[list[bytes]], Awaitable[Mapping[bytes, Sequence[int]]]]
+
+
+class TokenizedField(NamedTuple):
+    """A field whose equal values have equal tokens."""
+
+    shape: Shape
+    keys: FieldKeys
+    kind: str
+    region: str
+    hash_of: Callable[[bytes], bytes]
+
+
+class EarlierTokens:
+    """Those of the fields of one schema."""
+
+    def __init__(self, fields: Mapping[str, TokenizedField]) -> None:
+        self._fields = fields
+        self._older: dict[str, tuple[tuple[FieldKeys, ...], list[Tokenizer]]] = {}
+        self._tokens: dict[tuple[str, Value], Value] = {}
+
+    def mint(self, name: str, mint: FieldMint) -> FieldMint:
+        """The same as ``mint``, but for values whose earlier tokens stay."""
+        field, tokens = self._fields.get(name), self._tokens
+        if field is None:
+            return mint
+
+        def minted(value: Value, rid: int, number: int) -> Value:
+            if not field.keys.older:
+                return mint(value, rid, number)
+            earlier = tokens.get((name, value))
+            if earlier is not None:
+                return earlier
+            token = mint(value, rid, number)
+            oldest = self._tokenizers(name, field)[0]
+            return token if oldest.indexed(token) else oldest.mint(value, rid, number)
+
+        return minted
+
+    async def recall(self, places: Iterable[tuple[str, Value]], ask: AskByTokens) -> None:
+        """Look which of these values of fields have earlier tokens that are held; before tokens of
+        them are made.
+        """
+        held_by: dict[bytes, tuple[tuple[str, Value], Value]] = {}
+        for value_of in dict.fromkeys(places):
+            field = self._fields.get(value_of[0])
+            if field is None or not field.keys.older:
+                continue
+            self._tokens.pop(value_of, None)
+            for tokenizer in self._tokenizers(value_of[0], field):
+                token = _token(tokenizer, value_of[1])
+                if token is not None and tokenizer.indexed(token):
+                    held_by[field.hash_of(token.text.encode())] = value_of, token
+        hits = await ask(list(held_by)) if held_by else {}
+        if len(self._tokens) > _MOST:
+            self._tokens.clear()
+        for digest, (value_of, token) in held_by.items():
+            if hits.get(digest):
+                self._tokens.setdefault(value_of, token)
+
+    def _tokenizers(self, name: str, field: TokenizedField) -> list[Tokenizer]:
+        """Those under the older roots, the oldest first."""
+        older = field.keys.older
+        cached = self._older.get(name)
+        if cached is None or cached[0] is not older:
+            tokenizers = [
+                field.shape.bind(keys, field.kind, field.region) for keys in reversed(older)
+            ]
+            cached = self._older[name] = older, tokenizers
+        return cached[1]
+
+
+def _token(tokenizer: Tokenizer, value: Value) -> Value | None:
+    """The token of a value, if it fits the shape."""
+    try:
+        return tokenizer.mint(value, 0, 0)
+    except VaultError as error:
+        if error.code is not Code.VALUE_UNFIT:
+            raise
+        return None
+
+
+def findable(name: str, tokenizer: Tokenizer) -> FieldMint:
+    """What mints for a field whose tokens must resolve without the record's id; refuses values too
+    short for that.
+    """
+
+    def mint(value: Value, rid: int, number: int) -> Value:
+        token = tokenizer.mint(value, rid, number)
+        if tokenizer.indexed(token):
+            return token
+        if isinstance(tokenizer, FallbackTokenizer):
+            token = tokenizer.other.mint(value, rid, number)  # long enough, whatever the value is
+            if tokenizer.indexed(token):
+                return token
+        raise VaultError(
+            Code.VALUE_UNFIT,
+            f"A value of field {name!r} is too short for a token that can be found again without "
+            "the record's id; give the field another shape, or name the id in every answer of "
+            "this entity.",
+        )
+
+    return mint

@@ -1,0 +1,79 @@
+"""Everything comes under another hash root, is found before, meanwhile and afterwards, and no hash
+under the older root stays anywhere.
+"""
+
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.vault.environments import load_keyset
+from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.open_rows import AnswerObject
+from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.staging import stage_creates, stage_updates
+from proxy.vault.records.history import record_versions
+from tests.support.rerooting import House, fill, hash_house
+from tests.support.vaults import draft, person, token
+
+__all__ = ["hash_house"]
+
+
+async def test_everything_is_found_before_meanwhile_and_afterwards_and_no_older_hash_stays(
+    house: House,
+) -> None:
+    files = await fill(house)
+    answers, before, entries = await house.answers(), house.digests(), house.entries()
+    versions = len((await record_versions(house.records, "r2", 10, 0))[0])
+    await house.rotate()
+    assert await house.answers() == answers
+    assert len((await record_versions(house.records, "r2", 10, 0))[0]) == versions
+    assert len((await record_versions(house.records, "r69", 10, 0))[0]) == 2
+    await house.finish()
+    assert (house.digests() & before, house.entries()) == (set(), entries)
+    assert (house.dropped, len(house.keyset.hash_roots)) == (1, 1)
+    assert await house.answers() == answers
+    assert len((await record_versions(house.records, "r2", 10, 0))[0]) == versions
+    assert len((await record_versions(house.records, "r69", 10, 0))[0]) == 2
+    assert [one.filename for one in await files.of("r1")] == ["cv.pdf"]
+    with pytest.raises(VaultError) as caught:
+        await files.add(b"other", "cv.pdf", "r1")
+    assert caught.value.code is Code.FILE_EXISTS
+    again = await load_keyset(house.contacts.store, house.master, "test")
+    assert again.hash_roots == house.keyset.hash_roots
+
+
+async def test_what_the_proxy_collects_resolves_before_meanwhile_and_afterwards(
+    house: House,
+) -> None:
+    people = await house.vault.collection(person())
+    values = {"name": "Ann", "email": "ann@example.com", "phone": "+46701234567"}
+    (made,) = await stage_creates(people, [draft(**values)], [None])
+    await bind(people, [(made, "1")])
+    (waiting,) = await stage_creates(people, [draft(**values)], [None])
+    (update,) = await stage_updates(people, [("1", draft(phone="+46709999999"))])
+    shown = {name: token(made, name) for name in values}
+    newer = token(update, "phone")
+
+    async def restored() -> list[Any]:
+        items = [
+            AnswerObject("1", tuple(shown.items())),
+            AnswerObject(None, (("phone", shown["phone"]),)),
+            AnswerObject(None, (("phone", newer),)),
+            AnswerObject(None, (("phone", token(waiting, "phone")),)),
+        ]
+        found = (await reveal(people, items)).values
+        return [[None if value is None else value.text for value in row] for row in found]
+
+    expected = [list(values.values()), ["+46701234567"], ["+46709999999"], ["+46701234567"]]
+    assert await restored() == expected
+    before = house.digests()
+    await house.rotate()
+    assert await restored() == expected
+    (late,) = await stage_creates(people, [draft(**values)], [None])
+    await house.finish()
+    after = house.digests()
+    assert not after & before
+    assert await restored() == expected
+    await bind(people, [(waiting, "2"), (late, "3")])
+    assert sorted(await people.by_key(["1", "2", "3"])) == ["1", "2", "3"]

@@ -1,0 +1,57 @@
+"""While a hash root is rotated, what is there under the older root is found, and taken."""
+
+import pytest
+
+from proxy.crypto.prf import Digest
+from proxy.errors import Code, VaultError
+from proxy.storage.changes import Bind, Conflict, Release
+from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.staging import stage_creates
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.delete import delete_many
+from proxy.vault.records.update import change_records
+from tests.support.contacts import contact
+from tests.support.rerooting import House, fill, hash_house
+from tests.support.vaults import draft, person
+
+__all__ = ["hash_house"]
+
+
+async def test_a_key_or_a_file_that_is_there_under_the_older_root_is_taken_under_the_newer_one(
+    house: House,
+) -> None:
+    files = await fill(house)
+    await house.rotate()
+    with pytest.raises(VaultError) as caught:
+        await house.contacts.add(contact("r5"))
+    assert caught.value.code is Code.RECORD_EXISTS
+    with pytest.raises(VaultError) as caught:
+        await files.add(b"other", "cv.pdf", "r1")
+    assert caught.value.code is Code.FILE_EXISTS
+    await change_records(house.records, [contact("r5", name="Bo Alm")], "u", nothing)
+    await delete_many(house.records, ["r6"], "u", nothing)
+    await house.contacts.add(contact("new", name="Ann Ek 6"))
+    expected = await house.answers()
+    await house.finish()
+    assert await house.answers() == expected
+    assert await house.contacts.keys("r5", "r6", "new") == ["new", "r5"]
+
+
+async def test_a_name_passes_from_one_record_to_another_under_either_root(house: House) -> None:
+    people = await house.vault.collection(person())
+    (first,) = await stage_creates(people, [draft(name="Ann")], [None])
+    await bind(people, [(first, "1")])
+    before = people.key_hash("1")
+    await house.rotate()
+    (second,) = await stage_creates(people, [draft(name="Bo")], [None])
+    with pytest.raises(Conflict):
+        await people.store.commit(
+            people.table, [Bind(second.rid, people.key_hash("1"), b"", people.clock())]
+        )
+    await bind(people, [(second, "1")])
+    digest = people.key_hash("1")
+    assert isinstance(digest, Digest)
+    assert (digest.other, digest) == (before, before)
+    assert (await people.by_key(["1"]))["1"].rid == second.rid
+    await people.store.commit(people.table, [Release(digest, 0, people.clock())])
+    assert await people.by_key(["1"]) == {}
