@@ -262,10 +262,23 @@ class _Folders:
     def __init__(self) -> None:
         for left in Path(tempfile.gettempdir()).glob(f"{self._PREFIX}*"):
             _remove_unlocked(left)
+        while not self._claim():
+            pass  # a service that started just now took it for one that was left
+
+    def _claim(self) -> bool:
+        """Make a folder and lock it; whether it is still there then."""
         self._folder = tempfile.mkdtemp(prefix=self._PREFIX)
-        Path(self._folder).chmod(0o711)
-        self._lock = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._lock = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            Path(self._folder).chmod(0o711)  # another user's processes pass through it
+        except FileNotFoundError:
+            os.close(self._lock)
+            return False
+        return True
 
     def new(self, user: tuple[int, int] | None) -> str:
         """An empty folder, which belongs to that user and group."""

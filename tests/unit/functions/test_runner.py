@@ -1,5 +1,6 @@
 import asyncio
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -116,3 +117,26 @@ async def test_no_process_is_left_when_the_runner_closes(folder):
     await runner.close()
     assert worker.process.returncode is not None
     assert not Path(worker.folder).parent.exists()
+
+
+async def test_services_that_start_together_leave_each_other_their_folders(
+    folder, monkeypatch, tmp_path
+):
+    """Another one takes a folder for one that was left, in the moment before it is locked."""
+    made: list[str] = []
+
+    def raced(**named: str) -> str:
+        made.append(mkdtemp(**named))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", raced)
+    runner = Runner(TARGETS, bounds(), lambda _: 400)
+    assert await runner.call("echo", 1, ask) == 1
+    other = Runner(TARGETS, bounds(), lambda _: 400)
+    assert await other.call("echo", 2, ask) == 2
+    assert await runner.call("echo", 3, ask) == 3
+    await other.close()
+    await runner.close()
