@@ -223,3 +223,25 @@ async def test_who_has_the_public_key_alone_verifies_lines_over_a_rotation(
     pem.write_text("nothing")
     assert await thief.here.run(*verify) == 1
     assert b"holds no public key" in thief.here.log
+
+
+@pytest.mark.slow
+async def test_killed_in_a_rotation_of_the_audit_key_the_log_goes_on_under_one_of_both(
+    thief: Thief,
+) -> None:
+    steps = [(f"note.{side}", nth) for nth in (1, 2, 3, 4) for side in ("before", "after")]
+    counts = []
+    for step, nth in steps:
+        thief.here.armed.touch()
+        assert await thief.here.run("keys", "rotate", "audit", kill_at=step, nth=nth) == -9
+        thief.here.armed.unlink()
+        assert (await thief.command("audit", "verify"))["faults"] == []
+        assert await thief.here.start()
+        assert await thief.here.stop() == 0
+        found = await thief.command("audit", "verify")
+        last = max(line["n"] for line in lines(thief.here.data / "audit"))
+        assert (found["faults"], found["proven"]) == ([], [{"first": 1, "last": last}])
+        counts.append(len((await thief.command("keys", "list"))["audit"]))
+    assert thief.alarms() == []
+    assert counts[-1] > counts[0] == 1
+    assert counts == sorted(counts), "no key that has written is forgotten"
