@@ -193,7 +193,15 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
 
 
 def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
-    """What the settings say of the vault of an environment."""
+    """What the settings say of the vault of an environment.
+
+    Raises ``VaultError(BAD_SETTINGS)`` for what its store cannot do.
+    """
+    if settings.history.detect_rollback and settings.store.file is None:
+        text = "history.detect_rollback is for a SQLite store alone: leave it out with this one"
+        raise VaultError(
+            Code.BAD_SETTINGS, "A setting does not fit the store.", (Detail("history", text),)
+        )
     return VaultOptions(
         environment,
         country_of(settings).upper(),

@@ -1,9 +1,14 @@
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proxy.bootstrap.instance import prepare_instance
 from proxy.bootstrap.storage import (
     check_file_store,
+    check_store,
+    country_of,
     key_source,
     open_environments,
     open_files,
@@ -15,7 +20,9 @@ from proxy.bootstrap.storage import (
 from proxy.config import Settings, load_settings
 from proxy.crypto.key_sources import FileSource
 from proxy.errors import Code, VaultError
+from proxy.storage import open_store
 from tests.support.contacts import make_contacts
+from tests.support.postgres import fresh_address
 
 
 @pytest.fixture
@@ -130,3 +137,59 @@ def test_a_folder_may_be_written_with_a_slash_at_its_end(tmp_path):
         settings_files(tmp_path, DOMICILE__FILES="file:///srv/files/").files.uri
         == "file:///srv/files"
     )
+
+
+# ---------------------------------------------------------------- on a server
+
+
+def on_server(folder: Path, **environment: str) -> Settings:
+    """Settings of a vault in PostgreSQL, with a password that must never be told."""
+    address = fresh_address().replace("//postgres@", "//postgres:s3cret@")
+    return load_settings(
+        None,
+        {
+            "DOMICILE__DATA": str(folder / "data"),
+            "DOMICILE__COUNTRY": "se",
+            "DOMICILE__STORE": address,
+            **environment,
+        },
+    )
+
+
+def test_a_vault_on_a_server_is_checked_made_and_found_again(tmp_path):
+    settings = on_server(tmp_path)
+    assert "s3cret" not in repr(settings) + settings.store.label
+    assert check_store(settings) == "made at the first start"
+    with pytest.raises(VaultError, match="There is no vault at 127"):
+        refuse_no_vault(settings)
+    assert asyncio.run(prepare_instance(settings))
+    assert not asyncio.run(prepare_instance(settings))
+    assert check_store(settings) == ""
+    assert country_of(replace(settings, country="")) == "se"
+    with pytest.raises(VaultError, match="another country"):
+        check_store(replace(settings, country="de"))
+    (tmp_path / "data" / "keys.json").unlink()
+    with pytest.raises(VaultError, match="is missing: restore") as caught:
+        check_store(settings)
+    assert "s3cret" not in caught.value.message
+
+
+async def test_a_vault_on_a_server_is_looked_at_beside_the_instance_that_owns_it(tmp_path):
+    settings = on_server(tmp_path)
+    await prepare_instance(settings)
+    store = await open_store(settings.store.uri)
+    told = await asyncio.to_thread(
+        check_store,
+        replace(settings, store=replace(settings.store, uri=settings.store.uri + "&wait=0")),
+    )
+    assert told.startswith("in use by a running instance")
+    await store.close()
+
+
+def test_what_only_a_file_can_do_is_refused_in_words(tmp_path):
+    settings = on_server(tmp_path, DOMICILE__HISTORY__DETECT_ROLLBACK="true")
+    with pytest.raises(VaultError) as caught:
+        vault_options(settings)
+    assert "for a SQLite store alone" in caught.value.details[0].text
+    with pytest.raises(VaultError, match="use the tools of that database"):
+        _ = settings.store.path
