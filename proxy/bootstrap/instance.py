@@ -43,7 +43,14 @@ from proxy.bootstrap.network import (
     ways,
 )
 from proxy.bootstrap.offline import OfflineChanges, stopped_clients
-from proxy.bootstrap.rules import Overrides, first_rules, load_rules
+from proxy.bootstrap.rules import (
+    Overrides,
+    first_rules,
+    load_rules,
+    unruled_paths,
+    write_unruled,
+    write_unruled_often,
+)
 from proxy.bootstrap.schemas import measure, observer, open_schemas, report, vault_check
 from proxy.bootstrap.storage import (
     country_of,
@@ -162,7 +169,9 @@ async def running(
         in_force = InForce(await bind(rules))
         default = base.realm.spaces[DEFAULT]
         governed = await govern(default.policies, catalog, settings.policies, metrics)
-        journal, coverage = MetricsJournal(metrics, rules), Coverage(metrics, rules)
+        journal = MetricsJournal(metrics, rules)
+        coverage = Coverage(metrics, rules, unruled_paths(settings), clock)
+        stack.callback(write_unruled, settings, coverage)
         adopt = partial(_adopt, bind, (journal, coverage))
         load = partial(load_rules, settings, overrides)
         reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
@@ -186,6 +195,7 @@ async def running(
         _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())
         await audit.log.begin()
         _work(stack, watch_notes(base.store, notes, _UPKEEP))
+        _work(stack, write_unruled_often(settings, coverage))
         _rarely_collect()
         yield started
 

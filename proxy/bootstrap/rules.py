@@ -1,8 +1,12 @@
 """The rules of the settings: loaded, tried by their own tests, refused where they do not fit."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from proxy.audit.services import no_audit
 from proxy.bootstrap.network import redirected, ways
@@ -13,14 +17,21 @@ from proxy.config.schema import SETTINGS
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import records_schema
+from proxy.net.coverage import Coverage, UnruledPath
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
 from proxy.redactor.rules import BodyLimits, Endpoint, OnError, RuleSet, Unmatched
 from proxy.storage import open_store
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.vault import VaultOptions, new_vault
+
+_log = logs.logger("coverage")
+
+#: Seconds between writings of what no rule names.
+_WRITTEN: Final = 10.0
 
 #: How often a rule file's own test is tried before it counts as failed.
 TRIALS = 4
@@ -78,6 +89,52 @@ def rules_at(path: Path) -> RuleSet:
     if no_rules(path) and (path.exists() or path == setting.read(setting.default)):
         return RuleSet("none", (), (), ())
     return load_rule_set(path)
+
+
+_paths = msgspec.json.Decoder(list[UnruledPath]).decode
+
+
+def coverage_file(settings: Settings) -> Path:
+    """Where an instance writes down what no rule names."""
+    return settings.data / "coverage.json"
+
+
+def unruled_paths(settings: Settings) -> list[UnruledPath]:
+    """What no rule has named until now; nothing where no instance has met anything.
+
+    Raises ``VaultError(BAD_SETTINGS)`` for a file that cannot be read.
+    """
+    file = coverage_file(settings)
+    try:
+        return _paths(file.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.MsgspecError):
+        text = f"{file} cannot be read as what no rule names: remove it, and it is made anew."
+        raise VaultError(Code.BAD_SETTINGS, text) from None
+
+
+def write_unruled(settings: Settings, coverage: Coverage) -> None:
+    """Write down what no rule names; a fault of the disk is logged, for nothing depends on it."""
+    file, paths = coverage_file(settings), coverage.paths()
+    try:
+        if paths or file.exists():
+            part = file.with_suffix(".part")
+            part.touch(mode=0o600)
+            part.write_bytes(msgspec.json.encode(paths))
+            part.replace(file)
+    except OSError as error:
+        _log.warning("what no rule names could not be written down", reason=error.strerror or "")
+
+
+async def write_unruled_often(settings: Settings, coverage: Coverage) -> None:
+    """Write it down every ten seconds in which something came, for ever."""
+    written = coverage.paths()
+    while True:
+        await asyncio.sleep(_WRITTEN)
+        if (paths := coverage.paths()) != written:
+            await asyncio.to_thread(write_unruled, settings, coverage)
+            written = paths
 
 
 def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:

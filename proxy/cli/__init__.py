@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
     "policy": "proxy.cli.policy",
     "reload": "proxy.cli.reload",
     "rules": "proxy.cli.rules",
+    "coverage": "proxy.cli.coverage",
     "schema": "proxy.cli.schema",
     "store": "proxy.cli.store",
     "backup": "proxy.cli.backup",

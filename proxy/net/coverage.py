@@ -7,9 +7,12 @@ bounded in number: beyond, requests are counted together.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
+import msgspec
+
+from proxy.clock import Clock, system_clock
 from proxy.redactor import content_coding as coded
 from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.message import RawHeaders, header
@@ -59,13 +62,26 @@ COUNTED_METHODS: Final = frozenset(
 _log = logs.logger("coverage")
 
 
+class UnruledPath(msgspec.Struct, frozen=True, order=True):
+    """What outlives a process of such a shape: never a value."""
+
+    endpoint: str
+    method: str
+    path: str
+    since: int  #: milliseconds since the epoch
+    count: int
+    kinds: tuple[str, ...] = ()  #: that were suspected
+
+
 class Unruled:
     """One shape of a path that no rule names, for one endpoint and method."""
 
-    __slots__ = ("cell", "key", "kinds", "left", "looks", "told")
+    __slots__ = ("cell", "earlier", "key", "kinds", "left", "looks", "since", "told")
 
     def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
         self.key = key  #: endpoint, method, shape
+        self.since = 0  #: when it was first met
+        self.earlier = 0  #: requests that earlier processes have counted
         self.cell = cell  #: counts its requests; ``None`` until it is told
         self.kinds: set[str] = set()  #: that were told
         self.looks = _LOOKS
@@ -131,15 +147,42 @@ def _keep(kept: bytearray, piece: bytes) -> None:
 class Coverage:
     """Knows the shapes that were told. One per process."""
 
-    def __init__(self, metrics: Metrics, rules: RuleSet) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        rules: RuleSet,
+        earlier: Iterable[UnruledPath] = (),
+        clock: Clock = system_clock,
+    ) -> None:
+        """``earlier``: ``paths`` of the process before."""
         self._metrics = metrics
+        self._clock = clock
         self._shapes = PathShapes()
         self._told: dict[tuple[str, str, str], Unruled] = {}
         self._paths: dict[tuple[str, str, bytes], Unruled] = {}
         self._missing = 0
         self._full = False
         self._looking: set[asyncio.Task[None]] = set()
+        for path in earlier:
+            self._resume(path)
         self.announce(rules)
+
+    def paths(self) -> list[UnruledPath]:
+        """Every shape that was met, also by earlier processes."""
+        return sorted(
+            UnruledPath(*one.key, one.since, one.earlier + int(one.cell.value), tuple(one.kinds))
+            for one in self._told.values()
+            if one.cell is not None
+        )
+
+    def _resume(self, path: UnruledPath) -> None:
+        key = (path.endpoint, path.method, path.path)
+        one = Unruled(key, self._metrics.cell("domicile_unmatched_requests_total", *key))
+        one.since, one.earlier, one.told = path.since, path.count, True
+        for kind in path.kinds:
+            self._metrics.cell("domicile_unmatched_suspected", *key, kind).value = 1
+        one.kinds.update(path.kinds)
+        self._told[key] = one
 
     def announce(self, rules: RuleSet) -> None:
         """Rules come into force, and their words may be shown."""
@@ -247,6 +290,7 @@ class Coverage:
                 return self._rest(unruled.key[0])
             self._missing += 1
         self._told[unruled.key] = unruled
+        unruled.since = self._clock()
         unruled.cell = self._metrics.cell("domicile_unmatched_requests_total", *unruled.key)
         return unruled
 
@@ -258,7 +302,7 @@ class Coverage:
             found = self._told[key] = Unruled(
                 key, self._metrics.cell("domicile_unmatched_requests_total", *key)
             )
-            found.told, found.looks = True, 0
+            found.told, found.looks, found.since = True, 0, self._clock()
         if not self._full:
             self._full = True
             _log.warning(

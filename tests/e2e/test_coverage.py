@@ -60,6 +60,7 @@ async def test_what_no_rule_names_is_told_once_and_never_a_value(tmp_path):
             assert "/static" not in "".join(
                 row for row in metrics.splitlines() if "unmatched" in row
             )
+            await instance.logged("endpoint in force")
             (told,) = instance.events("endpoint in force")
             assert (told["endpoint"], told["address"], told["unmatched"]) == (
                 "crm",
@@ -82,3 +83,25 @@ async def test_deny_is_usable_with_rules_that_pass(tmp_path):
             await instance.logged("no rule names this request")
             (told,) = instance.events("no rule names this request")
             assert (told["method"], told["status"]) == ("GET", 403)
+
+
+async def test_what_no_rule_names_is_known_after_a_restart_and_a_pipeline_can_ask(tmp_path):
+    async with RawServer(says(*[ANSWER] * 20)) as server:
+        rules = RULES.format(url=server.url, more="")
+        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+            written = instance.data / "coverage.json"
+            for count in (2, 3):
+                for _ in range(count):
+                    async with caller.get(f"{instance.proxy}/people/ann.q@example.com") as answer:
+                        assert await answer.read() == PERSON
+                await instance.logged("no rule names this request")
+                await instance.stop()
+                assert written.stat().st_mode & 0o077 == 0
+                if count == 2:
+                    await instance.start()
+            (path,) = json.loads(written.read_bytes())
+            assert (path["method"], path["path"], path["count"]) == ("GET", "/people/{id}", 5)
+            assert {"email", "birth_date"} <= set(path["kinds"])
+            assert b"ann" not in written.read_bytes().lower()
+            shown = await instance.command("coverage", status=1)
+            assert shown["unknown"][0]["count"] == 5

@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+
+RULES = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:9"}
+entities: {note: {fields: {text: {kind: text}}}}
+operations:
+  - {match: "POST /notes", create: note}
+  - {match: "GET /static/{path*}", pass: true}
+"""
+MET = [
+    {"endpoint": "crm", "method": "GET", "path": "/people/{id}", "since": 0, "count": 7}
+    | {"kinds": ["phone", "email"]},
+    {"endpoint": "crm", "method": "GET", "path": "/health", "since": 0, "count": 2, "kinds": []},
+    {"endpoint": "crm", "method": "POST", "path": "/notes", "since": 0, "count": 1, "kinds": []},
+    {"endpoint": "gone", "method": "GET", "path": "/a", "since": 0, "count": 1, "kinds": ["iban"]},
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules.yaml").write_text(RULES)
+    (tmp_path / "domicile.yaml").write_text("rules: rules.yaml\n")
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def met(folder: Path, *paths: dict[str, object]) -> None:
+    (folder / "data" / "coverage.json").write_text(json.dumps(list(paths)))
+
+
+def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder, capsys):
+    met(folder, *MET)
+    assert main(["coverage", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["match"] for one in shown["ruled"]] == ["POST /notes"]
+    assert [one["match"] for one in shown["passed"]] == ["GET /static/{path*}"]
+    assert shown["unknown"][0] == {
+        "endpoint": "crm",
+        "method": "GET",
+        "path": "/people/{id}",
+        "suspected": ["email", "phone"],
+        "since": "1970-01-01T00:00:00Z",
+        "count": 7,
+    }
+    assert [one["path"] for one in shown["unknown"]] == ["/people/{id}", "/health"]
+    assert main(["coverage"]) == 1
+    text = capsys.readouterr().out
+    assert "unknown  crm       GET /people/{id}     email, phone  1970-01-01T00:00:00Z  7" in text
+    assert text.endswith("2 shapes of paths that no rule names\n")
+
+
+def test_without_suspicion_it_fails_only_where_it_is_strict(folder, capsys):
+    assert main(["coverage", "--strict"]) == 0
+    met(folder, MET[1])
+    assert main(["coverage"]) == 0
+    assert main(["coverage", "--strict"]) == 1
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("content", ["{", '[{"path": 1}]'])
+def test_a_file_that_cannot_be_read_is_a_fault(folder, capsys, content):
+    (folder / "data" / "coverage.json").write_text(content)
+    assert main(["coverage"]) == 1
+    assert "remove it, and it is made anew" in capsys.readouterr().err
