@@ -10,7 +10,7 @@ from proxy.api import request, wire
 from proxy.api.access import approval_pending, not_admin
 from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyAdministration
 from proxy.audit.services import Honeytoken, Honeytokens
-from proxy.auth.clients import Client, Grant
+from proxy.auth.clients import ADMINISTRATOR, Client, Emergency, Grant
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold, Role
@@ -89,7 +89,9 @@ _log = logs.logger("access")
 
 async def create_client(call: ApiRequest) -> ApiResponse:
     """Create a client and answer with its secret, which is not shown again."""
-    members = ("name", "environment_id", "admin", "policies", "roles", "external_id")
+    members = (
+        "name", "environment_id", "admin", "policies", "roles", "emergency_roles", "external_id",
+    )  # fmt: skip
     content = request.checked_members(call.content, members, ("name", "environment_id"))
     name, environment, admin = (
         content["name"],
@@ -109,18 +111,23 @@ async def create_client(call: ApiRequest) -> ApiResponse:
     if isinstance(environment, str) and not may_see_environment(call, environment):
         faults.append(Detail("/environment_id", "Is not the environment of the access token."))
     policies, roles = content.get("policies", []), content.get("roles", [])
+    emergency = content.get("emergency_roles", [])
     faults += _policy_faults(
         policies, call.services.spaces.get(environment) if not faults else None
     )
-    faults += _role_faults(roles)
+    faults += _role_faults("/roles", roles, tuple(Role))
+    faults += _role_faults("/emergency_roles", emergency, (*Role, ADMINISTRATOR))
     if faults:
         raise VaultError(
             Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults)
         )
     if external is not None:
         _check_registrar(call)
-    grant = Grant(admin, tuple(policies), tuple(map(Role, roles)))
+    grant = Grant(admin, tuple(policies), tuple(map(Role, roles)), tuple(emergency))
     _check_bounds(call, environment, grant)
+    for role in emergency:
+        taken = Grant(admin=True) if role == ADMINISTRATOR else grant._replace(roles=(Role(role),))
+        _check_bounds(call, environment, taken)
     if (waiting := await approval_pending(call)) is not None:
         return waiting
     clients = call.services.auth.clients
@@ -172,6 +179,8 @@ def client_json(client: Client) -> dict[str, Any]:
         "admin": client.admin,
         "policies": list(client.policies),
         "roles": list(client.roles),
+        "emergency_roles": list(client.emergency_roles),
+        "emergency": None if client.emergency is None else emergency_json(client.emergency),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
         **({} if client.external is None else {"external_id": client.external}),
@@ -220,16 +229,22 @@ def _policy_faults(names: Any, space: EnvironmentServices | None) -> list[Detail
     ]
 
 
-def _role_faults(roles: Any) -> list[Detail]:
-    """List the faults of a client's roles."""
-    words = ", ".join(Role)
+def _role_faults(at: str, roles: Any, names: Sequence[str]) -> list[Detail]:
+    """List the faults of an array of roles."""
+    words = ", ".join(names)
     if not isinstance(roles, list):
-        return [Detail("/roles", f"Has to be an array of some of {words}.")]
+        return [Detail(at, f"Has to be an array of some of {words}.")]
     return [
-        Detail(f"/roles/{number}", f"Has to be one of {words}.")
+        Detail(f"{at}/{number}", f"Has to be one of {words}.")
         for number, role in enumerate(roles)
-        if role not in tuple(Role)
+        if role not in names
     ]
+
+
+def emergency_json(emergency: Emergency) -> dict[str, Any]:
+    """A role that a client has taken, or had."""
+    ends_at = to_wire(emergency.ends_at)
+    return {"role": emergency.role, "reason": emergency.reason, "ends_at": ends_at}
 
 
 def _check_bounds(call: ApiRequest, environment: str, grant: Grant) -> None:

@@ -155,6 +155,8 @@ class Services:
     keys: KeyAdministration | None = None  #: rotates keys
     #: what reads and verifies the audit log
     auditor: Callable[[], Awaitable[Auditor]] | None = None
+    #: milliseconds for which a client takes a role in an emergency, at most
+    emergency_lifetime: int = 3_600_000
     approvals: Approvals | None = None  #: requests that a second person has to approve
     #: loads rules, schemas, policies and certificates again; what is stale then, and why
     reload: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None

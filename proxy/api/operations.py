@@ -224,6 +224,8 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("verify_audit", "GET", "/api/audit/verify", oversight.audit_findings, 200, (*_CLIENTS, 409), _NO_BODY, _ADMIN, roles=(Role.AUDITOR,)),
     ApiOperation("list_approvals", "GET", "/api/approvals", oversight.list_approvals, 200, _CLIENTS, _NO_BODY, _BEARER, ("limit", "offset")),
     ApiOperation("decide_approval", "POST", "/api/approvals/{approval_id}", oversight.decide_approval, 200, (*_CLIENTS, 404, 409, 413, 415, 429), access=_BEARER),
+    ApiOperation("take_role", "POST", "/api/emergency", oversight.take_role, 201, (*_CLIENTS, 409, 413, 415, 429), access=_BEARER),
+    ApiOperation("end_role", "DELETE", "/api/emergency", oversight.end_role, 204, (*_CLIENTS, 429), _NO_BODY, _BEARER),
     ApiOperation("reload", "POST", "/api/reload", oversight.reload_files, 200, (*_CLIENTS, 429), _NO_BODY, _ADMIN, roles=(Role.OPERATOR,)),
     ApiOperation("openapi", "GET", "/openapi.json", openapi.openapi, 200, (400, 401), _NO_BODY, _OPEN, quiet=True, abroad=True),
     ApiOperation("docs", "GET", "/docs", openapi.docs, 200, (400,), _NO_BODY, _OPEN, quiet=True),

@@ -7,14 +7,15 @@ import msgspec
 
 from proxy.api import request, wire
 from proxy.api.access import admit, approval_json, not_admin
-from proxy.api.admin import check_root
+from proxy.api.admin import check_root, emergency_json
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.audit.events import EventKind
 from proxy.audit.verify import Auditor, LineFilter
 from proxy.auth.approvals import Approval, Approvals
+from proxy.auth.clients import Emergency
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.policy import Act
+from proxy.model.policy import Act, is_purpose
 from proxy.model.record import DEFAULT
 from proxy.model.values import Unfit
 from proxy.model.values import instant as read_instant
@@ -112,6 +113,51 @@ def _approvals(call: ApiRequest) -> Approvals:
     if call.services.approvals is None:
         raise TypeError("these services know no approvals")
     return call.services.approvals
+
+
+async def take_role(call: ApiRequest) -> ApiResponse:
+    """A role that the client was prepared for, at once, with an alarm, until it ends by itself."""
+    most = call.services.emergency_lifetime // 60_000
+    content = request.checked_members(
+        call.content, ("role", "reason", "minutes"), ("role", "reason")
+    )
+    role, reason, minutes = content["role"], content["reason"], content.get("minutes", most)
+    client = call.services.auth.clients.find(call.principal.client)
+    faults = []
+    if not isinstance(reason, str) or not is_purpose(reason):
+        faults.append(Detail("/reason", "Has to be 1 to 200 visible characters."))
+    if not isinstance(minutes, int) or isinstance(minutes, bool) or not 1 <= minutes <= most:
+        faults.append(Detail("/minutes", f"Has to be a whole number from 1 to {most}."))
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The role cannot be taken so.", tuple(faults))
+    if client is None or role not in client.emergency_roles:
+        raise not_admin("This client was not prepared for that role (emergency_roles).")
+    if client.emergency is not None and _now(call) < client.emergency.ends_at:
+        raise VaultError(Code.CONFLICT, "The client has a role of an emergency: end that first.")
+    emergency = Emergency(role, reason, _now(call) + minutes * 60_000)
+    call.audit.purpose, call.audit.subject = reason, role
+    call.services.audit.services.emergency(**call.audit.about(None, None), subject=role)
+    await call.services.auth.clients.take(client.id, emergency)
+    return wire.json_answer(201, emergency_json(emergency))
+
+
+async def end_role(call: ApiRequest) -> ApiResponse:
+    """End the role before its time; also where there is none any more."""
+    clients = call.services.auth.clients
+    client = clients.find(call.principal.client)
+    if (
+        client is not None
+        and client.emergency is not None
+        and client.emergency.ends_at > _now(call)
+    ):
+        over = msgspec.structs.replace(client.emergency, ends_at=_now(call))
+        call.audit.subject = over.role
+        await clients.take(client.id, over)
+    return ApiResponse(204)
+
+
+def _now(call: ApiRequest) -> int:
+    return call.services.auth.clients.clock()
 
 
 async def _read(work: Any) -> Any:

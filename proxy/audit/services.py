@@ -25,6 +25,9 @@ MOST_HONEYTOKENS: Final = 1_000
 #: The reason in the line of an alarm about honeytokens.
 REASON: Final = "a record that is marked as bait was revealed"
 
+#: The reason in the line of an alarm about an emergency.
+EMERGENCY: Final = "a client has taken a role in an emergency"
+
 #: The reason in the line of an alarm about guesses.
 GUESSED: Final = "a caller keeps searching for what is not there, beyond limits.misses_per_second"
 
@@ -276,6 +279,15 @@ class AuditServices:
         about = {"via": "proxy", "environment": environment, "endpoint": endpoint}
         line = encode_event(EventKind.ALARM, **about, operation=operation, reason=GUESSED)
         self.put_quietly(line)
+
+    def emergency(self, **about: object) -> None:
+        """Count, log and write that a client takes a role in an emergency.
+
+        Raises ``VaultError(AUDIT_DOWN)``: then it must not.
+        """
+        self.sink.put(encode_event(EventKind.ALARM, **{**about, "reason": EMERGENCY}))
+        self._alarm("emergency")
+        _log.error("a client has taken a role in an emergency", client=about["by"])
 
     def alarms(self, record_ids: Iterable[str], **about: object) -> list[bytes]:
         """Count and log the honeytokens among these records; the lines of the alarm."""

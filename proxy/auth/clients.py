@@ -28,6 +28,10 @@ _EXTERNAL: Final = 256  # characters of an id that somebody else gives
 _TRIES: Final = 5
 
 
+#: Everything that an administrator without policies may, as a role of an emergency.
+ADMINISTRATOR: Final = "administrator"
+
+
 class Grant(NamedTuple):
     """What a client may do: administer, or look after something as its roles say, or work with
     records as its policies say (none: with all of its environment).
@@ -36,6 +40,8 @@ class Grant(NamedTuple):
     admin: bool = False
     policies: tuple[str, ...] = ()
     roles: tuple[Role, ...] = ()
+    #: what it may take for some time in an emergency: roles, and ``ADMINISTRATOR``
+    emergency_roles: tuple[str, ...] = ()
 
     def faults(self) -> list[Detail]:
         """What of it contradicts itself."""
@@ -45,6 +51,14 @@ class Grant(NamedTuple):
             text = "A client with this role sees no records: policies would say nothing of it."
             return [Detail("/policies", text)]
         return []
+
+
+class Emergency(msgspec.Struct, frozen=True):
+    """A role that a client has taken for some time."""
+
+    role: str
+    reason: str
+    ends_at: int  #: milliseconds since the epoch
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -67,6 +81,8 @@ class Client(msgspec.Struct, frozen=True):
     roles: tuple[Role, ...] = ()
     #: the one whose hand made it, and saw its secret; none: nobody's that is a client
     origin: str | None = None
+    emergency_roles: tuple[str, ...] = ()
+    emergency: Emergency | None = None  #: the last one
 
     @property
     def hand(self) -> str:
@@ -77,6 +93,20 @@ class Client(msgspec.Struct, frozen=True):
     def principal(self) -> Principal:
         """The client as a caller that has proved itself."""
         return Principal(self.id, self.environment, self.admin, self.policies, self.roles)
+
+    def principal_until(self, now: int, until: int) -> tuple[Principal, int]:
+        """The same with a role taken in an emergency, and how long that counts: ``until`` at most,
+        which is the end of a token.
+        """
+        taken = self.emergency
+        if taken is None or now >= taken.ends_at:
+            return self.principal, until
+        if taken.role == ADMINISTRATOR:
+            principal = Principal(self.id, self.environment, admin=True)
+        else:
+            roles = (*self.roles, Role(taken.role))
+            principal = msgspec.structs.replace(self.principal, roles=roles)
+        return principal, min(until, taken.ends_at)
 
 
 class NewClient(NamedTuple):
@@ -111,7 +141,7 @@ class Clients:
         self.apart = apart
         self._store = store
         self._passwords = passwords
-        self._clock = clock
+        self.clock = clock
         self._clients: dict[str, Client] = {}
         # ids by environment, by the id of the external issuer
         self._registered: dict[str, dict[str, str]] = {}
@@ -134,11 +164,8 @@ class Clients:
             self._install(shard, clients)
 
     async def leave(self, environment: str) -> None:
-        """Forget the clients of an environment: none of their tokens is valid from now on.
-
-        Not known: no effect.
-
-        What the store has of them stays.
+        """Forget the clients of an environment, if there are any: none of their tokens is valid
+        from now on. What the store has of them stays.
         """
         async with self._writing:
             for shard in self._shards.pop(environment, ()):
@@ -196,11 +223,12 @@ class Clients:
             environment,
             grant.admin,
             stored,
-            self._clock(),
+            self.clock(),
             policies=tuple(dict.fromkeys(grant.policies)),
             external=external,
             roles=tuple(dict.fromkeys(grant.roles)),
             origin=origin,
+            emergency_roles=tuple(dict.fromkeys(grant.emergency_roles)),
         )
 
         def change(_: Client | None) -> Client:
@@ -213,10 +241,8 @@ class Clients:
     async def renew(self, ident: str) -> NewClient:
         """Give a client a new secret; the old one and every token issued for it end.
 
-        Raises ``VaultError(NOT_FOUND)``.
-
-        A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for
-        nothing. So would be one of a client of an external issuer.
+        Raises ``VaultError``: NOT_FOUND; CONFLICT for a disabled client, which stays disabled, and
+        one of an external issuer: it would be a secret for nothing.
         """
         client = _there(self._clients.get(ident))
         environment = client.environment
@@ -249,6 +275,24 @@ class Clients:
             ident,
             lambda client: msgspec.structs.replace(_there(client), disabled=True),
         )
+
+    async def take(self, ident: str, emergency: Emergency) -> Client:
+        """Let a client have a role until an instant, or (with one that is over) no longer.
+
+        Raises ``VaultError(CONFLICT)`` where it has one for longer: no emergency is lengthened.
+        """
+
+        def changed(client: Client | None) -> Client:
+            before = _there(client)
+            taken, now = before.emergency, self.clock()
+            if taken is not None and now < taken.ends_at and now < emergency.ends_at:
+                raise VaultError(
+                    Code.CONFLICT, "The client has a role of an emergency: end that one first."
+                )
+            return msgspec.structs.replace(before, emergency=emergency)
+
+        environment = _there(self._clients.get(ident)).environment
+        return await self._put(environment, ident, changed)
 
     async def remove(self, ident: str) -> None:
         """End the client and its tokens, and forget it. Raises ``VaultError(NOT_FOUND)``."""

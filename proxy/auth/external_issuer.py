@@ -192,9 +192,9 @@ class External:
             self._cache.pop(token, None)
             _put(self._bad, _digest(token), self._clock() + _REFUSED)
             raise _refused() from None
-        principal = client.principal
+        principal, until = client.principal_until(self._clock(), min(until, end))
         self._bad.pop(_digest(token), None)
-        _put(self._cache, token, _CachedAnswer(min(until, end), client, principal))
+        _put(self._cache, token, _CachedAnswer(until, client, principal))
         return principal
 
     def _read(self, claims: ForeignClaims) -> tuple[Client, int]:

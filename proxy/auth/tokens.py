@@ -144,7 +144,7 @@ class _CachedToken(NamedTuple):
     claims: AccessClaims
     client: Client
     principal: Principal
-    until: int  # milliseconds since the epoch
+    until: int  # milliseconds since the epoch: it is read again then
 
 
 _decode_claims = msgspec.json.Decoder(AccessClaims).decode
@@ -203,20 +203,21 @@ class TokenIssuer:
             return None
 
     def _valid(self, token: str) -> _CachedToken:
-        cached = self._cache.get(token)
+        cached, now = self._cache.get(token), self._clock()
         # a change makes a new object
-        if cached is None or self.clients.find(cached.client.id) is not cached.client:
+        if (
+            cached is None
+            or now >= cached.until
+            or self.clients.find(cached.client.id) is not cached.client
+        ):
             self._cache.pop(token, None)
-            cached = self._read(token)
+            cached = self._read(token, now)
             if len(self._cache) >= MOST_CACHED_TOKENS:
                 del self._cache[next(iter(self._cache))]  # the oldest, which ends first
             self._cache[token] = cached
-        if self._clock() >= cached.until:
-            del self._cache[token]
-            raise _refused()
         return cached
 
-    def _read(self, token: str) -> _CachedToken:
+    def _read(self, token: str, now: int) -> _CachedToken:
         try:
             claims = _decode_claims(signed_by(token, self.keys.by_kid, KIND))
         except (ValueError, msgspec.MsgspecError):
@@ -228,9 +229,9 @@ class TokenIssuer:
             or (client.version, client.environment) != (claims.ver, claims.scope)
         ):
             raise _refused()
-        if not self.audiences.meets(claims.aud):
+        if now >= claims.exp * 1000 or not self.audiences.meets(claims.aud):
             raise _refused()
-        return _CachedToken(claims, client, client.principal, claims.exp * 1000)
+        return _CachedToken(claims, client, *client.principal_until(now, claims.exp * 1000))
 
 
 def _refused() -> VaultError:

@@ -111,6 +111,7 @@ def interface(settings: Settings, realm: Administered, around: Around) -> Servic
         country=settings.country,
         limits=limits(settings),
         on_existing=settings.models.on_existing,
+        emergency_lifetime=settings.auth.emergency_lifetime,
         firewall=guard.firewall,
         screened=guard.screened("vault"),
         quotas=guard.quotas,

@@ -39,7 +39,7 @@ from proxy.vault.environments import has_keyset, load_keyset, read_root, report_
 
 _log = logs.logger("audit")
 
-_KINDS: Final = ("bait", "log", "misses", "notes", "tampered")
+_KINDS: Final = ("bait", "emergency", "log", "misses", "notes", "tampered")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, str]] = {
     "check": "proxy.cli.check",
     "client": "proxy.cli.client",
     "approval": "proxy.cli.approval",
+    "emergency": "proxy.cli.emergency",
     "environment": "proxy.cli.environment",
     "health": "proxy.cli.health",
     "keys": "proxy.cli.keys",

@@ -12,7 +12,6 @@ from proxy.cli import command
 from proxy.cli.backend import stopped_first
 from proxy.cli.command import OK, Arguments, Command
 from proxy.cli.health import reachable
-from proxy.clock import to_wire
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.model.record import Role
@@ -49,7 +48,9 @@ def create_client_command(arguments: Arguments) -> int:
 def list_clients_command(arguments: Arguments) -> int:
     """Print the clients, oldest first; never a secret."""
     clients = _run(_listed(load_settings(arguments.config, os.environ)))
-    data = [_client_json(client) for client in clients]
+    from proxy.api.admin import client_json
+
+    data = [client_json(client) for client in clients]
     lines = [
         "  ".join(
             [
@@ -71,8 +72,10 @@ def list_clients_command(arguments: Arguments) -> int:
 def disable(arguments: Arguments) -> int:
     """End a client and its tokens; it stays in the list."""
     client = _run(_disable(load_settings(arguments.config, os.environ), arguments.client))
+    from proxy.api.admin import client_json
+
     command.show(
-        _client_json(client), f"The client {client.name} is disabled.", as_json=arguments.json
+        client_json(client), f"The client {client.name} is disabled.", as_json=arguments.json
     )
     return OK
 
@@ -140,7 +143,12 @@ async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
         created = await clients.create(
             arguments.name,
             arguments.environment,
-            Grant(arguments.admin, tuple(arguments.policy), tuple(map(Role, arguments.role))),
+            Grant(
+                arguments.admin,
+                tuple(arguments.policy),
+                tuple(map(Role, arguments.role)),
+                tuple(arguments.emergency),
+            ),
             external=arguments.external,
         )
         record.did(created.client.id)
@@ -190,20 +198,6 @@ def _record(operation: str, environment: str = "") -> "OfflineChanges":
     return OfflineChanges(operation, environment)
 
 
-def _client_json(client: "Client") -> dict[str, Any]:
-    return {
-        "client_id": client.id,
-        "name": client.name,
-        "environment_id": client.environment,
-        "admin": client.admin,
-        "policies": list(client.policies),
-        "roles": list(client.roles),
-        "disabled": client.disabled,
-        "created_at": to_wire(client.created_at),
-        **({} if client.external is None else {"external_id": client.external}),
-    }
-
-
 def _state(item: dict[str, Any]) -> str:
     if item["disabled"] or item["admin"]:
         return "disabled" if item["disabled"] else "admin"
@@ -236,6 +230,13 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="what it looks after; it sees no records then; may be said several times",
+    )
+    parser.add_argument(
+        "--emergency",
+        choices=[*map(str, Role), "administrator"],
+        action="append",
+        default=[],
+        help="what it may take in an emergency, for some time and with an alarm",
     )
     parser.add_argument(
         "--external",

@@ -33,6 +33,12 @@ ACCESS: Final[dict[str, Setting]] = {
         "a number and a unit, such as 24h",
         "How long a request waits for a second person, and an approval for its request.",
     ),
+    "auth.emergency_lifetime": Setting(
+        "1h",
+        parsers.duration,
+        "a number and a unit, such as 1h",
+        "The longest time for which a client takes a role in an emergency.",
+    ),
     "auth.audiences": Setting(
         "[]",
         parsers.origins,

@@ -163,6 +163,7 @@ class Auth:
     token_lifetime: int  #: seconds
     four_eyes: frozenset[str]  #: kinds of operations that a second person approves
     approval_lifetime: int
+    emergency_lifetime: int
     audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
     issuer: IssuerSettings | None  #: one beside the embedded one
     issuer_name: str | None  #: what its tokens have as ``iss``

@@ -16,7 +16,7 @@ from proxy.api.operations import OPERATIONS
 from proxy.auth.clients import Grant
 from tests.support.examples import CONTACT, FILE, KEPT, RECORDS
 from tests.support.openapi import resolved
-from tests.support.world import ENGINES, World, waiting, world
+from tests.support.world import ENGINES, World, prepare, waiting, world
 
 DESCRIBED = source(OPERATIONS).described
 CASES = [
@@ -64,6 +64,8 @@ async def furnished(here: World, operation: ApiOperation, example: Example) -> d
     texts = {"file_id": await attached(here, owner)} if told_of else {}
     await here.policy("sales", "contact", "read")
     texts["policy"] = "sales"
+    if operation.name == "take_role":
+        await prepare(here)
     named = ("{client_id}", "{basic}", "{approval_id}")
     if not any(text in str((example.path, example.headers)) for text in named):
         return texts  # a client costs the time that guessing its secret would

@@ -2,6 +2,7 @@
 and leaves its lines.
 """
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.instance import Instance
 from tests.support.people import rules
+from tests.support.scraping import FIELD
 
 SCHEMA = {"fields": {"id": {"type": "primary_key"}, "email": {"type": "string"}}}
 ROLES = ("key_officer", "access_officer", "auditor", "operator")
@@ -148,3 +150,39 @@ async def test_an_administrator_under_policies_does_not_raise_himself(house: Hou
     assert await house.make("bound", "clerk", policies=["desk"]) == 201
     status, page = await house.ask("clerk", "POST", "/api/models/guest/find", {})
     assert (status, "email" in page["data"][0]) == (200, False)
+
+
+async def test_a_role_of_an_emergency_raises_an_alarm_and_ends_by_itself_also_over_a_restart(
+    house: House,
+) -> None:
+    assert await house.make("chief", "night", policies=[], emergency_roles=["administrator"]) == 201
+    assert await house.make("chief", "day") == 201
+    body = {"role": "administrator", "reason": "the only officer is ill"}
+    assert (await house.ask("day", "POST", "/api/emergency", body))[0] == 403
+    for wrong in ({"reason": ""}, {"minutes": 61}, {"minutes": 0}, {"minutes": "9"}):
+        assert (await house.ask("night", "POST", "/api/emergency", body | wrong))[0] == 400
+    assert (await house.ask("night", "GET", "/api/keys"))[0] == 403
+
+    taken = await house.command(
+        "night", "emergency", "take", "administrator", "--reason", body["reason"], "--minutes", "1"
+    )
+    began = time.monotonic()
+    assert (await house.ask("night", "GET", "/api/keys"))[0] == 200
+    assert (await house.ask("night", "POST", "/api/emergency", body))[0] == 409
+    await house.instance.logged("a client has taken a role in an emergency")
+    async with house.session.get(house.instance.admin + "/metrics", headers=FIELD) as answer:
+        assert 'domicile_alarms_total{kind="emergency"} 1' in await answer.text()
+    line = await house.command("auditor", "audit", "search", "--event", "alarm")
+    assert (line["by"], line["subject"]) == (house.proofs["night"]["client_id"], "administrator")
+    assert line["purpose"] == body["reason"]
+
+    await house.instance.kill()
+    await house.instance.start()
+    _, shown = await house.ask(
+        "auditor", "GET", f"/api/clients/{house.proofs['night']['client_id']}"
+    )
+    assert shown["emergency"]["ends_at"] == taken["ends_at"]
+    assert (await house.ask("night", "GET", "/api/keys"))[0] == 200
+    await house.command("night", "emergency", "end")
+    assert (await house.ask("night", "GET", "/api/keys"))[0] == 403
+    assert time.monotonic() - began < 60, "it was ended, and did not end by itself"

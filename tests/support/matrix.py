@@ -102,6 +102,7 @@ TABLE: Final[dict[str, Line]] = {
     "rehash_records": Line("rw", rows="empty", none="empty", hidden="400 invalid_input", stranger="empty"),
     "resolve_tokens": Line("r", none="ok", stranger="empty"),
     "list_approvals": Line("any", none="ok", stranger="ok"),
+    "end_role": Line("any", none="ok", stranger="ok"),
     "list_functions": Line("any", none="ok", stranger="ok"),
     # What a function may not read fails inside it, and what fails inside it is told to nobody.
     "call_function": Line("f", 500, none="empty", some="ok", stranger="500 function_failed"),
@@ -112,7 +113,7 @@ TABLE: Final[dict[str, Line]] = {
             "remove_client", "create_environment", "list_environments", "remove_environment", "put_schema", "list_schemas",
             "show_schema", "remove_schema", "put_policy", "list_policies", "show_policy", "remove_policy", "put_bait", "show_bait",
             "remove_bait", "list_keys", "rotate_key", "list_audit", "verify_audit", "reload",
-            "decide_approval",
+            "decide_approval", "take_role",
         ),
         _ADMIN,
     ),
@@ -222,7 +223,7 @@ def _under(operation: str, line: Line, caller: str) -> str:
 def _filtered(operation: str, line: Line, answer: str) -> str:
     if answer == "no-token" and line.needs not in ("any", "f"):
         return "401 unauthorized"  # without the token of a person nobody can be asked about one
-    if operation in ("list_functions", "list_approvals", "pop_health"):
+    if operation in ("list_functions", "list_approvals", "end_role", "pop_health"):
         return "ok"  # no record is asked for
     if operation in ("aggregate_records", "records_aggregate"):
         return "denied"  # groups would tell of records that are not allowed

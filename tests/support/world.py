@@ -14,6 +14,7 @@ from proxy.audit.chain import VolatileMemory
 from proxy.audit.events import EventKind, encode_event
 from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.verify import Auditor
+from proxy.auth import clients
 from proxy.auth.approvals import Approvals, Wanted
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.api import environment_services
@@ -83,6 +84,14 @@ def oversee(made: Services, folder: Path, note: SealedNote, clock: ManualClock) 
     """Give services a log to read, files to load again, and approvals, which nothing needs."""
     made.auditor, made.reload = reading(folder / "read-log"), reload
     made.approvals = Approvals(note, clock, frozenset(), 3_600_000)
+
+
+async def prepare(here: World) -> None:
+    """Make the one of the name ``chief`` a client, who may take a role in an emergency."""
+    chief = clients.Client(
+        "chief", "chief", "default", True, "", 0, emergency_roles=("administrator",)
+    )
+    await here.office.service.clients._put("default", "chief", lambda _: chief)
 
 
 async def waiting(here: World, client: str) -> str:

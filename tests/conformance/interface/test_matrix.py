@@ -29,7 +29,7 @@ from tests.conformance.test_interface_examples import DESCRIBED, attached, fille
 from tests.support.api import Said, access
 from tests.support.examples import CONTACT, KEPT, RECORDS
 from tests.support.matrix import ALIASES, CALLERS, TABLE, UNDER, Endpoint, expected, policy
-from tests.support.world import ENGINES, World, waiting, world
+from tests.support.world import ENGINES, World, prepare, waiting, world
 
 TABLED = [operation for operation in OPERATIONS if operation.name not in ALIASES]
 
@@ -140,6 +140,7 @@ async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
     await here.realm.create("acme" if stranger else "examples", "For examples")
     made = await here.office.service.clients.create("examples", "default", Grant(admin=True))
     await here.policy("spare", "contact", "read")
+    await prepare(here)
     return {
         "/api/models": await attached(here, "/api/models/contact/c-1"),
         "/": await attached(here, "/api/records/se/r-1"),

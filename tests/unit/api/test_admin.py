@@ -100,6 +100,8 @@ async def test_the_list_has_every_client_and_no_secret(scene):
         "admin",
         "policies",
         "roles",
+        "emergency_roles",
+        "emergency",
         "disabled",
         "created_at",
     }
@@ -222,6 +224,11 @@ async def desk(tmp_path):
         ("bound", {"roles": ["access_officer"]}, 403),
         ("bound", {"roles": ["access_officer"], "policies": ["looks"]}, 201),
         ("bound", {"policies": [], "environment_id": "acme"}, 403),
+        ("bound", {"policies": ["looks"], "emergency_roles": ["administrator"]}, 403),
+        ("bound", {"policies": ["looks"], "emergency_roles": ["access_officer"]}, 201),
+        ("bound", {"policies": ["sees"], "emergency_roles": ["auditor"]}, 403),
+        ("officer", {"policies": ["sees"], "emergency_roles": ["administrator"]}, 403),
+        ("officer", {"policies": ["sees"], "emergency_roles": ["key_officer"]}, 403),
         ("officer", {}, 403),
         ("officer", {"policies": ["sees"]}, 201),
         ("officer", {"admin": True}, 403),
@@ -280,6 +287,7 @@ async def test_an_officer_ends_no_administrator_and_nobody_of_another_duty(desk)
     [
         ({"roles": ["chief"]}, "/roles/0"),
         ({"roles": "auditor"}, "/roles"),
+        ({"emergency_roles": ["auditor", "chief"]}, "/emergency_roles/1"),
         ({"roles": ["auditor"], "admin": True}, "/roles"),
         ({"roles": ["auditor"], "policies": ["sees"]}, "/policies"),
     ],

@@ -28,8 +28,8 @@ MAY = {
 }  # fmt: skip
 
 
-#: What every client may call: it looks by itself at what that one may decide.
-FOR_ALL = {"list_approvals", "decide_approval"}
+#: What every client may call: it looks by itself at what that one may decide, or was prepared for.
+FOR_ALL = {"list_approvals", "decide_approval", "take_role", "end_role"}
 
 
 @pytest.fixture

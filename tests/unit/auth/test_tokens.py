@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from proxy.auth import tokens as module
-from proxy.auth.clients import Client, Grant
+from proxy.auth.clients import Client, Emergency, Grant
 from proxy.auth.tokens import (
     LONGEST_LIFETIME,
     SIGNING_KEY_LIFETIME,
@@ -17,7 +17,7 @@ from proxy.clock import ManualClock
 from proxy.crypto.jws import signed_by
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.record import Principal
+from proxy.model.record import Principal, Role
 from proxy.storage.memory import MemoryStore
 from tests.support.auth import HERE, office
 
@@ -251,3 +251,47 @@ async def test_two_processes_agree_on_the_key_that_was_made_first():
     await one.rotate()
     await other.rotate()
     assert other.current.kid == one.current.kid
+
+
+async def test_a_role_of_an_emergency_counts_until_its_end_also_for_tokens_that_are_out():
+    async with office() as here:
+        grant = Grant(policies=("support",), emergency_roles=("administrator", "auditor"))
+        made = await here.service.clients.create("shop", "default", grant)
+        token, ident = await here.token(made), made.client.id
+        plain = here.service.tokens.principal(token)
+        assert (plain.admin, plain.policies) == (False, ("support",))
+        for role, admin, roles, policies in (
+            ("administrator", True, (), ()),
+            ("auditor", False, (Role.AUDITOR,), ("support",)),
+        ):
+            await here.service.clients.take(ident, Emergency(role, "fire", here.clock() + 60_000))
+            taken = here.service.tokens.principal(token)
+            assert (taken.admin, taken.roles, taken.policies) == (admin, roles, policies)
+            with pytest.raises(VaultError) as refused:
+                await here.service.clients.take(
+                    ident, Emergency(role, "more", here.clock() + 90_000)
+                )
+            assert refused.value.code is Code.CONFLICT
+            here.clock.advance(59_999)
+            # what another process reads has the same end: a restart lengthens nothing
+            async with office(here.store, here.keyset, here.clock) as again:
+                assert again.service.tokens.principal(token) == taken
+                here.clock.advance(1)
+                for one in (here, again):
+                    assert one.service.tokens.principal(token) == plain
+        here.clock.advance(300_000)
+        with pytest.raises(VaultError):
+            here.service.tokens.principal(token)
+
+
+async def test_a_role_of_an_emergency_lengthens_no_token():
+    async with office() as here:
+        made = await here.service.clients.create(
+            "shop", "default", Grant(emergency_roles=("auditor",))
+        )
+        token = await here.token(made)
+        ends_at = here.clock() + 3_600_000
+        await here.service.clients.take(made.client.id, Emergency("auditor", "fire", ends_at))
+        here.clock.advance(300_000)
+        with pytest.raises(VaultError):
+            here.service.tokens.principal(token)

@@ -1,0 +1,75 @@
+"""``domicile emergency``: a client takes a role that it was prepared for, or ends it.
+
+The client is the one of ``DOMICILE_CLIENT_ID`` itself.
+"""
+
+import argparse
+import contextlib
+import os
+from typing import Any, Final
+
+from proxy.cli import command
+from proxy.cli.backend import instance_arguments
+from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.remote import remote
+from proxy.model.record import Role
+
+
+def take(arguments: Arguments) -> int:
+    """Take the role, and print until when."""
+    body: dict[str, Any] = {"role": arguments.role, "reason": arguments.reason}
+    if arguments.minutes is not None:
+        body["minutes"] = arguments.minutes
+    headers = {"Idempotency-Key": os.urandom(16).hex()}
+    with contextlib.closing(remote(arguments)) as instance:
+        data = instance.content("POST", "/api/emergency", body, headers)
+    text = f"This client is {data['role']} until {data['ends_at']}; an alarm says so."
+    command.show(data, text, as_json=arguments.json)
+    return OK
+
+
+def end(arguments: Arguments) -> int:
+    """End the role before its time."""
+    headers = {"Idempotency-Key": os.urandom(16).hex()}
+    with contextlib.closing(remote(arguments)) as instance:
+        instance.content("DELETE", "/api/emergency", headers=headers)
+    command.show({"ended": True}, "The role has ended.", as_json=arguments.json)
+    return OK
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser, "the vault listener of the settings")
+
+
+def _take_arguments(parser: argparse.ArgumentParser) -> None:
+    _arguments(parser)
+    parser.add_argument("role", choices=[*map(str, Role), "administrator"], help="which role")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; the alarm says it")
+    parser.add_argument(
+        "--minutes",
+        type=int,
+        metavar="N",
+        help="for how long (default: auth.emergency_lifetime, which is also the most)",
+    )
+
+
+COMMAND: Final = Command(
+    summary="Take a role that this client was prepared for, with an alarm, or end it.",
+    example='domicile emergency take administrator --reason "the only key officer is ill"',
+    children={
+        "take": Command(
+            summary="Take a role for some time; it ends by itself.",
+            example="domicile emergency take key_officer --reason leak --minutes 30",
+            run=take,
+            arguments=_take_arguments,
+            data=True,
+        ),
+        "end": Command(
+            summary="End the role before its time.",
+            example="domicile emergency end",
+            run=end,
+            arguments=_arguments,
+            data=True,
+        ),
+    },
+)
