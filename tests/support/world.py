@@ -199,7 +199,7 @@ async def world(
         await book.load()
 
         def vault_of(keyset: Keyset) -> Vault:
-            options = VaultOptions(keyset.environment, "SE", 86_400_000)
+            options = VaultOptions(keyset.environment, "SE", 86_400_000, detect_rollback=True)
             return new_vault(keyset, store, clock, lambda *_: None, options)
 
         async def opening(keyset: Keyset) -> OpenEnvironment:
