@@ -25,7 +25,8 @@ from proxy.storage.rows import (
 from proxy.vault.body import RecordBody, pack, unpack
 from proxy.vault.open_columns import OpenColumns, binds_columns, packed_in
 
-_numbers = struct.Struct(">QQ").pack
+# Signed, though none is negative: whatever stands in a column of the store can be packed.
+_numbers = struct.Struct(">qq").pack
 _instant = struct.Struct(">q")
 _LIVE: Final = RowState.LIVE  #: looked up five times slower in its enumeration
 

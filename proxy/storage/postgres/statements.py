@@ -22,6 +22,7 @@ from proxy.storage.rows import (
 
 # ruff: noqa: S608 - names have passed query.check_names; every value is a parameter
 
+#: By whether the column is set: somebody may have written any number there.
 _STATES = (RowState.LIVE, RowState.PENDING)
 _WIDTH = len(FIXED)
 _STAGED = "sid, rid, kind, at, doubt, answered, body"
@@ -355,5 +356,5 @@ class TableSql:
     def read(self, raw: Sequence[Any]) -> Row:
         """A row from what ``rows`` and its kin select."""
         cells = self.cells.read(tuple(raw[_WIDTH + 1 :]))
-        fixed = (*raw[:3], _STATES[raw[3]], *raw[4:_WIDTH])
+        fixed = (*raw[:3], _STATES[raw[3] != 0], *raw[4:_WIDTH])
         return tuple.__new__(Row, (*fixed, cells, raw[_WIDTH]))

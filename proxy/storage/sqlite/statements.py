@@ -38,6 +38,7 @@ _LENGTHS = (
     512,
 )
 _LONGEST = _LENGTHS[-1]
+#: By whether the column is set: somebody may have written any number there.
 _STATES = (RowState.LIVE, RowState.PENDING)
 _FIXED = "rid, key, key_sealed, state, version, created_at, updated_at, expires_at, salt, body"
 _WIDTH = 10  #: how many fixed columns there are
@@ -220,7 +221,9 @@ class Statements:
         cells = raw[_WIDTH + 1 :]
         if self.cells.decimals:
             cells = self.cells.read(cells)
-        return tuple.__new__(Row, (*raw[:3], _STATES[raw[3]], *raw[4:_WIDTH], cells, raw[_WIDTH]))
+        return tuple.__new__(
+            Row, (*raw[:3], _STATES[raw[3] != 0], *raw[4:_WIDTH], cells, raw[_WIDTH])
+        )
 
 
 def create_table(layout: TableLayout) -> list[str]:
