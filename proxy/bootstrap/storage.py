@@ -289,7 +289,7 @@ async def check_file_store(settings: Settings, store: Store) -> None:
 def check_keys(settings: Settings) -> None:
     """Raise what a start would say of the key; only the first start makes a missing key file."""
     source = key_source(settings.keys)
-    if source.exists() or settings.keys.source != "file" or settings.store.path.exists():
+    if source.exists() or settings.keys.source != "file" or has_vault(settings):
         source.load()
 
 

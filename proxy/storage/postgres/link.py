@@ -296,7 +296,9 @@ def look(
             finally:
                 await _part(connection)
         except Exception as error:
-            raise vault_error(error) from error
+            fault = vault_error(error)
+            what = fault.message.partition(";")[0].rstrip(".")  # nobody tries it again
+            raise VaultError(fault.code, f"{what} ({address.label}).") from error
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, run()).result()

@@ -7,6 +7,7 @@ import pytest
 from proxy.bootstrap.instance import prepare_instance
 from proxy.bootstrap.storage import (
     check_file_store,
+    check_keys,
     check_store,
     country_of,
     key_source,
@@ -160,6 +161,7 @@ def test_a_vault_on_a_server_is_checked_made_and_found_again(tmp_path):
     settings = on_server(tmp_path)
     assert "s3cret" not in repr(settings) + settings.store.label
     assert check_store(settings) == "made at the first start"
+    check_keys(settings)
     with pytest.raises(VaultError, match="There is no vault at 127"):
         refuse_no_vault(settings)
     assert asyncio.run(prepare_instance(settings))
@@ -169,6 +171,9 @@ def test_a_vault_on_a_server_is_checked_made_and_found_again(tmp_path):
     with pytest.raises(VaultError, match="another country"):
         check_store(replace(settings, country="de"))
     (tmp_path / "data" / "keys.json").unlink()
+    with pytest.raises(VaultError) as caught:
+        check_keys(settings)
+    assert caught.value.code is Code.BAD_KEYS
     with pytest.raises(VaultError, match="is missing: restore") as caught:
         check_store(settings)
     assert "s3cret" not in caught.value.message

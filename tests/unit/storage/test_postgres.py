@@ -3,6 +3,8 @@ becomes of broken connections, and by which ways rows are found.
 """
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -38,6 +40,7 @@ from proxy.storage.rows import ColumnValue
 from tests.support.ports import closed_port
 from tests.support.postgres import fresh_address
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
+from tests.support.tree import ROOT
 
 
 @pytest.fixture
@@ -226,6 +229,22 @@ async def test_a_server_that_is_not_there_is_told_at_once() -> None:
     with closed_port() as port, pytest.raises(VaultError) as caught:
         await open_store(f"postgresql://127.0.0.1:{port}/vault")
     assert caught.value.code is Code.VAULT_DOWN
+
+
+def test_a_look_at_a_server_that_is_not_there_names_it_and_no_password() -> None:
+    with closed_port() as port, pytest.raises(VaultError) as caught:
+        POSTGRESQL.exists(f"postgresql://me:s3cret@127.0.0.1:{port}/vault")
+    assert caught.value.message == (
+        f"The vault's database cannot be reached (127.0.0.1:{port}/vault, schema domicile)."
+    )
+
+
+def test_the_embedded_store_loads_no_driver_of_a_server() -> None:
+    program = (
+        "import sys, proxy.cli, proxy.bootstrap.instance; from proxy.config import load_settings;"
+        "load_settings(None, {}); sys.exit('asyncpg' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 # ---------------------------------------------------------------- conflicts
