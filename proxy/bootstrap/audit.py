@@ -185,6 +185,9 @@ async def open_log_of(
     keys = await AuditKeys(store, keyset).load()
     memory = memory_of(store, keyset)
     log = await open_log(options_of(settings), keys.listed(), clock, memory, alarm)
+    if keys.listed()[-1].id != log.key.id:  # a rotation was interrupted: bring it to its end
+        with suppress(VaultError):  # the log tells it; the key before goes on
+            await keys.rotate(log)
     root = store.root
     if root is None:
         return log, keys

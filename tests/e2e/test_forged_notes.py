@@ -242,6 +242,10 @@ async def test_killed_in_a_rotation_of_the_audit_key_the_log_goes_on_under_one_o
         last = max(line["n"] for line in lines(thief.here.data / "audit"))
         assert (found["faults"], found["proven"]) == ([], [{"first": 1, "last": last}])
         counts.append(len((await thief.command("keys", "list"))["audit"]))
+        written = [
+            line["reason"] for line in lines(thief.here.data / "audit") if "public_key" in line
+        ]
+        assert len(written) == counts[-1] - 1, "each of them writes, or has written"
     assert thief.alarms() == []
     assert counts[-1] > counts[0] == 1
     assert counts == sorted(counts), "no key that has written is forgotten"
