@@ -14,9 +14,10 @@ from typing import Any, Final, TypeVar
 
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments, stopped_first
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.cli.remote import remote
 from proxy.config import load_settings
+from proxy.errors import VaultError
 from proxy.model.record import DEFAULT, KeyKind
 
 _Result = TypeVar("_Result")
@@ -32,15 +33,47 @@ def list_keys_command(arguments: Arguments) -> int:
 def rotate(arguments: Arguments) -> int:
     """Make another key of that kind the one in use."""
     kind = KeyKind(arguments.key)
-    if arguments.url:
-        body = {"key": str(kind)}
-        if kind.of_environment:
-            body["environment_id"] = arguments.environment
-        data = _answer(arguments, "POST", "/api/keys/rotate", body)
-    else:
-        data = _run(_rotated(arguments, kind))
+    data = _rotate(arguments, kind)
     command.show(data, f"Another {kind} key is in use.\n{_text(data)}", as_json=arguments.json)
     return OK
+
+
+def _rotate(arguments: Arguments, kind: KeyKind) -> Any:
+    if not arguments.url:
+        return _run(_rotated(arguments, kind))
+    body = {"key": str(kind)}
+    if kind.of_environment:
+        body["environment_id"] = arguments.environment
+    return _answer(arguments, "POST", "/api/keys/rotate", body)
+
+
+def replace_keys(arguments: Arguments) -> int:
+    """Rotate every kind of key there is, of every environment, and tell what came of each; one that
+    cannot be rotated keeps no other from it.
+    """
+    steps = [(kind, DEFAULT) for kind in KeyKind if not kind.of_environment]
+    listed = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
+    for one in listed["data"]:
+        steps += [(kind, one["environment_id"]) for kind in KeyKind if kind.of_environment]
+    report, lines = [], []
+    for kind, arguments.environment in steps:
+        fault = _fault_of(arguments, kind)
+        name = f"{kind} of {arguments.environment}" if kind.of_environment else str(kind)
+        lines.append(f"{name}: {'replaced' if fault is None else fault}")
+        report.append({"key": str(kind), "environment_id": arguments.environment, "fault": fault})
+    data = _answer(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
+    text = "\n".join([*lines, _text(data)])
+    command.show({**data, "replaced": report}, text, as_json=arguments.json)
+    return OK if all(step["fault"] is None for step in report) else FAULT
+
+
+def _fault_of(arguments: Arguments, kind: KeyKind) -> str | None:
+    """Rotate a key; why it was not, if so."""
+    try:
+        _rotate(arguments, kind)
+    except VaultError as error:
+        return error.message
+    return None
 
 
 def verify_keys(arguments: Arguments) -> int:
@@ -176,6 +209,16 @@ COMMAND: Final = Command(
             example="domicile keys rotate data --url https://vault.example.com",
             run=rotate,
             arguments=_rotate_arguments,
+            data=True,
+        ),
+        "replace": Command(
+            summary=(
+                "Rotate every kind of key of every environment, as after a loss, and tell what "
+                "came of each."
+            ),
+            example="domicile keys replace --url https://vault.example.com",
+            run=replace_keys,
+            arguments=instance_arguments,
             data=True,
         ),
         "verify": Command(

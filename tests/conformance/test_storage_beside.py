@@ -26,6 +26,7 @@ from proxy.storage.changes import (
     Remove,
     Replace,
     ReplaceCiphertext,
+    Reroot,
     SealedPart,
     StageRow,
     UpdateFile,
@@ -515,3 +516,38 @@ async def test_the_guard_hears_of_every_commit_before_it_is_accepted(store: Stor
     store.guard = None
     await store.commit(TABLE, [last])
     assert await store.rows(TABLE, [1]) == {}
+
+
+async def test_hashes_take_the_place_of_others_only_where_these_still_are(store: Store) -> None:
+    past, kept = Past(1, 7, h("k"), 5, b"salt", b"past"), file("cv.pdf")
+    made = live(1, "k")
+    await store.commit(TABLE, [Insert(made, (h("t"), h("u"))), AddVersion(past), Attach(kept)])
+    (before,) = (await store.rows(TABLE, [1])).values()
+    after = before._replace(key=h("K"), body=b"again")
+    renamed = kept._replace(name=h("other"), sealed=b"s")
+    change = Reroot(
+        1,
+        (before, after),
+        ((h("t"), h("T")), (h("x"), h("X"))),
+        (h("k"), h("K")),
+        ((kept, renamed),),
+    )
+    for _ in range(2):  # once more: nothing is there any more
+        await store.commit(TABLE, [change])
+        assert await store.rows(TABLE, [1]) == {1: after}
+        assert set(await store.by_keys(TABLE, [h("k"), h("K")])) == {h("K")}
+        hashes = [h("t"), h("T"), h("u"), h("x"), h("X")]
+        assert await store.by_tokens(TABLE, hashes) == {h("T"): (1,), h("u"): (1,)}
+        assert await store.past(TABLE, h("K"), 9, 0) == ([past._replace(key=h("K"))], 1)
+        assert await store.files(TABLE, [1]) == {1: (renamed,)}
+    stale = Reroot(1, (before, before._replace(body=b"older")), (), None, ((kept, kept),))
+    await store.commit(TABLE, [stale, Reroot(9, None, ((h("u"), h("U")),))])
+    assert await store.rows(TABLE, [1]) == {1: after}
+    assert await store.by_tokens(TABLE, [h("u"), h("U")]) == {h("u"): (1,)}
+
+
+async def test_a_key_under_another_root_is_not_given_where_another_row_has_it(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k")), Insert(live(2, "l"))])
+    (before,) = (await store.rows(TABLE, [1])).values()
+    await refused(store, Reroot(1, (before, before._replace(key=h("l")))))
+    assert await store.rows(TABLE, [1]) == {1: before}

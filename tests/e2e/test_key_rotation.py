@@ -81,6 +81,15 @@ class House:
                     return told
                 await asyncio.sleep(0.02)
 
+    async def rehashed(self) -> Any:
+        """Wait until nothing is under an older hash root, and none is left."""
+        async with asyncio.timeout(2 * PATIENCE):
+            while True:
+                told = (await self.ask("GET", "/api/keys"))["data"][0]["hash"]
+                if len(told["keys"]) == 1:
+                    return told
+                await asyncio.sleep(0.1)
+
     async def attach(self) -> None:
         """Give a record files."""
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -180,13 +189,14 @@ async def test_every_kind_of_key_is_rotated_under_load_and_no_request_fails(hous
     workers = [asyncio.create_task(house.load(number, over)) for number in range(4)]
     try:
         before = await house.ask("GET", "/api/keys")
-        for key in ("data", "master", "signing", "data"):
+        for key in ("data", "hash", "master", "token", "signing", "data"):
             reached = len(house.kept) + len(house.people)
             await house.rotate(key)
             while len(house.kept) + len(house.people) < reached + 20:
                 assert not [worker for worker in workers if worker.done()]
                 await asyncio.sleep(0.01)
         told = await house.sealed_anew()
+        told["hash"] = await house.rehashed()
     finally:
         over.set()
         done = await asyncio.gather(*workers)
@@ -196,7 +206,9 @@ async def test_every_kind_of_key_is_rotated_under_load_and_no_request_fails(hous
     assert after["signing"][-1] != before["signing"][-1]
     before_keys = {key["key_id"] for key in before["data"][0]["keys"]}
     assert before_keys.isdisjoint(key["key_id"] for key in told["keys"])
-    assert told["reseal"]["unreadable"] == 0
+    assert told["reseal"]["unreadable"] == told["hash"]["rehash"]["unreadable"] == 0
+    assert told["hash"]["keys"] != before["data"][0]["hash"]["keys"]
+    assert len(after["data"][0]["token"]["keys"]) == 2
     await house.judge()
 
     assert await house.instance.stop() == 0  # and all of it once more, from what is on disk
@@ -215,13 +227,13 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     for number in range(ROUNDS):
         over = asyncio.Event()
         workers = [asyncio.create_task(house.load(worker, over)) for worker in range(2)]
-        keys = ["data", "master", "signing"]
+        keys = ["data", "master", "signing", "hash", "token"]
         random.shuffle(keys)
         reached = len(house.kept) + len(house.people)
         while len(house.kept) + len(house.people) < reached + 5:  # noqa: ASYNC110  # the workers count
             await asyncio.sleep(0.005)
         rotations = asyncio.create_task(_all(house, keys))
-        await asyncio.sleep(random.uniform(0, 0.1))
+        await asyncio.sleep(random.choice((random.uniform(0, 0.1), random.uniform(2, 3))))
         await house.instance.kill()
         over.set()
         await asyncio.gather(rotations, *workers, return_exceptions=True)
@@ -232,8 +244,10 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     await house.rotate("data")
     told = await house.sealed_anew()
     assert told["reseal"]["unreadable"] == 0
+    assert (await house.rehashed())["rehash"]["unreadable"] == 0
     await house.judge()
     assert await house.instance.stop() == 0
+    assert (await house.domicile("store", "verify"))["ok"]
     (counted,) = (await house.domicile("keys", "verify"))["environments"]
     assert set(counted["sealed"]) == {told["keys"][-1]["key_id"]}
 

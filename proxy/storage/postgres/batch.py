@@ -96,9 +96,7 @@ class PostgresSegment(Segment[TableSql]):
     async def _reroot_all(self, connection: Any, change: Reroot) -> None:
         sql = self._sql
         if change.row is not None:
-            before, after = (
-                (row.key, row.body, *sql.cells.stored(row.cells)) for row in change.row
-            )
+            before, after = map(sql.hashed, change.row)
             await connection.execute(sql.reroot_row, *after, change.rid, *before)
         entries = [(new, old, change.rid) for old, new in change.entries]
         await _many(connection, sql.reroot_tokens, entries)

@@ -228,7 +228,9 @@ class TableSql:
 
     def _rerooting(self, layout: TableLayout) -> None:
         rows, tokens = f"r_{layout.table}", f"t_{layout.table}"
-        rooted = ["key", "body", *(f"x_{column.name}" for column in layout.columns)]
+        hashes = [at for at, one in enumerate(layout.columns) if one.type is ColumnType.HASH]
+        self._hashes = hashes
+        rooted = ["key", "body", *(f"x_{layout.columns[at].name}" for at in hashes)]
         fresh = ", ".join(f"{name} = ${at}" for at, name in enumerate(rooted, 1))
         start = len(rooted) + 2
         was = [f"{name} IS NOT DISTINCT FROM ${at}" for at, name in enumerate(rooted, start)]
@@ -335,6 +337,11 @@ class TableSql:
             f" USING old WHERE l.reply = old.key) DELETE FROM {replies} AS i USING old"
             " WHERE i.key = old.key"
         )
+
+    def hashed(self, row: Row) -> tuple[ColumnValue, ...]:
+        """The parameters of ``reroot_row`` for one form of a row."""
+        cells = dict(enumerate(row.cells))
+        return (row.key, row.body, *(cells.get(at) for at in self._hashes))
 
     def stored(self, row: Row) -> tuple[ColumnValue, ...]:
         """The parameters of ``insert`` for one row."""

@@ -94,3 +94,30 @@ def test_what_an_older_key_is_still_needed_for_is_said():
         "token    t  (resolves only)",
         "token    u",
     ]
+
+
+@pytest.mark.parametrize("kind", ["hash", "token"])
+def test_roots_are_rotated_and_those_before_stay_as_long_as_they_are_needed(run, capsys, kind):
+    (before,) = run("list")["data"][0][kind]["keys"]
+    older, newer = run("rotate", kind)["data"][0][kind]["keys"]
+    assert (older["key_id"], older["makes"], newer["makes"]) == (before["key_id"], False, True)
+    assert main(["keys", "rotate", kind]) == (1 if kind == "hash" else 0)
+
+
+def test_all_keys_are_replaced_at_once_and_what_came_of_each_is_told(run, capsys):
+    before = run("list")
+    after = run("replace")
+    kinds = ["master", "signing", "audit", "data", "hash", "token"]
+    assert sorted(one["key"] for one in after["replaced"]) == sorted(kinds)
+    assert {one["fault"] for one in after["replaced"]} == {None}
+    assert after["master"] != before["master"]
+    for kind in ("signing", "audit"):
+        assert after[kind][-1] != before[kind][-1]
+    for kind in ("hash", "token"):
+        assert len(after["data"][0][kind]["keys"]) == 2
+    assert after["data"][0]["keys"][-1] != before["data"][0]["keys"][-1]
+    again = run("replace", status=1)  # what is under the older hash root still needs it
+    faults = {one["key"]: one["fault"] for one in again["replaced"]}
+    assert [key for key, fault in faults.items() if fault] == ["hash"]
+    assert main(["keys", "replace"]) == 1
+    assert "hash of default: The hash root before is still needed" in capsys.readouterr().out
