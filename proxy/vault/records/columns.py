@@ -65,6 +65,8 @@ _SMALLEST = 8
 _SPREAD = 20
 #: Groups of texts, up to the class of so many entries; of longer ones, which are no names, one.
 _GROUPS, _GROUPED = 16, 32
+#: Characters that folding makes of one, at most (of U+FDFA).
+_UNFOLDED = 18
 #: Buckets of a text that are asked for: a row that has them all by chance is one in 10^10.
 _ASKED = 8
 
@@ -77,7 +79,7 @@ class PartIndex:
     def __init__(self, hash_of: Prf, longest: int) -> None:
         self._hash = hash_of
         self._classes = [_SMALLEST]
-        while self._classes[-1] < longest - SIZE + 1:
+        while self._classes[-1] < longest * _UNFOLDED:
             self._classes.append(2 * self._classes[-1])
 
     def entries(self, text: str) -> set[bytes]:
@@ -102,7 +104,7 @@ class PartIndex:
         return [
             sorted(self._buckets(size, group, parts)[1])[:_ASKED]
             for size in self._classes
-            if size >= min(len(parts), self._classes[-1])  # folding lengthens some texts
+            if size >= len(parts)
             for group in range(_groups(size))
         ]
 

@@ -83,11 +83,21 @@ def test_parts_share_entries_and_are_elsewhere_in_another_group() -> None:
     ends = range(1000)
     found = set().union(*(index.entries(f"name {end}") for end in ends))
     assert len(found) <= 16 * 8 * 20
-    assert len({min(one) for one in index.alternatives("nam")}) == 16 * 3 + 3
+    assert len({min(one) for one in index.alternatives("nam")}) == 16 * 3 + 8
 
 
 def test_more_is_never_asked_than_narrows() -> None:
     assert max(map(len, part_index().alternatives("one text with many parts"))) == 8
+
+
+def test_entries_stay_where_a_field_may_be_longer_than_before() -> None:
+    for text in ("annabel ek", folded("ﷺ" * 30)):
+        assert part_index(30).entries(text) == part_index(300).entries(text)
+
+
+def test_folding_makes_no_more_of_a_character_than_there_are_classes_for() -> None:
+    letters = (chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    assert max(len(folded(letter)) for letter in letters) == 18
 
 
 def test_a_text_that_folding_makes_longer_than_its_field_is_found_by_long_parts() -> None:
