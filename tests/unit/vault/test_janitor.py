@@ -1,13 +1,21 @@
+from typing import Any
+
+import pytest
+
 from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import RowState, StagedKind
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.janitor import pending, prune, reap, sweep_expired
 from proxy.vault.proxied.binding import bind, forget_staged
+from proxy.vault.proxied.open_rows import open_rows
+from proxy.vault.proxied.reconcile import reconcile_gone
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import locked, nothing
 from proxy.vault.records.history import record_versions
 from proxy.vault.records.update import change_records
+from proxy.vault.seal import Tampered
 from tests.support.contacts import Contacts, contact, make_contacts
-from tests.support.vaults import draft, make_bench, person
+from tests.support.vaults import Bench, draft, make_bench, person
 
 WEEK = 7 * 86_400_000
 
@@ -108,3 +116,58 @@ async def test_a_whole_backlog_is_pruned() -> None:
     )
     contacts.clock.advance(2)
     assert await prune(contacts.records.collection) == 250
+
+
+async def changed(bench: Bench, rid: int, **columns: Any) -> None:
+    """Somebody writes columns of a row in the store, without a key."""
+    rows = bench.store._tables[bench.people.table].rows  # type: ignore[attr-defined]  # in memory
+    rows[rid] = rows[rid]._replace(**columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"state": RowState.PENDING, "key": None, "updated_at": 1},
+        {"state": RowState.PENDING, "key": None, "key_sealed": None, "updated_at": 1},
+        {"expires_at": 1},
+        {"updated_at": 1},
+        {"created_at": 1},
+        {"state": RowState.PENDING},
+    ],
+)
+async def test_a_collected_row_whose_columns_were_changed_is_neither_reaped_nor_swept(columns):
+    bench = await make_bench()
+    (held,) = await stage_creates(bench.people, [draft(name="Ann", born="1980-01-31")], [None])
+    await bind(bench.people, [(held, "1")])
+    await changed(bench, held.rid, **columns)
+    bench.clock.advance(30 * 86_400_000)
+    assert await sweep_expired(bench.people) == await reap(bench.people, 1) == 0
+    (row,) = await bench.store.scan(bench.people.table, 0, 10)
+    with pytest.raises(Tampered):
+        bench.people.sealer.open_with_key(row)
+    assert await open_rows(bench.people, (), [row]) == {}
+    assert bench.events["tampered"] > 0
+
+
+async def test_a_refused_row_whose_state_was_changed_is_no_record():
+    bench = await make_bench()
+    (held,) = await stage_creates(bench.people, [draft(name="Ann")], [None])
+    await changed(bench, held.rid, state=RowState.LIVE)
+    (row,) = await bench.store.scan(bench.people.table, 0, 10)
+    with pytest.raises(Tampered):
+        bench.people.sealer.open_with_key(row)
+
+
+async def test_a_staged_update_that_was_made_a_delete_ends_nothing():
+    bench = await make_bench()
+    (held,) = await stage_creates(bench.people, [draft(name="Ann")], [None])
+    await bind(bench.people, [(held, "1")])
+    updates = await stage_updates(bench.people, [("1", draft(name="Anna"))])
+    await doubt(bench.people, updates, answered=True)
+    staged = bench.store._tables[bench.people.table].staged  # type: ignore[attr-defined]  # in memory
+    for sid, change in staged.items():
+        staged[sid] = change._replace(kind=StagedKind.DELETE)
+    bench.clock.advance(1)
+    await reconcile_gone(bench.people, ["1"], bench.clock())
+    assert len(await bench.store.scan(bench.people.table, 0, 10)) == 1
+    assert bench.events["tampered"] == 1
