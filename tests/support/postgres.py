@@ -200,11 +200,12 @@ def shared() -> Server:
                 [sys.executable, "-m", "tests.support.postgres", str(folder)], cwd=ROOT,
                 start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
-            keeper.returncode = 0  # it outlives this process: nobody waits for it here
             end = time.monotonic() + PATIENCE
             while not port.exists():
+                assert keeper.poll() is None, "the server of the tests has ended"
                 assert time.monotonic() < end, "the server of the tests did not start"
                 time.sleep(0.05)
+            keeper.returncode = 0  # it outlives this process: nobody waits for it here
     server = Server(folder)
     server.port = int(port.read_text())
     return server
@@ -221,8 +222,12 @@ def fresh_address(**parameters: str) -> str:
 def _keep(folder: Path) -> None:
     """Run the server until nobody uses it."""
     server = Server(folder / "server", *FAST)
-    server.make()
-    server.start()
+    try:
+        server.make()
+        server.start()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     fresh = folder / "port.new"
     fresh.write_text(str(server.port))
     fresh.rename(folder / "port")
