@@ -4,13 +4,16 @@ import pytest
 
 from proxy.crypto.prf import Digest
 from proxy.errors import Code, VaultError
+from proxy.model.filter_reader import read_aggregate
+from proxy.model.record import DEFAULTS
 from proxy.storage.changes import Bind, Conflict, Release
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.staging import stage_creates
+from proxy.vault.records.aggregate import aggregate_groups
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.delete import delete_many
 from proxy.vault.records.update import change_records
-from tests.support.contacts import contact
+from tests.support.contacts import CONTACT, contact
 from tests.support.rerooting import House, fill, hash_house
 from tests.support.vaults import draft, person
 
@@ -55,3 +58,29 @@ async def test_a_name_passes_from_one_record_to_another_under_either_root(house:
     assert (await people.by_key(["1"]))["1"].rid == second.rid
     await people.store.commit(people.table, [Release(digest, 0, people.clock())])
     assert await people.by_key(["1"]) == {}
+
+
+async def test_a_value_under_both_roots_is_one_group_on_whichever_page(house: House) -> None:
+    await house.contacts.add(*[contact(f"r{n}", parent=f"p{n % 7}", age=n) for n in range(21)])
+    counting = {"group_by": {"keys": ["parent"], "limit": 3}, "metrics": {"n": {"func": "count"}}}
+
+    async def groups() -> dict[object, object]:
+        found = await aggregate_groups(
+            house.records, read_aggregate(CONTACT, counting, DEFAULTS), "me"
+        )
+        told = list(found.groups)
+        while found.next is not None:
+            asked = read_aggregate(CONTACT, {"next": found.next}, DEFAULTS)
+            found = await aggregate_groups(house.records, asked, "me")
+            told += found.groups
+        assert len({group.keys["parent"] for group in told}) == len(told)
+        return {group.keys["parent"]: group.metrics["n"] for group in told}
+
+    expected = {f"p{n}": 3 for n in range(7)}
+    assert await groups() == expected
+    await house.rotate()
+    some = [contact(f"r{n}", parent=f"p{n % 7}", note="new") for n in range(0, 21, 2)]
+    await change_records(house.records, some, "u", nothing)
+    assert await groups() == expected
+    await house.finish()
+    assert await groups() == expected
