@@ -110,11 +110,15 @@ class Sealer:
         """What seals the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)
 
+    def body(self, row: tuple[int, bytes], body: RecordBody, version: int, binding: bytes) -> bytes:
+        """The sealed body of a version of the record with that id and salt."""
+        rid, salt = row
+        return self._aead.seal(binding + pack(body), salt, self._live + _numbers(rid, version))
+
     def with_body(self, row: Row, body: RecordBody) -> Row:
         """The row with this sealed body, which binds all its columns."""
-        context = self._live + _numbers(row.rid, row.version)
-        clear = self._binding(row) + pack(body)
-        return row._replace(body=self._aead.seal(clear, row.salt, context))
+        place, binding = (row.rid, row.salt), self._binding(row)
+        return row._replace(body=self.body(place, body, row.version, binding))
 
     def past_body(self, row: Row, body: RecordBody, version: int) -> bytes:
         """The sealed body of a past version of the row's record, which never was a row."""

@@ -218,8 +218,12 @@ class Records(Columns):
     def _row_of(self, draft: RecordDraft, key: bytes, rid: int, by: str, now: int) -> Row:
         expires = None if draft.expires_at is UNSET else draft.expires_at
         sealer, cells = self.collection.sealer, self.cells(draft.fields)
-        row = Row(rid, key, None, _LIVE, 1, now, now, expires, sealer.new_salt(), b"", cells)
-        return sealer.with_body(row, RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now))
+        salt, binding = sealer.new_salt(), sealer.columns.bind(now, now, expires, cells)
+        content = RecordBody(NO_VALUES, 1, draft.fields, _CREATE, by, now)
+        body = sealer.body((rid, salt), content, 1, binding)
+        return tuple.__new__(
+            Row, (rid, key, None, _LIVE, 1, now, now, expires, salt, body, cells, 0)
+        )
 
     def next_row(
         self, row: Row, fields: Fields, by: str, expires_at: int | None, beside: Extras = NO_EXTRAS
