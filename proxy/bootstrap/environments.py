@@ -4,6 +4,7 @@ looked after one by one.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -70,6 +71,8 @@ class Realm:
         for ident, keyset in keysets.items():
             if ident != DEFAULT:
                 self._install(ident, await self._opening(keyset))
+        for opened in self._opened.values():
+            await opened.vault.begin_serving()
 
     def vaults(self) -> Iterable[tuple[Vault, Catalog]]:
         """What is open now."""
@@ -91,6 +94,7 @@ class Realm:
             try:
                 keyset = await self._book.keyset(made.id)
                 opened = await self._opening(keyset)
+                await opened.vault.begin_serving()
                 await self._clients.join(made.id, keyset.aead())
             except BaseException:  # a stop, too: nobody was told of it, and nothing is in it
                 await self._book.end(made.id)
@@ -155,6 +159,8 @@ class Realm:
         """Stop; migrations go on at the next start."""
         for opened in self._opened.values():
             await opened.catalog.close()
+            with suppress(VaultError):  # the next start takes it for a crash, which keeps more
+                await opened.vault.end_serving()
 
     # ------------------------------------------------------------------ parts
 

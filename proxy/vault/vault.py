@@ -26,6 +26,7 @@ from proxy.vault.collection import (
     VaultContext,
 )
 from proxy.vault.column_binding import ColumnBinding
+from proxy.vault.crash_windows import CrashWindows
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired
 from proxy.vault.row_tallies import RowTallies
@@ -63,6 +64,7 @@ class Vault:
         self._tallies = RowTallies(
             around.store, around.keyset, options.environment, enabled=options.detect_rollback
         )
+        self._crashes = CrashWindows(around.store, options.environment, around.clock)
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
@@ -247,6 +249,18 @@ class Vault:
             if self._late and self._fault is not None:
                 raise self._fault
 
+    async def begin_serving(self) -> None:
+        """Note that answers may leave before their settle is durable. Raises what the store
+        raises.
+        """
+        await self._crashes.begin()
+
+    async def end_serving(self) -> None:
+        """Note that every settle is durable, where that is so."""
+        await self._settle_late()
+        if not self._late:
+            await self._crashes.end()
+
     async def upkeep(self) -> None:
         """One round of the janitor.
 
@@ -256,10 +270,12 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
+        await self._crashes.beat()
+        spared = await self._crashes.windows()
         for collection in tuple(self._collections.values()):
             await sweep_expired(collection)
             await prune(collection)
-            await reap(collection, self._options.pending_keep)
+            await reap(collection, self._options.pending_keep, spared)
         await self._bind_columns()
         await self._compare_rows()
         if self._sweep is not None:

@@ -40,7 +40,7 @@ CALLS: dict[str, float] = {"create": 306, "update": 432, "same": 194, "read": 16
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 367,
+    "files": 368,
     "lines": 79_710,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
