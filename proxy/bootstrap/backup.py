@@ -22,7 +22,9 @@ from typing import BinaryIO, Final, cast
 import msgspec
 
 from proxy import __version__
+from proxy.audit.chain import parse_line, recall
 from proxy.audit.files import flush_folder, log_end, log_segments
+from proxy.bootstrap.audit import memory_of
 from proxy.bootstrap.offline import open_offline
 from proxy.bootstrap.storage import country_of, key_source, refuse_no_vault
 from proxy.config import Settings, embedded_store
@@ -30,6 +32,7 @@ from proxy.crypto.aead import SALT_BYTES
 from proxy.crypto.prf import random_bytes
 from proxy.crypto.stream import StreamSealer
 from proxy.errors import Code, VaultError
+from proxy.model.record import DEFAULT
 from proxy.objectstore.base import SHARDS
 from proxy.objectstore.files import object_path
 from proxy.storage.sqlite.file import snapshot
@@ -179,6 +182,8 @@ class _Backup:
         self._settings, self._tar, self._content = settings, tar, content
         self._database = scratch / DATABASE
         self._objects: set[str] = set()
+        self._log: list[tuple[Path, int]] = []  #: its files, and how much of each is copied
+        self._last_line = 0  #: of the log, by its number
 
     def write(self) -> None:
         """Write everything; the database last, when every object that it names is in."""
@@ -197,17 +202,24 @@ class _Backup:
         """
         lost: set[str] | None = None
         for _ in range(_ROUNDS):
-            self._database.unlink(missing_ok=True)
-            snapshot(self._settings.store.path, self._database)
-            missing = {
-                name
-                for name in asyncio.run(_named(self._settings, self._database)) - self._objects
-                if not self._copy_object(name)
-            }
+            named, checkpoint = self._take_snapshot()
+            missing = {name for name in named - self._objects if not self._copy_object(name)}
             lost = missing if lost is None else lost & missing
-            if not missing:
+            if not missing and checkpoint <= self._last_line:
                 break
         self._content.lost = sorted(lost or ())
+
+    def _take_snapshot(self) -> tuple[set[str], int]:
+        """Copy the database, and note how far the audit log was before; gives the objects that the
+        copy names, and the line of the log that it says is on the disk.
+        """
+        ends = [(path, log_end(path)) for path in log_segments(self._settings.audit.folder)]
+        self._log = [(path, end.size) for path, end in ends]
+        lines = [parse_line(end.last) for _, end in ends if end.last]
+        self._last_line = lines[-1].n if lines and lines[-1] is not None else 0
+        self._database.unlink(missing_ok=True)
+        snapshot(self._settings.store.path, self._database)
+        return asyncio.run(_look_into(self._settings, self._database))
 
     def _copy_object(self, name: str) -> bool:
         try:
@@ -219,10 +231,12 @@ class _Backup:
         return True
 
     def _copy_audit(self) -> None:
-        """Copy the log, each file up to its last whole line."""
+        """Copy the log as it was when the database was copied: a later line may tell of a later
+        database, and a restored one would count as put back.
+        """
         try:
-            for path in log_segments(self._settings.audit.folder):
-                self._add(f"audit/{path.name}", path, log_end(path).size)
+            for path, size in self._log:
+                self._add(f"audit/{path.name}", path, size)
                 self._content.audit += 1
         except FileNotFoundError:  # its lines have expired just now
             raise VaultError(
@@ -248,8 +262,8 @@ class _Backup:
         return member.size
 
 
-async def _named(settings: Settings, database: Path) -> set[str]:
-    """The objects that a database names."""
+async def _look_into(settings: Settings, database: Path) -> tuple[set[str], int]:
+    """The objects that a copied database names, and the line of the audit log that it remembers."""
     names: set[str] = set()
     copied = replace(settings, store=embedded_store(database))
     async with open_offline(copied) as (store, _, keysets):
@@ -257,4 +271,5 @@ async def _named(settings: Settings, database: Path) -> set[str]:
             await wake(store, environment)
             for shard in SHARDS:
                 names |= await named_objects(store, environment, shard)
-    return names
+        remembered = await recall(memory_of(store, keysets[DEFAULT]))
+    return names, remembered.checkpoint.n
