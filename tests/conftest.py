@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.effort import EXPLORE
+from tests.support.functions import require
 from tests.support.limits import Clock, time_of_limits
 from tests.support.unavailable import Unavailable, sentences
 
@@ -32,6 +33,18 @@ settings.load_profile("shared machine" if EXPLORE else "every run alike")
 def unavailable(request: pytest.FixtureRequest) -> Unavailable:
     """``unavailable(what, why)`` skips the test and puts a line under "not run here"."""
     return Unavailable(request.node)
+
+
+@pytest.fixture
+def landlock(unavailable: Unavailable) -> None:
+    """Run the test only where Landlock keeps functions from files."""
+    require("landlock", unavailable)
+
+
+@pytest.fixture
+def seccomp(unavailable: Unavailable) -> None:
+    """Run the test only where seccomp keeps functions from system calls."""
+    require("seccomp", unavailable)
 
 
 @pytest.fixture

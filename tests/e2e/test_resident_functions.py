@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.support.functions import install
 from tests.support.instance import Instance
@@ -34,6 +35,7 @@ result = {
 DENIED, REFUSED = "Permission denied", "Operation not permitted"
 
 
+@pytest.mark.usefixtures("landlock", "seccomp")
 async def test_a_function_in_a_running_service_reaches_nothing_and_no_secret_stays_visible(
     tmp_path: Path,
 ) -> None:

@@ -82,6 +82,15 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield made
 
 
+@pytest.fixture
+def counted(place: Place, unavailable: Unavailable) -> None:
+    """Run the test only where the system tells how many descriptors the service holds."""
+    try:
+        plain.descriptors(place.process)
+    except PermissionError:
+        unavailable("the descriptors of a service", "Linux before 6.2 tells them to root alone")
+
+
 @contextlib.contextmanager
 def connected(
     port: int, count: int, seconds: float = float("inf"), request: bytes = b""
@@ -121,6 +130,7 @@ def drip(callers: list[socket.socket], byte: bytes = b"1") -> None:
             caller.sendall(byte)
 
 
+@pytest.mark.usefixtures("counted")
 async def test_a_thousand_slow_callers_leave_others_served_and_nothing_behind(place: Place) -> None:
     before, memory = await settled(place)
     with connected(place.port, 1000) as callers:
@@ -139,6 +149,7 @@ async def test_a_thousand_slow_callers_leave_others_served_and_nothing_behind(pl
     assert plain.memory(place.process) - memory < 48 * MEGABYTES
 
 
+@pytest.mark.usefixtures("counted")
 async def test_slow_bodies_alone_do_not_keep_the_application_from_others(place: Place) -> None:
     before, _ = await settled(place)
     with connected(place.port, 600) as callers:
@@ -149,6 +160,7 @@ async def test_slow_bodies_alone_do_not_keep_the_application_from_others(place: 
     await place.back_to(before)
 
 
+@pytest.mark.usefixtures("counted")
 async def test_ten_thousand_idle_connections(place: Place, unavailable: Unavailable) -> None:
     before, memory = await settled(place)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -175,6 +187,7 @@ async def test_ten_thousand_idle_connections(place: Place, unavailable: Unavaila
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.usefixtures("counted")
 async def test_connections_that_come_and_go_leave_nothing_behind(place: Place) -> None:
     def churn() -> None:
         for number in range(3000):

@@ -1,7 +1,17 @@
-"""Resident functions that tests install, and the folder that makes an environment find them."""
+"""Resident functions that tests install, the folder that makes an environment find them, and the
+layers of isolation that this machine has for them.
+"""
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+
+from proxy.functions.sandbox import INDISPENSABLE
+from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 #: The code of the functions; each is named like what it is for.
 CODE = '''
@@ -75,6 +85,34 @@ NAMES = (
     "echo", "found", "written", "refused", "raises", "hungry", "sleepy", "ends", "not_json", "surroundings", "exact",
     "attempt",
 )  # fmt: skip
+
+
+#: Writes nothing, so any folder serves as its own.
+_CONFINED = """
+import json
+from proxy.functions.sandbox import confine
+print(json.dumps(confine(".", network=False, user=None)))
+"""
+
+
+@cache
+def layers() -> Mapping[str, str]:
+    """By layer of isolation why it does not hold on this machine, empty where it does."""
+    words = [sys.executable, "-c", _CONFINED]
+    answer = subprocess.run(words, cwd=ROOT, capture_output=True, check=True, timeout=120)
+    reasons: dict[str, str] = json.loads(answer.stdout)
+    return reasons
+
+
+def isolated() -> bool:
+    """Whether this machine isolates functions as ``functions.isolation: required`` asks for."""
+    return not any(layers()[name] for name in INDISPENSABLE)
+
+
+def require(layer: str, unavailable: Unavailable) -> None:
+    """Skip the test where this machine lacks that layer."""
+    if reason := layers()[layer]:
+        unavailable(f"the isolation of functions by {layer}", f"the kernel lacks it ({reason})")
 
 
 def install(folder: Path, points: Mapping[str, str] | None = None, package: str = "sample") -> Path:

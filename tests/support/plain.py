@@ -88,5 +88,9 @@ def memory(process: int) -> int:
 
 
 def descriptors(process: int) -> int:
-    """Open descriptors of a process."""
-    return sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
+    """Open descriptors of a process, of one that shields itself from its user, too.
+
+    Raises ``PermissionError`` where Linux before 6.2 names them to root alone.
+    """
+    folder = Path(f"/proc/{process}/fd")
+    return folder.stat().st_size or sum(1 for _ in folder.iterdir())

@@ -8,6 +8,7 @@ from typing import Any
 from proxy.api.wire import api_status
 from proxy.functions.handle import Handle
 from proxy.functions.runner import Bounds, Runner
+from tests.support.functions import isolated
 from tests.support.tree import ROOT
 
 
@@ -25,9 +26,8 @@ async def resident() -> AsyncIterator[Runner]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before)))
     try:
         functions = {"oldest": f"{__name__}:{oldest.__name__}"}
-        runner = Runner(
-            functions, Bounds(60.0, 512 << 20, 4), lambda error: api_status("", error.code)
-        )
+        bounds = Bounds(60.0, 512 << 20, 4, isolated=isolated())
+        runner = Runner(functions, bounds, lambda error: api_status("", error.code))
         yield runner
         await runner.close()
     finally:

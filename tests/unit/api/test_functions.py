@@ -6,7 +6,7 @@ from proxy.api.wire import api_status
 from proxy.functions.runner import Bounds, Runner
 from tests.support.api import Said
 from tests.support.examples import CONTACT
-from tests.support.functions import NAMES, install
+from tests.support.functions import NAMES, install, isolated
 from tests.support.world import World, world
 
 
@@ -14,7 +14,8 @@ from tests.support.world import World, world
 async def here(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(install(tmp_path / "site")))
     targets = {name: f"sample_functions:{name}" for name in NAMES}
-    runner = Runner(targets, Bounds(60.0, 512 << 20, 4), lambda error: api_status("", error.code))
+    bounds = Bounds(60.0, 512 << 20, 4, isolated=isolated())
+    runner = Runner(targets, bounds, lambda error: api_status("", error.code))
     async with world(tmp_path, functions=runner) as made:
         await made.declare(
             "contact", {"fields": {"id": {"type": "primary_key"}, "name": {"type": "string"}}}

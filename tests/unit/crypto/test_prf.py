@@ -19,6 +19,7 @@ from proxy.crypto.prf import (
 )
 from tests.support.snapshots import two_resumptions
 from tests.support.tree import ROOT
+from tests.support.unavailable import Unavailable
 
 KEY = bytes(range(32))
 
@@ -114,7 +115,9 @@ def test_every_draw_is_one_of_the_kernel_and_nothing_is_drawn_ahead(length: int)
         "uuid.uuid4().bytes",
     ],
 )
-def test_two_resumptions_of_one_snapshot_draw_nothing_twice(drawn: str) -> None:
+def test_two_resumptions_of_one_snapshot_draw_nothing_twice(
+    drawn: str, unavailable: Unavailable
+) -> None:
     first, second = two_resumptions(
         f"""
         import uuid
@@ -125,7 +128,8 @@ def test_two_resumptions_of_one_snapshot_draw_nothing_twice(drawn: str) -> None:
         KEYSET = Keyset.create("default")
         def work():
             return {drawn}
-        """
+        """,
+        unavailable,
     )
     assert first
     assert first != second

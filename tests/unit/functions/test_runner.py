@@ -9,7 +9,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Bounds, Runner
-from tests.support.functions import NAMES, install
+from tests.support.functions import NAMES, install, isolated
 
 TARGETS = {name: f"sample_functions:{name}" for name in NAMES}
 MEMORY = 256 << 20
@@ -22,7 +22,7 @@ async def ask(operation, given):
 
 
 def bounds(time: float = 60.0, running: int = 4) -> Bounds:
-    return Bounds(time, MEMORY, running)
+    return Bounds(time, MEMORY, running, isolated=isolated())
 
 
 @pytest.fixture
