@@ -5,6 +5,7 @@ The table of parsers is held against the code: a function that reads a text and 
 fails the last test.
 """
 
+import base64
 import importlib
 import inspect
 import io
@@ -20,11 +21,12 @@ import pytest
 
 import proxy
 from proxy.api import attachments, request, upload
-from proxy.audit import chain, shipping
+from proxy.audit import chain, shipping, signatures
 from proxy.auth import audiences, credentials, external_acl
 from proxy.auth.credentials import OAuthError
 from proxy.cli import record_files
 from proxy.config.schema import SETTINGS
+from proxy.crypto.audit_keys import read_public_keys
 from proxy.crypto.jws import ForeignKeys, signed_by
 from proxy.crypto.keyset import SealedTexts
 from proxy.errors import VaultError
@@ -67,9 +69,11 @@ from proxy.redactor.json import tree as json_codec
 from proxy.redactor.load import parsers, yaml_tree
 from proxy.redactor.message import Request
 from proxy.redactor.select import Selection
+from proxy.storage.postgres.address import parse_address
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, strategy, uuid
 from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
 from proxy.vault.records import attachment_metadata, columns
+from tests.support.audit import KEY
 from tests.support.shapes import SAMPLES, bound
 from tests.unit.model.test_filter_language import SCHEMA
 
@@ -109,13 +113,8 @@ def texts() -> Iterator[str]:
         yield whole[:-1] + "!"
         yield "a" + whole[2:] + "\0"
     for opening, closing in (
-        ("[", "]"),
-        ("{", "}"),
-        ("(", ")"),
-        ('{"a":', "}"),
-        ("{a: ", "}"),
-        ("[a-", "]{1}"),
-        ("<a>", "</a>"),
+        *("[]", "{}", "()"),
+        *(('{"a":', "}"), ("{a: ", "}"), ("[a-", "]{1}"), ("<a>", "</a>")),
     ):
         depth = SIZE // (len(opening) + len(closing))
         yield opening * depth + closing * depth
@@ -171,10 +170,6 @@ def _selected(text: str) -> None:
         (None, [(PathStep.DEEP, "a")]),
     ):
         Selection(objects, leaves).find(_bytes(text))
-
-
-def _chunked(text: str) -> None:
-    body.ChunkReader(4096).feed(_bytes(text))
 
 
 def _answer(text: str) -> object:
@@ -264,6 +259,15 @@ def _overridden(text: str) -> None:
             continue
 
 
+PEM: Final = b"-----BEGIN PUBLIC KEY-----\n%b\n-----END PUBLIC KEY-----\n"
+#: A genuine line of the audit log that a tail may begin with.
+SIGNED_LINE: Final = chain.chain_lines(
+    KEY.mac,
+    (0, b"0" * 32),
+    b"1980",
+    [b'"event":"","covers":1,"digest":"00","key":"","signature":""'],
+)[0]
+
 #: Every parser by its place: ``module:function`` of the function that the text goes to first.
 PARSERS: Final[dict[str, Callable[[str], object]]] = {
     # what callers of the vault's interface write
@@ -298,15 +302,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "model.filter_language:steps_of": lambda text: filter_language.steps_of("$" + text),
     "model.record_reader:read_draft": lambda text: read_draft(
         SCHEMA,
-        {
-            "id": text,
-            "name": text,
-            "at": text,
-            "born": text,
-            "hour": text,
-            "data": text,
-            text: text,
-        },
+        dict.fromkeys(("id", "name", "at", "born", "hour", "data", text), text),
         partial=False,
         limits=DEFAULTS,
     ),
@@ -373,7 +369,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     ),
     "net.http1.fields:parse_trailers": lambda text: fields.parse_trailers(_bytes(text)),
     "net.http1.fields:split_lines": lambda text: fields.split_lines(_bytes(text)),
-    "web.upstream.chunks": _chunked,
+    "web.upstream.chunks": lambda text: body.ChunkReader(4096).feed(_bytes(text)),
     "net.proxy_protocol:parse_preamble": lambda text: proxy_protocol.parse_preamble(
         b"PROXY TCP4 " + _bytes(text)
     ),
@@ -449,11 +445,29 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.load.parsers:parse_upstream": parsers.parse_upstream,
     "redactor.load.parsers:parse_host": parsers.parse_host,
     "redactor.load.parsers:parse_id": parsers.parse_id,
+    "storage.postgres.address:parse_address": parse_address,
+    "storage.postgres.address:parse_address hosts": lambda text: parse_address(
+        f"postgresql://{text}/a"
+    ),
+    "storage.postgres.address:parse_address query": lambda text: parse_address(
+        "postgresql://localhost/a?pool=1&schema=" + text
+    ),
     "redactor.load.yaml_tree:resolve_references": lambda text: yaml_tree.resolve_references(
         text, Path(), {}
     ),
     # files
     "audit.chain:parse_line": lambda text: chain.parse_line(_bytes(text)),
+    "audit.chain:read_tail": lambda text: chain.read_tail(
+        SIGNED_LINE + _bytes(text), [KEY], chain.ParsedLine(b"", 0, "", "")
+    ),
+    "audit.signatures:decode_public_key": signatures.decode_public_key,
+    "audit.signatures:read_signed": lambda text: signatures.read_signed(
+        b'{"n":2,"event":"' + _bytes(text) + signatures.SIGNATURE + b'"}'
+    ),
+    "crypto.audit_keys:read_public_keys": lambda text: read_public_keys(_bytes(text)),
+    "crypto.audit_keys:read_public_keys block": lambda text: read_public_keys(
+        PEM % base64.b64encode(_bytes(text))
+    ),
     "audit.shipping:message": lambda text: shipping.message(b'{"n":1,"at":"' + _bytes(text), b""),
     "functions.handle:decode_frame": lambda text: handle.decode_frame(_bytes(text)),
     "cli.record_files:read_lines": lambda text: list(

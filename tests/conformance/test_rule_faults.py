@@ -36,7 +36,7 @@ def test_all_faults_of_a_file_are_named_at_once_in_the_order_of_the_file():
         "operations:\n  - {match: GET a, read: p}\n  - {match: POST /a, create: q}\n"
     )
     lines = [detail.source for detail in faults_of(broken, "f")]
-    assert lines == ["f:2:18", "f:2:33", "f:3:35", "f:3:55", "f:5:13"]
+    assert lines == ["f:2:18", "f:2:33", "f:3:35", "f:3:55", "f:5:13", "f:6:30"]
 
 
 @pytest.mark.parametrize(
