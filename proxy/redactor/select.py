@@ -170,30 +170,35 @@ class FastSelector:
         if not (body.isascii() or is_utf8(body)):
             raise not_utf8()
         flat = self._flat
-        if flat is not None and depth >= PATTERN_DEPTH and body.startswith(b"{"):
+        even = None if flat is None and self._alike is None else is_even(body)
+        if (
+            flat is not None
+            and even is not None
+            and depth >= PATTERN_DEPTH
+            and body.startswith(b"{")
+        ):
             # What a pattern finds in a document that is the selected object, from its first byte
             # to its last.
-            even = is_even(body)
-            objects = flat.run(body, 0, len(body), even) if even is not None else []
+            objects = flat.run(body, 0, len(body), even)
             if objects and objects[0].end == len(body):
                 return TreeSelection(objects, [])
         try:
-            return self._select(body, body, depth)
+            return self._select(body, body, depth, even)
         except (msgspec.DecodeError, RecursionError):
             pass
         if body.find(b"\\u") < 0:
             raise Undecided
         # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
         try:
-            return self._select(replace_surrogates(body), body, depth)
+            return self._select(replace_surrogates(body), body, depth, None)
         except (msgspec.DecodeError, RecursionError):
             raise Undecided from None
 
-    def _select(self, readable: bytes, body: bytes, depth: int) -> TreeSelection:
+    def _select(self, readable: bytes, body: bytes, depth: int, even: bool | None) -> TreeSelection:
         """Select from a text that can be decoded, which is the body or differs from it in halves of
-        surrogate pairs.
+        surrogate pairs; ``even``: as ``is_even`` says of the body.
         """
-        run = FastRun((self.item, self._alike), readable, self._escapes, readable is not body)
+        run = FastRun((self.item, self._alike, even), readable, self._escapes, readable is not body)
         reason = ""
         try:
             run.document(self.root)

@@ -26,7 +26,6 @@ from proxy.redactor.json.grammar import (
 from proxy.redactor.json.names import fold_name
 from proxy.redactor.json.text import (
     evened,
-    is_even,
     most_steps,
     skip_space,
 )
@@ -89,18 +88,18 @@ class FastRun:
 
     def __init__(
         self,
-        item: tuple[PathNode, AlikeObjects | None],
+        item: tuple[PathNode, AlikeObjects | None, bool | None],
         body: bytes,
         escapes_of_names: re.Pattern[bytes],
         mended: bool,
     ) -> None:
-        self._item, self._alike = item
+        #: ``_even``: as ``is_even`` says of the body, where patterns of alike objects ask for it
+        self._item, self._alike, self._even = item
         self._body = body
         self._base = _cast(_CHARS, _from_buffer(body))
         self._escapes = escapes_of_names
         #: whether selected names may be spelled with escapes; told when asked
         self._escaped: bool | None = None
-        self._even = None if mended or self._alike is None else is_even(body)
         self._evened: bytes | None = None  #: the body without escapes, once it was asked for
         self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
         self._decoded = False
