@@ -261,12 +261,8 @@ def _overridden(text: str) -> None:
 
 PEM: Final = b"-----BEGIN PUBLIC KEY-----\n%b\n-----END PUBLIC KEY-----\n"
 #: A genuine line of the audit log that a tail may begin with.
-SIGNED_LINE: Final = chain.chain_lines(
-    KEY.mac,
-    (0, b"0" * 32),
-    b"1980",
-    [b'"event":"","covers":1,"digest":"00","key":"","signature":""'],
-)[0]
+SIGNED: Final = b'"event":"","covers":1,"digest":"00","key":"","signature":""'
+SIGNED_LINE: Final = chain.chain_lines(KEY.mac, (0, b"0" * 32), b"0" * 24, [SIGNED])[0]
 
 #: Every parser by its place: ``module:function`` of the function that the text goes to first.
 PARSERS: Final[dict[str, Callable[[str], object]]] = {
