@@ -271,6 +271,8 @@ def _refuse_foreign(path: Path) -> None:
     """Read the header by ourselves: SQLite would already write to a database that it opens."""
     if not os.access(path, os.R_OK | os.W_OK):
         raise _not_writable(path)
+    if not os.access(path.parent, os.W_OK | os.X_OK):  # the log lies beside it
+        raise _not_writable(path.parent)
     try:
         with path.open("rb") as file:
             header = file.read(100)
