@@ -71,6 +71,11 @@ class Realm:
         for ident, keyset in keysets.items():
             if ident != DEFAULT:
                 self._install(ident, await self._opening(keyset))
+
+    async def begin_serving(self) -> None:
+        """Note in each environment that a process serves it: after everything that may refuse a
+        start, which leaves the store as it was.
+        """
         for opened in self._opened.values():
             await opened.vault.begin_serving()
 
@@ -165,6 +170,7 @@ class Realm:
     # ------------------------------------------------------------------ parts
 
     def _install(self, ident: str, opened: OpenEnvironment) -> None:
+        opened.vault.serve()
         self._opened[ident] = opened
         self.spaces[ident] = opened.space
 

@@ -57,6 +57,11 @@ class CrashWindows:
         self._stored: bytes | None = None
         self._life: _Life | None = None
 
+    @property
+    def noted(self) -> bool:
+        """Whether a note says that this process may acknowledge what is not settled."""
+        return self._life is not None
+
     async def begin(self) -> None:
         """Take over the note of a process that has ended, or make one. Raises what the store
         raises.
@@ -73,8 +78,12 @@ class CrashWindows:
         await self._write(_Life(now, False))
 
     async def beat(self) -> None:
-        """Mark that everything acknowledged so far is settled, from time to time."""
-        if self._life is not None and self._clock() - self._life.alive >= BEAT:
+        """Mark that everything acknowledged so far is settled, from time to time; begin (again)
+        where no note says that this process is alive.
+        """
+        if self._life is None:
+            await self.begin()
+        elif self._clock() - self._life.alive >= BEAT:
             await self._write(_Life(self._clock(), False, self._life.windows))
 
     async def end(self) -> None:

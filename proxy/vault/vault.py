@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -65,6 +66,9 @@ class Vault:
             around.store, around.keyset, options.environment, enabled=options.detect_rollback
         )
         self._crashes = CrashWindows(around.store, options.environment, around.clock)
+        self._serves = False
+        #: whether an answer may leave before its settle is durable: a note must say so first
+        self.answers_early = True
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
@@ -249,11 +253,17 @@ class Vault:
             if self._late and self._fault is not None:
                 raise self._fault
 
+    def serve(self) -> None:
+        """Let answers wait for their settle until ``begin_serving`` has noted this process."""
+        self._serves, self.answers_early = True, False
+
     async def begin_serving(self) -> None:
-        """Note that answers may leave before their settle is durable. Raises what the store
-        raises.
+        """Note that answers may leave before their settle is durable; ``upkeep`` tries again where
+        the store cannot be written.
         """
-        await self._crashes.begin()
+        with suppress(VaultError):
+            await self._crashes.begin()
+        self.answers_early = self._crashes.noted
 
     async def end_serving(self) -> None:
         """Note that every settle is durable, where that is so."""
@@ -270,7 +280,9 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
-        await self._crashes.beat()
+        if self._serves:
+            await self._crashes.beat()
+            self.answers_early = self._crashes.noted
         spared = await self._crashes.windows()
         for collection in tuple(self._collections.values()):
             await sweep_expired(collection)

@@ -133,18 +133,20 @@ async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(
                 await clients.create("root", "default", Grant(admin=True))
             )
             await root.said("POST", "/api/environments", {"name": "Acme", "environment_id": "acme"})
-            made = await clients.create("chief", "acme", Grant(admin=True, policies=("desk",)))
+            made = await clients.create("chief", "acme", Grant(admin=True))
+            bound = await clients.create("desk", "acme", Grant(policies=("desk",)))
             chief = await Program(caller, base).enter(made)
             await chief.said("PUT", "/api/schemas/guest", SCHEMA)
             status, told = await chief.said("PUT", "/api/policies/desk", body)
-            assert (status, "faults" in told) == (201, False)
+            assert (status, "faults" in told) == (201, False), told
             clerk = await Program(caller, base).enter(await clients.create("clerk", "acme"))
             assert (await clerk.said("POST", "/api/models/guest", {"id": "a"}))[0] == 201
         async with running(load_settings(None, given(tmp_path))) as started:
             chief = await Program(caller, f"http://{started.interface}").enter(made)
             _, told = await chief.said("GET", "/api/policies/desk")
             assert [fault["source"] for fault in told["faults"]] == ["/external_acl"]
-            status, told = await chief.said("POST", "/api/models/guest/find", {})
+            desk = await Program(caller, f"http://{started.interface}").enter(bound)
+            status, told = await desk.said("POST", "/api/models/guest/find", {})
             assert (status, told["code"]) == (502, "filter_endpoint_wrong")
 
 

@@ -89,6 +89,30 @@ async def test_a_note_that_was_taken_over_is_written_no_more(store, clock):
     assert covers(await other.windows(), clock() - 10 * BEAT)
 
 
+async def test_a_process_whose_note_is_gone_begins_again(store, clock):
+    slow = process(store, clock)
+    noted = [slow.noted]
+    await slow.beat()  # begins what could not begin
+    noted.append(slow.noted)
+    clock.advance(10 * BEAT)
+    await process(store, clock).begin()
+    for _ in range(2):
+        await slow.beat()
+        noted.append(slow.noted)
+    assert noted == [False, True, False, True]
+    assert len(await store.notes(":e")) == 2
+
+
+async def test_answers_wait_for_their_settle_until_a_note_says_that_the_process_lives() -> None:
+    bench = await make_bench()
+    early = [bench.vault.answers_early]
+    bench.vault.serve()
+    early.append(bench.vault.answers_early)
+    await bench.vault.begin_serving()
+    early.append(bench.vault.answers_early)
+    assert early == [True, False, True], "nobody serves; no note yet; a note"
+
+
 async def test_many_crashes_stay_few_windows_that_cover_all_of_them(store, clock):
     crashes = []
     for _ in range(150):
