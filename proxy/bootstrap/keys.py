@@ -330,7 +330,8 @@ class _Watched:
     async def note(self, *, whole: bool = False) -> None:
         """Write down how much the present key has sealed."""
         content = _encode(_Counted(self.vault.keyset.data_keys[-1], self.sealings, whole))
-        await self.vault.store.put_note(self._name, content, self._stored)
+        if content != self._stored:  # a start that is refused leaves the store as it was
+            await self.vault.store.put_note(self._name, content, self._stored)
         self._stored, self._noted, self._whole = content, self.sealings, whole
 
     async def told(self) -> DataKeys:
