@@ -96,7 +96,7 @@ def _why_not(call: ApiRequest, one: Approval) -> str | None:
     if other is None or other.hand == (caller.client if own is None else own.hand):
         return "Nobody approves a request of his own, nor by a client that the same hand made."
     operation = next(item for item in call.services.operations if item.name == one.operation)
-    asker = other.principal
+    asker, _ = other.principal_until(one.created_at, one.ends_at)  # an emergency counts, too
     if caller.admin < asker.admin or (caller.policies and not asker.policies):
         return "This client may less than the one that asks."
     try:

@@ -90,6 +90,7 @@ async def begin_rehash(call: ApiRequest) -> ApiResponse:
         _refuse_unseen(call.records(RECORDS_SCHEMA, Act.READ, Act.WRITE), rules)
         wanted = RehashRequest(dtk, msgspec.Raw(wire.encode_json(content["rules"])), forget)
     else:
+        call.records(RECORDS_SCHEMA, Act.WRITE)
         wanted = RehashRequest("", msgspec.Raw(b"{}"), forget)
     return wire.json_answer(202, _run_json(await _job(call).begin(wanted)))
 

@@ -4,7 +4,6 @@ looked after one by one.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -72,13 +71,6 @@ class Realm:
             if ident != DEFAULT:
                 self._install(ident, await self._opening(keyset))
 
-    async def begin_serving(self) -> None:
-        """Note in each environment that a process serves it: after everything that may refuse a
-        start, which leaves the store as it was.
-        """
-        for opened in self._opened.values():
-            await opened.vault.begin_serving()
-
     def vaults(self) -> Iterable[tuple[Vault, Catalog]]:
         """What is open now."""
         return [(opened.vault, opened.catalog) for opened in self._opened.values()]
@@ -99,7 +91,6 @@ class Realm:
             try:
                 keyset = await self._book.keyset(made.id)
                 opened = await self._opening(keyset)
-                await opened.vault.begin_serving()
                 await self._clients.join(made.id, keyset.aead())
             except BaseException:  # a stop, too: nobody was told of it, and nothing is in it
                 await self._book.end(made.id)
@@ -164,13 +155,10 @@ class Realm:
         """Stop; migrations go on at the next start."""
         for opened in self._opened.values():
             await opened.catalog.close()
-            with suppress(VaultError):  # the next start takes it for a crash, which keeps more
-                await opened.vault.end_serving()
 
     # ------------------------------------------------------------------ parts
 
     def _install(self, ident: str, opened: OpenEnvironment) -> None:
-        opened.vault.serve()
         self._opened[ident] = opened
         self.spaces[ident] = opened.space
 

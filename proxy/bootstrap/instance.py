@@ -285,7 +285,6 @@ async def _listen(
     )
     proxy = started.gateway.server
     started.proxy = await enter(listen("proxy", at.proxy, proxy, first=guard.first))
-    await realm.begin_serving()
     _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
     _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED))
 

@@ -39,10 +39,10 @@ def _is_ruled(rules: "RuleSet", path: "UnruledPath") -> bool:
     """Whether the rules of now name what they did not when it was met."""
     from proxy.redactor.explain import find_operation
 
-    if all(endpoint.name != path.endpoint for endpoint in rules.endpoints):
-        return True  # its application is no longer behind the proxy
-    hosts = next(one.hosts for one in rules.endpoints if one.name == path.endpoint)
-    match = find_operation(rules, path.method, path.path, min(hosts, default=""))
+    hosts = [one.hosts for one in rules.endpoints if one.name == path.endpoint]
+    if not hosts:  # without rules then, or under another name: nobody says that it is ruled now
+        return False
+    match = find_operation(rules, path.method, path.path, min(hosts[0], default=""))
     return match.rule is not None
 
 

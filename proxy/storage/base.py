@@ -77,7 +77,9 @@ class Store(Protocol):
         touched: Sequence[int | bytes],
         ended: CommitEnded,
     ) -> None:
-        """Accept a commit and return before it is durable; every later read sees it all the same.
+        """Commit, and tell ``ended`` what came of it; an engine whose reads see a commit before it
+        is durable may return earlier. None does today: an answer that leaves before its settle is
+        durable loses what a process that is killed in between had acknowledged.
 
         ``touched``: the ids, keys and token hashes that it is found by. A fault is told to
         ``ended``, or raised.

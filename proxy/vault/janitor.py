@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Change, Reindex, Remove, Unstage
-from proxy.storage.rows import Row, Staged
+from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
-from proxy.vault.crash_windows import Window
 from proxy.vault.proxied.merge_duplicates import unneeded
 from proxy.vault.proxied.open_rows import is_genuine_change
 from proxy.vault.seal import Tampered
@@ -78,49 +77,35 @@ async def prune(collection: Collection) -> int:
     return pruned
 
 
-async def reap(collection: Collection, keep: int, spared: Sequence[Window] = ()) -> int:
+async def reap(collection: Collection, keep: int) -> int:
     """Drop what has been pending for longer than ``keep`` milliseconds: no answer ever told what
     became of it. What it was under a name that another record has got stays in its history.
-
-    ``spared``: what was staged in these windows may have been acknowledged, and stays.
     """
     before = collection.clock() - keep
-    reaped, limit = 0, _BATCH
+    reaped = 0
     while True:
-        rows, staged = await collection.store.unsettled(collection.table, before, limit)
+        rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
+        flight = collection.state.in_flight
         changes: list[Change] = [
             Remove(row.rid, keep_past=True)
             for row in rows
-            if not _is_in(row.updated_at, spared)
-            and row.rid not in collection.state.in_flight
-            and _is_genuine(collection, row)
+            if row.rid not in flight and _is_genuine(collection, row)
         ]
-        changes += await _waited([one for one in staged if not _is_in(one.at, spared)], collection)
-        if changes:
-            reaped += len(changes)
-            await _commit(collection, changes)
-        elif max(len(rows), len(staged)) == limit:
-            limit *= 2  # what stays stands before what may go
-        else:
+        waiting = [change for change in staged if change.sid not in flight]
+        rows_of = await collection.store.rows(collection.table, [change.rid for change in waiting])
+        changes.extend(
+            Unstage(change.rid, change.sid)
+            for change in waiting
+            if change.rid not in rows_of
+            or is_genuine_change(collection, change, rows_of[change.rid].salt)
+        )
+        if not changes:
             break
+        reaped += len(changes)
+        await _commit(collection, changes)
     if reaped:
         collection.observe("reaped", reaped)
     return reaped
-
-
-def _is_in(instant: int, windows: Sequence[Window]) -> bool:
-    return any(begin <= instant <= end for begin, end in windows)
-
-
-async def _waited(staged: Sequence[Staged], collection: Collection) -> list[Change]:
-    """What drops these changes, but those under way and those that somebody forged."""
-    waiting = [change for change in staged if change.sid not in collection.state.in_flight]
-    rows = await collection.store.rows(collection.table, [change.rid for change in waiting])
-    return [
-        Unstage(change.rid, change.sid)
-        for change in waiting
-        if change.rid not in rows or is_genuine_change(collection, change, rows[change.rid].salt)
-    ]
 
 
 async def _commit(collection: Collection, changes: list[Change]) -> None:

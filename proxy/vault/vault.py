@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -27,7 +26,6 @@ from proxy.vault.collection import (
     VaultContext,
 )
 from proxy.vault.column_binding import ColumnBinding
-from proxy.vault.crash_windows import CrashWindows
 from proxy.vault.environments import open_keyset
 from proxy.vault.janitor import prune, reap, sweep_expired
 from proxy.vault.row_tallies import RowTallies
@@ -65,10 +63,6 @@ class Vault:
         self._tallies = RowTallies(
             around.store, around.keyset, options.environment, enabled=options.detect_rollback
         )
-        self._crashes = CrashWindows(around.store, options.environment, around.clock)
-        self._serves = False
-        #: whether an answer may leave before its settle is durable: a note must say so first
-        self.answers_early = True
         self._rows_checked: int | None = None  #: when every row was last compared with its sum
         self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
@@ -253,24 +247,6 @@ class Vault:
             if self._late and self._fault is not None:
                 raise self._fault
 
-    def serve(self) -> None:
-        """Let answers wait for their settle until ``begin_serving`` has noted this process."""
-        self._serves, self.answers_early = True, False
-
-    async def begin_serving(self) -> None:
-        """Note that answers may leave before their settle is durable; ``upkeep`` tries again where
-        the store cannot be written.
-        """
-        with suppress(VaultError):
-            await self._crashes.begin()
-        self.answers_early = self._crashes.noted
-
-    async def end_serving(self) -> None:
-        """Note that every settle is durable, where that is so."""
-        await self._settle_late()
-        if not self._late:
-            await self._crashes.end()
-
     async def upkeep(self) -> None:
         """One round of the janitor.
 
@@ -280,14 +256,10 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
-        if self._serves:
-            await self._crashes.beat()
-            self.answers_early = self._crashes.noted
-        spared = await self._crashes.windows()
         for collection in tuple(self._collections.values()):
             await sweep_expired(collection)
             await prune(collection)
-            await reap(collection, self._options.pending_keep, spared)
+            await reap(collection, self._options.pending_keep)
         await self._bind_columns()
         await self._compare_rows()
         if self._sweep is not None:

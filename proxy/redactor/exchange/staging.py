@@ -164,7 +164,7 @@ class Writing:
         """Name a new record without waiting for it, where the next answer would decide alike after
         a crash: this one shows tokens that tell the record. Whether that was so.
         """
-        for name in self._telling if self._vault.answers_early else ():
+        for name in self._telling:
             values = write.given.get(name)
             if values and values[0].token in answer.get(name, ()):
                 break
@@ -182,8 +182,6 @@ class Writing:
         """Promote the only update without waiting for it, where the next answer would decide alike
         after a crash. Whether that was so.
         """
-        if not self._vault.answers_early:
-            return False
         change = partial(staging.promote, self.collection, write, answer)
         failed = partial(self._failed, change)
         try:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
 
 from proxy.errors import VaultError
-from proxy.storage.base import CommitEnded
 from proxy.storage.changes import Change, Conflict, Insert, StageRow
 from proxy.storage.segment import PreconditionFailed
 from proxy.storage.sqlite.batch import ChangeBatch
@@ -19,61 +18,9 @@ from proxy.storage.sqlite.file import is_of_the_store, is_taken, translated_erro
 from proxy.storage.sqlite.statements import Statements
 from proxy.storage.sqlite.tallies import WriterConnection
 
-
-class Unwaited:
-    """Takes the place of the future of a commit that nobody waits for but those who read what it
-    touches.
-
-    ``pending`` has all of these, by what they touch.
-    """
-
-    __slots__ = ("_ended", "_pending", "_readers", "_touched")
-
-    def __init__(
-        self,
-        pending: dict[int | bytes, "Unwaited"],
-        touched: Sequence[int | bytes],
-        ended: CommitEnded,
-    ) -> None:
-        self._pending = pending
-        self._touched = touched
-        self._ended = ended
-        self._readers: list[asyncio.Future[None]] = []
-
-    def begin(self) -> None:
-        """Have readers wait from now on."""
-        for mark in self._touched:
-            self._pending.pop(mark, None)  # commits end in their order, and the last stands last
-            self._pending[mark] = self
-
-    def done(self) -> bool:
-        """Never: it cannot be cancelled."""
-        return False
-
-    def set_result(self, _result: None, /, fault: Exception | None = None) -> None:
-        """End: the commit is durable, unless there is a fault."""
-        for mark in self._touched:
-            if self._pending.get(mark) is self:
-                del self._pending[mark]
-        self._ended(fault)
-        for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """End: nothing of the commit is stored."""
-        self.set_result(None, exception)
-
-    def over(self) -> asyncio.Future[None]:
-        """Done once the commit has ended."""
-        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._readers.append(reader)
-        return reader
-
-
 #: One accepted commit: what is told of it, the statements of its table, its changes. A plain tuple,
 #: made for each.
-Work = tuple[asyncio.Future[None] | Unwaited, Statements, Sequence[Change]]
+Work = tuple[asyncio.Future[None], Statements, Sequence[Change]]
 
 #: What became of each commit of a group; ``None`` for the whole group means that all are durable.
 Outcomes = list[Exception | None] | None

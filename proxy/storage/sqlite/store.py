@@ -16,7 +16,14 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, Engine, Hooks, RowTally
+from proxy.storage.base import (
+    CommitEnded,
+    CommitGuard,
+    Engine,
+    Hooks,
+    RowTally,
+    commit_then_tell,
+)
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
 from proxy.storage.query import (
@@ -43,7 +50,6 @@ from proxy.storage.rows import (
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
 from proxy.storage.sqlite import select as sqlite_query
-from proxy.storage.sqlite.apply import Unwaited
 from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, translated_error
 from proxy.storage.sqlite.inserts import Used
 from proxy.storage.sqlite.select import Readers
@@ -89,8 +95,6 @@ class SqliteStore(RootedNotes):
         self._readers = Readers(lambda: add_functions(file.connect_reader(cache=_CACHE)))
         self._reader: Connection | None = None
         self._used: dict[str, Used] = {}
-        #: commits that nobody waits for, by what they touch
-        self._behind: dict[int | bytes, Unwaited] = {}
         self._tables: dict[str, Statements] = {}
         self._closed = False
 
@@ -128,43 +132,20 @@ class SqliteStore(RootedNotes):
         self,
         table: str,
         changes: Sequence[Change],
-        touched: Sequence[int | bytes],
+        touched: Sequence[int | bytes],  # noqa: ARG002  # reads here see a commit once it is durable
         ended: CommitEnded,
     ) -> None:
-        sql = self._tables.get(table) or self._missing(table)
-        if self._writer.full:
-            await self._writer.room()
-        if self.guard is not None:
-            self.guard(changes)
-        commit = Unwaited(self._behind, touched, ended)
-        self._writer.accept((commit, sql, changes))
-        commit.begin()
-
-    async def _caught_up(self, marks: Sequence[int | bytes]) -> None:
-        """Wait for commits that touch one of these."""
-        for mark in marks:
-            if (commit := self._behind.get(mark)) is not None:
-                await commit.over()
-
-    async def _all_caught_up(self) -> None:
-        """Wait for every commit that nobody else waits for."""
-        await next(reversed(self._behind.values())).over()
+        await commit_then_tell(self.commit(table, changes), ended)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
-        if self._behind:
-            await self._caught_up(rids)
         sql = self._tables.get(table) or self._missing(table)
         return {raw[0]: sql.read(raw) for raw in self._listed(sql.rows, rids)}
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        if self._behind:
-            await self._caught_up(keys)
         sql = self._tables.get(table) or self._missing(table)
         return {raw[1]: sql.read(raw) for raw in self._listed(sql.by_keys, keys)}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
-        if self._behind:
-            await self._caught_up(hashes)
         sql = self._tables.get(table) or self._missing(table)
         found: dict[bytes, list[int]] = {}
         for text, values in sql.by_tokens.runs(hashes):
@@ -178,8 +159,6 @@ class SqliteStore(RootedNotes):
         return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in found.items() if rids}
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
-        if self._behind:
-            await self._caught_up(rids)
         by_row: dict[int, tuple[Staged, ...]] = {}
         for raw in self._listed(self._statements(table).staged, rids):
             change = read_staged(raw)
@@ -201,8 +180,6 @@ class SqliteStore(RootedNotes):
         return rows, pending, staged
 
     async def select(self, table: str, query: Select) -> RowPage:
-        if self._behind:
-            await self._all_caught_up()
         sql = self._statements(table)
         query = sql.asked.select(query)
         if sqlite_query.is_short(query):
@@ -212,8 +189,6 @@ class SqliteStore(RootedNotes):
         )
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
-        if self._behind:
-            await self._all_caught_up()
         sql = self._statements(table)
         sql.asked.grouping(query)
         query = query._replace(where=sql.asked.where(query.where))
@@ -222,8 +197,6 @@ class SqliteStore(RootedNotes):
         )
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
-        if self._behind:
-            await self._all_caught_up()
         sql = self._statements(table)
         return await self._readers.ask(lambda reader: sqlite_query.scan(reader, sql, after, limit))
 

@@ -25,7 +25,7 @@ from proxy.offload import turns
 from proxy.storage.base import Hooks
 from proxy.storage.changes import Change
 from proxy.storage.query import closed
-from proxy.storage.sqlite.apply import Outcomes, Unwaited, Work, apply_group, begin_group, roll_back
+from proxy.storage.sqlite.apply import Outcomes, Work, apply_group, begin_group, roll_back
 from proxy.storage.sqlite.file import is_of_the_store, translated_error
 from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_commit, joined_commits
 from proxy.storage.sqlite.statements import Statements
@@ -136,7 +136,7 @@ class SqliteWriter:
         self._thread.join()
 
     def accept(self, item: Work | WriterTask) -> None:
-        """Accept a commit or a job, and tell its future, or what takes the place of one."""
+        """Accept a commit or a job, and tell its future."""
         if self._closed is not None:
             raise closed()
         if not self._waiting:
@@ -374,7 +374,7 @@ class SqliteWriter:
         self._loop.call_soon_threadsafe(call, *arguments)
 
 
-def _resolve(future: asyncio.Future[Any] | Unwaited, answer: Any, fault: Exception | None) -> None:
+def _resolve(future: asyncio.Future[Any], answer: Any, fault: Exception | None) -> None:
     if future.done():  # the caller was cancelled
         return
     if fault is None:

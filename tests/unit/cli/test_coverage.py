@@ -48,11 +48,11 @@ def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder
         "since": "1970-01-01T00:00:00Z",
         "count": 7,
     }
-    assert [one["path"] for one in shown["unknown"]] == ["/people/{id}", "/health"]
+    assert [one["path"] for one in shown["unknown"]] == ["/people/{id}", "/health", "/a"]
     assert main(["coverage"]) == 1
     text = capsys.readouterr().out
     assert "unknown  crm       GET /people/{id}     email, phone  1970-01-01T00:00:00Z  7" in text
-    assert text.endswith("2 shapes of paths that no rule names\n")
+    assert text.endswith("3 shapes of paths that no rule names\n")
 
 
 def test_without_suspicion_it_fails_only_where_it_is_strict(folder, capsys):
