@@ -171,8 +171,10 @@ async def test_nothing_of_its_own_pages_is_reported(tmp_path: Path) -> None:
             assets = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
             assert assets
             for path in ("/", "/contacts/1", *assets):
-                assert (await client.get(path)).status == 200
-            await client.get("/nobody/named/this")
+                async with client.get(path) as answer:
+                    assert (answer.status, bool(await answer.read())) == (200, True)
+            async with client.get("/nobody/named/this") as answer:
+                await answer.read()
         _, rest = await running.interrupted()
     told = [line for line in rest.splitlines() if "no rule names" in line or "suspected" in line]
     assert len(told) == 1
@@ -183,7 +185,8 @@ async def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) 
     async with demo(tmp_path) as running:
         async with aiohttp.ClientSession() as client:
             added = {"first_name": "Edith", "last_name": "Holm"}
-            await client.post(f"{running.proxy}/api/contacts", json=added)
+            async with client.post(f"{running.proxy}/api/contacts", json=added) as answer:
+                await answer.read()
         people, stored = await contacts(running.proxy), await contacts(running.application)
         assert (await running.interrupted())[0] == 0
     async with demo(tmp_path) as running:

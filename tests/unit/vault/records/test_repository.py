@@ -82,7 +82,9 @@ async def test_parts_of_texts_and_leaves_of_documents_are_among_the_hashes() -> 
     made = await records()
     found = made.hashes(FIELDS)
     assert any(found.issuperset(entries) for entries in made.part_entries("name", "nn E"))
-    assert not any(found.issuperset(entries) for entries in made.part_entries("name", "zzqqxxjjwwvvkk"))
+    assert not any(
+        found.issuperset(entries) for entries in made.part_entries("name", "zzqqxxjjwwvvkk")
+    )
     assert made.leaf_hash("extra", ("tags",), "a", inside=True) in found
     assert made.leaf_hash("extra", ("tags", 1), 1, inside=False) in found
     assert made.leaf_hash("extra", ("tags",), "a", inside=False) not in found
