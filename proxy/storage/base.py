@@ -12,16 +12,13 @@ within the process).
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from proxy.errors import VaultError
-from proxy.storage.changes import Change, Conflict
+from proxy.storage.changes import Change
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 
 #: Asked before a commit is accepted; raises ``Conflict`` for one that must not be.
 CommitGuard = Callable[[Sequence[Change]], None]
-#: Told, on the event loop, how a commit ended that nobody waits for: ``None`` once it is durable.
-CommitEnded = Callable[[Exception | None], None]
 
 
 class Untallied:
@@ -68,21 +65,6 @@ class Store(Protocol):
 
         Raises ``Conflict`` when a precondition fails, ``VaultError(VAULT_DOWN)`` when the store
         cannot write.
-        """
-
-    async def commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],
-        ended: CommitEnded,
-    ) -> None:
-        """Commit, and tell ``ended`` what came of it; an engine whose reads see a commit before it
-        is durable may return earlier. None does today: an answer that leaves before its settle is
-        durable loses what a process that is killed in between had acknowledged.
-
-        ``touched``: the ids, keys and token hashes that it is found by. A fault is told to
-        ``ended``, or raised.
         """
 
     async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
@@ -214,16 +196,6 @@ class Store(Protocol):
 
     async def check_notes(self) -> set[str]:
         """The names of all notes that are not as they were written last."""
-
-
-async def commit_then_tell(commit: Awaitable[None], ended: CommitEnded) -> None:
-    """``commit_behind`` of an engine whose reads see a commit only once it is durable."""
-    try:
-        await commit
-    except (Conflict, VaultError) as error:
-        ended(error)
-    else:
-        ended(None)
 
 
 # What an engine tells of its writer, as plain callables: no engine knows the metrics of the

@@ -14,12 +14,10 @@ from time import perf_counter
 from typing import Any as Anything
 
 from proxy.storage.base import (
-    CommitEnded,
     CommitGuard,
     Engine,
     Hooks,
     Untallied,
-    commit_then_tell,
 )
 from proxy.storage.changes import Change
 from proxy.storage.memory_table import Table
@@ -182,15 +180,6 @@ class MemoryStore(RootedNotes, Untallied):
         self._doomed.update(dict.fromkeys(work.doomed))
         await asyncio.sleep(0)  # as every engine does: others run before a commit returns
         self._hooks.on_batch(1, perf_counter() - since)
-
-    async def commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],  # noqa: ARG002  # nothing is under way once it returns
-        ended: CommitEnded,
-    ) -> None:
-        await commit_then_tell(self.commit(table, changes), ended)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         content = self._table(table)

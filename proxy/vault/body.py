@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action, Eras, Fields, Record, RehashTokens
 from proxy.model.schema import Value
+from proxy.offload import FEW
 
 
 class TokenizedValue(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -70,6 +71,11 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     def names_itself(self) -> bool:
         """Whether the key of its record stands in it, and so in no statement beside it."""
         return bool(self.fields)
+
+    @property
+    def many(self) -> bool:
+        """Whether some field has so many values that a walk over them leaves the event loop."""
+        return max(map(len, self.values.values()), default=0) > FEW
 
     def value_tokens(self) -> set[tuple[str, str]]:
         """Every (field, token text) of the values."""

@@ -13,7 +13,7 @@ from typing import Any as Anything
 
 from proxy.crypto.prf import Digest, either
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, Store
+from proxy.storage.base import CommitGuard, Store
 from proxy.storage.changes import (
     AddVersion,
     Attach,
@@ -46,7 +46,6 @@ from proxy.storage.rows import TOKEN_RIDS, ColumnValue, File, Past, Row, StoredR
 
 _METHODS = (
     "commit",
-    "commit_behind",
     "by_keys",
     "by_tokens",
     "select",
@@ -125,16 +124,6 @@ class BothRoots:
 
     async def _commit(self, table: str, changes: Sequence[Change]) -> None:
         await self._store.commit(table, await self._bare(table, changes))
-
-    async def _commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],
-        ended: CommitEnded,
-    ) -> None:
-        marks = [mark for one in touched for mark in _marks(one)]
-        await self._store.commit_behind(table, await self._bare(table, changes), marks, ended)
 
     async def _bare(self, table: str, changes: Sequence[Change]) -> list[Change]:
         released: set[bytes] = set()

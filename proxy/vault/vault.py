@@ -68,7 +68,6 @@ class Vault:
         self._collections: dict[str, Collection] = {}
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
         self._settling = asyncio.Lock()
-        self._catching_up: asyncio.Future[None] | None = None
         self._fault: VaultError | None = None  # of the last late settling that failed
         self._sweep: ObjectSweep | None = None
         self.contents: Contents | None = None  #: of attachments, once there is a place for them
@@ -223,13 +222,11 @@ class Vault:
         for state in self._states.values():
             state.columns.required = self._binding.complete
 
-    def later(self, settle: Callable[[], Awaitable[None]], *, soon: bool = False) -> None:
-        """Try a settling again at the next upkeep, or ``soon``: the application has answered, but
-        the store could not be written, or has changed meanwhile.
+    def later(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Try a settling again at the next upkeep: the application has answered, but the store
+        could not be written.
         """
         self._late.append(settle)
-        if soon:
-            self._catching_up = asyncio.ensure_future(self._settle_late())
 
     @property
     def behind(self) -> bool:

@@ -50,44 +50,6 @@ async def refused(store: Store, *changes: Change) -> Conflict:
     return caught.value
 
 
-async def test_a_commit_that_nobody_waits_for_is_seen_by_every_later_read(store: Store) -> None:
-    await store.commit(TABLE, [insert(1, hashes=(h("token"),)), insert(2)])
-    ends: list[Exception | None] = []
-    for rid, key in ((1, "one"), (2, "two")):
-        changes = [Bind(rid, h(key), b"sealed", 5)]
-        await store.commit_behind(TABLE, changes, (rid, h(key)), ends.append)
-    assert [row.state for row in (await store.rows(TABLE, [2, 1])).values()] == [RowState.LIVE] * 2
-    drop = [Reindex(1, drop=(h("token"),))]
-    await store.commit_behind(TABLE, drop, (1, h("token")), ends.append)
-    assert await store.by_tokens(TABLE, [h("token")]) == {}
-    for ident, key in ((3, "three"), (4, "four")):
-        await store.commit(TABLE, [insert(ident)])
-        await store.commit_behind(
-            TABLE, [Bind(ident, h(key), b"sealed", 5)], (ident, h(key)), ends.append
-        )
-    assert (await store.by_keys(TABLE, [h("four")])).keys() == {h("four")}
-    await store.commit_behind(TABLE, [StageRow(staged(9, 4))], (4,), ends.append)
-    assert (await store.staged(TABLE, [4])).keys() == {4}
-    assert ends == [None] * 6
-
-
-async def test_a_commit_that_nobody_waits_for_tells_why_it_failed(store: Store) -> None:
-    await store.commit(TABLE, [insert(1), Insert(live(2, "taken"))])
-    ends: list[Exception | None] = []
-    changes = [Bind(1, h("taken"), b"sealed", 5)]
-    await store.commit_behind(TABLE, changes, (1, h("taken")), ends.append)
-    found = await store.by_keys(TABLE, [h("taken")])
-    assert [row.rid for row in found.values()] == [2]
-    assert [type(one) for one in ends] == [Conflict]
-    await store.close()
-    try:
-        await store.commit_behind(TABLE, changes, (1,), ends.append)
-    except VaultError as error:
-        ends.append(error)
-    assert isinstance(ends[1], VaultError)
-    assert ends[1].code is Code.VAULT_DOWN
-
-
 async def test_a_row_comes_back_as_it_was_written(store: Store) -> None:
     whole = live(7, "key")._replace(
         version=3,

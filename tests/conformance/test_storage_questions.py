@@ -306,23 +306,3 @@ async def test_what_no_column_can_answer_is_refused(store: Store, query: Select 
             else store.aggregate(TABLE, query)
         )
     assert caught.value.code is Code.INTERNAL
-
-
-@pytest.mark.parametrize("question", ["select", "aggregate", "scan"])
-async def test_questions_see_commits_that_nobody_waits_for(store: Store, question: str) -> None:
-    ends: list[Exception | None] = []
-    before = await asked(store, question)
-    await store.commit_behind(TABLE, [Remove(1)], (1,), ends.append)
-    assert await asked(store, question) == before - 1
-    assert ends == [None]
-
-
-async def asked(store: Store, question: str) -> int:
-    """How many rows a question finds."""
-    if question == "scan":
-        return len(await store.scan(TABLE, 0, 100))
-    if question == "select":
-        return len((await store.select(TABLE, Select(MATCH_ALL, NOW, (), 100))).rows)
-    count = AggregateMetric(AggregateFunction.COUNT)
-    (group,) = await store.aggregate(TABLE, Grouping(MATCH_ALL, NOW, (), (count,), 1))
-    return group.figures[0] or 0

@@ -146,9 +146,7 @@ async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int
         assert await crowd.installation.start(kill_at=step, nth=nth)
         status = await write(crowd, method, fields, way)
         assert await crowd.installation.ended() == -SIGKILL, f"{name} does not come to {step}"
-        # a settle that nobody waits for runs its statements once the answer was written
-        answered = step == "answer.after" or (nth == 2 and step.startswith("transaction"))
-        assert status == 0 or answered
+        assert status == 0 or step == "answer.after"
         crowd.application.plan = []
         crowd.installation.armed.unlink()
         assert await crowd.installation.start()

@@ -38,14 +38,11 @@ STEPS: dict[str, tuple[str, ...]] = {
     "drop": ("proxy.storage.sqlite.store:SqliteStore.drop",),
     # one exchange
     "stage": ("proxy.redactor.exchange.staging:Writing.stage",),
-    "commit": tuple(
-        f"proxy.storage.sqlite.store:SqliteStore.{verb}" for verb in ("commit", "commit_behind")
-    ),
+    "commit": ("proxy.storage.sqlite.store:SqliteStore.commit",),
     "transaction": ("proxy.storage.sqlite.apply:_together",),
     "send": ("proxy.net.client:HttpUpstream.send",),
     "settle": tuple(
-        f"proxy.redactor.exchange.staging:Writing.{verb}"
-        for verb in ("settle", "remove", "doubt", "bind_behind", "promote_behind")
+        f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("settle", "remove", "doubt")
     ),
     "answer": tuple(
         f"proxy.net.response:{verb}"
@@ -171,11 +168,6 @@ def _wrap(place: str, before: Callable[[], None], after: Callable[[], None]) -> 
 def _break(verb: str, while_exists: str) -> None:
     """Let a verb of the store fail for as long as the file exists."""
     verb, _, change = verb.partition(" ")
-    for name in ("commit", "commit_behind") if verb == "commit" else (verb,):
-        _break_one(name, change, while_exists)
-
-
-def _break_one(verb: str, change: str, while_exists: str) -> None:
     owner, name = step_at(f"proxy.storage.sqlite.store:SqliteStore.{verb}")
     inner = getattr(owner, name)
 

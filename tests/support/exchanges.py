@@ -20,7 +20,6 @@ from proxy.redactor.exchange.runtime import Runtime, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
-from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
@@ -187,7 +186,6 @@ async def desk(
     more: str = "",
     before: Desk | None = None,
     hosted: bool = False,
-    store: Store | None = None,
 ) -> Desk:
     """A desk with these operations; without any, ``USUAL``.
 
@@ -196,7 +194,7 @@ async def desk(
     ``hosted``: what the rules collect stands among the records of the program's own schema.
     """
     failing, clock, events, metrics = (
-        FailingStore(store or MemoryStore()),
+        FailingStore(MemoryStore()),
         ManualClock(),
         Counter[str](),
         Metrics(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import CommitEnded, CommitGuard, RowTally, Store, commit_then_tell
+from proxy.storage.base import CommitGuard, RowTally, Store
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
@@ -148,18 +148,6 @@ class FailingStore:
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         await self._pass(self.inner.commit, table, changes)
-
-    async def commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],
-        ended: CommitEnded,
-    ) -> None:
-        if self._traps:  # a gate is there to be waited at
-            await commit_then_tell(self.commit(table, changes), ended)
-        else:
-            await self.inner.commit_behind(table, changes, touched, ended)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         return await self._pass(self.inner.rows, table, rids)

@@ -14,7 +14,6 @@ from proxy.redactor.plan import OperationPlan
 from proxy.redactor.rules import Entity, Operation
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
-from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 
 #: answers to reads pass with tokens then, where the rule says so
@@ -24,7 +23,7 @@ _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 class BoundOperation:
     """One operation ready to run: its plan, its collection, its counters."""
 
-    __slots__ = ("collection", "notices", "plan", "protected", "restored", "teller", "telling")
+    __slots__ = ("collection", "notices", "plan", "protected", "restored", "teller")
 
     def __init__(
         self, plan: OperationPlan, collection: Collection, metrics: Metrics, audit: AuditServices
@@ -36,13 +35,6 @@ class BoundOperation:
         entity = plan.operation.entity
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)
         self.restored = _cells(metrics, "domicile_restored_values_total", entity)
-        #: Fields whose tokens tell their record from all others.
-        self.telling = frozenset(
-            name
-            for name, tokenizer in collection.tokenizers.items()
-            if tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
-            and not tokenizer.same
-        )
 
     async def decide(self, reconciling: Awaitable[None]) -> None:
         """Have decided what an answer tells; without the vault, the next one that shows the record

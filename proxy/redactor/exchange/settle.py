@@ -64,7 +64,7 @@ async def _bind(
     texts = None
     if len(pairs) == len(writing.held) == 1 and body is not None and len(body.items) == 1:
         texts = _texts(body.items[0])
-    if pairs and (texts is None or not await writing.bind_behind(*pairs[0], texts)):
+    if pairs:
         await writing.settle(bind, pairs)
     displaced = False
     for held, key in pairs:
@@ -93,13 +93,8 @@ async def _promote(
         shown = [lone]
     else:
         shown = await in_thread(_shown_by, *look) if long else _shown_by(*look)
-    alone = len(writing.held) == 1 and writing.renamed is None
     for held, texts in zip(writing.held, shown, strict=True):
-        if (
-            held.row is not None
-            and held.sid is not None
-            and not (alone and await writing.promote_behind(held, texts))
-        ):
+        if held.row is not None and held.sid is not None:
             await writing.settle(promote, held, texts)
             if long and busy():
                 await give_way()

@@ -12,18 +12,14 @@ from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
-from proxy.storage.changes import Conflict
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     ProxiedDraft,
     StagedWrite,
-    bind,
-    bind_behind,
     forget_staged,
     merge_duplicates,
     overtake,
-    promote_behind,
     staging,
 )
 from proxy.vault.vault import Vault
@@ -38,7 +34,6 @@ class Writing:
         self._operation = joined.plan.operation
         self.collection = joined.collection
         self.notices = joined.notices
-        self._telling = joined.telling
         self._vault = vault
         self._locks: tuple[bytes, ...] = ()
         self.held: list[StagedWrite] = []
@@ -157,46 +152,6 @@ class Writing:
                 raise
             self.collection.observe("late")
             self._vault.later(partial(change, self.collection, *arguments, **named))
-
-    async def bind_behind(
-        self, write: StagedWrite, key: str, answer: Mapping[str, tuple[str, ...]]
-    ) -> bool:
-        """Name a new record without waiting for it, where the next answer would decide alike after
-        a crash: this one shows tokens that tell the record. Whether that was so.
-        """
-        for name in self._telling:
-            values = write.given.get(name)
-            if values and values[0].token in answer.get(name, ()):
-                break
-        else:
-            return False
-        failed = partial(self._failed, partial(bind, self.collection, [(write, key)]))
-        try:
-            return await bind_behind(self.collection, write, key, failed)
-        except (Conflict, VaultError):
-            return False  # met again, and told, by the settle that is waited for
-
-    async def promote_behind(
-        self, write: StagedWrite, answer: Mapping[str, tuple[str, ...]]
-    ) -> bool:
-        """Promote the only update without waiting for it, where the next answer would decide alike
-        after a crash. Whether that was so.
-        """
-        change = partial(staging.promote, self.collection, write, answer)
-        failed = partial(self._failed, change)
-        try:
-            if not await promote_behind(self.collection, write, answer, self._locks, failed):
-                return False
-        except (Conflict, VaultError):
-            return False
-        self._locks = ()  # released once it is durable
-        return True
-
-    def _failed(self, change: Callable[[], Awaitable[None]], fault: Exception) -> None:
-        """Have a settle that nobody waits for, and that failed, done again by ``change``."""
-        self.collection.observe("late")
-        down = isinstance(fault, VaultError) and fault.code is Code.VAULT_DOWN
-        self._vault.later(change, soon=not down)
 
     async def remove(self) -> None:
         """The application deleted the records."""

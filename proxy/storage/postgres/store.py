@@ -9,12 +9,10 @@ from typing import Any
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import (
-    CommitEnded,
     CommitGuard,
     Engine,
     Hooks,
     Untallied,
-    commit_then_tell,
 )
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
@@ -110,16 +108,6 @@ class PostgresStore(RootedNotes, Untallied):
             # in one breath with the next line: what comes before a note is durable when that is
             self.guard(changes)
         await self._writer.submit(sql, changes)
-
-    async def commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],
-        ended: CommitEnded,
-    ) -> None:
-        del touched  # what is read comes from the server, which has it once it is durable
-        await commit_then_tell(self.commit(table, changes), ended)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._statements(table)

@@ -17,12 +17,10 @@ from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import (
-    CommitEnded,
     CommitGuard,
     Engine,
     Hooks,
     RowTally,
-    commit_then_tell,
 )
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
@@ -127,15 +125,6 @@ class SqliteStore(RootedNotes):
             # in one breath with the next line: what comes before a note is durable when that is
             self.guard(changes)
         await self._writer.submit(sql, changes)
-
-    async def commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],  # noqa: ARG002  # reads here see a commit once it is durable
-        ended: CommitEnded,
-    ) -> None:
-        await commit_then_tell(self.commit(table, changes), ended)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._tables.get(table) or self._missing(table)

@@ -8,7 +8,6 @@ from proxy.vault.proxied.anywhere import own, reveal_anywhere
 from proxy.vault.proxied.binding import (
     StagedWrite,
     bind,
-    bind_behind,
     forget_staged,
     is_large,
     overtake,
@@ -16,7 +15,6 @@ from proxy.vault.proxied.binding import (
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
-from proxy.vault.proxied.promotion import promote_behind
 from proxy.vault.proxied.reconcile import reconcile_gone
 from proxy.vault.proxied.staging import accept, drop_staged, promote
 
@@ -29,7 +27,6 @@ __all__ = [
     "StagedWrite",
     "accept",
     "bind",
-    "bind_behind",
     "drop_staged",
     "forget_staged",
     "is_large",
@@ -37,7 +34,6 @@ __all__ = [
     "overtake",
     "own",
     "promote",
-    "promote_behind",
     "reconcile_gone",
     "reveal_anywhere",
 ]

@@ -5,14 +5,14 @@ they are under way.
 one breath with the commit that gives it: what takes time is done before.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from proxy.crypto.prf import either
 from proxy.offload import busy, give_way
-from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Reindex, Release
+from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Release
 from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
@@ -94,58 +94,6 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
             collection.observe(event, count)
     if taken:
         collection.observe("displaced", len(taken))
-
-
-async def bind_behind(
-    collection: Collection, write: StagedWrite, key: str, failed: Callable[[Exception], None]
-) -> bool:
-    """``bind`` a new record and return before it is durable, where nothing stands against its name;
-    whether that is so.
-
-    The name is locked until then, or until ``failed`` was called.
-    """
-    digest, state, now = collection.key_hash(key), collection.state, collection.clock()
-    named = state.named and any(one in state.named for one in either((digest,)))
-    if named or not state.locks.take(digest):
-        return False
-    behind = False
-    try:
-        if await collection.store.by_keys(collection.table, (digest,)):
-            return False
-        sealer = write.sealer or collection.sealer.record(write.rid, write.salt)
-        binding = Bind(write.rid, digest, sealer.key(key, now), now)
-        changes, overtaken = _decided(collection, (binding,), {write.rid: write.salt})
-        if not overtaken:
-            await commit_behind(collection, write, (digest,), changes, failed)
-            behind = True
-    finally:
-        if not behind:
-            state.locks.release((digest,))
-    return behind
-
-
-async def commit_behind(
-    collection: Collection,
-    write: StagedWrite,
-    locks: Sequence[bytes],
-    changes: Sequence[Change],
-    failed: Callable[[Exception], None],
-) -> None:
-    """``finish`` one record without waiting for it; the locks of its key are released then."""
-
-    def finished(fault: Exception | None) -> None:
-        if fault is None:
-            forget_staged(collection, (write,))
-            collection.observe("settled")
-        else:
-            failed(fault)
-        collection.state.locks.release(locks)
-
-    touched: list[int | bytes] = [write.rid, *locks]
-    for change in changes:
-        if isinstance(change, Reindex):
-            touched += change.drop
-    await collection.store.commit_behind(collection.table, changes, touched, finished)
 
 
 def _decided(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from proxy.crypto.aead import Seal
 from proxy.model.schema import collected_keys
-from proxy.storage.base import CommitEnded, Store, commit_then_tell
+from proxy.storage.base import Store
 from proxy.storage.changes import Change, Conflict, Insert, Replace
 from proxy.storage.rows import ColumnValue, Row, TableLayout
 from proxy.vault.body import RecordBody
@@ -107,15 +107,6 @@ class _Guarded:
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         await self._hosted.commit(self._store, table, changes)
-
-    async def commit_behind(
-        self,
-        table: str,
-        changes: Sequence[Change],
-        touched: Sequence[int | bytes],  # noqa: ARG002  # work with the schema ends once it is durable
-        ended: CommitEnded,
-    ) -> None:
-        await commit_then_tell(self.commit(table, changes), ended)
 
 
 class _Sealer(Sealer):

@@ -9,7 +9,7 @@ they are one. They are joined in one transaction.
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Mapping, Sequence
 
-from proxy.offload import FEW, busy, give_way, in_thread, strides
+from proxy.offload import busy, give_way, in_thread, strides
 from proxy.storage.changes import (
     Bind,
     Change,
@@ -267,7 +267,7 @@ async def outdated(
     left.
     """
     gone, left = list(gone), list(left)
-    many = any(len(values) > FEW for content in gone for values in content.values.values())
+    many = any(content.many for content in gone)
     tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
     if not tokens:
         return []

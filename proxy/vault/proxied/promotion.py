@@ -2,11 +2,11 @@
 versions in doubt.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from proxy.offload import FEW, run_in_thread
+from proxy.offload import run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.body import (
@@ -16,55 +16,11 @@ from proxy.vault.body import (
     alike,
     changed,
     tells,
-    tokens_of,
 )
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.next_version import adopt
-from proxy.vault.proxied.binding import StagedWrite, commit_behind
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.proxied.merge_duplicates import outdated, unneeded
-
-
-async def promote_behind(
-    collection: Collection,
-    write: StagedWrite,
-    answer: Mapping[str, tuple[str, ...]],
-    locks: Sequence[bytes],
-    failed: Callable[[Exception], None],
-) -> bool:
-    """Promote an update and return before it is durable, where the next answer would decide alike
-    after a crash; whether that is so.
-
-    It is where every field that changed is shown with all of its new tokens and none of the old.
-    The record keeps its ``locks`` until then, or until ``failed`` was called.
-    """
-    row, live, content = write.row, write.live, write.content
-    if row is None or live is None or content is None or write.sid is None or row.key is None:
-        return False
-    if row.staged or live.fields or collection.expires is not None:
-        return False
-    before, after = live.values, content.values
-    moved = changed(before, after)
-    if not moved or not all(
-        _is_shown(answer.get(name, ()), before.get(name, ()), after.get(name, ())) for name in moved
-    ):
-        return False
-    write.promoted = adopt(live, {name: after[name] for name in moved}, content.following)
-    reindexed = await outdated(collection, write.rid, (live, content), (write.promoted,))
-    changes: list[Change] = [
-        Replace(collection.next_row(row, write.promoted), row.version),
-        Unstage(write.rid, write.sid),
-        *reindexed,
-    ]
-    await commit_behind(collection, write, locks, changes, failed)
-    return True
-
-
-def _is_shown(
-    texts: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
-) -> bool:
-    """Whether an answer shows the new tokens of a field, all of which are others than the old."""
-    tokens = {value.token for value in new}
-    return bool(tokens) and tokens == set(texts) and tokens.isdisjoint(tokens_of(old))
 
 
 class Update(NamedTuple):
@@ -78,25 +34,35 @@ class Update(NamedTuple):
 
 
 async def promotion(
-    collection: Collection, update: Update, shown: Mapping[str, tuple[str, ...]]
+    collection: Collection,
+    update: Update,
+    shown: Mapping[str, tuple[str, ...]],
+    row: Row | None = None,
 ) -> tuple[list[Change], RecordBody | None]:
     """The changes that make the staged version live, on top of whatever is live by now, and the
     live version that they give; nothing where the record is gone.
 
     ``shown`` are the tokens by field that the answer shows: a field with its old tokens was not
-    taken.
+    taken. ``row`` is the record as it was staged, where nothing was in doubt beside it: the changes
+    are made for it, and refused (``Conflict``) where it has changed since.
     """
-    rows = await collection.store.rows(collection.table, [update.rid])
-    row = rows.get(update.rid)
+    current = update.before if row is not None else None
+    if row is None:
+        rows = await collection.store.rows(collection.table, [update.rid])
+        row = rows.get(update.rid)
     if row is None:
         return [], None
-    long = len(row.body) > LONG or any(len(values) > FEW for values in update.after.values.values())
-    current, content = await run_in_thread(long, _merged, collection, row, update, shown)
+    long = len(row.body) > LONG or update.after.many
+    if current is None:
+        current = await run_in_thread(long, collection.sealer.open, row)
+    content = await run_in_thread(long, _merged, current, update, shown)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
         Unstage(update.rid, update.sid),
     ]
-    if any(of and not content.fields.get(name) for name, of in current.fields.items()):
+    if current.fields and any(
+        of and not content.fields.get(name) for name, of in current.fields.items()
+    ):
         changes.append(ForgetReplies(update.rid))  # answers of the interface show it
     if row.staged > 1:
         beside = (await collection.beside({row.rid: row})).get(row.rid, ())
@@ -117,19 +83,20 @@ async def promotion(
 
 
 def _merged(
-    collection: Collection, row: Row, update: Update, shown: Mapping[str, tuple[str, ...]]
-) -> tuple[RecordBody, RecordBody]:
-    """What is live by now, and what it becomes."""
-    current, before, after = collection.sealer.open(row), update.before.values, update.after.values
+    current: RecordBody, update: Update, shown: Mapping[str, tuple[str, ...]]
+) -> RecordBody:
+    """What becomes of the version that is live by now."""
+    before, after = update.before.values, update.after.values
     moved = changed(before, after)
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
     for name in moved:
         texts, old, new = shown.get(name, ()), before.get(name, ()), after.get(name, ())
         if tells(texts, old, new) is not False:
             taken[name] = adopted_values(texts, old, new)
-    for name in (changed(current.values, after) & update.named) - moved:
-        taken[name] = after.get(name, ())
-    return current, adopt(current, taken, update.after.following)
+    if current is not update.before:
+        for name in (changed(current.values, after) & update.named) - moved:
+            taken[name] = after.get(name, ())
+    return adopt(current, taken, update.after.following)
 
 
 class Rebased(NamedTuple):

@@ -140,15 +140,14 @@ async def promote(
     """
     if held.sid is None or held.content is None or held.live is None:
         return
+    update = Update(held.rid, held.sid, held.live, held.content, held.given.keys())
+    row = held.row if held.row is not None and not held.row.staged else None
     for _ in range(_TRIES):
-        changes, held.promoted = await promotion(
-            collection,
-            Update(held.rid, held.sid, held.live, held.content, held.given.keys()),
-            shown,
-        )
+        changes, held.promoted = await promotion(collection, update, shown, row)
         try:
             await finish(collection, [held], changes)
         except Conflict:
+            row = None  # as it is by now
             continue
         collection.observe("settled")
         return
