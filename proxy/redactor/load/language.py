@@ -1,7 +1,8 @@
 """The rule language as tables: every key, its form, its default and one sentence about it.
 
 The loader reads by these tables, the JSON Schema and the reference manual are printed from them.
-What a key *means* together with others is checked in ``entities``, ``operations`` and ``checks``.
+The keys of an operation stand in ``operation_keys``. What a key *means* together with others is
+checked in ``entities``, ``operations`` and ``checks``.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ from proxy.redactor.load.forms import (
     Anything,
     Block,
     Either,
-    Flag,
     Form,
     Key,
     KeywordForm,
@@ -19,16 +19,16 @@ from proxy.redactor.load.forms import (
     Text,
     Whole,
 )
+from proxy.redactor.load.operation_keys import OPERATION_BLOCK
 from proxy.redactor.load.parsers import (
+    NAME_HINT,
+    RULE_NAME,
+    SELECTOR,
     Duration,
     Size,
     Status,
     parse_host,
-    parse_id,
-    parse_location,
-    parse_match,
     parse_prefix,
-    parse_selector,
     parse_upstream,
 )
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
@@ -40,19 +40,8 @@ LANGUAGE_VERSION = 1
 #: twice.
 POPULATION = 1_000_000
 
-RULE_NAME = r"[A-Za-z][A-Za-z0-9_]{0,62}"
-_NAME_HINT = "letters, digits and '_', a letter first, at most 63 characters"
 _ENDPOINT = r"[a-z0-9][a-z0-9_-]{0,62}"
 
-_SELECTOR = Text("selector", "a JSONPath such as $.email or $.items[*]", r"(?s).+", parse_selector)
-_ID = Text(
-    "place of an id",
-    "path NAME, query NAME, form NAME, header NAME TEMPLATE or $.NAME",
-    r"(?s).+",
-    parse_id,
-)
-_FIELD = Text("field name", "the name of a field of the entity", RULE_NAME)
-_ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
 _ERROR = Status(400, 599)
 
 LIMITS_BLOCK = Block(
@@ -128,7 +117,7 @@ FIELD_BLOCK = Block(
     (
         Key("kind", KeywordForm(tuple(FIELD_KINDS)), "what the value is; decides how two spellings compare and the default token shape", required=True),
         Key("token", Either(_SHAPE, TOKEN), "what the application gets instead of the value", "the shape of the kind"),
-        Key("at", _SELECTOR, "where the value stands in the entity's object; with `[*]` several values are one "
+        Key("at", SELECTOR, "where the value stands in the entity's object; with `[*]` several values are one "
             "field", "the member of the field's name"),
         Key("find", ListOf(KeywordForm(("exact", "range"), later=("partial",))), "how the vault can be asked for the value", "not at all"),
         Key("keep_as", Text("record field", "a field of the record schema, such as key1 or range_key1", RULE_NAME), "where the entity's `schema` is `records`: the field of the record-based interface "
@@ -143,107 +132,12 @@ ENTITY = Block(
     "A kind of record about a person: its fields, declared once for all operations and both "
     "directions.",
     (
-        Key("schema", Text("schema name", _NAME_HINT, RULE_NAME), "the vault's record type that holds it; `records` is that of the record-based "
+        Key("schema", Text("schema name", NAME_HINT, RULE_NAME), "the vault's record type that holds it; `records` is that of the record-based "
             "interface, whose fields `keep_as` names", "the entity's name"),
         Key("expires", Duration(), "how long after its last write a record is deleted", "never"),
         Key("population", Whole(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
-        Key("fields", MapOf(FIELD_BLOCK, "field name", RULE_NAME, _NAME_HINT), "the personal values", required=True),
+        Key("fields", MapOf(FIELD_BLOCK, "field name", RULE_NAME, NAME_HINT), "the personal values", required=True),
     ),
-)  # fmt: skip
-
-_SWAP_LATER = ("via", "send", "refuse", "split", "expression", "fields", "json")
-_SWAP = Block(
-    "parameter",
-    "A query parameter or form member that carries a value of a field.",
-    (Key("field", _FIELD, "the field; a name list needs `via`, which is not supported yet", required=True),),
-    later=_SWAP_LATER,
-)  # fmt: skip
-_MEMBER = Either(_FIELD, _SWAP)
-_FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
-_PLACES = MapOf(_SELECTOR, "field name", RULE_NAME, _NAME_HINT)
-_OBJECT = Key(
-    "object",
-    _SELECTOR,
-    "where the entity's object stands; an array there means each of its elements",
-    "`$`",
-)
-_EACH = Key("each", _SELECTOR, "where the objects stand when there are several, e.g. `$.items[*]`")
-_MEMBERS = Key("form", _FORM, "members of an HTML form (`application/x-www-form-urlencoded`)")
-_ELSEWHERE = Key(
-    "fields",
-    _PLACES,
-    "fields that stand elsewhere in this operation, counted from the document's root",
-)
-
-REQUEST = Block(
-    "request",
-    "Where values stand in the request's body, and what an empty or missing one means.",
-    (
-        _OBJECT,
-        _EACH,
-        _MEMBERS,
-        _ELSEWHERE,
-        Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
-        Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
-        Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
-        Key("own_token", KeywordForm(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
-        Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a multipart upload: refuse the "
-            "request, or pass the body as it came, whatever it holds", "refuse"),
-    ),
-    later=("patch", "own_mask", "values", "split", "json"),
-)  # fmt: skip
-
-_SUCCESS = Status(200, 399)
-_LOCATION = Text("path", "a path such as /contacts/{id}", r"(?s).+", parse_location)
-CONDITION = Block(
-    "condition",
-    "Statuses that mean the application took it, if the answer is as this says. A redirect that "
-    "leads elsewhere leaves the request in doubt.",
-    (
-        Key("status", ListOf(_SUCCESS, single=True), "the statuses that the condition is about", required=True),
-        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` "
-            "takes slashes", "anywhere"),
-        Key("text", Text("text", "a text that the body must hold", r".+"), "what the body must hold, letter for letter", "anything"),
-    ),
-)  # fmt: skip
-
-RESPONSE = Block(
-    "response",
-    "Where tokens are turned back in the answer, where it carries the record's id, and what "
-    "counts as success.",
-    (
-        _OBJECT,
-        _EACH,
-        _MEMBERS,
-        _ELSEWHERE,
-        Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
-            "/contacts/{id}`", "`$.id` after a create"),
-        Key("restore", KeywordForm(("named", "anywhere"), later=("html", "csv", "text")), "answers of success: tokens are restored where the rule names a place, or, in a page "
-            "of HTML or another text, every token wherever it stands, whoever it belongs to", "named"),
-        Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
-    ),
-    later=("carriers", "values", "split", "json"),
-)  # fmt: skip
-
-OPERATION_BLOCK = Block(
-    "operation",
-    "One request of the application. Exactly one of create, read, update, delete where it "
-    "carries personal data, else pass.",
-    (
-        Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
-        Key("create", _ENTITY, "the request makes a new record of this entity"),
-        Key("read", _ENTITY, "the answer shows records of this entity"),
-        Key("update", _ENTITY, "the request changes a record; an id that the vault does not know is created"),
-        Key("delete", _ENTITY, "the request removes records"),
-        Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; "
-            "it passes unchanged and unreported, also under `unmatched: deny`"),
-        Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
-            "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
-        Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
-        Key("response", RESPONSE, "the answer", "the object at `$`"),
-        Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
-    ),
-    later=("when", "envelope", "carriers", "views", "via", "mask", "guard", "caller"),
 )  # fmt: skip
 
 VAULT_DOWN = Block(
@@ -365,7 +259,7 @@ RULE_FILE = Block(
             required=True,
         ),
         Key("endpoint", ENDPOINT, "the application behind the proxy", required=True),
-        Key("entities", MapOf(ENTITY, "entity name", RULE_NAME, _NAME_HINT), "kinds of records"),
+        Key("entities", MapOf(ENTITY, "entity name", RULE_NAME, NAME_HINT), "kinds of records"),
         Key(
             "operations",
             ListOf(OPERATION_BLOCK),

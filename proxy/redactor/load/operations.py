@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 
-from proxy.model.schema import Path, spell
-from proxy.redactor import form as globs
+from proxy.redactor.load.body_places import PLACE_KEYS, compile_body, member_fields
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import (
@@ -15,7 +13,6 @@ from proxy.redactor.load.ids import (
     is_single,
     request_id,
     response_id,
-    selectors_overlap,
     selects_many,
     statuses,
 )
@@ -41,138 +38,6 @@ from proxy.redactor.rules import (
 )
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution
-
-#: Keys that say where something stands in a body.
-PLACE_KEYS = ("object", "each", "form", "fields")
-
-
-def compile_body(
-    section: Section | None, entity: Entity, *, default: bool, faults: RuleFaults
-) -> BodyPlace | None:
-    """The places of one direction.
-
-    ``default``: where nothing is said, the object stands at ``$``. Without it nothing in the body
-    is named, and ``fields`` alone are places without an object.
-    """
-    if section is None or not any(key in section for key in PLACE_KEYS):
-        return _whole(entity) if default else None
-    form = member_fields(section.value("form", {}), entity, faults)
-    objects = _objects(section, default, faults)
-    own = _own_places(section.value("fields", {}), entity, faults)
-    depth = len(objects or ())
-    inside = {
-        name: path[depth:]
-        for name, path in own.items()
-        if path[:depth] == objects and len(path) > depth
-    }
-    outside = {name: path for name, path in own.items() if name not in inside}
-    named = entity.fields.values() if objects is not None else ()
-    fields = {rule.name: rule.at for rule in named if rule.name not in own}
-    body = BodyPlace(objects, "each" in section, fields | inside, outside, form)
-    if own:
-        _check_places(body, section, faults)
-    return body
-
-
-def member_fields(
-    members: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults
-) -> dict[str, str]:
-    """Names and patterns of members or parameters with the field each carries, the most specific
-    first.
-    """
-    out: dict[str, str] = {}
-    for name, item in members.items():
-        field, at = item.value, item.at
-        if isinstance(item.value, Section):
-            field, at = item.value.value("field"), item.value.place("field")
-        if field is not None and field not in entity.fields:
-            faults.add(
-                at, f"{entity.name} has no field '{field}'; {did_you_mean(field, entity.fields)}"
-            )
-        elif field is not None:
-            out[name] = field
-    for one, other in combinations(out, 2):
-        even = globs.pattern_weight(one) == globs.pattern_weight(other)
-        if even and "*" in one and out[one] != out[other] and globs.patterns_overlap(one, other):
-            faults.add(
-                members[other].key,
-                f"'{other}' and '{one}' can name the same member and neither is more specific; "
-                "make one of them longer",
-            )
-    return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
-
-
-def _whole(entity: Entity) -> BodyPlace:
-    return BodyPlace((), False, {rule.name: rule.at for rule in entity.fields.values()}, {}, {})
-
-
-def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None:
-    """Where the objects stand; ``None`` where the body is a form only, or nothing but places of
-    single fields.
-    """
-    if "object" in section and "each" in section:
-        faults.add(
-            section.key("each"),
-            "'object' and 'each' exclude each other; keep 'each' where there are several objects",
-        )
-    if "each" in section:
-        path: Path = section.value("each", ())
-        if section.value("each") is not None and not selects_many(path):
-            faults.add(
-                section.place("each"), f"'each' selects one place only; write {spell(path)}[*]"
-            )
-        return path
-    if "object" in section:
-        whole: Path = section.value("object", ())
-        return whole
-    if "fields" in section:
-        return () if default else None
-    return None
-
-
-def _own_places(
-    items: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults
-) -> dict[str, Path]:
-    own: dict[str, Path] = {}
-    for name, item in items.items():
-        if name not in entity.fields:
-            faults.add(
-                item.key,
-                f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}",
-            )
-        elif item.value == ():
-            faults.add(
-                item.at, f"a field cannot be the whole document; write $.{name} or another member"
-            )
-        elif item.value is not None:
-            own[name] = item.value
-    return own
-
-
-def _check_places(body: BodyPlace, section: Section, faults: RuleFaults) -> None:
-    """The operation's own places against each other and against those of the entity."""
-    start = body.objects or ()
-    whole = {name: start + path for name, path in body.fields.items()} | dict(body.anchored)
-    own: Mapping[str, PlacedValue] = section.value("fields", {})
-    for one, other in combinations(whole, 2):
-        named = other if other in own else one
-        if named in own and selectors_overlap(whole[one], whole[other]):
-            rival = one if named == other else other
-            faults.add(
-                own[named].at,
-                f"{named} overlaps {rival} at {spell(whole[rival])}; a value belongs to one "
-                "field only",
-            )
-    several = body.each or selects_many(start)
-    for name in body.anchored:
-        if several:
-            faults.add(
-                own[name].at,
-                "places under 'fields' count from the document's root, and this one is outside "
-                "of the objects at "
-                f"{spell(start)}, so it belongs to none of them; write {spell(start)}.{name}",
-            )
-
 
 _SUCCESS = frozenset(range(200, 300))
 _WORDS = ("absent", "nulls", "empty", "own_token")

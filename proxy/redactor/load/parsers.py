@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from proxy.model.jsonpath import parse_jsonpath
 from proxy.model.schema import Path
-from proxy.redactor.load.forms import Context, JsonSchema
+from proxy.redactor.load.forms import Context, JsonSchema, Text
 from proxy.redactor.load.yaml_tree import Scalar, YamlNode, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind, parse_template
 from proxy.redactor.rules import IdPlace, IdSource
@@ -268,3 +268,9 @@ class Status:
     def schema(self) -> JsonSchema:
         number: JsonSchema = {"type": "integer", "minimum": self.least, "maximum": self.most}
         return {"anyOf": [number, {"const": self.word}]} if self.word else number
+
+
+#: Names that a rule file gives: of entities, fields and schemas.
+RULE_NAME = r"[A-Za-z][A-Za-z0-9_]{0,62}"
+NAME_HINT = "letters, digits and '_', a letter first, at most 63 characters"
+SELECTOR = Text("selector", "a JSONPath such as $.email or $.items[*]", r"(?s).+", parse_selector)

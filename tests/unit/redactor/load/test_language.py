@@ -2,13 +2,8 @@ from proxy.redactor.load import language
 from proxy.redactor.load.forms import Block, KeywordForm
 from proxy.redactor.load.language import blocks
 from proxy.redactor.rules import (
-    Absent,
     BodyLimits,
-    Empty,
-    Nulls,
     OnError,
-    OtherKinds,
-    OwnToken,
     Unmatched,
 )
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
@@ -46,14 +41,6 @@ def test_no_key_is_both_supported_and_not_supported_yet():
 
 def test_words_are_those_of_the_compiled_rules():
     assert choices(language.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
-    for key, words in (
-        ("absent", Absent),
-        ("nulls", Nulls),
-        ("empty", Empty),
-        ("own_token", OwnToken),
-        ("other_kinds", OtherKinds),
-    ):
-        assert sorted(choices(language.REQUEST, key)) == sorted(str(word) for word in words)
     assert choices(language.FIELD_BLOCK, "kind") == list(FIELD_KINDS)
 
 

@@ -1,0 +1,118 @@
+"""The keys of one entry of ``operations``, as tables: what the request and the answer are about.
+
+They belong to ``language``, which names every other block of the rule language.
+"""
+
+from proxy.redactor.load.forms import Block, Either, Flag, Key, KeywordForm, ListOf, MapOf, Text
+from proxy.redactor.load.parsers import (
+    NAME_HINT,
+    RULE_NAME,
+    SELECTOR,
+    Status,
+    parse_id,
+    parse_location,
+    parse_match,
+)
+
+_ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
+_FIELD = Text("field name", "the name of a field of the entity", RULE_NAME)
+_ID = Text(
+    "place of an id",
+    "path NAME, query NAME, form NAME, header NAME TEMPLATE or $.NAME",
+    r"(?s).+",
+    parse_id,
+)
+_SWAP_LATER = ("via", "send", "refuse", "split", "expression", "fields", "json")
+_SWAP = Block(
+    "parameter",
+    "A query parameter or form member that carries a value of a field.",
+    (Key("field", _FIELD, "the field; a name list needs `via`, which is not supported yet", required=True),),
+    later=_SWAP_LATER,
+)  # fmt: skip
+_MEMBER = Either(_FIELD, _SWAP)
+_FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
+_PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
+_OBJECT = Key(
+    "object",
+    SELECTOR,
+    "where the entity's object stands; an array there means each of its elements",
+    "`$`",
+)
+_EACH = Key("each", SELECTOR, "where the objects stand when there are several, e.g. `$.items[*]`")
+_MEMBERS = Key("form", _FORM, "members of an HTML form (`application/x-www-form-urlencoded`)")
+_ELSEWHERE = Key(
+    "fields",
+    _PLACES,
+    "fields that stand elsewhere in this operation, counted from the document's root",
+)
+
+REQUEST = Block(
+    "request",
+    "Where values stand in the request's body, and what an empty or missing one means.",
+    (
+        _OBJECT,
+        _EACH,
+        _MEMBERS,
+        _ELSEWHERE,
+        Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
+        Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
+        Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
+        Key("own_token", KeywordForm(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
+        Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a multipart upload: refuse the "
+            "request, or pass the body as it came, whatever it holds", "refuse"),
+    ),
+    later=("patch", "own_mask", "values", "split", "json"),
+)  # fmt: skip
+
+_SUCCESS = Status(200, 399)
+_LOCATION = Text("path", "a path such as /contacts/{id}", r"(?s).+", parse_location)
+CONDITION = Block(
+    "condition",
+    "Statuses that mean the application took it, if the answer is as this says. A redirect that "
+    "leads elsewhere leaves the request in doubt.",
+    (
+        Key("status", ListOf(_SUCCESS, single=True), "the statuses that the condition is about", required=True),
+        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` "
+            "takes slashes", "anywhere"),
+        Key("text", Text("text", "a text that the body must hold", r".+"), "what the body must hold, letter for letter", "anything"),
+    ),
+)  # fmt: skip
+
+RESPONSE = Block(
+    "response",
+    "Where tokens are turned back in the answer, where it carries the record's id, and what "
+    "counts as success.",
+    (
+        _OBJECT,
+        _EACH,
+        _MEMBERS,
+        _ELSEWHERE,
+        Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
+            "/contacts/{id}`", "`$.id` after a create"),
+        Key("restore", KeywordForm(("named", "anywhere"), later=("html", "csv", "text")), "answers of success: tokens are restored where the rule names a place, or, in a page "
+            "of HTML or another text, every token wherever it stands, whoever it belongs to", "named"),
+        Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
+    ),
+    later=("carriers", "values", "split", "json"),
+)  # fmt: skip
+
+OPERATION_BLOCK = Block(
+    "operation",
+    "One request of the application. Exactly one of create, read, update, delete where it "
+    "carries personal data, else pass.",
+    (
+        Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
+        Key("create", _ENTITY, "the request makes a new record of this entity"),
+        Key("read", _ENTITY, "the answer shows records of this entity"),
+        Key("update", _ENTITY, "the request changes a record; an id that the vault does not know is created"),
+        Key("delete", _ENTITY, "the request removes records"),
+        Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; "
+            "it passes unchanged and unreported, also under `unmatched: deny`"),
+        Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
+            "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
+        Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
+        Key("response", RESPONSE, "the answer", "the object at `$`"),
+        Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
+    ),
+    later=("when", "envelope", "carriers", "views", "via", "mask", "guard", "caller"),
+)  # fmt: skip

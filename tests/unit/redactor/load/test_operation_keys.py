@@ -1,0 +1,25 @@
+import pytest
+
+from proxy.redactor.load.forms import KeywordForm
+from proxy.redactor.load.operation_keys import OPERATION_BLOCK, REQUEST
+from proxy.redactor.rules import Absent, Empty, Nulls, OtherKinds, OwnToken, Verb
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("absent", Absent),
+        ("nulls", Nulls),
+        ("empty", Empty),
+        ("own_token", OwnToken),
+        ("other_kinds", OtherKinds),
+    ],
+)
+def test_words_are_those_of_the_compiled_rules(key, words):
+    form = next(known.form for known in REQUEST.keys if known.name == key)
+    assert isinstance(form, KeywordForm)
+    assert sorted(form.choices) == sorted(str(word) for word in words)
+
+
+def test_each_verb_is_a_key_of_an_operation():
+    assert {str(verb) for verb in Verb} < {key.name for key in OPERATION_BLOCK.keys}
