@@ -14,7 +14,7 @@ from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
 from proxy.gateway.forwarded import Telling
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
-from proxy.gateway.ports import ActiveRules, Journal, Seen
+from proxy.gateway.ports import FAILURES, ActiveRules, Journal, Seen
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest, masked
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
@@ -26,19 +26,6 @@ from proxy.net.http1.head import Heads
 from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
 from proxy.net.request import RequestContext
 from proxy.redactor.rules import Endpoint, Match, PassRule, Unmatched
-
-#: Faults of the application; all others are refusals of the proxy.
-_FAILURES = frozenset(
-    {
-        Code.UPSTREAM_UNREACHABLE,
-        Code.UPSTREAM_TIMEOUT,
-        Code.UPSTREAM_BUSY,
-        Code.UPSTREAM_SUSPENDED,
-        Code.UPSTREAM_BROKEN,
-        Code.UNREADABLE_ANSWER,
-        Code.ANSWER_TOO_LARGE,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +333,7 @@ class Gateway:
             self._coverage.seen(incoming.unruled, status, incoming.sample)
         rule = passed if match is None else match.operation
         if code is not None:
-            outcome = "failed" if code in _FAILURES else "refused"
+            outcome = "failed" if code in FAILURES else "refused"
         else:
             outcome = "passed" if match is None else "matched"
         self._journal.seen(
@@ -359,6 +346,7 @@ class Gateway:
                 perf_counter() - incoming.started,
                 outcome,
                 code,
+                incoming.timing,
             )
         )
 

@@ -5,23 +5,34 @@ Nothing of a path, a query or a body.
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.errors import Code
 from proxy.gateway.ports import Seen
 from proxy.net.client import HttpUpstream, Route
 from proxy.net.coverage import COUNTED_METHODS
 from proxy.net.reply import UpstreamAddress
+from proxy.redactor.message import EXCHANGE_STEPS
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import MetricCell, Metrics
+from proxy.telemetry.metrics import Histogram, MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
 
 #: Refusals that strangers can bring about at will: counted, and told at level debug only, so that
 #: nobody fills the log.
 _OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
+
+
+class _Series(NamedTuple):
+    """What is counted of requests to one operation with one outcome."""
+
+    requests: MetricCell
+    total: Histogram
+    steps: tuple[Histogram, ...]  #: in the order of ``EXCHANGE_STEPS``; of matched requests
+    fired: MetricCell | None  #: of an operation of the rules in force
 
 
 class MetricsJournal:
@@ -35,7 +46,7 @@ class MetricsJournal:
         self._log = logs.logger("access").bind()
         # asked once: most requests then cost one comparison
         self._lines = self._log.is_enabled_for(logging.DEBUG)
-        self._counts: dict[tuple[str, str, str], MetricCell] = {}
+        self._series: dict[tuple[str, str, str], _Series] = {}
         self._fired: dict[tuple[str, str], MetricCell] = {}
         self.announce(rules)
 
@@ -43,6 +54,7 @@ class MetricsJournal:
         """Rules come into force: every operation gets its series, so that one that never fires can
         be seen.
         """
+        self._series.clear()
         for operation in rules.operations:
             key = (operation.endpoint.name, operation.label)
             self._fired[key] = self._metrics.cell(
@@ -52,12 +64,20 @@ class MetricsJournal:
     def seen(self, seen: Seen) -> None:
         """See ``Journal.seen``."""
         key = (seen.endpoint, seen.operation, seen.outcome)
-        cell = self._counts.get(key)
-        if cell is None:
-            cell = self._counts[key] = self._metrics.cell("domicile_requests_total", *key)
-        cell.value += 1
-        if seen.operation != "-":
-            self._fire(seen)
+        series = self._series.get(key) or self._opened(key)
+        series.requests.value += 1
+        # no call of ``observe``: this is on the way of every request
+        total, seconds = series.total, seen.seconds
+        total.counts[bisect_left(total.bounds, seconds)] += 1
+        total.total += seconds
+        if series.fired is not None:
+            series.fired.value = time.time()
+        if seen.timing is not None:
+            durations = seen.timing.durations(seconds)
+            for histogram, duration in zip(series.steps, durations, strict=True):
+                if duration > 0.0:
+                    histogram.counts[bisect_left(histogram.bounds, duration)] += 1
+                    histogram.total += duration
         if seen.code is not None:
             self._trouble(seen, self._log.debug if seen.code in _OFTEN else self._log.warning)
         elif self._lines:
@@ -71,10 +91,16 @@ class MetricsJournal:
                 duration_ms=round(seen.seconds * 1000, 3),
             )
 
-    def _fire(self, seen: Seen) -> None:
-        fired = self._fired.get((seen.endpoint, seen.operation))
-        if fired is not None:
-            fired.value = time.time()
+    def _opened(self, key: tuple[str, str, str]) -> "_Series":
+        """The series of an endpoint, an operation and an outcome, met for the first time."""
+        histogram = partial(self._metrics.buckets, "domicile_request_seconds", *key)
+        series = self._series[key] = _Series(
+            self._metrics.cell("domicile_requests_total", *key),
+            histogram("total"),
+            tuple(map(histogram, EXCHANGE_STEPS)) if key[2] != "passed" and key[1] != "-" else (),
+            self._fired.get(key[:2]),
+        )
+        return series
 
     def _trouble(self, seen: Seen, tell: Callable[..., object]) -> None:
         if seen.outcome == "failed":

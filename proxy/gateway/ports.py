@@ -1,12 +1,12 @@
 """What the gateway needs from the redactor, and from whoever counts and logs."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from proxy.errors import Code
-from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 
 
@@ -17,6 +17,8 @@ class Exchange(Protocol):
     Otherwise exactly one of ``incoming``, ``settled`` and ``failed`` follows, also when the caller
     has gone away meanwhile.
     """
+
+    timing: Timing  #: of its steps; the gateway notes those of its own there
 
     @property
     def missed(self) -> bool:
@@ -122,6 +124,20 @@ class ActiveRules(Protocol):
         """A new exchange for one matched request."""
 
 
+#: Faults of the application; all others are refusals of the proxy.
+FAILURES: Final = frozenset(
+    {
+        Code.UPSTREAM_UNREACHABLE,
+        Code.UPSTREAM_TIMEOUT,
+        Code.UPSTREAM_BUSY,
+        Code.UPSTREAM_SUSPENDED,
+        Code.UPSTREAM_BROKEN,
+        Code.UNREADABLE_ANSWER,
+        Code.ANSWER_TOO_LARGE,
+    }
+)
+
+
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """One request that is over, for metrics and the access log.
 
@@ -136,6 +152,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     outcome: str  #: passed, matched, refused (by the proxy), failed (by the application)
     code: Code | None  #: of the error, if there was one
+    timing: Timing | None = None  #: of a matched request
 
 
 class Journal(Protocol):

@@ -3,6 +3,7 @@ of tokens.
 """
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 import msgspec
 
@@ -76,6 +77,8 @@ class RedactedHandler:
         self, incoming: RequestContext, job: RedactedRequest, exchange: Exchange
     ) -> None:
         limits = job.match.operation.endpoint.limits
+        timing = incoming.timing = exchange.timing
+        timing.started, timing.matched = incoming.started, perf_counter()
         body = job.body
         if body is None:
             body = arrived(incoming, limits, self._rooms.requests)
@@ -94,10 +97,12 @@ class RedactedHandler:
         plain, _ = await inflated(body, coded, limits.inflated) if coded is not None else (body, ())
         if plain is not body and incoming.held is not None:
             incoming.held.add(len(plain))
+        timing.received = perf_counter()
         redacted = await exchange.outgoing(
             Request(incoming.head.method, incoming.target, headers, plain),
             _expected(incoming) if entity_tags.MARK in incoming.head.block else (),
         )
+        timing.redacted = perf_counter()
         call = self._call(incoming, redacted, job)
         try:
             reply = await self._upstream.send(call)
@@ -143,6 +148,7 @@ class RedactedHandler:
         coded = content_coding.field(headers, b"content-encoding")
         readable = coded is None or rewriting.codings_readable(coded)
         if not (readable and exchange.wants(status, headers)):
+            exchange.timing.answered = perf_counter()
             await exchange.settled(status, headers)
             exchange.pass_unread(status, headers)
             if not _unmodified(incoming, status, headers, header(headers, b"etag")):
@@ -154,6 +160,7 @@ class RedactedHandler:
             raw = reply.whole
             if raw is None or len(raw) > limits.inflated or not holding.at_once(len(raw)):
                 raw = await self._collect(reply, exchange, headers, (raw, limits.inflated, holding))
+            exchange.timing.answered = perf_counter()
             read = (
                 (raw, ())
                 if coded is None
@@ -317,6 +324,7 @@ class _Masked:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self.timing = exchange.timing
 
     @property
     def missed(self) -> bool:

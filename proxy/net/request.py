@@ -12,7 +12,7 @@ from proxy.net.http1.body import BodyQueue
 from proxy.net.http1.head import RequestHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Begun
-from proxy.redactor.message import RawHeaders
+from proxy.redactor.message import RawHeaders, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 
 #: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a
@@ -64,6 +64,7 @@ class RequestContext:
         "started",
         "status",
         "target",
+        "timing",
         "unruled",
     )
 
@@ -75,6 +76,7 @@ class RequestContext:
         self.minor = head.minor  #: 1 or 0, of the HTTP version
         self.target = head.target  #: byte for byte as it came
         self.started = perf_counter()  # the loop's own clock has steps of a millisecond
+        self.timing: Timing | None = None  #: of the steps of a matched request
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
         self.passed: PassRule | None = None  #: the rule that lets it pass

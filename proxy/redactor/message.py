@@ -35,6 +35,41 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+#: The steps of a matched request in their order, as ``Timing.durations`` has them.
+EXCHANGE_STEPS: Final = ("match", "receive", "redact", "stage", "application", "settle", "restore")
+
+
+class Timing(msgspec.Struct, gc=False):
+    """When the steps of a matched request ended, on the clock of ``perf_counter``.
+
+    0: the request did not come so far.
+    """
+
+    started: float = 0.0  #: its head was there
+    matched: float = 0.0
+    received: float = 0.0  #: its body
+    redacted: float = 0.0
+    answered: float = 0.0  #: by the application, with the whole body where that is read
+    stage: float = 0.0  #: seconds until its values were durable, a part of redacting
+    settle: float = 0.0  #: seconds until it was durable what the answer means
+
+    def durations(self, seconds: float) -> tuple[float, ...]:
+        """Seconds of each of ``EXCHANGE_STEPS``, of a request that took so long; 0 for those that did
+        not happen.
+        """
+        ended, matched = self.started + seconds, self.matched
+        received, redacted, answered = self.received, self.redacted, self.answered
+        return (
+            matched - self.started,
+            (received or ended) - matched,
+            (redacted or ended) - received - self.stage if received else 0.0,
+            self.stage,
+            (answered or ended) - redacted if redacted else 0.0,
+            self.settle,
+            ended - answered - self.settle if answered else 0.0,
+        )
+
+
 def header(headers: RawHeaders, name: bytes) -> bytes | None:
     """The first field value of that lower-case name, or ``None``."""
     size = len(name)

@@ -25,6 +25,12 @@ _API_BOUNDS: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 )  # fmt: skip
 
+#: Seconds; a step takes some ten microseconds, an application up to its time-out. Few, for each
+#: operation has several series of them.
+_REQUEST_BOUNDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0,
+)  # fmt: skip
+
 #: Every metric there is. Counters end in ``_total``; times are in seconds, instants in seconds
 #: since the epoch.
 METRICS: Final[dict[str, MetricSpec]] = {
@@ -34,6 +40,16 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "Requests, by outcome: passed (no rule names them, or one lets them pass), matched, "
         "refused (by the proxy), failed (by "
         "the application).",
+    ),
+    "domicile_request_seconds": MetricSpec(
+        "histogram",
+        ("endpoint", "operation", "outcome", "step"),
+        "How long proxied requests took, by step: total is the whole of it. Of requests that a "
+        "rule names, also match (until the rule was known), receive (the body of the caller), "
+        "redact, stage (until values are durable in the vault), application (until it has "
+        "answered), settle (until it is durable what the answer means), restore (until the "
+        "answer was sent).",
+        _REQUEST_BOUNDS,
     ),
     "domicile_unmatched_requests_total": MetricSpec(
         "counter",

@@ -64,7 +64,7 @@ class Metrics:
     def __init__(self) -> None:
         self._registry: CollectorRegistry | None = None  #: from the first scrape on
         self._cells: dict[str, dict[tuple[str, ...], MetricCell]] = {}
-        self._buckets: dict[str, Histogram] = {}
+        self._buckets: dict[str, dict[tuple[str, ...], Histogram]] = {}
         self._watched: dict[str, dict[tuple[str, ...], Callable[[], float]]] = {}
 
     def cell(self, name: str, *labels: str) -> MetricCell:
@@ -72,10 +72,10 @@ class Metrics:
         _declared(name, ("counter", "gauge"), labels)
         return self._cells.setdefault(name, {}).setdefault(labels, MetricCell())
 
-    def buckets(self, name: str) -> Histogram:
-        """The histogram of that name; the same one each time."""
-        declared = _declared(name, ("histogram",), ())
-        return self._buckets.setdefault(name, Histogram(declared.bounds))
+    def buckets(self, name: str, *labels: str) -> Histogram:
+        """The histogram of that name under these label values; the same one each time."""
+        declared = _declared(name, ("histogram",), labels)
+        return self._buckets.setdefault(name, {}).setdefault(labels, Histogram(declared.bounds))
 
     def watch(self, name: str, read: Callable[[], float], *labels: str) -> None:
         """A gauge whose value ``read`` tells when somebody scrapes: lengths of queues and pools."""
@@ -131,11 +131,14 @@ class Metrics:
         return family
 
     def _histogram(self, name: str, declared: MetricSpec) -> "Metric":
-        buckets = self._buckets.get(name) or Histogram(declared.bounds)
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily(name, declared.help)
-        family.add_metric((), buckets.cumulated(), buckets.total)
+        family = HistogramMetricFamily(name, declared.help, labels=declared.labels)
+        series = self._buckets.get(name, {})
+        if not declared.labels:
+            series = series or {(): Histogram(declared.bounds)}
+        for labels, buckets in list(series.items()):
+            family.add_metric(labels, buckets.cumulated(), buckets.total)
         return family
 
 

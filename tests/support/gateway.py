@@ -17,7 +17,7 @@ from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.reply import CallLimits
-from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import (
     BodyLimits,
     Endpoint,
@@ -57,6 +57,7 @@ class Exchange:
     out: Callable[[Request], Request] | None = None
     back: Callable[[Response], Response] | None = None
     missed: bool = False
+    timing: Timing = field(default_factory=Timing)
 
     def check_head(self, head: Request) -> None:
         if self.refusal is not None:

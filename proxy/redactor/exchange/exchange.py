@@ -37,6 +37,7 @@ from proxy.redactor.message import (
     RawHeaders,
     Request,
     Response,
+    Timing,
     classify,
     header,
     numeric_id,
@@ -72,11 +73,13 @@ class RuleExchange:
         self._joined = joined
         self._plan = plan = joined.plan
         self._match = match
-        self._operation = plan.operation
+        self._operation = operation = plan.operation
+        self.timing = timing = Timing()
         self._collection = collection = joined.collection
         self._teller = joined.teller
         self._began = collection.clock()
-        self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
+        writes = operation.verb is not Verb.READ
+        self._writing = Writing(joined, vault, timing) if writes else None
         self._ids: list[str] = []
         self._search: SearchTokens | None = None  #: what it looks for by values
         self._request: Request | None = None  #: as it came
@@ -339,8 +342,6 @@ class RuleExchange:
     async def _undecided(self, reconciling: Awaitable[set[str]]) -> None:
         self._joined.notices.undecided(await reconciling)
 
-    # ------------------------------------------------------------------ settling
-
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
         target = self._request.target if self._request else b""
         return outcome(self._operation.response, target, status, headers, body)
@@ -354,8 +355,6 @@ class RuleExchange:
             await settle(self._writing, self._operation, outcome, headers, body)
         elif status in _GONE and self._ids:
             await self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
-
-    # ------------------------------------------------------------------ the audit log
 
     def _permit(self) -> None:
         """The log has a fault.

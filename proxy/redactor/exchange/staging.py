@@ -4,12 +4,14 @@ becomes of it.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Concatenate, ParamSpec
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, discard, each
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.message import Timing
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
 from proxy.vault.body import TokenizedValue
@@ -30,8 +32,9 @@ _P = ParamSpec("_P")
 class Writing:
     """What one exchange has staged. ``close`` must be called whatever happens; it is idempotent."""
 
-    def __init__(self, joined: BoundOperation, vault: Vault) -> None:
+    def __init__(self, joined: BoundOperation, vault: Vault, timing: Timing) -> None:
         self._operation = joined.plan.operation
+        self._timing = timing
         self.collection = joined.collection
         self.notices = joined.notices
         self._vault = vault
@@ -51,6 +54,7 @@ class Writing:
 
         ``marks``: the one record that it changes must have one of these.
         """
+        started = perf_counter()
         try:
             if self._operation.verb is Verb.CREATE:
                 lone = len(items) == 1
@@ -68,6 +72,7 @@ class Writing:
                 self.held = await staging.stage_deletes(self.collection, ids)
             if marks and self._operation.verb is not Verb.CREATE:
                 self._refuse_changed(marks)
+            self._timing.stage = perf_counter() - started
         except BaseException:
             try:
                 if self.held:
@@ -144,6 +149,7 @@ class Writing:
         """End what was staged by ``change``, now, or, when the store cannot be written, again at
         every upkeep: the application has acted already.
         """
+        started = perf_counter()
         try:
             await change(self.collection, *arguments, **named)
         except VaultError as error:
@@ -152,6 +158,8 @@ class Writing:
                 raise
             self.collection.observe("late")
             self._vault.later(partial(change, self.collection, *arguments, **named))
+        finally:
+            self._timing.settle += perf_counter() - started
 
     async def remove(self) -> None:
         """The application deleted the records."""

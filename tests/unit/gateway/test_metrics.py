@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -6,6 +7,7 @@ from msgspec.structs import replace
 from proxy.errors import Code
 from proxy.gateway.metrics import MetricsJournal
 from proxy.gateway.ports import Seen
+from proxy.redactor.message import EXCHANGE_STEPS, Timing
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -42,6 +44,52 @@ def test_each_request_is_counted_by_outcome(metrics):
     text = metrics.render().decode()
     assert 'domicile_requests_total{endpoint="crm",operation="-",outcome="passed"} 2.0' in text
     assert 'domicile_requests_total{endpoint="crm",operation="-",outcome="matched"} 1.0' in text
+
+
+def buckets_sum(text: str, step: str) -> float:
+    (line,) = [line for line in text.splitlines() if "_sum{" in line and f'step="{step}"' in line]
+    return float(line.rpartition(" ")[2])
+
+
+def test_the_steps_of_a_matched_request_are_observed_and_add_up_to_the_whole(metrics):
+    timing = Timing(10.0, 10.001, 10.003, 10.013, 10.113, stage=0.004, settle=0.02)
+    journal(metrics).seen(
+        replace(SEEN, operation="PUT /people/{id}", outcome="matched", seconds=0.2, timing=timing)
+    )
+    text = metrics.render().decode()
+    expected = {
+        "match": 0.001,
+        "receive": 0.002,
+        "redact": 0.006,
+        "stage": 0.004,
+        "application": 0.1,
+        "settle": 0.02,
+        "restore": 0.067,
+    }
+    assert {step: buckets_sum(text, step) for step in EXCHANGE_STEPS} == pytest.approx(expected)
+    assert buckets_sum(text, "total") == pytest.approx(sum(expected.values()))
+    assert (
+        '_bucket{endpoint="crm",le="0.1",operation="PUT /people/{id}",outcome="matched",step="total"} 0.0'
+        in text
+    )
+
+
+def test_a_request_that_ends_early_has_the_steps_that_it_came_to(metrics):
+    timing = Timing(10.0, 10.001, 10.003)
+    journal(metrics).seen(
+        replace(SEEN, operation="x", outcome="refused", code=Code.TOO_LARGE, timing=timing)
+    )
+    counts = {
+        step: f'_count{{endpoint="crm",operation="x",outcome="refused",step="{step}"}} 1.0'
+        in metrics.render().decode()
+        for step in EXCHANGE_STEPS
+    }
+    assert [step for step, count in counts.items() if count] == ["match", "receive", "redact"]
+
+
+def test_a_request_that_no_rule_names_has_its_whole_time_alone(metrics):
+    journal(metrics).seen(SEEN)
+    assert set(re.findall('step="([a-z]+)"', metrics.render().decode())) == {"total"}
 
 
 def test_an_operation_that_never_fired_shows(metrics):

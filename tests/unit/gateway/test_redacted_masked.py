@@ -49,3 +49,8 @@ async def test_a_failure_is_handed_on():
     inner = Exchange()
     await masked(match(Verb.READ), inner).failed(True)
     assert inner.calls == [("failed", True)]
+
+
+def test_the_times_of_its_steps_are_those_of_the_exchange():
+    inner = Exchange()
+    assert masked(match(Verb.READ), inner).timing is inner.timing

@@ -53,6 +53,14 @@ async def test_the_application_gets_tokens_and_the_caller_people():
     assert one.idle
 
 
+async def test_the_times_of_staging_and_settling_are_noted():
+    call = await (await usual()).send("POST /p", ANN)
+    timing = call.exchange.timing
+    assert timing.stage > 0 == timing.settle
+    await call.answer(201, {**call.json, "id": 1})
+    assert timing.settle > 0
+
+
 @pytest.mark.parametrize(
     "text",
     [
