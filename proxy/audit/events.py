@@ -65,7 +65,8 @@ MOST_RECORDS: Final = 500
 
 #: The reason in the line of an alarm about rows.
 TAMPERED: Final = (
-    "rows of the store have columns that differ from what is sealed in them: they were left out"
+    "rows of the store have columns that differ from what is sealed in them, or do not open: they "
+    "were left out"
 )
 
 #: The reason in the line of an alarm about a note.
@@ -190,7 +191,7 @@ class AuditContext:
         return event
 
     def add_tampered(self, schema: str, count: int) -> None:
-        """Add rows whose columns differ from what is sealed in them."""
+        """Add rows that differ from what is sealed in them, or do not open."""
         self.tampered[schema] = self.tampered.get(schema, 0) + count
 
     @property

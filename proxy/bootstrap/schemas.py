@@ -113,6 +113,9 @@ TOLD: Final = {
     "unrestored": "the vault could not be read: answers pass with tokens in place of values",
 }
 
+#: Events that somebody who writes to the store brings about: each is an alarm of kind tampered.
+_ALARMS: Final = frozenset({"tampered", "altered", "unopenable", "unopenable_file"})
+
 
 def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str, int], None]:
     """What counts the events of a vault, and tells those that somebody has to know of."""
@@ -125,7 +128,7 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
             cell = metrics.cell("domicile_vault_events_total", prefix + schema, event)
             cells[event, schema] = cell
         cell.value += count
-        if event in ("tampered", "altered"):
+        if event in _ALARMS:
             metrics.cell("domicile_alarms_total", "tampered").value += 1
         if event in TOLD:
             _metrics_log.warning(TOLD[event], entity=prefix + schema, count=count)

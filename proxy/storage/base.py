@@ -84,7 +84,7 @@ class Store(Protocol):
         """The rows with these ids; absent ones are left out."""
 
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """The LIVE rows with these key hashes; absent ones are left out."""
+        """The rows with these key hashes, of any state; absent ones are left out."""
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         """Record ids by token hash, ascending (several where equal tokens are allowed, at most 32

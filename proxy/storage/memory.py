@@ -188,12 +188,8 @@ class MemoryStore(RootedNotes, Untallied):
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         content = self._table(table)
         wanted = set(keys)
-        live = [
-            rid
-            for rid, row in content.rows.items()
-            if row.state is RowState.LIVE and row.key in wanted
-        ]
-        return {key: row for row in map(content.row, live) if (key := row.key) is not None}
+        bound = [rid for rid, row in content.rows.items() if row.key in wanted]
+        return {key: row for row in map(content.row, bound) if (key := row.key) is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         tokens = self._table(table).tokens

@@ -171,8 +171,9 @@ METRICS: Final[dict[str, MetricSpec]] = {
         ("kind",),
         "Alarms, each of which is a line of the audit log: bait (a record marked as bait was "
         "revealed), emergency (a client has taken a role for which it was prepared), log "
-        "(lines of the audit log are missing, or were changed), tampered (columns of a record"
-        " differ from what is sealed in it: somebody wrote to the store; by a request to the "
+        "(lines of the audit log are missing, or were changed), tampered (a record or a file "
+        "differs from what is sealed in it, or does not open: somebody wrote to the store; by a "
+        "request to the "
         "vault's interface that met it, or found in the background; then the log and the "
         "metric tell it alone), notes (clients, policies, keys or another note of the store "
         "were changed, put back, added or removed), misses (somebody keeps searching through "

@@ -8,9 +8,8 @@ from proxy.errors import Code, VaultError
 from proxy.storage.changes import Change, Reindex, Remove, Unstage
 from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
+from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.proxied.merge_duplicates import unneeded
-from proxy.vault.proxied.open_rows import is_genuine_change
-from proxy.vault.seal import Tampered
 
 #: Rows handled in one transaction, so that a sweep never holds up other writers for long.
 _BATCH = 200
@@ -42,27 +41,13 @@ async def _expire(collection: Collection, rids: Sequence[int]) -> int:
         due = [
             row.rid
             for row in rows.values()
-            if not collection.alive(row) and _is_genuine(collection, row)
+            if not collection.alive(row) and await may_end(collection, row)
         ]
         if due:
             await collection.store.commit(collection.table, [Remove(rid) for rid in due])
         return len(due)
     finally:
         locks.release([row.key for row in free if row.key is not None])
-
-
-def _is_genuine(collection: Collection, row: Row) -> bool:
-    """Whether the columns of a row are those that are sealed in it, so that they may decide its
-    end. What does not open at all cannot tell, and may go.
-    """
-    try:
-        collection.sealer.open_with_key(row)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
-        collection.observe("tampered" if isinstance(error, Tampered) else "unopenable")
-        return not isinstance(error, Tampered)
-    return True
 
 
 async def prune(collection: Collection) -> int:
@@ -89,7 +74,7 @@ async def reap(collection: Collection, keep: int) -> int:
         changes: list[Change] = [
             Remove(row.rid, keep_past=True)
             for row in rows
-            if row.rid not in flight and _is_genuine(collection, row)
+            if row.rid not in flight and await may_end(collection, row)
         ]
         waiting = [change for change in staged if change.sid not in flight]
         rows_of = await collection.store.rows(collection.table, [change.rid for change in waiting])

@@ -127,6 +127,14 @@ class Database:
         """The state of records: as if no application had taken them yet."""
         self.write(("UPDATE <r> SET state = 1, key = NULL, updated_at = 1", ()))
 
+    def others_exchanged(self) -> None:
+        """The rows of ``r1`` and of ``b1`` exchange their numbers, under which past versions and
+        files stand.
+        """
+        one, other = self.rids["r1"], self.rids["b1"]
+        renumber = "UPDATE <r> SET rid = ? WHERE rid = ?"
+        self.write((renumber, (-1, one)), (renumber, (one, other)), (renumber, (other, -1)))
+
     def others_paid(self) -> None:
         """A column that no policy asks for, of everybody."""
         self.write(("UPDATE <r> SET <pay> = <pay> + 1", ()))
@@ -349,6 +357,63 @@ async def test_an_end_that_was_brought_forward_ends_no_record(here: World, tmp_p
     await here.vault.upkeep()
     collection = here.catalog.records("person").collection
     assert len(await here.store.scan(collection.table, 0, 10)) == 3
+
+
+async def stored(here: World) -> tuple[int, int, int]:
+    """How many rows, past versions and files there are."""
+    store, table = here.store, here.catalog.records("person").collection.table
+    rows = await store.scan(table, 0, 10)
+    past = await store.past_scan(table, (0, 0), 10)
+    return len(rows), len(past), len(await store.file_scan(table, b"", 10))
+
+
+@pytest.mark.parametrize("who", ["writer", "under:red"])
+async def test_an_end_that_was_brought_forward_gives_the_key_to_nobody(
+    here: World, tmp_path: Path, who: str
+):
+    Database(here, tmp_path / "vault.db").write(("UPDATE <r> SET expires_at = 1", ()))
+    before = await stored(here)
+    thief = {"id": "b1", "team": "red", "note": "mine now"}
+    for method, path, content in (
+        ("POST", PEOPLE, thief),
+        ("POST", f"{PEOPLE}/batch", [thief]),
+        ("PUT", f"{PEOPLE}/b1", thief),
+        ("GET", f"{PEOPLE}/b1/history", None),
+    ):
+        answer = await ask(here, who, method, path, content)
+        assert answer.status in (404, 422), (method, path, answer.json)
+        assert await stored(here) == before, (method, path)
+    assert alarms(here) != []
+
+
+async def test_a_number_that_was_exchanged_ends_nothing_of_the_other_record(
+    here: World, tmp_path: Path
+):
+    database = Database(here, tmp_path / "vault.db")
+    await database.look()
+    before = await stored(here)
+    database.others_exchanged()
+    refused = await ask(here, "writer", "DELETE", f"{PEOPLE}/r1", None)
+    # the contract of a delete lists no 422
+    assert (refused.status, refused.json["code"]) == (500, "cannot_open")
+    assert (await ask(here, "under:red", "DELETE", f"{PEOPLE}/r1", None)).status == 404
+    database.write(("UPDATE <r> SET expires_at = 1", ()))
+    await here.vault.upkeep()
+    assert (await stored(here))[1:] == before[1:]
+    assert alarms(here) != []
+
+
+async def test_a_state_that_was_changed_hides_no_record_silently(here: World, tmp_path: Path):
+    Database(here, tmp_path / "vault.db").write(("UPDATE <r> SET state = 1", ()))
+    before = await stored(here)
+    for method, path, content in (
+        ("GET", f"{PEOPLE}/b1", None),
+        ("POST", PEOPLE, {"id": "b1", "team": "red"}),
+    ):
+        answer = await ask(here, "writer", method, path, content)
+        assert (answer.status, answer.json["code"]) == (422, "cannot_open"), path
+    assert await stored(here) == before
+    assert len(alarms(here)) == 2
 
 
 async def test_a_version_without_its_columns_put_back_is_no_record(here: World, tmp_path: Path):

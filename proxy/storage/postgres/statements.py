@@ -287,7 +287,7 @@ class TableSql:
         self.columns = columns
         head = f"SELECT {columns} FROM {rows} AS r WHERE"
         self.rows = f"{head} r.rid = ANY($1::bigint[])"
-        self.by_keys = f"{head} r.key = ANY($1::bytea[]) AND r.state = 0"
+        self.by_keys = f"{head} r.key = ANY($1::bytea[])"
         self.scan = f"{head} r.rid > $1 ORDER BY r.rid LIMIT $2"
         self.pending = (
             f"{head} r.state = 1 AND r.updated_at < $1 ORDER BY r.updated_at, r.rid LIMIT $2"

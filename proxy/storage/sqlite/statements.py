@@ -163,7 +163,7 @@ class Statements:
         self.sizes = Listed(f"SELECT rid, length(body) FROM {rows} WHERE rid IN")
         self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
         self.files = Listed(self.beside.files_head, "ORDER BY created_at, file_id")
-        self.by_keys = Listed(f"{select} key IN", "AND state = 0")
+        self.by_keys = Listed(f"{select} key IN")
         self.by_tokens = Listed(
             f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>"
         )

@@ -16,6 +16,7 @@ from proxy.storage.changes import Accept, AddVersion, Bind, Change, Conflict, Re
 from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LONG, Collection
+from proxy.vault.genuine import may_end
 from proxy.vault.seal import RecordSealer
 
 #: Records that are worked on between two looks whether others have to be let go on.
@@ -141,7 +142,8 @@ async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]])
     for key, row in rows.items():
         if row.rid == others[key]:
             continue
-        if collection.around.history.keep > 0 and collection.alive(row):
+        lasting = collection.alive(row) or not await may_end(collection, row)
+        if collection.around.history.keep > 0 and lasting:
             at = max(now, row.updated_at)
             past, _ = await collection.store.past(collection.table, key, 1, 0, 0)
             if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:

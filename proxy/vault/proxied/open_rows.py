@@ -216,17 +216,3 @@ def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> Ope
         if content is not None:
             opened.learn(content)
     return opened
-
-
-def is_genuine_change(collection: Collection, change: Staged, salt: bytes) -> bool:
-    """Whether a staged change of the row with that salt is as it was staged; one that is not is
-    reported.
-    """
-    try:
-        collection.sealer.open_staged(change, salt)
-    except VaultError as error:
-        if error.code is not Code.CANNOT_OPEN:
-            raise
-        collection.observe("tampered")
-        return False
-    return True

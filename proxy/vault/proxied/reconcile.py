@@ -24,10 +24,11 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
+from proxy.vault.genuine import is_genuine_change
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, is_genuine_change
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
 from proxy.vault.proxied.promotion import rebase
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.

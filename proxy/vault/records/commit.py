@@ -12,7 +12,10 @@ from contextlib import asynccontextmanager
 from proxy.errors import Code, VaultError
 from proxy.model.record import Record
 from proxy.storage.changes import Change, Conflict, Remember
+from proxy.storage.rows import Row
+from proxy.vault.genuine import hosts_others
 from proxy.vault.records.repository import Records
+from proxy.vault.seal import Tampered
 
 #: Further changes for the commit of a write, given its result.
 ExtraChanges = Callable[[Sequence[Record]], Sequence[Change]]
@@ -63,6 +66,19 @@ async def attempt(records: Records, changes: Sequence[Change]) -> bool:
             raise repeated() from None
         return False
     return True
+
+
+async def check_end(records: Records, row: Row) -> None:
+    """Raise ``Tampered`` unless a row may be removed on the word of its columns; as
+    ``genuine.may_end``.
+    """
+    try:
+        records.open(row)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN or isinstance(error, Tampered):
+            raise
+        if await hosts_others(records.collection, row):
+            raise records.tampered() from None
 
 
 @asynccontextmanager

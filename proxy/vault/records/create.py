@@ -40,6 +40,7 @@ from proxy.vault.records.commit import (
     COMMIT_TRIES,
     ExtraChanges,
     attempt,
+    check_end,
     locked,
     overtaken,
     refuse_of_rules,
@@ -78,7 +79,8 @@ async def store_records(
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key
     comes twice, or a masked text is no value; ``RECORD_EXISTS`` with a detail for each key that is
-    used; ``CONFLICT`` when the records kept changing.
+    used; ``CANNOT_OPEN`` where a record that is there was changed in the store; ``CONFLICT`` when
+    the records kept changing.
     """
     refuse_of_rules(records, (draft.key for draft in drafts))
     if records.gate is not None:
@@ -115,13 +117,16 @@ async def store_records(
                     records,
                     [draft for draft, key in zip(drafts, keys, strict=True) if key in taken],
                 )
-            expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
+            expired = [row for key, row in rows.items() if key not in alive]
+            for row in expired:
+                await check_end(records, row)
             await _check_sent_back(records, list(zip(drafts, before, strict=True)), readable)
             stored, changes = await _upserts(
                 records, drafts, [alive.get(key) for key in keys], by, readable
             )
             stored = await with_attachments(records, stored, readable)
-            if await attempt(records, [*expired, *changes, *closing(stored)]):
+            ends = [Remove(row.rid) for row in expired]
+            if await attempt(records, [*ends, *changes, *closing(stored)]):
                 records.collection.observe("created", len(stored))
                 records.note_written(stored, drafts)
                 records.note_attached(stored)

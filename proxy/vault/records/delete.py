@@ -27,6 +27,7 @@ from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import AddVersion, Change, Remove
 from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
+from proxy.vault.genuine import hosts_others
 from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken
 from proxy.vault.records.repository import Records
 from proxy.vault.records.sent_back import check_condition
@@ -169,7 +170,7 @@ async def _doomed(delete: _Delete) -> list[Row]:
     rows: dict[int, Row] = {}
     following: list[str] = []
     for row in (await records.by_key(delete.keys)).values():
-        there, key = _there(delete, within, row)
+        there, key = await _there(delete, within, row)
         if there:
             rows[row.rid] = row
             following += [] if key is None else [key]
@@ -209,11 +210,11 @@ async def _doomed(delete: _Delete) -> list[Row]:
     return list(rows.values())
 
 
-def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
+async def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
     """Whether the row of a key is there for the caller, and the key.
 
     One that does not open at all can be deleted by who is under no row policies, unless what hangs
-    on it goes as well.
+    on it goes as well, or something of another record stands under its number.
     """
     try:
         record = within.open(row)
@@ -224,6 +225,8 @@ def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]
             or isinstance(error, Tampered)
         ):
             raise
+        if await hosts_others(delete.records.collection, row):
+            raise delete.records.tampered() from None
         return True, None
     return record is not None, None if record is None else record.key
 
@@ -263,5 +266,4 @@ def _ending(records: Records, row: Row, by: str) -> list[Change]:
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise
-        records.collection.observe("unopenable")
     return changes

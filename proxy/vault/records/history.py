@@ -19,7 +19,7 @@ from proxy.storage.changes import Remove
 from proxy.storage.query import MATCH_ALL, All, Compare, Compared, Order, Select
 from proxy.storage.rows import Past, Row
 from proxy.vault.collection import Sequencer
-from proxy.vault.records.commit import COMMIT_TRIES, locked
+from proxy.vault.records.commit import COMMIT_TRIES, check_end, locked
 from proxy.vault.records.find import PageAsker, portion_of
 from proxy.vault.records.query import cursor_context, open_candidates, open_cursor
 from proxy.vault.records.repository import Records
@@ -206,6 +206,7 @@ async def _sweep(records: Records, digest: bytes) -> None:
     async with locked(records, (digest,)):
         row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
         if row is not None and not collection.alive(row):
+            await check_end(records, row)
             await collection.store.commit(collection.table, (Remove(row.rid),))
 
 
@@ -235,7 +236,7 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
-            records.collection.observe("unopenable")
+            records.unopenable()
     return versions
 
 

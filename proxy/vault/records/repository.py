@@ -273,6 +273,10 @@ class Records(Columns):
             body, key = self.collection.sealer.open_with_key(row)
         except Tampered:
             raise self.tampered() from None
+        except VaultError as error:
+            if error.code is Code.CANNOT_OPEN:
+                self.unopenable()
+            raise
         fields, eras = self.contents(body, key)
         if key is None and self.primary is not None:
             key = fields.get(self.primary.name)
@@ -303,6 +307,12 @@ class Records(Columns):
             self.audit.add_tampered(self.name, count)
         return Tampered()
 
+    def unopenable(self) -> None:
+        """Report a row that does not open: somebody may have changed or moved it in the store."""
+        self.collection.observe("unopenable")
+        if self.audit is not None:
+            self.audit.add_tampered(self.name, 1)
+
     async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
         """The unexpired rows of these keys; reports those that stand under a key not their own."""
         return await self.collection.by_key(keys, self.tampered)
@@ -332,17 +342,13 @@ class Records(Columns):
         )
 
     def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
-        """The records of rows in order; one that does not open is counted, logged by its event, and
-        left out.
-        """
+        """The records of rows in order; one that does not open is reported and left out."""
         for row in rows:
             try:
                 yield self.open(row)
             except VaultError as error:
                 if error.code is not Code.CANNOT_OPEN:
                     raise
-                if not isinstance(error, Tampered):
-                    self.collection.observe("unopenable")
 
     # ------------------------------------------------------------------ parts
 

@@ -22,7 +22,6 @@ from proxy.tokenization.normalize import plain_text
 from proxy.vault.records.columns import folded, leaf
 from proxy.vault.records.query import field_name, text_in_column, where_of
 from proxy.vault.records.repository import Records
-from proxy.vault.seal import Tampered
 
 #: What stands in a column, by its name, as engines keep it.
 CellOf = Callable[[str], ColumnValue]
@@ -108,8 +107,6 @@ class Within(Verified):
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN or self._check is None:
                 raise
-            if not isinstance(error, Tampered):
-                self._records.collection.observe("unopenable")
             return None
         if self._check is None:
             return record

@@ -131,7 +131,8 @@ async def test_a_record_that_does_not_open_can_be_deleted(history: HistoryPolicy
     assert await refused(contacts, "b", cascade_by="parent") is Code.CANNOT_OPEN
     await delete_one(contacts.records, "a", "x", nothing)
     assert await contacts.keys("a", "b") == ["b"]
-    assert contacts.events["unopenable"] == history.keep_deleted
+    assert contacts.events["unopenable"] == 2 + history.keep_deleted
+    assert contacts.events["tampered"] == 0
 
 
 async def test_what_closes_a_delete_is_in_its_commit() -> None:
