@@ -189,7 +189,9 @@ def _response(operation: Operation) -> dict[str, Any]:
     return {
         "body": _body(rule.body),
         "id": _id(rule.id, rule.body),
-        "restore": "anywhere" if rule.anywhere else "named",
+        "restore": str(rule.restore),
+        "only": sorted(rule.only),
+        "members": dict(rule.members),
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

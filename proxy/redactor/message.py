@@ -54,8 +54,8 @@ class Timing(msgspec.Struct, gc=False):
     settle: float = 0.0  #: seconds until it was durable what the answer means
 
     def durations(self, seconds: float) -> tuple[float, ...]:
-        """Seconds of each of ``EXCHANGE_STEPS``, of a request that took so long; 0 for those that did
-        not happen.
+        """Seconds of each of ``EXCHANGE_STEPS``, of a request that took so long; 0 for those that
+        did not happen.
         """
         ended, matched = self.started + seconds, self.matched
         received, redacted, answered = self.received, self.redacted, self.answered

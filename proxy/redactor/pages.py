@@ -1,24 +1,34 @@
 """Pages: where a value may stand in one, and how it is written there so that it can never become
 markup.
 
-A value is written only where a browser shows it: in text, and in the few attributes that are text.
-What acts (an address, a style, an event handler, a script) keeps its token: there no escaping of a
-value would be safe, because the browser undoes it before it acts. Tags are read as the HTML
-standard reads them, "Tokenization".
+Where a browser shows a value, it is written as numeric references. What acts (an address, a style,
+an event handler, a script) keeps its token, because the browser undoes escapes before it acts. A
+rule that says ``restore: html`` opens four more places, each with the escaping of its own:
+``mailto:`` and its like, ``data-`` attributes, JSON in a script, and texts in quotes there. Tags
+are read as the HTML standard reads them, "Tokenization".
 """
 
+import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import quote
 
 #: Attributes that are only ever shown.
 _SHOWN = frozenset({b"value", b"title", b"alt", b"placeholder", b"label", b"aria-label"})
+#: Those that name an element, and those that hold its value, in this order.
+_NAMES = (b"name", b"id", b"itemprop")
+_VALUES = (b"value", b"content", b"datetime")
 
 _OPENING = re.compile(rb"<!--|<(/?[A-Za-z][^ \t\n\f\r/>]*+)")
 _ATTRIBUTE = re.compile(
     rb"[ \t\n\f\r/]*+([^ \t\n\f\r/>][^ \t\n\f\r/>=]*+)"
     rb"(?:[ \t\n\f\r]*+=[ \t\n\f\r]*+(\"[^\"]*+\"|'[^']*+'|[^ \t\n\f\r>\"'][^ \t\n\f\r>]*+)?)?"
 )
+_SPACE = b" \t\n\f\r"
 _COMMENT_END = re.compile(rb"--!?>")
+_PERSON_ADDRESS = re.compile(rb"[\"']?[ \t\n\f\r]*(?:mailto|tel|sms):", re.IGNORECASE)
+_JSON_ATTRIBUTE = re.compile(rb"[\"']?[ \t\n\f\r]*[\[{]")
 
 #: Elements whose content is text to the browser, up to their end tag; ``True``: text that it shows,
 #: escapes undone.
@@ -26,6 +36,8 @@ _TEXT = {b"textarea": True, b"title": True} | dict.fromkeys(
     (b"script", b"style", b"xmp", b"iframe", b"noembed", b"noframes", b"noscript", b"plaintext"),
     False,
 )
+#: Types of scripts that a browser runs; another one is text to it.
+_PROGRAMS = frozenset({b"", b"module", b"text/javascript", b"application/javascript"})
 
 
 def text(value: str) -> bytes:
@@ -38,8 +50,37 @@ def text(value: str) -> bytes:
     ).encode()
 
 
-def acting(page: bytes) -> Iterator[tuple[int, int]]:
-    """The stretches of a page, in order, in which no value may stand."""
+def _literal(value: str) -> bytes:
+    """A value inside a string of JSON or of a script, also where that is an attribute: all but
+    letters and digits as escapes of four digits.
+    """
+    units = value.encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return b"".join(
+        bytes([low]) if not high and bytes([low]).isalnum() else b"\\u%02x%02x" % (high, low)
+        for high, low in pairs
+    )
+
+
+def _address(value: str) -> bytes:
+    return quote(value, safe="@").encode()
+
+
+class Region(NamedTuple):
+    """A stretch of a page in which a value is not written as in text."""
+
+    start: int
+    end: int
+    #: how a value is written there; ``None``: not at all
+    write: Callable[[str], bytes] | None = None
+    quoted: bool = False  #: only a token that quotes, or the ends of the stretch, enclose
+
+
+def acting(page: bytes, *, wide: bool = False) -> Iterator[Region]:
+    """The stretches of a page, in order, in which a value is not written as in text.
+
+    ``wide``: with the places that ``restore: html`` opens.
+    """
     at = 0
     while (opening := _OPENING.search(page, at)) is not None:
         if opening[1] is None:
@@ -47,30 +88,114 @@ def acting(page: bytes) -> Iterator[tuple[int, int]]:
             at = end.end() if end else len(page)
             continue
         at = opening.start()
-        for start, end_of_value in _shown(page, opening.end()):
-            yield at, start
-            at = end_of_value
-        closing = page.find(b">", at)
-        end_of_tag = closing + 1 if closing >= 0 else len(page)
-        yield at, end_of_tag
+        kind = b""
+        end_of_tag = opening.end()
+        for name, start, end_of_value in _attributes(page, opening.end()):
+            if not name:
+                end_of_tag = _end_of_tag(page, start)
+                break
+            value = page[start:end_of_value] if wide else b""
+            if name == b"type":
+                kind = value.strip(b"\"' \t\n\f\r").lower()
+            if name in _SHOWN:
+                yield Region(at, start)
+                at = end_of_value
+            elif (inner := _opened(name, value)) is not None:
+                shift = value[0] in b"\"'"
+                yield Region(at, start + shift)
+                yield Region(start + shift, end_of_value - shift, *inner)
+                at = end_of_value - shift
+        yield Region(at, end_of_tag)
         at = end_of_tag
-        name = opening[1].lower()
-        if name in _TEXT:
-            end_of_text = _end_of_text(page, name, at)
-            if not _TEXT[name]:
-                yield at, end_of_text
+        element = opening[1].lower()
+        if element in _TEXT:
+            end_of_text = _end_of_text(page, element, at)
+            if not _TEXT[element]:
+                program = wide and element == b"script"
+                yield Region(at, end_of_text, *(_script(kind) if program else ()))
             at = end_of_text
 
 
-def _shown(page: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Where the values of attributes stand that are only shown; the last pair, an empty one, is
-    where the tag ends.
+def _opened(name: bytes, value: bytes) -> tuple[Callable[[str], bytes], bool] | None:
+    """How a value is written into an attribute that is more than shown, and whether only whole."""
+    if name == b"href" and _PERSON_ADDRESS.match(value):
+        return _address, False
+    if value and name.startswith(b"data-"):
+        return (_literal, False) if _JSON_ATTRIBUTE.match(value) else (text, True)
+    return (text, True) if value and name in (b"content", b"datetime") else None
+
+
+def _script(kind: bytes) -> tuple[Callable[[str], bytes] | None, bool]:
+    if kind.endswith(b"json"):
+        return _literal, False
+    return (_literal, True) if kind in _PROGRAMS else (None, False)
+
+
+class NamedText(NamedTuple):
+    """What an element holds whose name, id or item property a rule names."""
+
+    field: str
+    start: int
+    end: int
+    text: str
+
+
+def named_texts(page: bytes, members: Mapping[str, str]) -> Iterator[NamedText]:
+    """The value, or the shown text, of each element that one of these members is the name of.
+
+    ``members``: field by member.
+    """
+    at = 0
+    while (opening := _OPENING.search(page, at)) is not None:
+        if opening[1] is None:
+            comment = _COMMENT_END.search(page, opening.start() + 2)
+            at = comment.end() if comment else len(page)
+            continue
+        own: dict[bytes, tuple[int, int]] = {}
+        for name, start, end in _attributes(page, opening.end()):
+            own.setdefault(name, (start, end))
+        at = _end_of_tag(page, own[b""][0])
+        element = opening[1].lower()
+        start, end = at, page.find(b"<", at)
+        if element in _TEXT:
+            at = end = _end_of_text(page, element, at)
+        content = page[start:end] if end >= 0 else page[start:]
+        names = (_unquoted(page, *own[name])[2] for name in _NAMES if name in own)
+        field = next((members[name] for name in names if name in members), None)
+        if field is None:
+            continue
+        value = next((own[name] for name in _VALUES if name in own), None)
+        if value is not None:
+            yield NamedText(field, *_unquoted(page, *value))
+        elif (inner := content.strip(_SPACE)) and _TEXT.get(element, True):
+            start += content.index(inner)
+            yield NamedText(field, start, start + len(inner), _decoded(inner))
+
+
+def _unquoted(page: bytes, start: int, end: int) -> tuple[int, int, str]:
+    shift = page[start : start + 1] in (b'"', b"'")
+    return start + shift, end - shift, _decoded(page[start + shift : end - shift])
+
+
+def _decoded(raw: bytes) -> str:
+    return html.unescape(raw.decode("utf-8", "replace"))
+
+
+def _attributes(page: bytes, at: int) -> Iterator[tuple[bytes, int, int]]:
+    """Names in lower case of the attributes of a tag that have a value, and where that stands.
+
+    The last one has no name, and stands where the attributes end.
     """
     while (attribute := _ATTRIBUTE.match(page, at)) is not None:
         at = attribute.end()
-        if attribute[2] and attribute[1].lower() in _SHOWN:
-            yield attribute.span(2)
-    yield at, at
+        if attribute[2]:
+            yield attribute[1].lower(), *attribute.span(2)
+    yield b"", at, at
+
+
+def _end_of_tag(page: bytes, at: int) -> int:
+    closing = page.find(b">", at)
+    return closing + 1 if closing >= 0 else len(page)
 
 
 def _end_of_text(page: bytes, name: bytes, at: int) -> int:

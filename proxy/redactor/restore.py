@@ -2,6 +2,7 @@
 
 import enum
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -16,7 +17,7 @@ from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened
 from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid
-from proxy.redactor.pages import acting, text
+from proxy.redactor.pages import Region, acting, text
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
 
@@ -148,13 +149,14 @@ _SURROUNDINGS = {
     b"application/json": EscapingKinds.JSON,
     b"application/x-www-form-urlencoded": EscapingKinds.FORM,
     b"text/html": EscapingKinds.HTML,
+    b"application/xhtml+xml": EscapingKinds.HTML,
     b"text/plain": EscapingKinds.PLAIN,
 }
 
 
 class Candidate(NamedTuple):
     """A stretch of text that may be a token; ``whole`` when it is a value of its own, ``quoted``
-    inside a JSON string.
+    inside a JSON string, and how a value is written where not as its kind says.
     """
 
     text: str
@@ -162,6 +164,7 @@ class Candidate(NamedTuple):
     end: int
     whole: bool
     quoted: bool
+    write: Callable[[str], bytes] | None = None
 
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
@@ -180,9 +183,13 @@ def candidates(
     body: bytes,
     patterns: Sequence[re.Pattern[str]],
     known: Mapping[str, Value],
+    *,
+    wide: bool = False,
 ) -> list[Candidate]:
     """Everything in the body that may be one of our tokens: by the shapes' patterns, or because it
     is known.
+
+    ``wide``: also where only ``restore: html`` puts values into a page.
     """
     found: list[Candidate] = []
     for start, end, quoted in _stretches(kind, body):
@@ -197,7 +204,7 @@ def candidates(
             found.append(Candidate(text, start, end, not names, quoted))
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
             found.extend(_inside(_as_seen(kind, raw), start, quoted, patterns))
-    return found if kind is not EscapingKinds.HTML else _restored_text(body, found)
+    return found if kind is not EscapingKinds.HTML else _written_in(body, found, wide=wide)
 
 
 def _read(kind: EscapingKinds, raw: bytes) -> str | None:
@@ -223,17 +230,29 @@ def _as_seen(kind: EscapingKinds, raw: bytes) -> str:
     return raw.decode("latin-1")
 
 
-def _restored_text(page: bytes, found: Sequence[Candidate]) -> list[Candidate]:
-    """Those that stand where a page only shows them."""
-    kept: list[Candidate] = []
-    stretches = acting(page)
-    start, end = next(stretches, (len(page), len(page)))
-    for item in found:
-        while end <= item.start < len(page) and start < len(page):
-            start, end = next(stretches, (len(page), len(page)))
-        if item.end <= start:
-            kept.append(item)
-    return kept
+def _written_in(page: bytes, items: Sequence[Candidate], *, wide: bool) -> list[Candidate]:
+    """Those that stand where a value can be written into a page."""
+    writable: list[Candidate] = []
+    regions = acting(page, wide=wide)
+    region = next(regions, None)
+    for item in items:
+        while region is not None and region.end <= item.start:
+            region = next(regions, None)
+        if region is None or item.end <= region.start:
+            writable.append(item)
+        elif region.write is not None and _stands(page, region, item):
+            writable.append(item._replace(write=region.write))
+    return writable
+
+
+def _stands(page: bytes, region: Region, item: Candidate) -> bool:
+    """Whether a candidate is one that can be written in the region that it begins in."""
+    if not region.start <= item.start < item.end <= region.end:
+        return False
+    if not region.quoted or (item.start, item.end) == (region.start, region.end):
+        return True
+    before = page[item.start - 1 : item.start]
+    return before in (b'"', b"'") and page[item.end : item.end + 1] == before
 
 
 def rewrite(
@@ -250,15 +269,26 @@ def rewrite(
         if kind is EscapingKinds.JSON:
             made.append(_json_edit(item, value))
         else:
-            made.append((item.start, item.end, _ESCAPES[kind](value.text)))
+            write = item.write or _ESCAPES[kind]
+            made.append((item.start, item.end, write(value.text)))
     return made
 
 
 def replaced(
-    kind: EscapingKinds, body: bytes, found: Sequence[Candidate], values: Mapping[str, Value]
+    kind: EscapingKinds,
+    body: bytes,
+    found: Sequence[Candidate],
+    values: Mapping[str, Value],
+    *,
+    first: Sequence[Edit] = (),
 ) -> bytes:
-    """A body with the values of those candidates that have one."""
-    edits = rewrite(kind, found, values)
+    """A body with the values of those candidates that have one, and do not lie in ``first``."""
+    ends = [end for _, end, _ in first]  # in order
+    edits = [*first]
+    for edit in rewrite(kind, found, values):
+        at = bisect_right(ends, edit[0])
+        if at == len(ends) or edit[1] <= first[at][0]:
+            edits.append(edit)
     return splice(body, edits) if edits else body
 
 

@@ -182,6 +182,15 @@ class RedirectSuccess:
     text: str = ""  #: letter for letter; empty: whatever it holds
 
 
+class Restore(enum.StrEnum):
+    """Where tokens are restored in an answer of success that is no named object."""
+
+    NAMED = "named"  #: nowhere
+    ANYWHERE = "anywhere"  #: wherever they stand, in every kind of text
+    HTML = "html"  #: in a page, by the places of one
+    TEXT = "text"  #: in a plain text
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseRule:
     """The answer side of an operation; ``body`` is ``None`` where nothing is restored in it."""
@@ -190,8 +199,10 @@ class ResponseRule:
     id: IdPlace | None
     success: frozenset[int]  #: statuses that mean "the application took it"
     conditions: tuple[RedirectSuccess, ...] = ()  #: and those that mean it on a condition
-    #: in an answer of success that is no named object, tokens are restored wherever they stand
-    anywhere: bool = False
+    restore: Restore = Restore.NAMED
+    #: of a page, the elements that hold small tokens: name, id or item property -> field
+    members: Mapping[str, str] = field(default_factory=dict)
+    only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
 
 
 @dataclass(frozen=True, slots=True)

@@ -413,6 +413,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.selectors": _selected,
     "redactor.json.text:depth_fits": lambda text: json_text.depth_fits(_bytes(text), 64),
     "redactor.pages:acting": lambda text: list(html.acting(_bytes(text))),
+    "redactor.pages:acting wide": lambda text: list(html.acting(_bytes(text), wide=True)),
+    "redactor.pages:named_texts": lambda text: list(html.named_texts(_bytes(text), {"a": "f"})),
     "redactor.message:canonical_uuid": message.canonical_uuid,
     "redactor.words": _words,
     "redactor.restore:json": _restored(restore.EscapingKinds.JSON),

@@ -8,7 +8,10 @@ the request names. Every other token stays a token.
 """
 
 import re
+from collections.abc import Collection as SizedCollection
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -20,21 +23,34 @@ from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken
 from proxy.redactor.message import RawHeaders, Request, Response, header
+from proxy.redactor.pages import named_texts, text
 from proxy.redactor.plan import OperationPlan, Outcome
-from proxy.redactor.restore import EscapingKinds
-from proxy.redactor.rules import Operation
+from proxy.redactor.restore import Edit, EscapingKinds
+from proxy.redactor.rules import Operation, Restore
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.proxied import StagedWrite, is_large, keep, reveal_anywhere
+from proxy.vault.proxied import AnswerObject, StagedWrite, is_large, keep, reveal_anywhere
 from proxy.vault.proxied.open_rows import open_rows
+from proxy.vault.proxied.reveal import reveal
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is
 #: shown either.
 WITHHELD: Final = frozenset({401, 403, 404, 407, 410})
 
+#: Where the record that the request names is the only one whose tokens are restored.
+_BOUND: Final = (Restore.HTML, Restore.TEXT)
+
 #: Kinds in which rules name places.
 _NAMED: Final = (EscapingKinds.JSON, EscapingKinds.FORM)
+
+#: The kinds of answers of success in which tokens are restored wherever they stand.
+_PAGES: Final[Mapping[Restore, SizedCollection[EscapingKinds]]] = {
+    Restore.NAMED: (),
+    Restore.ANYWHERE: tuple(EscapingKinds),
+    Restore.HTML: (EscapingKinds.HTML,),
+    Restore.TEXT: (EscapingKinds.PLAIN,),
+}
 
 #: Records whose stored values one error may show. A request about more of them gets tokens.
 _MOST_RECORDS: Final = 100
@@ -58,21 +74,25 @@ class ErrorTokens:
         held: Sequence[StagedWrite],
         searched: Mapping[tuple[str, str], Value],
         returned: Iterable[tuple[str, str]],
+        only: AbstractSet[str] = frozenset(),
     ) -> None:
         """``searched``: what was sent in place of values that the request looks for, by (field,
-        token).
+        token). ``only``: the fields that may be shown; empty: all.
 
         ``returned``: (field, token) that came in the request itself in place of a value. Whoever
         wrote them is shown them.
         """
         self._collection = collection
         self._held = held
+        self._only = only or collection.declared
         self._returned = {*returned, *_returned(held)}
         self.returned = {token for _, token in self._returned}  #: as texts
         self._telling = {
             name
             for name, shape in collection.shapes.items()
-            if shape.capacity() >= _DISTINCT_TOKENS and shape.resolution is not Resolution.CLEAR
+            if name in self._only
+            and shape.capacity() >= _DISTINCT_TOKENS
+            and shape.resolution is not Resolution.CLEAR
         }
         sent = (
             (name, kept) for one in held for name, values in one.given.items() for kept in values
@@ -114,8 +134,9 @@ class ErrorTokens:
         """
         patterns = {
             tokenizer.pattern.pattern: tokenizer.pattern
-            for tokenizer in self._collection.tokenizers.values()
-            if tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
+            for name, tokenizer in self._collection.tokenizers.items()
+            if name in self._only
+            and tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
         }
         own = [
             re.escape(token)
@@ -191,13 +212,15 @@ def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bo
         kind in _NAMED or (declared is None and refuses_unread(operation))
     ):
         return True
-    return operation.response.anywhere and kind is not None
+    return kind in _PAGES[operation.response.restore]
 
 
 def is_page(plan: OperationPlan, answer: Response) -> bool:
-    """Whether every token is to be restored in an answer of success, whoever it belongs to."""
+    """Whether tokens are restored in an answer of success wherever they stand."""
     kind = restore.surroundings(header(answer.headers, b"content-type"))
-    return kind is not None and (plan.response is None or kind not in _NAMED)
+    if kind not in _PAGES[plan.operation.response.restore]:
+        return False
+    return plan.response is None or kind not in _NAMED
 
 
 class AnswerScan:
@@ -224,29 +247,38 @@ class AnswerScan:
         ``page``: when the answer was asked for, where it is a page.
         """
         kind = restore.surroundings(header(answer.headers, b"content-type"))
-        scanned = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx == "scan"
+        operation = self._joined.plan.operation
+        scanned = operation.endpoint.on_error.upstream_not_2xx == "scan"
         if not answer.body or kind is None or not (page is not None or scanned):
             return answer
+        wide = page is not None and operation.response.restore is Restore.HTML
+        bound = operation.id is not None and operation.response.restore in _BOUND
         much = (self._request is not None and is_long(self._request.body)) or any(
             map(is_large, self._held)
         )
         search, collection = self._search, self._joined.collection
         sought = (search.values, search.returned) if search is not None else ({}, ())
-        tokens = await run_in_thread(much, ErrorTokens, collection, self._held, *sought)
+        only = operation.response.only if page is not None else frozenset()
+        own = collection, self._held, *sought, only
+        tokens = await run_in_thread(much, ErrorTokens, *own)
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
         values = dict(tokens.exchange)
         known = {**{text: one.value for text, one in stored.items()}, **values}
         long = len(answer.body) > SMALL
         patterns = await run_in_thread(much, tokens.patterns, known)
-        found = await run_in_thread(long, restore.candidates, kind, answer.body, patterns, known)
+        look = partial(restore.candidates, wide=wide)
+        found = await run_in_thread(long, look, kind, answer.body, patterns, known)
         unknown = {
             item.text: None
             for item in found
             if item.text not in known and item.text not in tokens.returned
         }
+        edits: list[Edit] = []
         try:
-            if unknown and page is not None:
+            if operation.response.members and wide:
+                edits = await self._in_elements(answer, keys, page)
+            if unknown and page is not None and not bound:
                 values.update(await self._of_anybody(unknown, answer.status, page))
             elif unknown and not withheld:
                 stored.update(await tokens.of_records(keys))
@@ -261,8 +293,31 @@ class AnswerScan:
                 values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
             self._joined.pass_with_tokens(error)
-        body = await run_in_thread(long, restore.replaced, kind, answer.body, found, values)
+        write = partial(restore.replaced, first=edits)
+        body = await run_in_thread(long, write, kind, answer.body, found, values)
         return replace(answer, body=body)
+
+    async def _in_elements(
+        self, answer: Response, keys: Sequence[str], began: int | None
+    ) -> list[Edit]:
+        """What takes the place of small tokens in the elements of a page that the rule names: those
+        of the one record that the request is about.
+        """
+        if len(keys) != 1:
+            return []
+        rule, collection = self._joined.plan.operation.response, self._joined.collection
+        long = len(answer.body) > SMALL
+        named = await run_in_thread(long, list, named_texts(answer.body, rule.members))
+        record = AnswerObject(keys[0], tuple((one.field, one.text) for one in named))
+        revealed = await reveal(collection, [record], began)
+        values = list(zip(named, revealed.values[0], strict=True))
+        fields = frozenset(one.field for one, value in values if value is not None)
+        if fields:
+            self.revealed = True
+            await self._joined.teller.revealed(answer.status, keys, fields, revealed.opened.keys())
+        return [
+            (one.start, one.end, text(value.text)) for one, value in values if value is not None
+        ]
 
     async def _of_anybody(
         self, tokens: Mapping[str, None], status: int, began: int
@@ -270,7 +325,8 @@ class AnswerScan:
         """The values of tokens in a page, without those that the caller wrote itself."""
         collection = self._joined.collection
         unwritten = restore.Words(self._request).without(tokens) if self._request else ()
-        anywhere = await reveal_anywhere(collection, unwritten)
+        only = self._joined.plan.operation.response.only
+        anywhere = await reveal_anywhere(collection, unwritten, only)
         if anywhere.values:
             self.revealed = True
             await self._joined.teller.found(status, anywhere.opened, collection)

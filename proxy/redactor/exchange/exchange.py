@@ -50,13 +50,13 @@ from proxy.redactor.redact import (
     request_ids,
 )
 from proxy.redactor.restore import rewritten
-from proxy.redactor.rules import Match, Verb
+from proxy.redactor.rules import Match, Restore, Verb
 from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, drop_staged, reconcile_gone
 from proxy.vault.proxied.reconcile import reconcile
 from proxy.vault.proxied.reveal import reveal
 from proxy.vault.vault import Vault
 
-_GONE, _BODILESS = (404, 410), (204, 304)
+_GONE, _BODILESS, _NAMED = (404, 410), (204, 304), Restore.NAMED
 #: whose bodies are searched by, and not stored
 _SEARCHING = (Verb.READ, Verb.DELETE)
 
@@ -211,7 +211,7 @@ class RuleExchange:
                 else self._outcome(answer.status, answer.headers, answer.body)
             )
             if outcome is Outcome.TAKEN and not (
-                self._operation.response.anywhere and is_page(self._plan, answer)
+                self._operation.response.restore is not _NAMED and is_page(self._plan, answer)
             ):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)

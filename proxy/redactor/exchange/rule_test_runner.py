@@ -16,7 +16,7 @@ from proxy.errors import VaultError
 from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
-from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import Match
 from proxy.tokenization import PERSISTENT, SYNONYMS
 from proxy.vault.collection import Collection
@@ -146,7 +146,8 @@ def _answer(case: Case, sent: Request) -> Response:
         (name.encode(), _filled(value, source).encode()) for name, value in given.headers.items()
     )
     if given.json is ABSENT:
-        return Response(given.status, headers, b"")
+        body = _filled(given.text or "", source).encode()
+        return Response(given.status, headers, body)
     body = json.dumps(_filled(given.json, source), ensure_ascii=False).encode()
     return Response(given.status, (*headers, (b"Content-Type", b"application/json")), body)
 
@@ -184,6 +185,11 @@ def _check_caller(expected: CallerSees, answer: Response) -> Iterator[str]:
         yield f"the caller gets status {answer.status}, not {expected.status}"
     if expected.json is not ABSENT:
         yield from _same(expected.json, _loaded(answer.body), "caller_sees.json $")
+    if expected.text is not None and expected.text.encode() != answer.body:
+        yield "the body is not that of caller_sees.text"
+    for name, value in expected.headers.items():
+        if header(answer.headers, name.lower().encode()) != value.encode():
+            yield f"the header field {name} is not that of caller_sees.headers"
 
 
 def _same(expected: Any, found: Any, place: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from proxy.redactor.rules import (
     OtherKinds,
     PassRule,
     Position,
+    Restore,
     Rule,
     RuleTest,
     Unmatched,
@@ -181,7 +182,7 @@ def _unresolved(draft: EntityDraft, file: FileRules) -> Iterator[str]:
     """The answers in which tokens of the entity stand without a record's id beside them."""
     own = [one for one in file.operations if one.entity.fields is draft.entity.fields]
     for operation in own:
-        if operation.response.anywhere:
+        if operation.response.restore is Restore.ANYWHERE:
             yield f"in the page of {operation.label}"
     if own and file.endpoint.on_error.upstream_not_2xx == "pass":
         yield "in errors, which 'upstream_not_2xx: pass' shows as they come"
@@ -202,7 +203,7 @@ def _unseen(operation: Operation) -> Iterator[str]:
 def _unnamed_success(operation: Operation) -> Iterator[str]:
     rule = operation.response
     if operation.verb is Verb.READ and not (
-        rule.anywhere or rule.conditions or 200 in rule.success
+        rule.restore is not Restore.NAMED or rule.conditions or 200 in rule.success
     ):
         yield (
             f"{operation.position}: an answer of {operation.label} with status 200 is none of its "

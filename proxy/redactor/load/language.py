@@ -224,6 +224,7 @@ APP_ANSWERS = Block(
     (
         _STATUS,
         Key("json", Anything(), "the body as JSON"),
+        Key("text", Text("text", "a text"), "the body as a text, of the type in `headers`"),
         Key("headers", _HEADERS, "header fields"),
     ),
 )
@@ -233,6 +234,8 @@ CALLER_SEES = Block(
     (
         Key("status", Status(100, 599), "status of the answer"),
         Key("json", Anything(), "the body as JSON"),
+        Key("text", Text("text", "a text"), "the body as a text"),
+        Key("headers", _HEADERS, "header fields, each as a whole"),
     ),
 )
 TEST = Block(

@@ -13,6 +13,7 @@ from proxy.redactor.load.parsers import (
     parse_location,
     parse_match,
 )
+from proxy.redactor.rules import Restore
 
 _ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
 _FIELD = Text("field name", "the name of a field of the entity", RULE_NAME)
@@ -89,8 +90,12 @@ RESPONSE = Block(
         _ELSEWHERE,
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
             "/contacts/{id}`", "`$.id` after a create"),
-        Key("restore", KeywordForm(("named", "anywhere"), later=("html", "csv", "text")), "answers of success: tokens are restored where the rule names a place, or, in a page "
-            "of HTML or another text, every token wherever it stands, whoever it belongs to", "named"),
+        Key("restore", KeywordForm(tuple(Restore), later=("csv",)), "answers of success: tokens are restored where the rule names a place; "
+            "`anywhere`, in a page or another text, every token wherever it stands, whoever it belongs to; "
+            "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "
+            "those of the entity; in a page `form` says which elements hold a small token", "named"),
+        Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page "
+            "shows no small token, such as a date", "all"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
     ),
     later=("carriers", "values", "split", "json"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proxy.redactor.load.answers import only_fields, page_members
 from proxy.redactor.load.body_places import PLACE_KEYS, compile_body, member_fields
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
@@ -33,6 +34,7 @@ from proxy.redactor.rules import (
     Position,
     RequestRule,
     ResponseRule,
+    Restore,
     Rule,
     Verb,
 )
@@ -173,14 +175,17 @@ def _response(
         is_single(id_place) and not (inner is not None and "id" in inner)
     )
     stated = inner is not None and any(key in inner for key in PLACE_KEYS)
-    anywhere = inner is not None and inner.value("restore") == "anywhere"
-    body = compile_body(inner, entity, default=(default and not anywhere) or stated, faults=faults)
+    restore = Restore(inner.value("restore", "named") if inner is not None else "named")
+    named = restore is Restore.NAMED
+    body = compile_body(inner, entity, default=(default and named) or stated, faults=faults)
     form = sent is not None and bool(sent.form)
     success = compile_success(inner, _SUCCESS | ({302, 303} if form else frozenset()), faults)
-    named = response_id(section, verb, sent, faults, statuses(success))
+    answer_id = response_id(section, verb, sent, faults, statuses(success))
     if inner is not None:
-        check_named(inner, named, success, faults)
-    return ResponseRule(body, named, *success, anywhere)
+        check_named(inner, answer_id, success, faults)
+    only = only_fields(inner, entity, faults)
+    members = page_members(inner, body, (entity, only), is_single(id_place), faults)
+    return ResponseRule(body, answer_id, *success, restore, members, only)
 
 
 def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> None:

@@ -63,6 +63,7 @@ class AppAnswers:
     status: int
     headers: Mapping[str, str]
     json: Any
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class CallerSees:
 
     status: int | None
     json: Any
+    text: str | None
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,9 @@ def parse_case(test: RuleTest) -> Case:
         _check_shape(value)
     for value in _leaves(content.get("app_answers")):
         _check_sent(value)
+    for side in ("app_answers", "caller_sees"):
+        if {"json", "text"} <= set(content.get(side, {})):
+            raise ValueError("an answer has one body; keep 'json' or 'text'")
     sees, answers, caller = (
         content.get(key, {}) for key in ("app_sees", "app_answers", "caller_sees")
     )
@@ -107,9 +113,17 @@ def parse_case(test: RuleTest) -> Case:
             sees.get("query"),
         ),
         AppAnswers(
-            answers.get("status", 200), answers.get("headers", {}), answers.get("json", ABSENT)
+            answers.get("status", 200),
+            answers.get("headers", {}),
+            answers.get("json", ABSENT),
+            answers.get("text"),
         ),
-        CallerSees(caller.get("status"), caller.get("json", ABSENT)),
+        CallerSees(
+            caller.get("status"),
+            caller.get("json", ABSENT),
+            caller.get("text"),
+            caller.get("headers", {}),
+        ),
         test.position,
     )
 

@@ -1,6 +1,7 @@
 """Tokens where no record is known: in running text, and as values of a request."""
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
@@ -19,9 +20,13 @@ class Anywhere(NamedTuple):
     opened: dict[int, OpenRow]  #: every record that was looked at, by its number
 
 
-async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywhere:
+async def reveal_anywhere(
+    collection: Collection, texts: Iterable[str], names: AbstractSet[str] = frozenset()
+) -> Anywhere:
     """Values of tokens found in running text, where no field and no record is known: each stands
     for its own field there.
+
+    ``names``: the fields that it may stand for; empty: any.
     """
     candidates = list(dict.fromkeys(texts))
     shown = [
@@ -30,7 +35,7 @@ async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywh
             tuple(
                 (name, text)
                 for name in collection.tokenizers
-                if collection.tokenizers[name].resembles(text)
+                if (not names or name in names) and collection.tokenizers[name].resembles(text)
             ),
         )
         for text in candidates

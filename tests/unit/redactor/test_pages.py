@@ -1,9 +1,16 @@
+import html
+import json
+import re
 from html.parser import HTMLParser
 from itertools import pairwise
+from string import ascii_letters, digits
+from urllib.parse import unquote
 
 import pytest
 
-from proxy.redactor import pages
+from proxy.model.schema import Value
+from proxy.redactor import pages, restore
+from proxy.redactor.restore import EscapingKinds
 
 T = "TOKEN"
 
@@ -12,7 +19,7 @@ def allowed(page: str) -> bool:
     """Whether a value may stand where the page has its token."""
     raw = page.encode()
     at = raw.index(T.encode())
-    return all(end <= at or at + len(T) <= start for start, end in pages.acting(raw))
+    return all(end <= at or at + len(T) <= start for start, end, *_ in pages.acting(raw))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,7 @@ def test_it_may_not_stand_where_it_acts(page):
 
 def test_stretches_come_in_order_and_apart():
     page = b"<a href='x' title='y' z>t<script>s</script><input value=1>"
-    spans = list(pages.acting(page))
+    spans = [(place.start, place.end) for place in pages.acting(page)]
     assert spans == sorted(spans)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     kept = "".join(
@@ -135,3 +142,94 @@ def test_a_written_value_holds_nothing_that_any_context_gives_a_meaning():
     assert not set(pages.text(EVIL)) - set(
         b"&#;0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     )
+
+
+# ---------------------------------------------------------------------- what ``restore: html`` opens
+
+
+def written(page: str, value: str = EVIL) -> str | None:
+    """How a value is written in place of the token; ``None`` where it keeps its place."""
+    raw = page.encode()
+    kept = restore.candidates(EscapingKinds.HTML, raw, [re.compile(T)], {}, wide=True)
+    edits = restore.rewrite(EscapingKinds.HTML, kept, {T: Value(value)})
+    return edits[0][2].decode() if edits else None
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f'<a href="mailto:{T}">',
+        f"<a href='mailto:{T}?subject=x'>",
+        f"<a href=tel:{T}>",
+    ],
+)
+def test_an_address_of_a_person_gets_the_value_percent_encoded(page):
+    text = written(page)
+    assert text is not None
+    assert unquote(text) == EVIL
+    assert not set(text) - set("%@-._~" + ascii_letters + digits)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f'<script type="application/json">{{"a": "{T}"}}</script>',
+        f'<script type=application/ld+json>["to {T}"]</script>',
+        f'<script>window.state = {{"a": "{T}"}}</script>',
+        f"<script type='module'>f('{T}')</script>",
+        f'<div data-props=\'{{"a": "{T}"}}\'>',
+    ],
+)
+def test_json_in_a_page_gets_the_value_with_the_escapes_of_json(page):
+    text = written(page)
+    assert text is not None
+    assert json.loads(f'"{text}"') == EVIL
+    assert not set(text) - set("\\" + ascii_letters + digits)
+
+
+@pytest.mark.parametrize(
+    "page", [f'<p data-name="{T}">', f"<meta content='{T}'>", f"<time datetime={T}>"]
+)
+def test_an_attribute_that_is_nothing_but_the_token_gets_the_value_as_text(page):
+    text = written(page)
+    assert text is not None
+    assert html.unescape(text) == EVIL
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f'<a href="/find?q={T}">',
+        f'<a href="javascript:mailto:{T}">',
+        f"<a onclick=\"f('{T}')\">",
+        f"<p x-data=\"{{a: '{T}'}}\">",
+        f'<p style="x:{T}">',
+        f"<iframe srcdoc='{T}'>",
+        f'<p data-url="/people/{T}">',
+        f"<script>f({T})</script>",
+        f"<script>f('{T}\")</script>",
+        f"<script>f('to {T}')</script>",
+        f'<script type="text/template"><b>{T}</b></script>',
+        f'<script type="importmap">{{"a": "{T}"}}</script>',
+        f"<style>{T}</style>",
+        f"<!-- a --><a onclick='{T}'>",
+    ],
+)
+def test_what_acts_keeps_its_token_also_then(page):
+    assert written(page) is None
+
+
+def test_the_element_that_a_rule_names_is_found_by_its_name_id_or_property():
+    page = (
+        b"<!-- <input name=born value=no> --><input value='1999-01-02' name=born><td id=\"born\"> 2000-01-02 </td>"
+        b"<time itemprop=born datetime=2001&#45;01-02>x</time><p id=other>no</p><textarea name=born>t</textarea>"
+        b"<script id=born>no</script><p id=born></p><b id=born>"
+    )
+    found = list(pages.named_texts(page, {"born": "birth_date"}))
+    assert [(one.field, one.text) for one in found] == [
+        ("birth_date", "1999-01-02"),
+        ("birth_date", "2000-01-02"),
+        ("birth_date", "2001-01-02"),
+        ("birth_date", "t"),
+    ]
+    assert [page[one.start : one.end] for one in found][::2] == [b"1999-01-02", b"2001&#45;01-02"]

@@ -1,0 +1,59 @@
+"""What an operation says of answers that are no named objects: pages, plain texts, exports."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from proxy.redactor.load.entities import needs_record
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.rules import BodyPlace, Entity, Restore
+
+
+def page_members(
+    section: Section | None,
+    body: BodyPlace | None,
+    fields: tuple[Entity, Collection[str]],
+    single: bool,
+    faults: RuleFaults,
+) -> Mapping[str, str]:
+    """The elements of a page that hold small tokens.
+
+    A fault for each field whose token could be a date or number of the text itself: ``single``, the
+    request names one record, and a place of the field tell them apart.
+    """
+    restore = section.value("restore") if section is not None else None
+    if section is None or restore not in (Restore.HTML, Restore.TEXT):
+        return {}
+    entity, only = fields
+    rules = [rule for rule in entity.fields.values() if not only or rule.name in only]
+    small = {rule.name for rule in rules if needs_record(rule.shape)}
+    page = restore == Restore.HTML
+    form = body.form if page and body is not None else {}
+    members = {member: name for member, name in form.items() if name in small}
+    for name in sorted(small - {*members.values()} if single else small):
+        way = (
+            "; or name the record (id: path id) and the element that holds it: form: "
+            f"{{{name}: {name}}}, by its name, id or itemprop"
+        )
+        faults.add(
+            section.key("restore"),
+            f"{name} has the token shape {entity.fields[name].shape.name}, which nobody can tell "
+            f"from other data of the {'page' if page else 'text'}; give it a larger token shape, "
+            f"or list the fields that are shown under 'only'{way if page else ''}",
+        )
+    return members
+
+
+def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> frozenset[str]:
+    """The fields that a page or text may show; empty where the rule lists none."""
+    if section is None or "only" not in section:
+        return frozenset()
+    if section.value("restore") not in (Restore.HTML, Restore.TEXT):
+        faults.add(
+            section.key("only"), "'only' goes with restore: html or restore: text; leave it out"
+        )
+    items: Sequence[PlacedValue] = section.value("only", ())
+    for item in items:
+        if item.value is not None and item.value not in entity.fields:
+            hint = did_you_mean(item.value, entity.fields)
+            faults.add(item.at, f"{entity.name} has no field '{item.value}'; {hint}")
+    return frozenset(item.value for item in items if item.value in entity.fields)

@@ -1,0 +1,136 @@
+"""Answers that are no named objects, through real sockets: an application of pages behind
+``rules/examples/pages.yaml``.
+"""
+
+import html
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from tests.support.application import found_in
+from tests.support.instance import Instance, running
+from tests.support.serving import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EXAMPLE = Path(__file__).parents[2] / "rules" / "examples" / "pages.yaml"
+ANN = {"name": "Ann <Wexlomere>", "email": "ann@wexlomere.example", "birth_date": "1931-02-27"}
+BO = {"name": "Bo Ek", "email": "bo@ek.example", "birth_date": "1950-03-04"}
+MARKERS = ("Wexlomere", "bo@ek", "1931-02-27", "1950-03-04")
+
+PAGE = """<!doctype html><title>{name}</title>
+<h1 data-name="{name}">{name}</h1> <a href="mailto:{email}">{email}</a>
+<input name="birth_date" value="{birth_date}"> <p>made on 2020-01-01</p>
+<a id="more" href="/find?of={email}">more</a>
+<script type="application/json">{{"name": "{name}"}}</script>"""
+
+
+@dataclass
+class Site:
+    """The application: it keeps what it is sent, and renders it."""
+
+    people: list[dict[str, str]] = field(default_factory=list)
+    seen: bytearray = field(default_factory=bytearray)
+
+    def app(self) -> web.Application:
+        made = web.Application(middlewares=[self._record])
+        made.add_routes(
+            [
+                web.post("/people", self._create),
+                web.get("/people/{id:\\d+}", self._page),
+                web.get("/people/{id:\\d+}/letter", self._letter),
+            ]
+        )
+        return made
+
+    @web.middleware
+    async def _record(self, request: web.Request, handler) -> web.StreamResponse:
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in request.raw_headers)
+        self.seen += request.raw_path.encode() + b"\r\n" + head + await request.read()
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    async def _create(self, request: web.Request) -> web.Response:
+        self.people.append({name: str(value) for name, value in (await request.post()).items()})
+        return web.Response(status=302, headers={"Location": f"/people/{len(self.people)}"})
+
+    def _person(self, request: web.Request) -> dict[str, str]:
+        person = self.people[int(request.match_info["id"]) - 1]
+        return {name: html.escape(value) for name, value in person.items()}
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return web.Response(text=PAGE.format(**self._person(request)), content_type="text/html")
+
+    async def _letter(self, request: web.Request) -> web.Response:
+        person = self._person(request)
+        return web.Response(text=f"Dear {person['name']}, born {person['birth_date']}")
+
+
+@dataclass
+class Scene:
+    site: Site
+    instance: Instance
+    caller: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, **options) -> tuple[int, str]:
+        options.setdefault("allow_redirects", False)
+        url = self.instance.proxy + path
+        async with self.caller.request(method, url, **options) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    site = Site()
+    async with serving(site.app()) as upstream:
+        rules = EXAMPLE.read_text().replace("http://127.0.0.1:8000", upstream)
+        assert upstream in rules
+        async with (
+            running(tmp_path_factory.mktemp("pages"), rules) as instance,
+            aiohttp.ClientSession() as caller,
+        ):
+            one = Scene(site, instance, caller)
+            for person in (ANN, BO):
+                status, _ = await one.call("POST", "/people", data=person)
+                assert status == 302
+            yield one
+
+
+async def test_a_page_shows_the_person_in_every_place_with_the_escaping_of_that(scene):
+    _, page = await scene.call("GET", "/people/1")
+    read: dict[str, list[str]] = {"text": []}
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            for name, value in attrs:
+                read.setdefault(f"{tag} {name}", []).append(value or "")
+
+        def handle_data(self, data):
+            read["text"].append(data)
+
+    Reader(convert_charrefs=True).feed(page)
+    text = "".join(read["text"])
+    assert text.count(ANN["name"]) == 2
+    assert read["h1 data-name"] == [ANN["name"]]
+    assert read["a href"][0] == f"mailto:{ANN['email']}"
+    assert read["input value"] == [ANN["birth_date"]]
+    assert '"Ann\\u0020\\u003cWexlomere\\u003e"' in text
+    assert "made on 2020-01-01" in text
+    # an address bar shows nobody
+    assert read["a href"][1] == f"/find?of={scene.site.people[0]['email']}"
+
+
+async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):
+    _, text = await scene.call("GET", "/people/2/letter")
+    assert text == f"Dear Bo Ek, born {scene.site.people[1]['birth_date']}"
+
+
+async def test_the_application_saw_nobody(scene):
+    for marker in MARKERS:
+        assert found_in(bytes(scene.site.seen), marker) == []

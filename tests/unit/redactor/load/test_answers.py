@@ -1,0 +1,48 @@
+import pytest
+
+from proxy.redactor.rules import Restore
+from tests.support.rules import faults_of, operation_of, with_operations
+
+PAGE = '{match: "GET /n/{id}", read: note, response: RESPONSE}'
+
+
+def response_of(text: str):
+    return operation_of(PAGE.replace("RESPONSE", text)).response
+
+
+def test_a_page_restores_all_fields_unless_some_are_listed():
+    rule = response_of("{restore: html, only: [text]}")
+    assert (rule.restore, rule.only, rule.members, rule.body) == (
+        Restore.HTML,
+        {"text"},
+        {},
+        None,
+    )
+
+
+CARD = '{match: "GET /c/{id}", read: contact, response: RESPONSE}'
+
+
+def test_a_page_names_the_elements_that_hold_small_tokens():
+    text = CARD.replace("RESPONSE", "{restore: html, form: {birth: born, mail: email}}")
+    rule = operation_of(text).response
+    assert rule.members == {"birth": "born"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "text"),
+    [
+        (CARD.replace("RESPONSE", "{restore: html}"), "element that holds it: form: {born: born}"),
+        (CARD.replace("RESPONSE", "{restore: html, form: {a: name}}"), "born has the token shape"),
+        (CARD.replace("RESPONSE", "{restore: text}"), "other data of the text; give it a larger"),
+        (
+            "{match: GET /c, read: contact, response: {restore: html, form: {born: born}, id: $.id}}",
+            "other data of the page",
+        ),
+        (PAGE.replace("RESPONSE", "{only: [text]}"), "'only' goes with restore: html"),
+        (PAGE.replace("RESPONSE", "{restore: html, only: [test]}"), "note has no field 'test'"),
+        (PAGE.replace("RESPONSE", "{restore: xml}"), "'xml' is not known here"),
+    ],
+)
+def test_what_cannot_be_told_from_other_data_is_a_fault(operation, text):
+    assert text in " ".join(one.text for one in faults_of(with_operations(operation)))
