@@ -104,7 +104,7 @@ def admin_app(
             answer = error_answer("", error)
             headers = {**answer.headers, "Content-Type": answer.media_type}
             return web.Response(status=answer.status, body=answer.body, headers=headers)
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+        return _metrics_answer(metrics)
 
     app = web.Application(client_max_size=1024)
     app.router.add_get("/healthz", healthz)
@@ -112,6 +112,22 @@ def admin_app(
     app.router.add_get("/metrics", scrape)
     app.on_response_prepare.append(_set_headers)
     return app
+
+
+def metrics_app(metrics: Callable[[], bytes]) -> web.Application:
+    """``/metrics`` for everybody who reaches the listener, and nothing else."""
+
+    async def scrape(_: web.Request) -> web.Response:
+        return _metrics_answer(metrics)
+
+    app = web.Application(client_max_size=1024)
+    app.router.add_get("/metrics", scrape)
+    app.on_response_prepare.append(_set_headers)
+    return app
+
+
+def _metrics_answer(metrics: Callable[[], bytes]) -> web.Response:
+    return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _set_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from proxy.api.connection import peer
 from proxy.api.context import ApiOperation, ApiResponse, Services
 from proxy.api.cors import preflight
 from proxy.api.dispatch import (
@@ -25,8 +26,12 @@ from proxy.api.wire import error_answer
 from proxy.errors import Code, VaultError
 from proxy.net.server import FAILED
 from proxy.telemetry import logs
+from proxy.telemetry.logs import REQUEST_ID
+from proxy.telemetry.tracing import accepted_id
 
 _log = logs.logger("web")
+
+_REQUEST_ID: Final = "X-Request-Id"
 
 #: The older name of the interface for frontends; its operations are the same (specification,
 #: "Model-based family").
@@ -50,6 +55,9 @@ def vault_app(
     app = web.Application(
         middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit
     )
+    if services.request_ids:
+        app.middlewares.insert(0, _identified(services))
+        app.on_response_prepare.append(_show_request_id)
     if hsts:
         app.on_response_prepare.append(_secured(f"max-age={hsts}"))
     for operation in operations:
@@ -61,6 +69,22 @@ def vault_app(
         if path.startswith(_API):
             app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
     return app
+
+
+def _identified(services: Services) -> Middleware:
+    """Give each request its id: that of a trusted proxy in front, else a new one."""
+
+    @web.middleware
+    async def identified(request: web.Request, handler: Handler) -> web.StreamResponse:
+        sent = request.headers.get(_REQUEST_ID) if services.trusted.holds(peer(request)) else None
+        REQUEST_ID.set(accepted_id(sent))
+        return await handler(request)
+
+    return identified
+
+
+async def _show_request_id(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[_REQUEST_ID] = REQUEST_ID.get()
 
 
 def _secured(policy: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

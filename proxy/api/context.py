@@ -142,6 +142,7 @@ class Services:
     access: Callable[[web.Request], Awaitable[Principal]]
     body_limit: int  #: bytes of a body that is no upload
     auth: TokenService
+    request_ids: bool = False  #: each request gets an id
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
     limits: RecordLimits = DEFAULTS

@@ -56,6 +56,7 @@ MEMBERS: Final[dict[str, str]] = {
     "digest": "of a signed line: the digest of the lines before it",
     "key": "of a signed line: the id of the key that signed it",
     "signature": "of a signed line: Ed25519 over its members from event to key",
+    "request": "the id of the request (`X-Request-Id`), where `forwarding.request_id` is on",
     "prev": "the hash of the line before",
     "hash": "the keyed hash of this line",
 }
@@ -103,6 +104,12 @@ def encode_event(kind: EventKind, **members: Any) -> bytes:
         name: members[name] for name in MEMBERS if members.get(name) not in (None, "", [], ())
     }
     return _encode({"event": kind.value, **present})[1:-1]
+
+
+def with_request(bodies: Iterable[bytes], request_id: str) -> tuple[bytes, ...]:
+    """The members of lines, with the id of the request that they tell of."""
+    member = b',"request":"%b"' % request_id.encode("ascii")
+    return tuple(body + member for body in bodies)
 
 
 class AuditEvent:

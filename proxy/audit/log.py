@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.audit.chain import Link, LogKey, Memory, Stamps, recall, remember
-from proxy.audit.events import EventKind, encode_event
+from proxy.audit.events import EventKind, encode_event, with_request
 from proxy.audit.files import (
     CUT,
     LogStart,
@@ -30,6 +30,7 @@ from proxy.audit.shipping import Shipper, SyslogPlace, start_shippers
 from proxy.clock import Clock
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
+from proxy.telemetry.logs import REQUEST_ID
 
 _log = logs.logger("audit")
 
@@ -109,7 +110,8 @@ class AuditLog:
         """
         if self.fault is not None:
             self._retry()
-        self._write(bodies)
+        request_id = REQUEST_ID.get()
+        self._write(with_request(bodies, request_id) if request_id else bodies)
 
     def put_signed(self, reason: str, following: LogKey | None = None) -> None:
         """Write a signed line of the log itself; ``following``: the key from this line on.
@@ -125,6 +127,8 @@ class AuditLog:
 
     def put_or_queue(self, *bodies: bytes) -> None:
         """Write lines of what was done; those that cannot be written wait. Raises as ``put``."""
+        if request_id := REQUEST_ID.get():
+            bodies = with_request(bodies, request_id)
         try:
             if self.fault is not None:
                 self._retry()

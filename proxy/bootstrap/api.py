@@ -104,6 +104,7 @@ def interface(settings: Settings, realm: Administered, around: Around) -> Servic
         access=bearer(auth.tokens),
         auth=auth,
         audit=audit,
+        request_ids=settings.forwarding.request_id,
         trusted=Trusted(settings.trusted_proxies),
         functions=runner(settings),
         observe=observe,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from proxy import offload
-from proxy.admin import Watchers, admin_app
+from proxy.admin import Watchers, admin_app, metrics_app
 from proxy.api.app import vault_app
 from proxy.auth.clients import Grant, NewClient
 from proxy.auth.token_service import TokenService
@@ -78,6 +78,7 @@ from proxy.storage.base import Hooks, Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
+from proxy.telemetry.tracing import Tracer, open_tracer
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault, new_vault, open_vault
 
@@ -113,6 +114,7 @@ class Running:
     redeclare: Callable[[], Awaitable[bool]]
     guard: EdgeGuard
     interface: str = ""  #: ``host:port`` of the vault's own interface
+    metrics: str = ""  #: ``host:port`` of the listener for scrapers; empty: there is none
 
     async def reload(self) -> None:
         """Load everything again that can change while requests go on."""
@@ -169,7 +171,9 @@ async def running(
         in_force = InForce(await bind(rules))
         default = base.realm.spaces[DEFAULT]
         governed = await govern(default.policies, catalog, settings.policies, metrics)
-        journal = MetricsJournal(metrics, rules)
+        journal = MetricsJournal(
+            metrics, rules, access=settings.log.access, tracer=_tracer(stack, settings)
+        )
         coverage = Coverage(metrics, rules, unruled_paths(settings), clock)
         stack.callback(write_unruled, settings, coverage)
         adopt = partial(_adopt, bind, (journal, coverage))
@@ -283,10 +287,22 @@ async def _listen(
     started.admin = await enter(
         listen("admin", at.admin, admin, ApplicationConnection, guard.admin)
     )
+    if at.metrics is not None:
+        scraped = metrics_app(metrics.render)
+        started.metrics = await enter(listen("metrics", at.metrics, scraped))
     proxy = started.gateway.server
     started.proxy = await enter(listen("proxy", at.proxy, proxy, first=guard.first))
     _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
     _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED))
+
+
+def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:
+    """What sends spans, where the settings name a collector; the stack closes it."""
+    if settings.tracing.endpoint is None:
+        return None
+    tracer = open_tracer(settings.tracing.endpoint)
+    stack.callback(tracer.close)
+    return tracer
 
 
 def _hooks(metrics: Metrics) -> Hooks:

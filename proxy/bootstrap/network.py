@@ -16,6 +16,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Mode
 from proxy.errors import Code, Detail, VaultError
+from proxy.gateway.correlation import Correlation
 from proxy.gateway.forwarded import ForwardedHeaders, Telling
 from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
@@ -255,19 +256,29 @@ def gateway_options(
     told = ForwardedHeaders(
         forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream"
     )
+    ids = _correlation(settings)
     return GatewayOptions(
         applications.upstream,
         keyset.hasher("entity tags"),
         held=settings.limits.held,
         met=applications.met,
         special=settings.applications.keys(),
-        telling=Telling(told, Trusted(trusted)) if any(told) else None,
+        telling=Telling(told, Trusted(trusted), ids) if any(told) or ids else None,
+        access=settings.log.access,
         entrance=entrance,
         firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,
         screened=guard.screened("proxy"),
         quotas=guard.quotas if guard.quotas.address is not None else None,
         limited=guard.limited("proxy"),
     )
+
+
+def _correlation(settings: Settings) -> Correlation | None:
+    ids, tracing = settings.forwarding.request_id, settings.tracing
+    if not ids and tracing.endpoint is None:
+        return None
+    sample = None if tracing.endpoint is None else tracing.sample
+    return Correlation(ids, sample)
 
 
 def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:

@@ -32,7 +32,10 @@ def run(arguments: Arguments) -> int:
     from proxy.cli.process import run_on_uvloop
     from proxy.telemetry import logs
 
-    logs.configure(logs.Style(settings.log.level, settings.log.format, strict=False))
+    style = settings.log.format
+    if style == "auto":
+        style = "text" if sys.stderr.isatty() else "json"
+    logs.configure(logs.Style(settings.log.level, style, strict=False))
     hide_secrets(settings)
     raise_file_limit()
     return run_on_uvloop(serve(settings, Overrides({}, arguments.upstream or "")))

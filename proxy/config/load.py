@@ -20,7 +20,7 @@ DEFAULT_FILE: Final = Path("domicile.yaml")
 
 _PLACE: Final = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
 
-_LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin")
+_LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin", "listen.metrics")
 #: Those that can speak TLS.
 _SECURED: Final = _LISTENERS[:2]
 
@@ -153,7 +153,8 @@ def _in_the_clear(values: Mapping[str, Any], written: Mapping[str, GivenSetting]
     for name in _LISTENERS:
         listener = name.removeprefix("listen.")
         secured = certified and name in _SECURED and values["listen.tls.at"] in (listener, "both")
-        if name not in values or values[name].loopback or secured or listener in insecure:
+        address = values.get(name)
+        if address is None or address.loopback or secured or listener in insecure:
             continue
         certificate = "name a certificate in listen.tls.certificate, " if name in _SECURED else ""
         text = (

@@ -85,13 +85,9 @@ def true_or_false(text: str) -> bool:
 
 def path(text: str) -> Path:
     """A file or folder; a relative one counts from the current folder. The answer is absolute."""
-    return _path(text, Path.cwd())
-
-
-def _path(text: str, folder: Path) -> Path:
     if text.startswith("~"):
         raise ValueError("~ is not understood here")
-    return folder / text
+    return Path.cwd() / text
 
 
 def word_or(word: str, reader: SettingParser, value: Any = None) -> SettingParser:
@@ -108,8 +104,7 @@ def paths(text: str) -> tuple[Path, ...]:
     items = _items(text)
     if "" in items:
         raise ValueError("an item is empty")
-    folder = Path.cwd()
-    return tuple(_path(item, folder) for item in items)
+    return tuple(map(path, items))
 
 
 def host(text: str) -> str:
@@ -329,6 +324,13 @@ def issuer(text: str) -> IssuerSettings:
     if how not in ("jwks", "introspection"):
         raise ValueError("this is neither embedded, nor does it begin with jwks: or introspection:")
     return IssuerSettings("jwks" if how == "jwks" else "introspection", endpoint(url))
+
+
+def collector(text: str) -> str:
+    """The address of a collector of spans."""
+    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+(/[!-?A-~]*)?", text):
+        raise ValueError("this is not an address at http:// or https://")
+    return text
 
 
 def endpoint(text: str) -> str:

@@ -179,6 +179,13 @@ SETTINGS: Final[dict[str, Setting]] = {
         "true or false",
         "Tell the application of this proxy in Via (RFC 9110 section 7.6.3).",
     ),
+    "forwarding.request_id": Setting(
+        "false",
+        parsers.true_or_false,
+        "true or false",
+        "Give each request an id (X-Request-Id), that of a trusted proxy in front or a new one: "
+        "for the application, in answers, log lines and audit lines.",
+    ),
     "rules": Setting(
         "rules/",
         parsers.path,
@@ -277,10 +284,31 @@ SETTINGS: Final[dict[str, Setting]] = {
         "From which level on lines are written.",
     ),
     "log.format": Setting(
-        "json",
-        parsers.one_of("json", "text"),
-        "json or text",
-        "One JSON object a line, or text for people.",
+        "auto",
+        parsers.one_of("auto", "json", "text"),
+        "auto, json or text",
+        "One JSON object a line, or text for people; auto: text on a terminal, JSON elsewhere.",
+    ),
+    "log.access": Setting(
+        "false",
+        parsers.true_or_false,
+        "true or false",
+        "Whether every proxied request is a line of the log, of level info: operation or shape of "
+        "the path, status, size, time; never a value.",
+    ),
+    "tracing.endpoint": Setting(
+        "none",
+        parsers.word_or("none", parsers.collector),
+        "an address, such as http://collector:4318/v1/traces, or none",
+        "Where the spans of proxied requests are sent (OTLP over HTTP); needs domicile[otel]. "
+        "They hold no values.",
+    ),
+    "tracing.sample": Setting(
+        "100",
+        parsers.whole_number(0, 100),
+        "a whole number from 0 to 100",
+        "How many in a hundred traces that begin here are recorded; those that a caller began are "
+        "as it says.",
     ),
     **UPSTREAM,
     **LIMIT_SETTINGS,

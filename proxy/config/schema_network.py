@@ -138,7 +138,7 @@ LIMIT_SETTINGS: Final[dict[str, Setting]] = {
 # proxies in front.
 
 
-LISTENERS: Final = ("proxy", "vault", "admin")
+LISTENERS: Final = ("proxy", "vault", "admin", "metrics")
 
 #: Dotted name → setting.
 LISTEN: Final[dict[str, Setting]] = {
@@ -160,6 +160,13 @@ LISTEN: Final[dict[str, Setting]] = {
         "host:port, such as 127.0.0.1:8082",
         "Where probes and metrics are answered: /healthz and /readyz to everybody, /metrics to "
         "administrators and scrapers.",
+    ),
+    "listen.metrics": Setting(
+        "none",
+        parsers.word_or("none", parsers.address),
+        "host:port, such as 127.0.0.1:8083, or none",
+        "Where /metrics is answered to everybody who reaches it, without a token: for a network "
+        "that the scraper alone is in.",
     ),
     "listen.insecure": Setting(
         "false",

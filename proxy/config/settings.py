@@ -59,6 +59,7 @@ class Listen:
     proxy: ListenAddress
     vault: ListenAddress
     admin: ListenAddress
+    metrics: ListenAddress | None  #: for scrapers, without a token
     insecure: frozenset[str]  #: listeners at which plain HTTP beyond loopback is wanted
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
     tls: ListenTls
@@ -76,6 +77,7 @@ class Forwarding:
     x_forwarded: bool
     forwarded: bool
     via: bool
+    request_id: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,16 @@ class Log:
     """How log lines are written."""
 
     level: Literal["debug", "info", "warning", "error"]
-    format: Literal["json", "text"]
+    format: Literal["auto", "json", "text"]  #: auto: text on a terminal
+    access: bool  #: a line for every request
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Where the spans of requests are sent."""
+
+    endpoint: str | None
+    sample: int  #: in a hundred traces that begin here
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +359,7 @@ class Settings:
     audit: AuditSettings
     pending: Pending
     log: Log
+    tracing: Tracing
     upstream: UpstreamSettings
     limits: LimitSettings
     history: HistorySettings

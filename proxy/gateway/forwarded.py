@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from proxy.gateway.correlation import Correlation
 from proxy.net.client_address import ClientAddress, Trusted
 from proxy.net.hop_headers import RequestFields
 from proxy.net.http1.fields import HeaderField
@@ -79,11 +80,19 @@ class _Names(dict[bytes, _Kind]):
 class Telling:
     """Changes the fields of requests. Made only where something is told."""
 
-    def __init__(self, told: ForwardedHeaders, trusted: Trusted) -> None:
+    def __init__(
+        self, told: ForwardedHeaders, trusted: Trusted, correlation: Correlation | None = None
+    ) -> None:
         self._told = told
         self._trusted = trusted
+        self._correlation = correlation
         self._names = _Names(told)
         self._stances: dict[str, bool] = {}
+
+    def identify(self, incoming: RequestContext) -> None:
+        """Give a request its ids, where any are switched on."""
+        if self._correlation is not None:
+            self._correlation.identify(incoming, self._believed(incoming.connection.client.host))
 
     def __call__(
         self, incoming: RequestContext, asked: RequestFields, address: UpstreamAddress
@@ -99,6 +108,8 @@ class Telling:
             elif kind is _Kind.HOST:
                 kept.append((field[0], address.authority) if self._told.upstream_host else field)
         kept.extend(self._added(client, seen, incoming.minor))
+        if self._correlation is not None:
+            kept = self._correlation.fields(incoming, kept)
         return asked._replace(headers=kept)
 
     def _believed(self, host: str) -> bool:

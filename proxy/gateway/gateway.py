@@ -12,6 +12,7 @@ from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
+from proxy.gateway.correlation import trace_of
 from proxy.gateway.forwarded import Telling
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
 from proxy.gateway.ports import FAILURES, ActiveRules, Journal, Seen
@@ -41,6 +42,7 @@ class GatewayOptions:
     met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
     telling: Telling | None = None  #: what tells applications of the caller
+    access: bool = False  #: every request is a line of the log, not only those that fail
     entrance: Entrance | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     #: told of requests from outside: blocked, masked
@@ -92,7 +94,8 @@ class Gateway:
         self._guarded = options.firewall is not None or options.quotas is not None
         self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
         self._draining = False
-        self.server = CallerServer(self.handle, options.heads, self._unreadable, self.begin)
+        handle = self.handle if options.telling is None else self._identified
+        self.server = CallerServer(handle, options.heads, self._unreadable, self.begin)
         entrance = options.entrance
         if entrance is not None:
             self.server.entrance = lambda: entrance(self.server())
@@ -161,6 +164,11 @@ class Gateway:
             return _Route(edition, endpoint, None, passed, unruled, call, False)
         except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
             return None
+
+    async def _identified(self, incoming: RequestContext) -> None:
+        if self._telling is not None:
+            self._telling.identify(incoming)
+        await self.handle(incoming)
 
     async def handle(self, incoming: RequestContext) -> None:
         """Answer one request."""
@@ -336,6 +344,7 @@ class Gateway:
             outcome = "failed" if code in FAILURES else "refused"
         else:
             outcome = "passed" if match is None else "matched"
+        shown = code is not None or self._options.access
         self._journal.seen(
             Seen(
                 "-" if endpoint is None else endpoint.name,
@@ -347,6 +356,9 @@ class Gateway:
                 outcome,
                 code,
                 incoming.timing,
+                incoming.unruled.key[2] if shown and incoming.unruled is not None else "",
+                incoming.request_id,
+                incoming.trace or (trace_of(incoming.raw) if shown else None),
             )
         )
 

@@ -8,6 +8,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from proxy.errors import Code
@@ -20,6 +21,7 @@ from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Histogram, MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
+from proxy.telemetry.tracing import Step, Trace, Tracer
 
 #: Refusals that strangers can bring about at will: counted, and told at level debug only, so that
 #: nobody fills the log.
@@ -38,14 +40,24 @@ class _Series(NamedTuple):
 class MetricsJournal:
     """The journal of a running instance.
 
-    Ordinary requests are lines of level debug; refused and failed ones are told.
+    Ordinary requests are lines of level debug, or info where ``access`` is on; refused and failed
+    ones are told. ``tracer`` gets the spans of sampled traces.
     """
 
-    def __init__(self, metrics: Metrics, rules: RuleSet) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        rules: RuleSet,
+        *,
+        access: bool = False,
+        tracer: Tracer | None = None,
+    ) -> None:
         self._metrics = metrics
         self._log = logs.logger("access").bind()
+        self._line = self._log.info if access else self._log.debug
         # asked once: most requests then cost one comparison
-        self._lines = self._log.is_enabled_for(logging.DEBUG)
+        self._lines = self._log.is_enabled_for(logging.INFO if access else logging.DEBUG)
+        self._tracer = tracer
         self._series: dict[tuple[str, str, str], _Series] = {}
         self._fired: dict[tuple[str, str], MetricCell] = {}
         self.announce(rules)
@@ -81,15 +93,39 @@ class MetricsJournal:
         if seen.code is not None:
             self._trouble(seen, self._log.debug if seen.code in _OFTEN else self._log.warning)
         elif self._lines:
-            self._log.debug(
-                "request",
-                endpoint=seen.endpoint,
-                operation=seen.operation,
-                method=_told(seen.method),
-                status=seen.status,
-                size=seen.size,
-                duration_ms=round(seen.seconds * 1000, 3),
+            self._line("request", **_fields(seen))
+        if seen.trace is not None and seen.trace.sampled and self._tracer is not None:
+            self._record(seen, seen.trace, self._tracer)
+
+    def _record(self, seen: Seen, trace: Trace, tracer: Tracer) -> None:
+        """Hand on the spans of a request: the whole, and its steps."""
+        ended = perf_counter()
+        started = ended - seen.seconds
+        steps: list[Step] = []
+        if (timing := seen.timing) is not None:
+            started = timing.started
+            ended = started + seen.seconds
+            at = (started, timing.matched, timing.received, timing.redacted, timing.answered)
+            began = dict(
+                zip(("match", "receive", "redact", "application", "restore"), at, strict=True)
             )
+            durations = dict(zip(EXCHANGE_STEPS, timing.durations(seen.seconds), strict=True))
+            began["stage"] = timing.redacted - durations["stage"]
+            began["settle"] = timing.answered
+            steps = [
+                Step(name, began[name], began[name] + seconds)
+                for name, seconds in durations.items()
+                if seconds > 0.0
+            ]
+        name = seen.operation if seen.operation != "-" else _told(seen.method)
+        attributes: dict[str, str | int] = {
+            "http.request.method": _told(seen.method),
+            "http.response.status_code": seen.status,
+            "domicile.endpoint": seen.endpoint,
+            "domicile.outcome": seen.outcome,
+            **({} if seen.code is None else {"error.type": str(seen.code)}),
+        }
+        tracer.record(trace, Step(name, started, ended), attributes, steps)
 
     def _opened(self, key: tuple[str, str, str]) -> "_Series":
         """The series of an endpoint, an operation and an outcome, met for the first time."""
@@ -107,16 +143,26 @@ class MetricsJournal:
             self._metrics.cell(
                 "domicile_upstream_errors_total", seen.endpoint, str(seen.code)
             ).value += 1
-        tell(
-            "request refused or failed",
-            endpoint=seen.endpoint,
-            operation=seen.operation,
-            method=_told(seen.method),
-            status=seen.status,
-            code=str(seen.code),
-            size=seen.size,
-            duration_ms=round(seen.seconds * 1000, 3),
-        )
+        tell("request refused or failed", code=str(seen.code), **_fields(seen))
+
+
+def _fields(seen: Seen) -> dict[str, str | int | float]:
+    """What a log line tells of a request: never a path, only its shape."""
+    fields: dict[str, str | int | float] = {
+        "endpoint": seen.endpoint,
+        "operation": seen.operation,
+        "method": _told(seen.method),
+        "status": seen.status,
+        "size": seen.size,
+        "duration_ms": round(seen.seconds * 1000, 3),
+    }
+    if seen.shape:
+        fields["path"] = seen.shape
+    if seen.request_id:
+        fields["request_id"] = seen.request_id
+    if seen.trace is not None:
+        fields["trace_id"] = seen.trace.trace_id
+    return fields
 
 
 def _told(method: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from proxy.errors import Code
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
+from proxy.telemetry.tracing import Trace
 
 
 class Exchange(Protocol):
@@ -153,6 +154,9 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     outcome: str  #: passed, matched, refused (by the proxy), failed (by the application)
     code: Code | None  #: of the error, if there was one
     timing: Timing | None = None  #: of a matched request
+    shape: str = ""  #: of the path of a request that no rule names
+    request_id: str = ""
+    trace: Trace | None = None  #: that it is a part of
 
 
 class Journal(Protocol):

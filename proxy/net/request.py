@@ -14,6 +14,7 @@ from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Begun
 from proxy.redactor.message import RawHeaders, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
+from proxy.telemetry.tracing import Trace
 
 #: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a
 #: complete answer.
@@ -47,6 +48,7 @@ class RequestContext:
     """One request as it came, and what was answered so far."""
 
     __slots__ = (
+        "answer_fields",
         "began",
         "begun",
         "close",
@@ -59,12 +61,14 @@ class RequestContext:
         "passed",
         "payload",
         "raw",
+        "request_id",
         "sample",
         "size",
         "started",
         "status",
         "target",
         "timing",
+        "trace",
         "unruled",
     )
 
@@ -76,6 +80,9 @@ class RequestContext:
         self.minor = head.minor  #: 1 or 0, of the HTTP version
         self.target = head.target  #: byte for byte as it came
         self.started = perf_counter()  # the loop's own clock has steps of a millisecond
+        self.request_id = ""
+        self.answer_fields = b""  #: of ours, to be written into the head of the final answer
+        self.trace: Trace | None = None
         self.timing: Timing | None = None  #: of the steps of a matched request
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
@@ -114,7 +121,20 @@ class RequestContext:
         """Send bytes to the caller; nothing happens if the caller has gone."""
         transport = self.connection.transport
         if transport is not None:
+            if self.answer_fields and self.began:
+                data = self._with_fields(data)
             transport.write(data)
+
+    def _with_fields(self, data: bytes) -> bytes:
+        """The first bytes of the final answer, with our fields behind its status line; those of the
+        same name are dropped.
+        """
+        fields, self.answer_fields = self.answer_fields, b""
+        head, _, body = data.partition(b"\r\n\r\n")
+        status, *lines = head.split(b"\r\n")
+        name = fields.partition(b":")[0].lower()
+        lines = [line for line in lines if line.partition(b":")[0].lower() != name]
+        return b"\r\n".join([status, fields[:-2], *lines]) + b"\r\n\r\n" + body
 
     async def drained(self, seconds: float) -> None:
         """Return when the caller takes bytes again; at once if it does.

@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -51,6 +52,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "passed": "how many rules let requests pass unchanged",
     "pid": "the process",
     "reason": "a constant text that says why",
+    "request_id": "the id of a request: that of a trusted proxy in front, or a new one",
     "request_kinds": "kinds of personal values suspected in a request that no rule names",
     "sink": "a place that the audit log is shipped to",
     "signal": "the signal that arrived",
@@ -62,6 +64,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "status": "the status of an answer",
     "template": "the path template of a rule, never a path",
     "text": "the message of a VaultError, which never quotes a value",
+    "trace_id": "the trace that a request is a part of (W3C Trace Context)",
     "unmatched": "what happens to requests that no rule names: report, pass or deny",
     "unlisted": "names of fields that were left out because this table lacks them",
     "verb": "create, read, update or delete",
@@ -75,6 +78,9 @@ LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+
+#: The id of the request that is handled now; empty outside of one, and where requests have none.
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 
 #: How many frames of an exception a line names, innermost first.
 _FRAMES: Final = 8
@@ -131,6 +137,7 @@ def _ours(style: Style, stream: TextIO | None) -> None:
         processors=[
             structlog.processors.add_log_level,
             _stamp,
+            _correlate,
             _name_exceptions,
             _refuse_unlisted if style.strict else _drop_unlisted,
             render_json if style.format == "json" else render_text,
@@ -199,6 +206,12 @@ def _ordered(event: LogEvent) -> dict[str, Any]:
 
 def _stamp(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     event["time"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event
+
+
+def _correlate(_logger: object, _method: str, event: LogEvent) -> LogEvent:
+    if request_id := REQUEST_ID.get():
+        event.setdefault("request_id", request_id)
     return event
 
 

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin import Watchers, admin_app, on_this_machine
+from proxy.admin import Watchers, admin_app, metrics_app, on_this_machine
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import CONTENT_TYPE, Metrics
 from proxy.telemetry.reloads import Reload
@@ -161,3 +161,18 @@ async def test_a_scraper_shows_a_secret_of_its_own(ask):
 )
 async def test_there_is_nothing_else(ask, path, method, status):
     assert (await ask(path, method))[0] == status
+
+
+async def test_scrapers_have_a_listener_where_nobody_is_asked_for_a_token():
+    async with (
+        serving(metrics_app(lambda: b"domicile_up 1\n")) as url,
+        aiohttp.ClientSession(url) as session,
+    ):
+        async with session.get("/metrics") as answer:
+            assert (answer.status, await answer.read()) == (200, b"domicile_up 1\n")
+            assert (answer.headers["Content-Type"], answer.headers["Server"]) == (
+                CONTENT_TYPE,
+                "domicile",
+            )
+        async with session.get("/readyz") as answer:
+            assert answer.status == 404

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -110,6 +111,15 @@ def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
     monkeypatch.setenv("DOMICILE__LOG__LEVEL", "error")
     assert main(["serve"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_the_log_is_text(settings, monkeypatch, capsys):
+    monkeypatch.setattr(bootstrap, "running", Instance(signal.SIGTERM).running)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["serve"]) == 0
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "serve    stopped" in line
+    assert not line.startswith("{")
 
 
 def test_options_take_the_place_of_settings(tmp_path, monkeypatch):

@@ -224,7 +224,10 @@ ALL = ", ".join(sorted({"applications", *(name.partition(".")[0] for name in SET
         ("listen.prox", "did you mean listen.proxy?"),
         ("listn.proxy", "did you mean listen.proxy?"),
         ("level", "did you mean log.level?"),
-        ("listen.console", "listen has proxy, vault, admin, insecure, tls, proxy_protocol"),
+        (
+            "listen.console",
+            "listen has proxy, vault, admin, metrics, insecure, tls, proxy_protocol",
+        ),
         ("weather", f"there are {ALL}"),
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("upstream.breker", "did you mean upstream.breaker?"),

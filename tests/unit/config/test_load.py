@@ -32,7 +32,7 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.listen.admin == ListenAddress("127.0.0.1", 8082)
     assert settings.listen.insecure == frozenset()
     assert settings.pending.keep == 7 * 86_400_000
-    assert (settings.log.level, settings.log.format) == ("info", "json")
+    assert (settings.log.level, settings.log.format) == ("info", "auto")
     assert settings.limits.held == 256 * 2**20
     assert (settings.limits.body, settings.limits.batch, settings.limits.find) == (
         4 * 2**20,
@@ -334,3 +334,29 @@ def test_what_does_nothing_without_a_certificate_is_a_fault(name):
         "does nothing without a certificate"
         in faults_of({f"DOMICILE__LISTEN__TLS__{name}": "a.pem"})[0]
     )
+
+
+def test_a_listener_for_scrapers_alone_follows_the_rules_of_the_others(elsewhere):
+    assert load_settings(None, {}).listen.metrics is None
+    settings = load_settings(
+        None,
+        {
+            "DOMICILE__LISTEN__METRICS": "0.0.0.0:8083",
+            "DOMICILE__LISTEN__INSECURE": "[metrics]",
+        },
+    )
+    assert settings.listen.metrics == ListenAddress("0.0.0.0", 8083)
+    (line,) = refused(None, {"DOMICILE__LISTEN__METRICS": "0.0.0.0:8083"})
+    assert "insecure: [metrics]" in line
+    (line,) = refused(None, {"DOMICILE__LISTEN__METRICS": "127.0.0.1:8082"})
+    assert "are the same" in line
+
+
+def test_spans_go_to_an_address(elsewhere):
+    settings = load_settings(
+        None, {"DOMICILE__TRACING__ENDPOINT": "http://collector:4318/v1/traces"}
+    )
+    assert settings.tracing.endpoint == "http://collector:4318/v1/traces"
+    for text in ("collector:4318", "ftp://collector", "http://user@collector/", "http://a b"):
+        (line,) = refused(None, {"DOMICILE__TRACING__ENDPOINT": text})
+        assert "tracing.endpoint" in line
