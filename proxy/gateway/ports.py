@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 from proxy.errors import Code
+from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.telemetry.tracing import Trace
@@ -15,8 +16,8 @@ class Exchange(Protocol):
     """One matched request and its answer, from redaction to restoration.
 
     The gateway calls ``outgoing`` once. If it raises, nothing is sent and nothing else is called.
-    Otherwise exactly one of ``incoming``, ``settled`` and ``failed`` follows, also when the caller
-    has gone away meanwhile.
+    Otherwise exactly one of ``incoming``, ``settled``, ``failed`` and a ``stream`` to its end
+    follows, also when the caller has gone away meanwhile.
     """
 
     timing: Timing  #: of its steps; the gateway notes those of its own there
@@ -48,6 +49,9 @@ class Exchange(Protocol):
 
         Decided once, before its first byte is passed on.
         """
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """What restores an answer with these fields as it arrives; ``None``: ask ``wants``."""
 
     async def incoming(self, answer: Response) -> Response:
         """Settle, and restore.

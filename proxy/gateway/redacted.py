@@ -12,6 +12,7 @@ from proxy.errors import Code, VaultError
 from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, read_whole, waits
 from proxy.gateway.ports import Exchange
+from proxy.gateway.streams import restore_stream
 from proxy.net import entity_tags, response
 from proxy.net.hop_headers import RequestFields, answered
 from proxy.net.http1.head import NONE, ResponseHead
@@ -20,6 +21,7 @@ from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, 
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
+from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import BodyLimits, Match, Verb
 
@@ -113,7 +115,10 @@ class RedactedHandler:
             await exchange.failed(True)
             raise
         try:
-            await self._answer(incoming, reply, exchange, limits)
+            if job.match.operation.response.stream is None or not await restore_stream(
+                incoming, reply, exchange, self._patience.write
+            ):
+                await self._answer(incoming, reply, exchange, limits)
         finally:
             reply.abort()
 
@@ -342,6 +347,9 @@ class _Masked:
 
     def wants(self, status: int, headers: RawHeaders) -> bool:  # noqa: ARG002  # the names of the port
         return False
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """Nothing is restored, so it passes as it comes."""
 
     def mark(self) -> bytes:
         """No value is shown, so none is told apart."""

@@ -192,6 +192,7 @@ def _response(operation: Operation) -> dict[str, Any]:
         "restore": str(rule.restore),
         "only": sorted(rule.only),
         "members": dict(rule.members),
+        **({"stream": str(rule.stream)} if rule.stream is not None else {}),
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

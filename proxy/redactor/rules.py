@@ -76,6 +76,13 @@ class OtherKinds(enum.StrEnum):
     PASS = "pass"
 
 
+class Stream(enum.StrEnum):
+    """An answer that is a sequence of JSON documents: one a line, or one a server-sent event."""
+
+    NDJSON = "ndjson"
+    SSE = "sse"
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where in a rule file something stands; lines and columns count from 1."""
@@ -203,6 +210,7 @@ class ResponseRule:
     #: of a page, the elements that hold small tokens: name, id or item property -> field
     members: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
+    stream: Stream | None = None  #: each event is a body of its own, passed on as it arrives
 
 
 @dataclass(frozen=True, slots=True)

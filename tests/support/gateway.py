@@ -17,6 +17,7 @@ from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.net.reply import CallLimits
+from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import (
     BodyLimits,
@@ -29,6 +30,7 @@ from proxy.redactor.rules import (
     Position,
     RequestRule,
     ResponseRule,
+    Stream,
     Unmatched,
     Verb,
 )
@@ -58,6 +60,7 @@ class Exchange:
     back: Callable[[Response], Response] | None = None
     missed: bool = False
     timing: Timing = field(default_factory=Timing)
+    events: bool = False  #: whether its answers are streams, of which it restores each piece
 
     def check_head(self, head: Request) -> None:
         if self.refusal is not None:
@@ -81,6 +84,21 @@ class Exchange:
             return self.back(answer)
         return structs.replace(answer, body=answer.body.replace(TOKEN, VALUE))
 
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        return self if self.events else None
+
+    async def restore(self, piece: bytes) -> bytes:
+        self.calls.append(("restore", piece))
+        if self.refusal is not None:
+            raise self.refusal
+        return piece.replace(TOKEN, VALUE)
+
+    async def rest(self) -> bytes:
+        return b"rest"
+
+    def end(self) -> None:
+        self.calls.append(("end",))
+
     async def settled(self, status: int, headers: RawHeaders) -> None:
         self.calls.append(("settled", status, headers))
 
@@ -103,6 +121,7 @@ class Steered:
     endpoint: Endpoint
     exchange_: Exchange = field(default_factory=Exchange)
     verb: Verb = Verb.UPDATE
+    stream: Stream | None = None
     asked: list[tuple[str, str, bytes, RawHeaders]] = field(default_factory=list)
     notes: list[Seen] = field(default_factory=list)
     fault: Exception | None = None
@@ -131,7 +150,7 @@ class Steered:
             target.startswith(OVERRIDDEN) and override == "PUT"
         ):
             return self.endpoint, None
-        return self.endpoint, Match(operation(self.endpoint, self.verb), {})
+        return self.endpoint, Match(operation(self.endpoint, self.verb, self.stream), {})
 
     def ruled(self, host: str, target: bytes) -> bool:
         return target.startswith((MATCHED, RULED))
@@ -169,7 +188,7 @@ def endpoint(url: str, **more: Any) -> Endpoint:
     return replace(made, **more)
 
 
-def operation(at: Endpoint, verb: Verb = Verb.UPDATE) -> Operation:
+def operation(at: Endpoint, verb: Verb = Verb.UPDATE, stream: Stream | None = None) -> Operation:
     """An operation of that endpoint on people."""
     return Operation(
         "PUT /people/{id}",
@@ -180,7 +199,7 @@ def operation(at: Endpoint, verb: Verb = Verb.UPDATE) -> Operation:
         Entity("person", Schema("person", ()), {}, None, True),
         None,
         RequestRule(None, {}),
-        ResponseRule(None, None, frozenset({200, 201})),
+        ResponseRule(None, None, frozenset({200, 201}), stream=stream),
         Position("rules.yaml", 1, 1),
     )
 

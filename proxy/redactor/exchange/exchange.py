@@ -14,6 +14,7 @@ from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, discard, in_thread, is_long, run_in_thread
 from proxy.redactor import redact
+from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
 from proxy.redactor.exchange.error_answers import (
@@ -87,8 +88,6 @@ class RuleExchange:
         self._settling = False  #: whether it is decided what the answer means
         self._shows = False  #: whether anything stored stands in the answer
 
-    # ------------------------------------------------------------------ the way in
-
     def check_head(self, head: Request) -> None:
         """Refuse a request for what stands in its head, before its body is sent.
 
@@ -145,8 +144,6 @@ class RuleExchange:
             discard(items, values)
         return Request(request.method, target, request.headers, redacted.content)
 
-    # ------------------------------------------------------------------ the way back
-
     def mark(self) -> bytes:
         """A mark of those values that share tokens, so that the application cannot tell them apart,
         in the one record of the answer as it is live now; empty where there are none.
@@ -166,6 +163,9 @@ class RuleExchange:
         taken = status in self._operation.response.success
         outcome = Outcome.TAKEN if taken else self._outcome(status, headers, None)
         return outcome is Outcome.UNREAD or wants_body(self._plan, outcome, headers)
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """``None``: the answer is one document."""
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         """The answer is passed on as it comes: settle by its status and headers alone."""

@@ -45,7 +45,11 @@ async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> 
     problems = list(_check_sent(case.app_sees, sent, collection))
     answer = _answer(case, sent)
     wanted = exchange.wants(answer.status, answer.headers)
-    if wanted and answer.status not in _BODILESS:
+    if stream := exchange.stream(answer.status, answer.headers):
+        restored = await stream.restore(answer.body) + await stream.rest()
+        stream.end()
+        answer = Response(answer.status, answer.headers, restored)
+    elif wanted and answer.status not in _BODILESS:
         answer = await exchange.incoming(answer)
     else:
         await exchange.settled(answer.status, answer.headers)
@@ -74,6 +78,8 @@ def _request(call: TestRequest) -> Request:
     elif call.form is not None:
         headers.append((b"Content-Type", b"application/x-www-form-urlencoded"))
         body = urlencode(call.form).encode()
+    elif call.text is not None:
+        body = call.text.encode()
     return Request(call.method, call.target.encode(), tuple(headers), body)
 
 

@@ -9,6 +9,7 @@ from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.event_stream import StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.message import RawHeaders, Spellings
@@ -193,7 +194,8 @@ class Runtime:
 
     def exchange(self, match: Match) -> RuleExchange:
         """A new exchange for one matched request."""
-        return RuleExchange(self.joined[id(match.operation)], match, self.vault)
+        kind = RuleExchange if match.operation.response.stream is None else StreamExchange
+        return kind(self.joined[id(match.operation)], match, self.vault)
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
@@ -250,7 +252,8 @@ class InForce:
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
-        return RuleExchange(runtime.joined[id(match.operation)], match, runtime.vault)
+        kind = RuleExchange if match.operation.response.stream is None else StreamExchange
+        return kind(runtime.joined[id(match.operation)], match, runtime.vault)
 
 
 def _runtime(match: Match) -> Runtime:

@@ -1,11 +1,11 @@
-"""What an operation says of answers that are no named objects: pages, plain texts, exports."""
+"""What an operation says of answers that are not one document: pages, texts, exports, streams."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
-from proxy.redactor.rules import BodyPlace, Entity, Restore
+from proxy.redactor.rules import BodyPlace, Entity, Restore, Stream, Verb
 
 
 def page_members(
@@ -57,3 +57,22 @@ def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> 
             hint = did_you_mean(item.value, entity.fields)
             faults.add(item.at, f"{entity.name} has no field '{item.value}'; {hint}")
     return frozenset(item.value for item in items if item.value in entity.fields)
+
+
+def stream_kind(section: Section | None, verb: Verb, faults: RuleFaults) -> Stream | None:
+    """How the documents of an answer follow each other; ``None``: it is one document."""
+    kind = section.value("stream") if section is not None else None
+    if section is None or kind is None:
+        return None
+    if verb is not Verb.READ:
+        faults.add(
+            section.key("stream"),
+            f"a {verb} is decided by its whole answer, and a stream has no end; leave stream out, "
+            "or make the operation a read",
+        )
+    for key in ("form", "restore"):
+        if key in section:
+            faults.add(
+                section.key(key), f"the events of a stream are JSON documents; leave '{key}' out"
+            )
+    return Stream(kind)

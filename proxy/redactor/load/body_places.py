@@ -85,7 +85,8 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
         )
     if "each" in section:
         path: Path = section.value("each", ())
-        if section.value("each") is not None and not selects_many(path):
+        single = section.value("each") is not None and not selects_many(path)
+        if single and "stream" not in section:  # the documents are several
             faults.add(
                 section.place("each"), f"'each' selects one place only; write {spell(path)}[*]"
             )

@@ -185,6 +185,7 @@ _HEADERS = MapOf(
 )
 _STATUS = Key("status", Status(100, 599), "status of the answer", "200")
 _TEXTS = MapOf(Text("text", "a text"), "member name")
+_BODY = Text("text", "a text")
 _EXPECTED = MapOf(Anything(), "member name")
 
 CALL = Block(
@@ -196,6 +197,7 @@ CALL = Block(
         Key("path", Text("path", "a path such as /contacts/17", r"/.*"), "the path, beside `method`"),
         Key("json", Anything(), "the body as JSON"),
         Key("form", _TEXTS, "the body as a form"),
+        Key("text", _BODY, "the body as it is; `headers` name its Content-Type"),
         Key("query", _TEXTS, "query parameters"),
         Key("headers", _HEADERS, "header fields"),
     ),

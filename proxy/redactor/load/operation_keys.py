@@ -96,6 +96,8 @@ RESPONSE = Block(
             "those of the entity; in a page `form` says which elements hold a small token", "named"),
         Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page "
             "shows no small token, such as a date", "all"),
+        Key("stream", KeywordForm(("ndjson", "sse")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`) or one a server-sent "
+            "event (`sse`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
     ),
     later=("carriers", "values", "split", "json"),

@@ -30,7 +30,8 @@ ABSENT = _Absent()
 class TestRequest:
     """The request of the caller.
 
-    ``json`` is ``ABSENT`` or the body; ``form`` is ``None`` or its members.
+    ``json`` is ``ABSENT`` or the body; ``form`` is ``None`` or its members; ``text`` is ``None`` or
+    the body.
     """
 
     method: str
@@ -38,6 +39,7 @@ class TestRequest:
     headers: Mapping[str, str]
     json: Any
     form: Mapping[str, str] | None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,12 @@ def parse_case(test: RuleTest) -> Case:
         _check_shape(value)
     for value in _leaves(content.get("app_answers")):
         _check_sent(value)
-    for side in ("app_answers", "caller_sees"):
-        if {"json", "text"} <= set(content.get(side, {})):
-            raise ValueError("an answer has one body; keep 'json' or 'text'")
     sees, answers, caller = (
         content.get(key, {}) for key in ("app_sees", "app_answers", "caller_sees")
     )
+    for side in (content["call"], answers, caller):
+        if sum(key in side for key in ("json", "form", "text")) > 1:
+            raise ValueError("a message has one body; keep one of 'json', 'form' and 'text'")
     return Case(
         test.name,
         test.endpoint,
@@ -142,12 +144,15 @@ def _call(content: Mapping[str, Any]) -> TestRequest:
         raise ValueError("a call is METHOD and path, such as GET /contacts/17")
     if "{" in path:
         raise ValueError("a call names one path, without placeholders; write GET /contacts/17")
-    if "json" in content and "form" in content:
-        raise ValueError("a request has one body; keep 'json' or 'form'")
     query = content.get("query", {})
     target = f"{path}{'&' if '?' in path else '?'}{urlencode(query)}" if query else path
     return TestRequest(
-        method, target, content.get("headers", {}), content.get("json", ABSENT), content.get("form")
+        method,
+        target,
+        content.get("headers", {}),
+        content.get("json", ABSENT),
+        content.get("form"),
+        content.get("text"),
     )
 
 

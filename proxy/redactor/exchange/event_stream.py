@@ -1,0 +1,156 @@
+"""Restores an answer event by event: each is passed on as soon as it has come.
+
+Memory holds the event that is on its way and no more, and events that came together cost one read
+of the vault. Only reads have such answers, so nothing has to be settled.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from proxy.errors import VaultError
+from proxy.model.schema import Value
+from proxy.offload import FEW, SMALL, STRIDE, busy, give_way, run_in_thread, strides
+from proxy.redactor import redact
+from proxy.redactor.events import CUTTERS, Event, NdjsonEvents, is_stream
+from proxy.redactor.exchange.audit import Reveals
+from proxy.redactor.exchange.bound_operation import count
+from proxy.redactor.exchange.error_answers import refuses_unread
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.message import Media, RawHeaders, Request, header
+from proxy.redactor.plan import BodyPlan, Outcome
+from proxy.redactor.redact import ParsedBody, read_answer_body
+from proxy.redactor.restore import rewritten
+from proxy.redactor.rules import Operation
+
+_Documents = Sequence[ParsedBody | None]
+
+
+class StreamExchange(RuleExchange):
+    """The exchange of an operation with ``response: {stream: …}``.
+
+    Where ``stream`` gives one, it takes the place of the answer until ``end``.
+    """
+
+    _cutter: NdjsonEvents
+    _status = 0
+    _revealing = False  #: whether any event has shown something stored
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """As of any exchange; asks for an answer in no content coding."""
+        redacted = await super().outgoing(request, marks)
+        headers = tuple([one for one in redacted.headers if one[0].lower() != b"accept-encoding"])
+        return replace(redacted, headers=(*headers, (b"Accept-Encoding", b"identity")))
+
+    def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":
+        """What restores the events of this answer; ``None`` where it is another kind of answer."""
+        operation, stream = self._operation, self._operation.response.stream
+        if stream is None or status not in operation.response.success or self._is_head():
+            return None
+        if not is_stream(stream, headers):
+            return None
+        self._status = status
+        self._cutter = CUTTERS[stream](operation.endpoint.limits.body)
+        return self
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        """As of any exchange; a stream in a content coding is one that cannot be read."""
+        strict = refuses_unread(self._operation) and status in self._operation.response.success
+        if strict and header(headers, b"content-encoding") is not None:
+            raise redact.unreadable_answer()
+        super().pass_unread(status, headers)
+
+    async def restore(self, piece: bytes) -> bytes:
+        """The events that this piece completes, with values. Raises ``VaultError``."""
+        events = await run_in_thread(len(piece) > SMALL, self._cutter.feed, piece)
+        if len(events) <= FEW:
+            return await self._restored_events(events)
+        restored: list[bytes] = []
+        for some in strides(events, FEW):
+            restored.append(await self._restored_events(some))
+            if busy():
+                await give_way()
+        return b"".join(restored)
+
+    async def rest(self) -> bytes:
+        """What is left at the end of the stream, with values. Raises ``VaultError``."""
+        return await self._restored_events(self._cutter.end())
+
+    def end(self) -> None:
+        """Close the exchange; called once, whatever became of the stream."""
+        self._shows = self._revealing
+        self._close(self._status)
+
+    def _is_head(self) -> bool:
+        return self._request is not None and self._request.method == "HEAD"
+
+    async def _restored_events(self, events: Sequence[Event]) -> bytes:
+        raw = b"".join([event.raw for event in events])
+        long = len(raw) > SMALL or len(events) > STRIDE
+        if self._plan.response is None or not raw:
+            return raw
+        read = self._plan.response, self._operation, events
+        documents = await run_in_thread(long, _documents, *read)
+        self._note_unread(events, documents)
+        items = [item for document in documents if document is not None for item in document.items]
+        if not any(item.spots for item in items):
+            return raw
+        for document in documents:
+            if document is not None and len(document.items) == 1 and document.items[0].id is None:
+                document.items[0].id = self._lone()
+        self._revealed = None
+        values = await self._values(ParsedBody(Media.JSON, items), long)
+        restored, counts = await run_in_thread(long, _written, events, documents, values)
+        shown = Reveals(frozenset(counts), items, values, self._revealed)
+        if not await self._told(Outcome.TAKEN, self._status, shown):
+            return raw
+        count(self._joined.restored, counts)
+        self._revealing = self._revealing or bool(counts)
+        return restored
+
+    def _note_unread(self, events: Sequence[Event], documents: _Documents) -> None:
+        """Count events that nobody could read; raise where the rule says that none may pass."""
+        unread = sum(
+            [
+                event.unread or (document is None and bool(event.lines))
+                for event, document in zip(events, documents, strict=True)
+            ]
+        )
+        if unread:
+            self._collection.observe("unreadable_answer", unread)
+            if refuses_unread(self._operation):
+                raise redact.unreadable_answer()
+
+
+def _documents(plan: BodyPlan, operation: Operation, events: Iterable[Event]) -> _Documents:
+    """What each event says; ``None`` for one without a document, or with one that is unreadable."""
+    return [_document(plan, operation, event) if event.lines else None for event in events]
+
+
+def _document(plan: BodyPlan, operation: Operation, event: Event) -> ParsedBody | None:
+    try:
+        return read_answer_body(plan, Media.JSON, event.document, operation)
+    except VaultError as error:
+        if error.code not in redact.UNREADABLE:
+            raise
+        return None
+
+
+def _written(
+    events: Sequence[Event], documents: _Documents, values: Sequence[Sequence[Value | None]]
+) -> tuple[bytes, dict[str, int]]:
+    """The events with values in the places of tokens, and how many there are of each field."""
+    pieces: list[bytes] = []
+    counts: dict[str, int] = {}
+    at = 0
+    for event, document in zip(events, documents, strict=True):
+        if document is None:
+            pieces.append(event.raw)
+            continue
+        rows = values[at : at + len(document.items)]
+        at += len(rows)
+        written = rewritten(event.document, document, rows)
+        pieces.append(event.with_document(written.content))
+        for name, number in written.counts.items():
+            counts[name] = counts.get(name, 0) + number
+    return b"".join(pieces), counts
