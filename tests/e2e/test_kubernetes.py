@@ -2,7 +2,6 @@
 Needs no cluster.
 """
 
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from proxy.cli.command import parser
 from proxy.config import Settings, load_settings
 from proxy.config.document import VARIABLE_PREFIX
 from proxy.redactor.load import load_rule_set as load_rules
-from proxy.telemetry.metric_table import METRICS
 from tests.support.tree import ROOT
 
 FOLDER = ROOT / "k8s"
@@ -298,23 +296,6 @@ def test_user_and_folders_agree_with_the_image(settings):
     assert f"VOLUME {settings.data}\n" in image
     assert f"DOMICILE__RULES={settings.rules}\n" in image
     assert f"EXPOSE {settings.listen.proxy.port} {settings.listen.vault.port}\n" in image
-
-
-def test_alerts_speak_of_metrics_and_labels_that_there_are():
-    rule = yaml.safe_load((FOLDER / "monitoring" / "prometheus-rule.yaml").read_text("utf-8"))
-    assert (rule["apiVersion"], rule["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
-    alerts = {alert["alert"]: alert for group in rule["spec"]["groups"] for alert in group["rules"]}
-    assert "domicile_reload_failed" in alerts["DomicileReloadFailed"]["expr"]
-    for alert in alerts.values():
-        assert set(alert) <= {"alert", "expr", "for", "labels", "annotations"}
-        (name,) = re.findall(r"domicile_[a-z_]+", alert["expr"])
-        (grouped,) = re.findall(r"by \(([a-z, ]+)\)", alert["expr"])
-        known = {*METRICS[name].labels, "instance"}
-        assert set(grouped.split(", ")) <= known
-        told = set(re.findall(r"\$labels\.([a-z]+)", " ".join(alert["annotations"].values())))
-        assert told <= set(grouped.split(", "))
-        assert alert["expr"].count("(") == alert["expr"].count(")")
-        assert {"summary", "description"} == set(alert["annotations"])
 
 
 def test_a_backup_runs_beside_the_instance_and_reads_its_volume_and_its_key():
