@@ -20,6 +20,7 @@ from proxy.redactor.rules import (
     Rule,
     RuleSet,
 )
+from proxy.redactor.search import search_in_words
 from proxy.tokenization.fallback import Fallback
 
 _EVERY_SUCCESS = frozenset(range(200, 300))
@@ -90,6 +91,7 @@ def as_data(
         "request": _request(operation),
         "response": _response(operation),
         "query": dict(operation.request.query),
+        **({"search": search_in_words(search)} if (search := operation.request.search) else {}),
     }
     return out
 

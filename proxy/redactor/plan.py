@@ -83,8 +83,13 @@ def make_plan(operation: Operation) -> OperationPlan:
         operation,
         request,
         body_plan(operation.response.body, answer_id),
-        Unnamed(operation) if operation.request.body is None else None,
+        Unnamed(operation) if _names_no_body(operation) else None,
     )
+
+
+def _names_no_body(operation: Operation) -> bool:
+    rule = operation.request
+    return rule.body is None and not (rule.search and (rule.search.form or rule.search.values))
 
 
 def body_plan(

@@ -227,7 +227,7 @@ def query_values(target: bytes, name: str) -> list[str]:
     query = target[start:end]
     return [
         form_codec.read_form_value(query[member.start : member.end])
-        for member in form_codec.form_members(query, _QUERY_MEMBERS)
+        for member in form_codec.form_members(query, MOST_QUERY)
         if member.name == name
     ]
 
@@ -242,7 +242,7 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
     start, end = query_span(target)
     query = target[start:end]
     spots: list[Spot] = []
-    for member in form_codec.form_members(query, _QUERY_MEMBERS, tuple(names)):
+    for member in form_codec.form_members(query, MOST_QUERY, tuple(names)):
         field_name = _named(names, member.name)
         if field_name is not None:
             text = form_codec.read_form_value(query[member.start : member.end])
@@ -251,7 +251,7 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
 
 
 #: A query is bounded by the size of the request head already.
-_QUERY_MEMBERS = 10_000
+MOST_QUERY = 10_000
 
 
 def _named(names: Mapping[str, str], name: str) -> str | None:

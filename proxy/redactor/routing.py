@@ -252,7 +252,8 @@ def _matters_to_post(operation: Operation) -> bool:
     """
     if set(operation.methods) - {"POST", "GET"}:
         return True
-    return "GET" in operation.methods and bool(operation.request.query or operation.request.body)
+    rule = operation.request
+    return "GET" in operation.methods and bool(rule.query or rule.body or rule.search)
 
 
 def _has_capitals(segment: bytes) -> bool:

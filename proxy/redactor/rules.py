@@ -165,6 +165,38 @@ class BodyPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class ListSpelling:
+    """How several values of one parameter are sent on."""
+
+    param: str  #: the name that they are sent under; empty: the parameter's own
+    join: str  #: what stands between them; empty: the parameter is repeated
+    none: str | None  #: what is sent where there is none; ``None``: nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a parameter of a search holds, and what becomes of it."""
+
+    name: str  #: as the rule writes it: a name, a pattern with ``*``, or a selector
+    of: str = ""  #: the field whose same-value tokens take the place of its values
+    split: str = ""  #: what stands between several values
+    send: ListSpelling | None = None
+    refused: bool = False  #: in any case
+    #: fields that make it refused, by their names as ``search.field_word`` writes them
+    unwanted: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRule:
+    """What a search carries where a rule says more of it than which field a parameter holds."""
+
+    query: Mapping[str, Parameter]  #: by name or pattern, the most specific first
+    form: Mapping[str, Parameter]
+    values: tuple[tuple[Path, Parameter], ...]  #: places in a JSON body, from its root
+    path: Mapping[str, str]  #: placeholder -> the field whose same-value token takes its place
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRule:
     """The request side of an operation; ``body`` is ``None`` where the rule names nothing in it."""
 
@@ -176,6 +208,13 @@ class RequestRule:
     empty: Empty = Empty.STORE
     own_token: OwnToken = OwnToken.KEEP
     other_kinds: OtherKinds = OtherKinds.REFUSE
+    search: SearchRule | None = None  #: has all parameters of the query then
+
+    @property
+    def addressed(self) -> bool:
+        """Whether the address of the request may hold values."""
+        search = self.search
+        return bool(self.query or (search is not None and (search.query or search.path)))
 
 
 @dataclass(frozen=True, slots=True)

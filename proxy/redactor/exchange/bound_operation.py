@@ -10,8 +10,10 @@ from typing import Final
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.audit import Teller
+from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.plan import OperationPlan
 from proxy.redactor.rules import Entity, Operation
+from proxy.redactor.search import SearchPlan
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.collection import Collection
@@ -23,7 +25,7 @@ _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 class BoundOperation:
     """One operation ready to run: its plan, its collection, its counters."""
 
-    __slots__ = ("collection", "notices", "plan", "protected", "restored", "teller")
+    __slots__ = ("collection", "notices", "plan", "protected", "restored", "searching", "teller")
 
     def __init__(
         self, plan: OperationPlan, collection: Collection, metrics: Metrics, audit: AuditServices
@@ -33,6 +35,10 @@ class BoundOperation:
         self.teller = Teller(audit, collection.around.environment, plan.operation)
         self.notices = Notices(metrics, plan.operation)
         entity = plan.operation.entity
+        rule = plan.operation.request.search
+        self.searching = (
+            None if rule is None else Searching(SearchPlan(plan.operation, rule), collection)
+        )
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)
         self.restored = _cells(metrics, "domicile_restored_values_total", entity)
 

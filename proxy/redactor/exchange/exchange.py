@@ -96,6 +96,8 @@ class RuleExchange:
         if self._teller.sink.fault is not None:
             self._permit()
         redact.check_head(self._plan, self._match, head)
+        if self._joined.searching is not None:
+            self._joined.searching.plan.check_head(head)
 
     async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it.
@@ -107,6 +109,8 @@ class RuleExchange:
         self._request = request
         if self._teller.sink.fault is not None:
             self._permit()
+        if self._joined.searching is not None:
+            request, self._search = await self._joined.searching.sent(request)
         operation, writing = self._operation, self._writing
         long = len(request.body) > SMALL and is_long(request.body)
         read = self._plan, request
@@ -117,7 +121,7 @@ class RuleExchange:
         target = request.target
         try:
             if operation.request.query or (items and operation.verb in _SEARCHING):
-                self._search = SearchTokens(self._collection)
+                self._search = self._search or SearchTokens(self._collection)
                 sought = items if operation.verb in _SEARCHING else ()
                 target = await self._search.redacted(target, operation.request.query, sought)
             if writing is not None and (items or operation.verb is Verb.DELETE):
@@ -157,7 +161,7 @@ class RuleExchange:
         return self._collection.mark(content) if content is not None else b""
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
-        """Whether the answer must be read whole, because tokens or ids may stand in its body."""
+        """Whether the answer must be read whole: tokens or ids may stand in its body."""
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
         taken = status in self._operation.response.success
@@ -357,10 +361,7 @@ class RuleExchange:
             await self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
 
     def _permit(self) -> None:
-        """The log has a fault.
-
-        Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens.
-        """
+        """Raise ``VaultError(AUDIT_DOWN)`` unless the request may be answered with tokens."""
         try:
             self._teller.sink.ready()
         except VaultError as error:

@@ -15,6 +15,7 @@ from proxy.offload import each
 from proxy.redactor import restore
 from proxy.redactor.form import write_form_value
 from proxy.redactor.redact import BodyObject, Spot, query_spots
+from proxy.redactor.sought import SoughtValue
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of, values_in_order
 from proxy.vault.collection import Collection
@@ -60,23 +61,27 @@ class SearchTokens:
         spots = (*queried, *(spot for item in items for spot in item.spots))
         if not spots:
             return target
-        self.returned = await own(self._collection, restore.text_places(spots))
-        if self._collection.around.keyset.older_tokens:
-            sought = [(spot.field, [spot.value]) for spot in spots if spot.value is not None]
-            await self._collection.recall(sought)
+        await self.look_up([(spot.field, spot.value) for spot in spots if spot.value is not None])
         edits = []
         for spot in queried:
-            token = self._token(spot)
+            token = self.token(spot)
             if token is not None:
                 edits.append((spot.start, spot.end, write_form_value(token.text)))
         return restore.splice(target, edits) if edits else target
 
+    async def look_up(self, places: Sequence[tuple[str, Value]]) -> None:
+        """Ask which of these are tokens that come back, and which have earlier ones."""
+        texts = tuple([(field, value.text) for field, value in places])
+        self.returned |= await own(self._collection, texts)
+        if self._collection.around.keyset.older_tokens:
+            await self._collection.recall([(field, [value]) for field, value in places])
+
     async def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
         """What takes the place of each value of objects that search by them."""
-        tokens = iter(await each(self._token, [spot for item in items for spot in item.spots]))
+        tokens = iter(await each(self.token, [spot for item in items for spot in item.spots]))
         return [[next(tokens) for _ in item.spots] for item in items]
 
-    def _token(self, spot: Spot) -> Value | None:
+    def token(self, spot: Spot | SoughtValue) -> Value | None:
         """What finds a value in the application's own search; ``None`` for what needs none."""
         value = spot.value
         if value is None or value.text == "" or (spot.field, value.text) in self.returned:

@@ -39,8 +39,15 @@ async def run_case(runtime: Runtime, case: Case) -> list[str]:
 
 
 async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> list[str]:
-    exchange = runtime.exchange(match)
-    sent = await exchange.outgoing(request)
+    exchange, refusal = runtime.exchange(match), case.caller_sees.code
+    try:
+        sent = await exchange.outgoing(request)
+    except VaultError as error:
+        if error.code != refusal:
+            raise
+        return []
+    if refusal is not None:
+        return [f"the proxy does not refuse it with {refusal}"]
     collection = runtime.joined[id(match.operation)].collection
     problems = list(_check_sent(case.app_sees, sent, collection))
     answer = _answer(case, sent)

@@ -42,15 +42,17 @@ ADDRESS: Final = re.compile(
 )
 
 
-def carries(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether any field may hold an address with a query: nearly always not."""
-    return any(b"?" in value and name.lower() in CARRIERS for name, value in headers)
+def carries(headers: Sequence[tuple[bytes, bytes]], sign: bytes = b"?") -> bool:
+    """Whether any field may hold an address with this sign in it: nearly always not."""
+    return any(sign in value and name.lower() in CARRIERS for name, value in headers)
 
 
 async def swapped(joined: BoundOperation, target: bytes) -> bytes:
     """The target with tokens in place of what its operation searches for; without its query where
     that cannot be.
     """
+    if joined.searching is not None:
+        return await joined.searching.readdressed(target)
     try:
         names = joined.plan.operation.request.query
         return await SearchTokens(joined.collection).redacted(target, names)
@@ -107,6 +109,7 @@ class Runtime:
     vault: Vault
     router: Router
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
+    sign: bytes = b"?"  #: what stands in each address that holds values
 
     def match(
         self,
@@ -171,7 +174,7 @@ class Runtime:
         """The fields of a request with tokens in place of the values in addresses that they hold;
         the same if there are none.
         """
-        if not carries(headers):
+        if not carries(headers, self.sign):
             return headers
         return tuple(
             [
@@ -188,7 +191,7 @@ class Runtime:
             )
         except VaultError:
             return before + target.partition(b"?")[0]
-        if not isinstance(found, Match) or not found.operation.request.query:
+        if not isinstance(found, Match) or not found.operation.request.addressed:
             return address
         return before + await swapped(self.joined[id(found.operation)], target)
 
@@ -319,7 +322,9 @@ async def bind_rules(
         )
         for operation in rules.operations
     }
-    runtime = Runtime(rules, vault, Router(rules.rules, rules.endpoints), joined)
+    in_paths = any(op.request.search and op.request.search.path for op in rules.operations)
+    router = Router(rules.rules, rules.endpoints)
+    runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?")
     if catalog is not None:
         await catalog.take_rules(
             collections[entity.schema.name] for entity in rules.entities if entity.kept_as is None

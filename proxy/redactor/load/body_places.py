@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from proxy.model.schema import Path, spell
-from proxy.redactor import form as globs
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
+from proxy.redactor.load.parameters import by_weight, known_field
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import BodyPlace, Entity
 
@@ -48,26 +48,15 @@ def member_fields(
     """Names and patterns of members or parameters with the field each carries, the most specific
     first.
     """
-    out: dict[str, str] = {}
-    for name, item in members.items():
-        field, at = item.value, item.at
-        if isinstance(item.value, Section):
-            field, at = item.value.value("field"), item.value.place("field")
-        if field is not None and field not in entity.fields:
-            faults.add(
-                at, f"{entity.name} has no field '{field}'; {did_you_mean(field, entity.fields)}"
-            )
-        elif field is not None:
-            out[name] = field
-    for one, other in combinations(out, 2):
-        even = globs.pattern_weight(one) == globs.pattern_weight(other)
-        if even and "*" in one and out[one] != out[other] and globs.patterns_overlap(one, other):
-            faults.add(
-                members[other].key,
-                f"'{other}' and '{one}' can name the same member and neither is more specific; "
-                "make one of them longer",
-            )
-    return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
+
+    def field_of(_: str, item: PlacedValue) -> str | None:
+        place = item.value.items.get("field") if isinstance(item.value, Section) else item
+        if place is None or place.value is None:
+            return None
+        field: str = place.value
+        return field if known_field(field, place, entity, faults) else None
+
+    return by_weight(members, field_of, faults)
 
 
 def _whole(entity: Entity) -> BodyPlace:

@@ -182,7 +182,7 @@ def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> Non
     """
     response: Section | None = section.value("response")
     sides: tuple[tuple[IdPlace | None, BodyPlace | None, Mapping[str, str], Section], ...] = (
-        (operation.id, operation.request.body, operation.request.query, section),
+        (operation.id, operation.request.body, _named_fields(operation), section),
         (operation.response.id, operation.response.body, {}, response or section),
     )
     for id_place, body, query, holder in sides:
@@ -195,6 +195,16 @@ def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> Non
                 holder.place("id"),
                 f"this id is the protected field {field}; an id must be a value that no rule names",
             )
+
+
+def _named_fields(operation: Operation) -> Mapping[str, str]:
+    """The fields that stand where the id of a request does: in the path, or in parameters."""
+    rule, search = operation.request, operation.request.search
+    if search is None:
+        return rule.query if operation.id and operation.id.source is IdSource.QUERY else {}
+    if operation.id is not None and operation.id.source is IdSource.PATH:
+        return search.path
+    return rule.query or {name: one.of for name, one in search.query.items() if one.of}
 
 
 def _fields_at(id_place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
@@ -219,7 +229,8 @@ def _fields_called(
     id_place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]
 ) -> Iterator[str]:
     """The fields whose form member or query parameter has the name of the id's."""
-    names = query if id_place.source is IdSource.QUERY else body.form if body is not None else {}
+    named = (IdSource.QUERY, IdSource.PATH)
+    names = query if id_place.source in named else body.form if body is not None else {}
     called = id_place.name
     if (
         id_place.source is IdSource.BODY
@@ -227,7 +238,7 @@ def _fields_called(
         and isinstance(id_place.path[0], str)
     ):
         called = id_place.path[0]  # a form is a flat object
-    if id_place.source in (IdSource.BODY, IdSource.FORM, IdSource.QUERY):
+    if id_place.source is not IdSource.HEADER:
         yield from (
             field for pattern, field in names.items() if form.compiled(pattern).fullmatch(called)
         )

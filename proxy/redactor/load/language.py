@@ -7,6 +7,7 @@ checked in ``entities``, ``operations`` and ``checks``.
 
 from collections.abc import Iterator
 
+from proxy.errors import Code
 from proxy.redactor.load.forms import (
     Anything,
     Block,
@@ -238,6 +239,11 @@ CALLER_SEES = Block(
         Key("json", Anything(), "the body as JSON"),
         Key("text", Text("text", "a text"), "the body as a text"),
         Key("headers", _HEADERS, "header fields, each as a whole"),
+        Key(
+            "code",
+            KeywordForm(tuple(Code), title="error code"),
+            "the proxy refuses the request with this code, such as `search_refused`",
+        ),
     ),
 )
 TEST = Block(

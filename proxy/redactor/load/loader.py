@@ -18,6 +18,7 @@ from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
+from proxy.redactor.load.parameters import settled_search
 from proxy.redactor.load.rule_tests import parse_case
 from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
 from proxy.redactor.rules import (
@@ -310,7 +311,7 @@ def _addressed(file: FileRules) -> FileRules:
         )
         for draft in file.entities
     }
-    endpoint = replace(file.endpoint, searched=any(op.request.query for op in file.operations))
+    endpoint = replace(file.endpoint, searched=any(op.request.addressed for op in file.operations))
     operations = tuple(
         replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)
         for op in file.operations
@@ -367,6 +368,7 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
             parameter: names.get(field, field)
             for parameter, field in operation.request.query.items()
         },
+        search=settled_search(operation.request.search, names),
     )
     response = replace(operation.response, body=_body(operation.response.body, names))
     return replace(operation, entity=entity, request=request, response=response)

@@ -23,14 +23,35 @@ _ID = Text(
     r"(?s).+",
     parse_id,
 )
-_SWAP_LATER = ("via", "send", "refuse", "split", "expression", "fields", "json")
-_SWAP = Block(
-    "parameter",
-    "A query parameter or form member that carries a value of a field.",
-    (Key("field", _FIELD, "the field; a name list needs `via`, which is not supported yet", required=True),),
-    later=_SWAP_LATER,
+_LIST = Block(
+    "list",
+    "How several values of one parameter are sent on.",
+    (
+        Key("param", Text("parameter name", "a name", r"[^*\s]+"), "the name that they are sent under", "the parameter's own"),
+        Key("join", Text("text", "a sign or two, such as `,`", r".{1,3}"), "what stands between them in one parameter", "as `split`, else `,`"),
+        Key("repeat", Flag(), "true: the parameter is repeated for each; in JSON they are an array"),
+        Key("none", Text("text", "a text that finds nothing, such as -1"), "what is sent where there is no value", "nothing"),
+    ),
 )  # fmt: skip
-_MEMBER = Either(_FIELD, _SWAP)
+_PARAMETER = Block(
+    "parameter",
+    "A parameter of a search. `field` says whose values it holds, or `refuse` that it cannot be "
+    "answered.",
+    (
+        Key("field", _FIELD, "the field; a value is swapped for its same-value token"),
+        Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
+        Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
+        Key("refuse", ListOf(Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True), "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
+            "whatever sign, in lists", "not at all"),
+    ),
+    later=("via", "expression", "fields", "json"),
+)  # fmt: skip
+_CARRIER = Block(
+    "member",
+    "A form member, or a placeholder of the path, that carries a value of a field.",
+    (Key("field", _FIELD, "the field", required=True),),
+)
+_MEMBER = Either(_FIELD, _PARAMETER)
 _FORM = MapOf(_MEMBER, "member name or pattern with `*`", r"(?s).+")
 _PLACES = MapOf(SELECTOR, "field name", RULE_NAME, NAME_HINT)
 _OBJECT = Key(
@@ -55,6 +76,7 @@ REQUEST = Block(
         _EACH,
         _MEMBERS,
         _ELSEWHERE,
+        Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root"),
         Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
@@ -62,7 +84,7 @@ REQUEST = Block(
         Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a multipart upload: refuse the "
             "request, or pass the body as it came, whatever it holds", "refuse"),
     ),
-    later=("patch", "own_mask", "values", "split", "json"),
+    later=("patch", "own_mask"),
 )  # fmt: skip
 
 _SUCCESS = Status(200, 399)
@@ -86,7 +108,7 @@ RESPONSE = Block(
     (
         _OBJECT,
         _EACH,
-        _MEMBERS,
+        Key("form", MapOf(Either(_FIELD, _CARRIER), "member name or pattern with `*`", r"(?s).+"), _MEMBERS.about),
         _ELSEWHERE,
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
             "/contacts/{id}`", "`$.id` after a create"),
@@ -100,7 +122,7 @@ RESPONSE = Block(
             "event (`sse`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
     ),
-    later=("carriers", "values", "split", "json"),
+    later=("carriers",),
 )  # fmt: skip
 
 OPERATION_BLOCK = Block(
@@ -120,6 +142,7 @@ OPERATION_BLOCK = Block(
         Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
         Key("response", RESPONSE, "the answer", "the object at `$`"),
         Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
+        Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
     ),
-    later=("when", "envelope", "carriers", "views", "via", "mask", "guard", "caller"),
+    later=("when", "envelope", "carriers", "views", "mask", "guard", "caller"),
 )  # fmt: skip

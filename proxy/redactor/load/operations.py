@@ -17,6 +17,7 @@ from proxy.redactor.load.ids import (
     selects_many,
     statuses,
 )
+from proxy.redactor.load.parameters import compile_search, has_same_tokens, same_hint
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
@@ -36,10 +37,9 @@ from proxy.redactor.rules import (
     ResponseRule,
     Restore,
     Rule,
+    SearchRule,
     Verb,
 )
-from proxy.tokenization import DEFAULT_SHAPE, SHAPES
-from proxy.tokenization.base import Resolution
 
 _SUCCESS = frozenset(range(200, 300))
 _WORDS = ("absent", "nulls", "empty", "own_token")
@@ -65,7 +65,8 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
         return None
     _check_prefix(section, matched, scope)
     entity, faults = draft.entity, scope.faults
-    request = _request(section, verb, entity, faults)
+    search = compile_search(section, verb, entity, matched.template, faults)
+    request = _request(section, verb, entity, search, faults)
     id_place = request_id(section, verb, matched.template, request.body, faults)
     response = _response(section, verb, entity, (id_place, request.body), faults)
     operation = Operation(
@@ -141,7 +142,9 @@ def _check_prefix(section: Section, matched: MatchPattern, scope: Scope) -> None
         )
 
 
-def _request(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> RequestRule:
+def _request(
+    section: Section, verb: Verb, entity: Entity, search: SearchRule | None, faults: RuleFaults
+) -> RequestRule:
     inner: Section | None = section.value("request")
     writes = verb in (Verb.CREATE, Verb.UPDATE)
     pointless = _WORDS if not writes else ("absent",) if verb is Verb.CREATE else ()
@@ -149,14 +152,17 @@ def _request(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -
         if inner is not None and word in inner:
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
     words = {} if inner is None else {word: inner.value(word) for word in inner}
+    query: Mapping[str, PlacedValue] = section.value("query", {})
+    searched = search is not None and bool(search.form or search.values)
     return RequestRule(
-        compile_body(inner, entity, default=writes, faults=faults),
-        member_fields(section.value("query", {}), entity, faults),
+        None if searched else compile_body(inner, entity, default=writes, faults=faults),
+        {} if search is not None and search.query else member_fields(query, entity, faults),
         Absent(words.get("absent") or "keep"),
         Nulls(words.get("nulls") or "erase"),
         Empty(words.get("empty") or "store"),
         OwnToken(words.get("own_token") or "keep"),
         OtherKinds(words.get("other_kinds") or "refuse"),
+        search,
     )
 
 
@@ -200,35 +206,19 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
         )
         return
     for name, field in operation.request.query.items():
-        if not _findable(operation.entity, field):
+        if not has_same_tokens(operation.entity, field):
             faults.add(
-                query[name].at, _same_hint(operation.entity, field, f"the parameter '{name}'")
+                query[name].at, same_hint(operation.entity, field, f"the parameter '{name}'")
             )
     body = operation.request.body
     if operation.verb in (Verb.CREATE, Verb.UPDATE) or body is None:
         return
     for field in {*body.fields, *body.anchored, *body.form.values()}:
-        if not _findable(operation.entity, field):
+        if not has_same_tokens(operation.entity, field):
             faults.add(
                 section.key("request"),
-                _same_hint(operation.entity, field, f"the body of this {operation.verb}"),
+                same_hint(operation.entity, field, f"the body of this {operation.verb}"),
             )
-
-
-def _findable(entity: Entity, field: str) -> bool:
-    shape = entity.fields[field].shape
-    return shape.same or shape.resolution is Resolution.CLEAR
-
-
-def _same_hint(entity: Entity, field: str, where: str) -> str:
-    rule = entity.fields[field]
-    sameable = "same" in SHAPES[rule.shape.name].options
-    shape = rule.shape.name if sameable else DEFAULT_SHAPE[rule.kind]
-    return (
-        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
-        f"{shape}, same: true}} at "
-        f"the field {field} of {entity.name}, or name only fields that have it"
-    )
 
 
 def _check_addressed(

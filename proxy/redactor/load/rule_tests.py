@@ -76,6 +76,7 @@ class CallerSees:
     json: Any
     text: str | None
     headers: Mapping[str, str]
+    code: str | None  #: of the error that the proxy answers itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ def parse_case(test: RuleTest) -> Case:
             caller.get("json", ABSENT),
             caller.get("text"),
             caller.get("headers", {}),
+            caller.get("code"),
         ),
         test.position,
     )

@@ -1,0 +1,75 @@
+"""Searches whose rule says more than which field a parameter holds: tokens take the place of what
+they look for before the application sees them.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import Value
+from proxy.offload import SMALL, in_thread, is_long
+from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.message import Request
+from proxy.redactor.search import SearchPlan
+from proxy.redactor.sought import Searched, SoughtValue
+from proxy.vault.collection import Collection
+
+
+class Searching:
+    """What redacts the searches of one operation; made when rules load."""
+
+    def __init__(self, plan: SearchPlan, collection: Collection) -> None:
+        self.plan = plan
+        self._collection = collection
+
+    async def sent(self, request: Request) -> tuple[Request, SearchTokens]:
+        """The request as the application may see it, and the tokens that it searches by.
+
+        Raises ``VaultError``; then nothing may be sent.
+        """
+        address = self.plan.address(request.target)
+        long = len(request.body) > SMALL and is_long(request.body)
+        parts = request.headers, request.body
+        body = await in_thread(self.plan.body, *parts) if long else self.plan.body(*parts)
+        tokens = await self._looked_up(address, body)
+        token_of = _explaining(tokens)
+        target = address.written(request.target, token_of)
+        written = request.body, token_of
+        content = await in_thread(body.written, *written) if long else body.written(*written)
+        return replace(request, target=target, body=content), tokens
+
+    async def readdressed(self, target: bytes) -> bytes:
+        """The target of an earlier search with tokens in place of values; without what cannot be
+        replaced.
+        """
+        try:
+            address = self.plan.address(target)
+            if address.lists:
+                target = target.partition(b"?")[0]
+                address = Searched([one for one in address.values if one.end <= len(target)])
+            return address.written(target, _explaining(await self._looked_up(address)))
+        except VaultError:
+            return b"/"
+
+    async def _looked_up(self, *parts: Searched) -> SearchTokens:
+        tokens = SearchTokens(self._collection)
+        places = [(one.field, one.value) for part in parts for one in part.every]
+        if places:
+            await tokens.look_up(places)
+        return tokens
+
+
+def _explaining(tokens: SearchTokens) -> Callable[[SoughtValue], Value | None]:
+    """The token of a value; a value that does not fit is told by its place."""
+
+    def token_of(one: SoughtValue) -> Value | None:
+        try:
+            return tokens.token(one)
+        except VaultError as error:
+            if error.code is not Code.VALUE_UNFIT:
+                raise
+            detail = Detail(one.place, f"{one.field}: {error.message}")
+            raise VaultError(error.code, error.message, (detail,)) from None
+
+    return token_of

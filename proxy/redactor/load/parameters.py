@@ -1,0 +1,287 @@
+"""What parameters of a search hold, compiled: ``query``, ``path``, and of a body ``form`` and
+``values``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import combinations
+from typing import TypeVar
+
+from proxy.model.schema import Path, spell
+from proxy.redactor import form as globs
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import selectors_overlap, selects_many
+from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.path_template import PathTemplate, SegmentKind
+from proxy.redactor.rules import Entity, ListSpelling, Parameter, SearchRule, Verb
+from proxy.redactor.search import field_word
+from proxy.tokenization import DEFAULT_SHAPE, SHAPES
+from proxy.tokenization.base import Resolution
+
+_T = TypeVar("_T")
+_Members = Mapping[str, PlacedValue]
+
+#: What may say where the values of a search stand, and not beside ``values``.
+_BODY_KEYS = ("object", "each", "fields")
+
+
+def compile_search(
+    section: Section, verb: Verb, entity: Entity, template: PathTemplate, faults: RuleFaults
+) -> SearchRule | None:
+    """What the rule says of its searches beyond the field of each parameter; ``None`` for nothing.
+
+    A query, or a form, of which one parameter says more goes in here whole.
+    """
+    inner: Section | None = section.value("request")
+    query: _Members = section.value("query", {})
+    form: _Members = inner.value("form", {}) if inner is not None else {}
+    values: Mapping[str, PlacedValue] = inner.value("values", {}) if inner is not None else {}
+    path: _Members = section.value("path", {})
+    query = query if any(map(says_more, query.values())) else {}
+    form = form if values or any(map(says_more, form.values())) else {}
+    if not (query or form or values or path):
+        return None
+    if inner is not None and (form or values):
+        _check_alone(inner, verb, faults)
+
+    def compiled(name: str, item: PlacedValue) -> Parameter | None:
+        return _parameter(name, item, entity, faults)
+
+    rule = SearchRule(
+        by_weight(query, compiled, faults),
+        by_weight(form, compiled, faults),
+        _values(values, compiled, faults),
+        _path(path, entity, template, faults),
+    )
+    _check_same(rule, entity, (query, form, values, path), faults)
+    return rule
+
+
+def says_more(item: PlacedValue) -> bool:
+    """Whether a parameter says more than which field it holds."""
+    return isinstance(item.value, Section) and any(key != "field" for key in item.value)
+
+
+def by_weight(
+    members: _Members, compiled: Callable[[str, PlacedValue], _T | None], faults: RuleFaults
+) -> dict[str, _T]:
+    """What each name or pattern stands for, the most specific first; two that can name one member
+    and mean different things are a fault.
+    """
+    out = {
+        name: made for name, item in members.items() if (made := compiled(name, item)) is not None
+    }
+    for one, other in combinations(out, 2):
+        even = globs.pattern_weight(one) == globs.pattern_weight(other)
+        if even and "*" in one and out[one] != out[other] and globs.patterns_overlap(one, other):
+            faults.add(
+                members[other].key,
+                f"'{other}' and '{one}' can name the same member and neither is more specific; "
+                "make one of them longer",
+            )
+    return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
+
+
+def known_field(name: str, at: PlacedValue, entity: Entity, faults: RuleFaults) -> bool:
+    """Whether the entity has that field; a fault is noted where it has not."""
+    if name in entity.fields:
+        return True
+    faults.add(at.at, f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}")
+    return False
+
+
+def _check_alone(inner: Section, verb: Verb, faults: RuleFaults) -> None:
+    at = inner.key("values" if "values" in inner else "form")
+    if verb in (Verb.CREATE, Verb.UPDATE):
+        faults.add(
+            at,
+            f"the vault keeps what the body of a {verb} carries, and this looks for values; say "
+            "of each which field it is, or leave it out",
+        )
+    for key in _BODY_KEYS:
+        if key in inner:
+            faults.add(
+                inner.key(key),
+                f"'{key}' says where an object stands, and this body looks for values; name each "
+                "place under 'values'",
+            )
+
+
+# ---------------------------------------------------------------------- one parameter
+
+
+def _parameter(
+    name: str, item: PlacedValue, entity: Entity, faults: RuleFaults
+) -> Parameter | None:
+    if not isinstance(item.value, Section):
+        fits = item.value is not None and known_field(item.value, item, entity, faults)
+        return Parameter(name, item.value) if fits else None
+    section: Section = item.value
+    if "refuse" in section:
+        return _refused(name, section, entity, faults)
+    if "field" not in section:
+        if not section.strange:
+            faults.add(
+                item.at,
+                f"'{name}' does not say what it holds; write field: NAME, or refuse: always",
+            )
+        return None
+    field = section.value("field")
+    if field is None or not known_field(field, section.items["field"], entity, faults):
+        return None
+    split = section.value("split", "")
+    return Parameter(name, field, split, _spelling(section, split, faults))
+
+
+def _refused(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
+    for key in section:
+        if key != "refuse":
+            faults.add(
+                section.key(key),
+                f"'{name}' is refused, so '{key}' means nothing; leave one of the two out",
+            )
+    listed: list[PlacedValue] = [
+        one for one in section.value("refuse", []) if one.value is not None
+    ]
+    always = [one for one in listed if one.value == "always" and "always" not in entity.fields]
+    if always and len(listed) > 1:
+        faults.add(always[0].at, "'always' stands alone; the fields beside it mean nothing")
+    unwanted: dict[str, str] = {}
+    for one in listed:
+        if one not in always and known_field(one.value, one, entity, faults):
+            path = entity.fields[one.value].at
+            last = [step for step in path if isinstance(step, str)][-1:]
+            unwanted |= {field_word(word): one.value for word in (one.value, *last)}
+    return Parameter(name, refused=bool(always), unwanted=unwanted) if listed else None
+
+
+def _spelling(section: Section, split: str, faults: RuleFaults) -> ListSpelling | None:
+    send: Section | None = section.value("send")
+    if send is None:
+        return None
+    if "join" in send and "repeat" in send:
+        faults.add(
+            send.key("repeat"),
+            "'join' puts several values into one parameter, and 'repeat' repeats it; keep one",
+        )
+    join = "" if "repeat" in send else send.value("join", split or ",")
+    return ListSpelling(send.value("param", ""), join, send.value("none"))
+
+
+# ---------------------------------------------------------------------- places
+
+
+def _values(
+    items: Mapping[str, PlacedValue],
+    compiled: Callable[[str, PlacedValue], Parameter | None],
+    faults: RuleFaults,
+) -> tuple[tuple[Path, Parameter], ...]:
+    places: list[tuple[Path, Parameter]] = []
+    for name, item in items.items():
+        path = _selector(name, item, faults)
+        if path is None:
+            continue
+        for other, _ in places:
+            if selectors_overlap(path, other):
+                faults.add(
+                    item.key,
+                    f"{name} overlaps {spell(other)}; a value belongs to one parameter only",
+                )
+        parameter = compiled(name, item)
+        if parameter is not None:
+            if parameter.send is not None and (selects_many(path) or not isinstance(path[-1], str)):
+                faults.add(
+                    item.key, "what is sent as a list stands in one member; write $.name of it"
+                )
+            places.append((path, parameter))
+    return tuple(places)
+
+
+def _selector(name: str, item: PlacedValue, faults: RuleFaults) -> Path | None:
+    try:
+        path = parse_selector(name)
+    except ValueError as error:
+        faults.add(item.key, f"{error}")
+        return None
+    if not path:
+        faults.add(item.key, "a value cannot be the whole document; write $.name of its member")
+    return path or None
+
+
+def _path(
+    items: _Members, entity: Entity, template: PathTemplate, faults: RuleFaults
+) -> dict[str, str]:
+    out = {}
+    rest = {
+        name
+        for segment in template.segments
+        if segment.kind is SegmentKind.REST
+        for name in segment.names
+    }
+    for name, item in items.items():
+        field = item.value.value("field") if isinstance(item.value, Section) else item.value
+        if name not in template.names:
+            faults.add(
+                item.key,
+                f"the path {template.text} has no placeholder '{name}'; "
+                f"{did_you_mean(name, template.names)}",
+            )
+        elif name in rest:
+            faults.add(item.key, f"'{name}' takes several segments, and a value stands in one")
+        elif field is not None and known_field(field, item, entity, faults):
+            out[name] = field
+    return out
+
+
+# ---------------------------------------------------------------------- tokens
+
+
+def _check_same(
+    rule: SearchRule, entity: Entity, said: tuple[_Members, ...], faults: RuleFaults
+) -> None:
+    """A value that is looked for must get the same token each time."""
+    query, form, values, path = said
+    fields = [
+        *((query[name], f"the parameter '{name}'", one.of) for name, one in rule.query.items()),
+        *((form[name], f"the member '{name}'", one.of) for name, one in rule.form.items()),
+        *((values[one.name], f"the place {one.name}", one.of) for _, one in rule.values),
+        *((path[name], f"the placeholder '{name}'", field) for name, field in rule.path.items()),
+    ]
+    for item, where, field in fields:
+        if field and not has_same_tokens(entity, field):
+            faults.add(item.at, same_hint(entity, field, where))
+
+
+def has_same_tokens(entity: Entity, field: str) -> bool:
+    """Whether equal values of a field get equal tokens."""
+    shape = entity.fields[field].shape
+    return shape.same or shape.resolution is Resolution.CLEAR
+
+
+def same_hint(entity: Entity, field: str, where: str) -> str:
+    """What to write where equal values must get equal tokens, and do not."""
+    rule = entity.fields[field]
+    sameable = "same" in SHAPES[rule.shape.name].options
+    shape = rule.shape.name if sameable else DEFAULT_SHAPE[rule.kind]
+    return (
+        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
+        f"{shape}, same: true}} at "
+        f"the field {field} of {entity.name}, or name only fields that have it"
+    )
+
+
+def settled_search(rule: SearchRule | None, names: Mapping[str, str]) -> SearchRule | None:
+    """The rule with fields in the names of the record schema (``schema: records``)."""
+    if rule is None:
+        return None
+
+    def settled(one: Parameter) -> Parameter:
+        return replace(one, of=names.get(one.of, one.of))
+
+    return SearchRule(
+        {name: settled(one) for name, one in rule.query.items()},
+        {name: settled(one) for name, one in rule.form.items()},
+        tuple((path, settled(one)) for path, one in rule.values),
+        {name: names.get(field, field) for name, field in rule.path.items()},
+    )

@@ -1,0 +1,324 @@
+"""What a search carries, and where: parameters of its query or form, places in its JSON body,
+segments of its path.
+
+For operations whose rule says more of them than which field a parameter holds. Pure functions on
+bytes; ``exchange.searching`` asks the vault.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from urllib.parse import quote, unquote_to_bytes
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import Value, spell
+from proxy.redactor import form as form_codec
+from proxy.redactor.checks import Outline
+from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.text import is_utf8
+from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.message import Media, RawHeaders, Request, classify
+from proxy.redactor.path import split_target
+from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
+from proxy.redactor.redact import MOST_QUERY, query_span
+from proxy.redactor.rules import Operation, Parameter, SearchRule
+from proxy.redactor.select import Selection
+from proxy.redactor.sought import (
+    JSON_TEXT,
+    URL_VALUE,
+    Searched,
+    SoughtList,
+    SoughtValue,
+    json_list,
+    name_start,
+    split_values,
+    url_list,
+)
+
+#: Values that one search may hold.
+MOST_SOUGHT = 10_000
+
+_WORDS = re.compile(r"[^\w-]+")
+_PARTS = re.compile(r"[^\w]+|_{2,}")
+_SIGNS = re.compile(r"[\W_]+")
+_ORDER = re.compile(r"(?:asc|desc)(?:ending)?\Z")
+_DOUBTFUL = re.compile(r"[/\\;\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|\A\.{1,2}\Z")
+
+
+def field_word(name: str) -> str:
+    """A name of a field without what its spellings differ in: ``lastName``, ``last_name``."""
+    return _SIGNS.sub("", fold_name(name))
+
+
+def field_words(text: str) -> set[str]:
+    """The names that a text may hold, with sign, direction, in lists or in a path."""
+    words = {field_word(word) for split in (_WORDS, _PARTS) for word in split.split(text)}
+    return words | {_ORDER.sub("", word) for word in words}
+
+
+class SearchPlan:
+    """Reads the requests of one operation; made when rules load."""
+
+    def __init__(self, operation: Operation, rule: SearchRule) -> None:
+        self._operation = operation
+        self._rule = rule
+        self._query, self._form = tuple(rule.query), tuple(rule.form)
+        paths = [path for path, _ in rule.values]
+        self._selection = Selection(None, (), paths, nested=True)
+        self._outline = Outline(None, (), paths)
+        self._segments = parse_template(operation.template).segments if rule.path else ()
+
+    def check_head(self, head: Request) -> None:
+        """Raise what is wrong with a request whatever its body, which is still to come, holds."""
+        self.address(head.target)
+        self._media(head.headers, b"?")
+
+    def address(self, target: bytes) -> Searched:
+        """What stands in a request target."""
+        part = Searched()
+        if b"#" in target:
+            raise VaultError(
+                Code.BAD_REQUEST,
+                "The target of the request holds a '#', behind which only some look: escape it.",
+            )
+        if self._segments:
+            part.values += self._path_values(target)
+        if self._query:
+            start, end = query_span(target)
+            members = form_codec.form_members(target[start:end], MOST_QUERY, self._query)
+            self._members((target, start, end), members, (self._rule.query, part))
+        return part
+
+    def body(self, headers: RawHeaders, body: bytes) -> Searched:
+        """What stands in a body of a kind that the rule names."""
+        part, media = Searched(), self._media(headers, body)
+        limits = self._operation.endpoint.limits
+        if media is Media.FORM:
+            members = form_codec.form_members(body, limits.form_fields, self._form)
+            self._members((body, 0, len(body)), members, (self._rule.form, part))
+        elif media is Media.JSON:
+            for leaf in self._selection.find(body, limits.json_depth).anchored:
+                self._json_place(
+                    body, (leaf.start, leaf.end), self._rule.values[leaf.name][1], part
+                )
+            if self._outline.strayed(body):
+                raise self._refusal("something else stands where the way to a named place goes on")
+        return part
+
+    def _media(self, headers: RawHeaders, body: bytes) -> Media:
+        """The kind of a body, where the rule names places in bodies of that kind."""
+        rule = self._rule
+        media = Media.NONE
+        if rule.form or rule.values:
+            media = classify(headers, body)
+            named = {Media.FORM: rule.form, Media.JSON: rule.values}
+            disguised = media is Media.FORM and body.lstrip()[:1] in form_codec.OTHER_KINDS
+            if media is not Media.NONE and (not named.get(media) or disguised):
+                raise VaultError(
+                    Code.UNREADABLE_BODY,
+                    f"The rule of {self._operation.label} names no place in a body of this "
+                    "Content-Type.",
+                )
+        return media
+
+    # ------------------------------------------------------------------ query and form
+
+    def _members(
+        self,
+        content: tuple[bytes, int, int],
+        members: Iterable[form_codec.Member],
+        into: tuple[Mapping[str, Parameter], Searched],
+    ) -> None:
+        """Read the members of a query or form that stands in ``content`` from byte to byte."""
+        data, first, _ = content
+        parameters, part = into
+        lists: dict[str, SoughtList] = {}
+        names: set[str] = set()
+        for member in members:
+            names.add(member.name)
+            parameter = _most_specific(parameters, member.name)
+            if parameter is None:
+                continue
+            start, end = first + member.start, first + member.end
+            text = form_codec.read_form_value(data[start:end])
+            self._refuse(parameter, text)
+            if not parameter.of:
+                continue
+            values = split_values(parameter, (data, start, end), URL_VALUE)
+            if parameter.send is None:
+                part.values += values
+                continue
+            begin = max(data.rfind(b"&", first, start) + 1, first)
+            if (earlier := lists.get(member.name)) is None:
+                name = parameter.send.param or member.name
+                write = partial(url_list, parameter.send, name)
+                lists[member.name] = SoughtList(parameter, [(begin, end)], values, write)
+            else:
+                earlier.spans.append((begin - 1, end))
+                earlier.values.extend(values)
+        part.lists += lists.values()
+        self._refuse_sent(names, lists)
+        _bound(part)
+
+    def _refuse_sent(self, names: set[str], lists: Mapping[str, SoughtList]) -> None:
+        """Refuse a request that sends by itself what the proxy sends for another parameter."""
+        for name, one in lists.items():
+            sent = one.parameter.send.param if one.parameter.send is not None else ""
+            if sent and sent != name and sent in names:
+                raise self._refusal(f"it has the parameter '{sent}', which the proxy sends itself")
+
+    # ------------------------------------------------------------------ JSON
+
+    def _json_place(
+        self, body: bytes, span: tuple[int, int], parameter: Parameter, part: Searched
+    ) -> None:
+        start, end = span
+        value = read_json_value(body[start:end])
+        if value is None or (value.json and value.text in ("true", "false")):
+            return
+        self._refuse(parameter, value.text)
+        if not parameter.of:
+            return
+        if value.json and value.text[0] in "[{":
+            raise self._refusal(f"an object or array stands at {parameter.name}")
+        if value.json or not parameter.split:
+            values = [
+                SoughtValue(parameter.of, start, end, value, parameter.name, write_json_value)
+            ]
+        else:
+            values = split_values(parameter, (body, start + 1, end - 1), JSON_TEXT)
+        if parameter.send is None:
+            part.values += values
+        else:
+            begin = name_start(body, start) if parameter.send.param else start
+            write = partial(json_list, parameter.send)
+            part.lists.append(SoughtList(parameter, [(begin, end)], values, write))
+        _bound(part)
+
+    # ------------------------------------------------------------------ path
+
+    def _path_values(self, target: bytes) -> Iterator[SoughtValue]:
+        """The values in the path of a target, which must have one reading as far as they go."""
+        path = split_target(target).path
+        at = (
+            target.find(path)
+            if target.startswith(b"/")
+            else target.find(b"/", target.find(b"//") + 2)
+        )
+        parts = path.split(b"/")[1:]
+        if len(parts) > 1 and not parts[-1]:
+            parts.pop()
+        if len(parts) != len(self._segments):
+            raise self._unread()
+        for segment, part in zip(self._segments, parts, strict=True):
+            at += 1
+            for name, start, end in self._placeholders(segment, part):
+                raw, field = part[start:end], self._rule.path.get(name)
+                text = unquote_to_bytes(raw)
+                if field is None:
+                    continue
+                if not is_utf8(text) or _DOUBTFUL.search(text.decode()):
+                    raise self._unread()
+                value = Value(text.decode())
+                yield SoughtValue(field, at + start, at + end, value, f"path {name}", _segment)
+            at += len(part)
+
+    def _placeholders(
+        self, segment: TemplateSegment, part: bytes
+    ) -> Iterator[tuple[str, int, int]]:
+        if segment.kind is SegmentKind.LITERAL:
+            if unquote_to_bytes(part).lower() != segment.text.encode().lower():
+                raise self._unread()
+        elif segment.kind is SegmentKind.MIXED:
+            match = segment.regex(re.IGNORECASE).fullmatch(part)
+            if match is None:
+                raise self._unread()
+            for number, name in enumerate(segment.names, 1):
+                yield name, *match.span(number)
+        else:
+            yield segment.names[0], 0, len(part)
+
+    # ------------------------------------------------------------------ refusals
+
+    def _refuse(self, parameter: Parameter, text: str) -> None:
+        """Raise where a parameter may not hold this; its value is never told."""
+        if not text.strip():
+            return
+        if parameter.refused:
+            reason = (
+                "the application keeps tokens in place of what it would be looked for in, so it "
+                "would find nothing or other records"
+            )
+        else:
+            words = field_words(text) if parameter.unwanted else ()
+            named = sorted({of for word, of in parameter.unwanted.items() if word in words})
+            if not named:
+                return
+            reason = (
+                f"the application keeps tokens in place of values of {', '.join(named)}, and "
+                "would sort or search by those"
+            )
+        raise VaultError(
+            Code.SEARCH_REFUSED,
+            f"The parameter '{parameter.name}' cannot be answered: {reason}.",
+            (Detail(parameter.name, reason),),
+        )
+
+    def _refusal(self, what: str) -> VaultError:
+        return VaultError(
+            Code.BAD_REQUEST, f"The request matches {self._operation.label}, and {what}."
+        )
+
+    def _unread(self) -> VaultError:
+        return self._refusal(
+            "a value in its path can be read in several ways: send the path as the rule has it, "
+            "escaped once"
+        )
+
+
+def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter | None:
+    """The parameter of that name; they stand in the order of their weight."""
+    exact = parameters.get(name)
+    if exact is not None:
+        return exact
+    fits = (of for pattern, of in parameters.items() if form_codec.pattern_matches(pattern, name))
+    return next(fits, None)
+
+
+def _bound(part: Searched) -> None:
+    if len(part.values) + sum(len(one.values) for one in part.lists) > MOST_SOUGHT:
+        raise VaultError(
+            Code.TOO_LARGE, f"The request looks for more than {MOST_SOUGHT} values: send fewer."
+        )
+
+
+def _segment(token: Value) -> bytes:
+    return quote(token.text, safe="@!$'()*,:~").encode()
+
+
+def search_in_words(rule: SearchRule) -> dict[str, object]:
+    """The rule as ``rules explain`` shows it."""
+    parts: dict[str, object] = {
+        "query": {name: _words(one) for name, one in rule.query.items()},
+        "form": {name: _words(one) for name, one in rule.form.items()},
+        "values": {spell(path): _words(one) for path, one in rule.values},
+        "path": dict(rule.path),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _words(parameter: Parameter) -> str:
+    words = []
+    if parameter.of:
+        words.append(parameter.of)
+    if parameter.split:
+        words.append(f"several, split at '{parameter.split}'")
+    if (send := parameter.send) is not None:
+        how = f"joined by '{send.join}'" if send.join else "repeated"
+        words.append(f"sent as {send.param or parameter.name}, {how}")
+        words += [f"'{send.none}' for none"] if send.none is not None else []
+    if parameter.refused:
+        words.append("refused")
+    elif parameter.unwanted:
+        words.append(f"refused with {' or '.join(sorted(set(parameter.unwanted.values())))}")
+    return ", ".join(words)

@@ -1,0 +1,171 @@
+"""The values that a search holds, in their bytes: one by one or several behind one another, read
+apart and written again as tokens or as a list of another spelling.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.redactor import form as form_codec
+from proxy.redactor.json.tree import read_json_value, write_json_value
+from proxy.redactor.restore import Edit, splice
+from proxy.redactor.rules import ListSpelling, Parameter
+
+_BLANKS = re.compile(rb"(?:[ \t+]|%20|%09)*")
+_NAME_END = re.compile(rb'"[ \t\n\r]*:[ \t\n\r]*\Z')
+
+
+class SoughtValue(NamedTuple):
+    """A value that is searched for: its field, its bytes, and how a token is written there."""
+
+    field: str
+    start: int
+    end: int
+    value: Value
+    place: str  #: as the rule names it
+    write: Callable[[Value], bytes]
+
+
+class SoughtList(NamedTuple):
+    """Values of one parameter that are sent on under a name, or in a way, of their own."""
+
+    parameter: Parameter
+    spans: list[tuple[int, int]]  #: the first is where they are written, the others go
+    values: list[SoughtValue]
+    write: Callable[[Sequence[str]], bytes]
+
+    def edits(self, texts: Sequence[str]) -> Iterator[Edit]:
+        """What sends these texts instead."""
+        (start, end), *others = self.spans
+        yield start, end, self.write(texts)
+        yield from ((start, end, b"") for start, end in others)
+
+
+class Searched(msgspec.Struct):
+    """What stands in one part of a request: its address, or its body."""
+
+    values: list[SoughtValue] = []
+    lists: list[SoughtList] = []
+
+    @property
+    def every(self) -> list[SoughtValue]:
+        """All values, those of lists among them."""
+        return [*self.values, *(one for several in self.lists for one in several.values)]
+
+    def written(self, content: bytes, token_of: Callable[[SoughtValue], Value | None]) -> bytes:
+        """The part with tokens in the places of values; ``None`` leaves a value as it is."""
+        edits: list[Edit] = [
+            (one.start, one.end, one.write(token))
+            for one in self.values
+            if (token := token_of(one)) is not None
+        ]
+        for several in self.lists:
+            texts = [(token_of(one) or one.value).text for one in several.values]
+            edits += several.edits(texts)
+        return splice(content, edits) if edits else content
+
+
+class Spelling(NamedTuple):
+    """How values are read and written where several stand behind one another."""
+
+    read: Callable[[bytes], str]
+    write: Callable[[Value], bytes]
+    escape: Callable[[str], bytes]  #: one character, as an expression for its spellings
+    blanks: re.Pattern[bytes]
+
+
+def _url_escape(char: str) -> bytes:
+    raw = char.encode()
+    escaped = b"".join(b"%%%02X" % byte for byte in raw)
+    ways = [re.escape(raw), b"(?i:%b)" % escaped, *([rb"\+"] if char == " " else [])]
+    return b"(?:%b)" % b"|".join(ways)
+
+
+def _read_json_part(raw: bytes) -> str:
+    value = read_json_value(b'"%b"' % raw)
+    return "" if value is None else value.text
+
+
+URL_VALUE = Spelling(
+    form_codec.read_form_value,
+    lambda value: form_codec.write_form_value(value.text),
+    _url_escape,
+    _BLANKS,
+)
+JSON_TEXT = Spelling(
+    _read_json_part,
+    lambda value: write_json_value(Value(value.text))[1:-1],
+    lambda char: re.escape(char.encode()),
+    re.compile(rb"[ ]*"),
+)
+
+
+def split_values(
+    parameter: Parameter, at: tuple[bytes, int, int], spelling: Spelling
+) -> list[SoughtValue]:
+    """The values between two bytes, split where the rule says so, without blanks round them."""
+    data, start, end = at
+    spans = [(start, end)]
+    if parameter.split:
+        separator = re.compile(b"".join(map(spelling.escape, parameter.split)))
+        ends = [match.span() for match in separator.finditer(data, start, end)]
+        whole = spelling.read(data[start:end])
+        if len(ends) != whole.count(parameter.split):
+            raise VaultError(
+                Code.BAD_REQUEST,
+                f"What separates the values of '{parameter.name}' is escaped: send it plainly.",
+            )
+        spans = list(
+            zip([start, *(one[1] for one in ends)], [*(one[0] for one in ends), end], strict=True)
+        )
+    values = []
+    for first, stop in spans:
+        blanks = spelling.blanks.match(data, first, stop) if parameter.split else None
+        begin = first if blanks is None else blanks.end()
+        text = spelling.read(data[begin:stop])
+        if parameter.split:
+            text = text.rstrip()
+        if text:
+            values.append(
+                SoughtValue(parameter.of, begin, stop, Value(text), parameter.name, spelling.write)
+            )
+    return values
+
+
+def url_list(send: ListSpelling, name: str, texts: Sequence[str]) -> bytes:
+    """The texts as members of a query or form, under this name."""
+    if not texts and send.none is not None:
+        texts = (send.none,)
+    key = quote_plus(name, safe="*-._[]").encode()
+    raw = [form_codec.write_form_value(text) for text in texts]
+    if send.join:
+        return key + b"=" + quote(send.join, safe=",:").encode().join(raw)
+    return b"&".join(key + b"=" + text for text in raw) or key + b"="
+
+
+def json_list(send: ListSpelling, texts: Sequence[str]) -> bytes:
+    """The texts as a JSON array or text, with the name of its member where that is another."""
+    if not texts and send.none is not None:
+        texts = (send.none,)
+    name = write_json_value(Value(send.param)) + b":" if send.param else b""
+    if send.join:
+        return name + write_json_value(Value(send.join.join(texts)))
+    return name + b"[%b]" % b",".join(write_json_value(Value(text)) for text in texts)
+
+
+def name_start(body: bytes, start: int) -> int:
+    """Where the name of the member begins whose value begins there; the value's own place for an
+    element of an array.
+    """
+    end = _NAME_END.search(body[:start])
+    if end is None:
+        return start
+    at = body.rfind(b'"', 0, end.start())
+    while at > 0 and (len(body[:at]) - len(body[:at].rstrip(b"\\"))) % 2:
+        at = body.rfind(b'"', 0, at)
+    return at

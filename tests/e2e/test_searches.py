@@ -1,0 +1,147 @@
+"""Searches through a running instance, before an application that searches what it stores: by lists,
+by a path, by a JSON body.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import aiohttp
+import pytest_asyncio
+from aiohttp import web
+
+from tests.support.instance import Instance, running
+from tests.support.patience import PATIENCE
+from tests.support.serving import serving
+
+RULES = Path(__file__).parents[2] / "rules" / "examples" / "search.yaml"
+
+ANN = {"name": "Zorbina Quibble", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36"}
+BOB = {"name": "Bartolomew Ek", "email": "bob@wexlomere.example", "phone": "+46 70 111 22 33"}
+MARKERS = ("zorbina", "bartolomew", "wexlomere", "918 27", "9182736")
+
+
+@dataclass
+class Directory:
+    """An application that stores people, and finds them by what it stores."""
+
+    stored: dict[int, dict[str, Any]] = field(default_factory=dict)
+    received: list[str] = field(default_factory=list)
+
+    def app(self) -> web.Application:
+        @web.middleware
+        async def note(request: web.Request, handler: Any) -> web.StreamResponse:
+            body = (await request.read()).decode()
+            self.received.append(unquote(f"{request.raw_path}\n{dict(request.headers)}\n{body}"))
+            answer: web.StreamResponse = await handler(request)
+            return answer
+
+        app = web.Application(middlewares=[note])
+        app.router.add_post("/people", self.create)
+        app.router.add_get("/people", self.listing)
+        app.router.add_post("/people/search", self.search)
+        app.router.add_get("/people/by-email/{email}", self.by_email)
+        return app
+
+    async def create(self, request: web.Request) -> web.Response:
+        number = len(self.stored) + 1
+        self.stored[number] = {**await request.json(), "id": number}
+        return web.json_response(self.stored[number], status=201)
+
+    async def listing(self, request: web.Request) -> web.Response:
+        found = list(self.stored.values())
+        if "email" in request.query:
+            found = [one for one in found if one["email"] in request.query["email"].split(",")]
+        if "phones" in request.query:
+            found = [one for one in found if one["phone"] in request.query.getall("phones")]
+        return web.json_response(found)
+
+    async def search(self, request: web.Request) -> web.Response:
+        asked = (await request.json())["filter"]
+        found = [
+            one
+            for one in self.stored.values()
+            if one["email"] == asked.get("email") or one["phone"] in asked.get("phones", ())
+        ]
+        return web.json_response(found)
+
+    async def by_email(self, request: web.Request) -> web.Response:
+        email = request.match_info["email"]
+        found = [one for one in self.stored.values() if one["email"] == email]
+        return web.json_response(
+            found[0] if found else {"error": email}, status=200 if found else 404
+        )
+
+    def leaked(self) -> set[str]:
+        text = "\n".join(self.received).lower()
+        return {marker for marker in MARKERS if marker in text}
+
+
+@dataclass
+class Office:
+    """Caller, proxy and application in a row."""
+
+    directory: Directory
+    instance: Instance
+    caller: aiohttp.ClientSession
+
+    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        address = f"{self.instance.proxy}{path}"
+        async with self.caller.request(method, address, **options) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def names(self, method: str, path: str, **options: Any) -> list[str]:
+        status, found = await self.ask(method, path, **options)
+        assert status == 200, found
+        return [one["name"] for one in found]
+
+
+@pytest_asyncio.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    directory = Directory()
+    async with serving(directory.app()) as address:
+        text = RULES.read_text().replace("http://127.0.0.1:8000", address)
+        async with (
+            running(tmp_path, text) as instance,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller,
+        ):
+            made = Office(directory, instance, caller)
+            for person in (ANN, BOB):
+                assert (await made.ask("POST", "/people", json=person))[0] == 201
+            yield made
+
+
+async def test_people_are_found_by_what_nobody_but_the_vault_knows(office):
+    both = [ANN["name"], BOB["name"]]
+    emails = "ann@wexlomere.example,BOB@wexlomere.example"
+    assert await office.names("GET", "/people", params={"email": emails}) == both
+    assert await office.names("GET", "/people", params={"phone": ANN["phone"]}) == both[:1]
+    assert await office.names("GET", "/people", params={"phone": ""}) == []
+    filters = {"email": BOB["email"], "phones": ["+46709182736"]}
+    assert await office.names("POST", "/people/search", json={"filter": filters}) == both
+    status, ann = await office.ask("GET", "/people/by-email/Ann@wexlomere.example")
+    assert (status, ann) == (200, {**ANN, "id": 1})
+    assert await office.ask("GET", "/people/by-email/no%40wexlomere.example") == (
+        404,
+        {"error": "no@wexlomere.example"},
+    )
+    referer = {"Referer": "http://app/people/by-email/ann@wexlomere.example"}
+    assert await office.names("GET", "/people", headers=referer) == both
+    assert office.directory.leaked() == set()
+
+
+async def test_what_could_only_be_answered_wrongly_is_refused_with_its_reason(office):
+    before = len(office.directory.received)
+    for method, path, options in (
+        ("GET", "/people?sort=id,-name", {}),
+        ("GET", "/people?q=Zorbina", {}),
+        ("POST", "/people/search", {"json": {"filter": {}, "order": "email"}}),
+    ):
+        status, problem = await office.ask(method, path, **options)
+        assert (status, problem["code"]) == (422, "search_refused")
+        assert "Zorbina" not in str(problem)
+    status, problem = await office.ask("GET", "/people/by-email/a%2540b")
+    assert (status, problem["code"]) == (400, "bad_request")
+    assert len(office.directory.received) == before, "nothing is sent of a refused search"

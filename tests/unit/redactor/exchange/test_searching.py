@@ -1,0 +1,112 @@
+"""Searches whose rule says more than which field a parameter holds, over a vault in memory."""
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from tests.support.exchanges import USUAL, Desk, desk
+
+SEARCHES = (
+    USUAL[0],
+    (
+        '{match: GET /p, read: p, query: {email: {field: email, split: ","}, sort: {refuse: [name]}, phones: '
+        '{field: mobile, split: ",", send: {param: ids, repeat: true}}}, response: {each: "$[*]", id: $.id}}'
+    ),
+    '{match: "GET /by/{email}", read: p, path: {email: email}}',
+    '{match: "PUT /by/{email}/{id}", update: p, path: {email: {field: email}}}',
+    (
+        "{match: POST /find, read: p, request: {values: {$.q: email, $.any: {refuse: always}}}, response: "
+        '{each: "$[*]", id: $.id}}'
+    ),
+)
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "mobile: {kind: phone, token: {shape: numeric, same: true}}",
+)
+ANN = {"name": "Zorbina", "email": "Ann@x.example", "mobile": "+46701234567"}
+
+
+@pytest.fixture
+async def office() -> Desk:
+    return await desk(*SEARCHES, fields=FIELDS)
+
+
+async def test_each_value_of_a_list_finds_its_record(office):
+    stored = await office.create(ANN)
+    call = await office.send("GET /p?email=bob@x.example,ann@x.example&page=2")
+    assert call.sent.target.endswith(
+        b"," + stored["email"].encode().replace(b"@", b"%40") + b"&page=2"
+    )
+    assert b"bob" not in call.sent.target
+    assert await call.seen(200, [stored]) == [{**ANN, "id": 1}]
+    repeated = await office.send("GET /p?phones=%2B46701234567,%2B46700000000")
+    assert repeated.sent.target.count(b"ids=") == 2
+    assert stored["mobile"].encode().replace(b"+", b"%2B") in repeated.sent.target
+
+
+async def test_a_token_that_comes_back_stays(office):
+    stored = await office.create(ANN)
+    target = f"/by/{stored['email']}".encode()
+    assert (await office.send(f"GET {target.decode()}")).sent.target == target
+
+
+async def test_a_value_in_the_path_is_swapped_and_stored_with_others(office):
+    stored = await office.create(ANN)
+    call = await office.send("GET /by/ann%40X.example?x=1")
+    assert call.sent.target == f"/by/{stored['email']}?x=1".encode()
+    assert (await call.seen(200, stored))["name"] == "Zorbina"
+    call = await office.send("PUT /by/ann@x.example/1", {"name": "Quibble"})
+    assert call.sent.target == f"/by/{stored['email']}/1".encode()
+    await call.answer(200, {**stored, **call.json})
+    assert (await office.shown({**stored, **call.json}, "GET /by/ann@x.example"))[
+        "name"
+    ] == "Quibble"
+
+
+async def test_an_error_shows_what_the_caller_sent(office):
+    call = await office.send("GET /by/nobody@x.example")
+    token = call.sent.target.rpartition(b"/")[2].decode()
+    assert "nobody" not in token
+    seen = await call.seen(404, {"error": f"no {token}"})
+    assert seen == {"error": "no nobody@x.example"}
+    assert call.exchange.missed
+
+
+async def test_places_of_a_body(office):
+    stored = await office.create(ANN)
+    call = await office.send("POST /find", {"q": "ann@x.example", "page": 1})
+    assert call.json == {"q": stored["email"], "page": 1}
+    assert await call.seen(200, [stored]) == [{**ANN, "id": 1}]
+
+
+@pytest.mark.parametrize("match", ["GET /p?sort=-name", "GET /p?sort=id,NAME"])
+async def test_a_sort_by_what_is_kept_here_is_refused_before_anything_is_sent(office, match):
+    with pytest.raises(VaultError) as caught:
+        await office.send(match)
+    assert caught.value.code is Code.SEARCH_REFUSED
+
+
+async def test_a_value_that_fits_no_token_is_told_by_its_place(office):
+    with pytest.raises(VaultError) as caught:
+        await office.send("GET /p?phones=none")
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert caught.value.details[0].source == "phones"
+    assert "none" not in caught.value.details[0].text
+
+
+@pytest.mark.parametrize(
+    ("address", "left"),
+    [
+        (b"http://app/by/ann@x.example?y=1", b"http://app/by/%b?y=1"),
+        (b"http://app/p?email=ann@x.example,&x=1", b"http://app/p?email=%b,&x=1"),
+        (b"http://app/p?phones=1,2&x=1", b"http://app/p"),
+        (b"http://app/by/a%252Fb", b"http://app/"),
+    ],
+)
+async def test_addresses_in_headers_hold_tokens_too(office, address, left):
+    stored = await office.create(ANN)
+    token = stored["email"].encode()
+    if b"email=" in left:
+        token = token.replace(b"@", b"%40")
+    ((_, value),) = await office.runtime.referred("app", ((b"Referer", address),))
+    assert value == (left % token if b"%b" in left else left)

@@ -1,0 +1,222 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.redactor.message import Request
+from proxy.redactor.search import SearchPlan, field_words, search_in_words
+from tests.support.exchanges import FORM, JSON
+from tests.support.rules import operation_of
+
+
+def plan(rest: str, match: str = "GET /n") -> SearchPlan:
+    operation = operation_of(f'{{match: "{match}", read: contact, {rest}, response: {{id: $.id}}}}')
+    assert operation.request.search is not None
+    return SearchPlan(operation, operation.request.search)
+
+
+def texts(target: str, rest: str, match: str = "GET /n") -> list[str]:
+    """The values of a target and the bytes that each of them stands in."""
+    found = plan(rest, match).address(target.encode())
+    for one in found.values:
+        assert target.encode()[one.start : one.end] != b""
+    return [one.value.text for one in found.every]
+
+
+def refused(make: object, *arguments: object) -> VaultError:
+    assert callable(make)
+    with pytest.raises(VaultError) as caught:
+        make(*arguments)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "last_name", "-last_name", "+last_name", "id,-last_name", "lastName", "LAST_NAME", "last-name",
+        "last_name:desc", "last_name desc", "last_name__asc", "lastNameDesc", "person.last_name",
+        "person[last_name]", "person__last_name", '{"last_name": 1}', '["id", "last_name"]', "desc(last_name)",
+    ],
+)  # fmt: skip
+def test_a_name_is_found_with_sign_direction_and_in_lists(text):
+    assert "lastname" in field_words(text)
+
+
+def test_another_name_is_not():
+    assert "name" not in field_words("company_name")
+    assert "name" not in field_words("lastname,-names")
+
+
+@pytest.mark.parametrize("text", ["-name", "id,NAME", "name%3Adesc", "born"])
+def test_a_parameter_that_names_a_refused_field_is_refused_by_its_name_alone(text):
+    error = refused(
+        plan("query: {sort: {refuse: [name, born]}}").address, f"/n?sort={text}".encode()
+    )
+    assert error.code is Code.SEARCH_REFUSED
+    assert "'sort'" in error.message
+    assert [detail.source for detail in error.details] == ["sort"]
+
+
+def test_other_fields_and_an_empty_box_pass():
+    rest = "query: {sort: {refuse: [name]}, q: {refuse: always}, email: {field: email}}"
+    assert texts("/n?sort=id,-created&q=&email=ann@x.example", rest) == ["ann@x.example"]
+
+
+def test_what_is_refused_always_tells_no_value():
+    error = refused(plan("query: {q: {refuse: always}}").address, b"/n?q=Zorbina")
+    assert error.code is Code.SEARCH_REFUSED
+    assert "Zorbina" not in error.message + str(error.details)
+
+
+def test_values_of_a_list_are_found_one_by_one():
+    rest = 'query: {e: {field: email, split: ","}}'
+    assert texts("/n?e=a@x.example,b@x.example&x=1", rest) == ["a@x.example", "b@x.example"]
+    assert texts("/n?e=a@x.example%2C+b@x.example,,", rest) == ["a@x.example", "b@x.example"]
+
+
+def test_a_list_keeps_every_other_byte():
+    target = b"/n?e=a@x.example%2c%20b@x.example,&x=%7e"
+    found = plan('query: {e: {field: email, split: ","}}').address(target)
+    made = found.written(target, lambda one: one.value)
+    assert made == b"/n?e=a%40x.example%2c%20b%40x.example,&x=%7e"
+
+
+@pytest.mark.parametrize(
+    ("send", "made"),
+    [
+        ("{param: ids}", b"/n?x=1&ids=a%40x,b%40x&y=2"),
+        ('{param: ids, join: ";"}', b"/n?x=1&ids=a%40x%3Bb%40x&y=2"),
+        ("{param: ids, repeat: true}", b"/n?x=1&ids=a%40x&ids=b%40x&y=2"),
+        ("{repeat: true}", b"/n?x=1&e=a%40x&e=b%40x&y=2"),
+    ],
+)
+def test_a_list_is_sent_as_the_rule_says(send, made):
+    search = plan(f'query: {{e: {{field: email, split: ",", send: {send}}}}}')
+    target = b"/n?x=1&e=a@x,b@x&y=2"
+    assert search.address(target).written(target, lambda one: one.value) == made
+    repeated = b"/n?x=1&e=a@x&y=2&e=b@x"
+    written = search.address(repeated).written(repeated, lambda one: one.value)
+    assert written == made
+
+
+def test_an_empty_list_sends_what_stands_for_none():
+    search = plan('query: {e: {field: email, split: ",", send: {param: ids, none: "-1"}}}')
+    assert search.address(b"/n?e=,").written(b"/n?e=,", lambda one: one.value) == b"/n?ids=-1"
+
+
+def test_who_sends_by_themselves_what_the_proxy_sends_is_refused():
+    search = plan('query: {e: {field: email, split: ",", send: {param: ids}}}')
+    assert refused(search.address, b"/n?e=a@x&ids=1").code is Code.BAD_REQUEST
+    assert search.address(b"/n?ids=1").every == []
+
+
+def test_a_name_wins_over_a_pattern_and_a_doubtful_one_is_refused():
+    rest = 'query: {"e*": {field: email}, e_x: {refuse: always}}'
+    assert texts("/n?e_y=a@x", rest) == ["a@x"]
+    assert refused(plan(rest).address, b"/n?e_x=a").code is Code.SEARCH_REFUSED
+    assert refused(plan(rest).address, b"/n?E_x=a").code is Code.AMBIGUOUS_JSON
+    assert refused(plan(rest).address, b"/n?e_y=a#e=b").code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("target", "value"),
+    [
+        ("/n/ann@x.example", "ann@x.example"), ("/n/ann%40x.example?x=1", "ann@x.example"),
+        ("/n/J%C3%BCrgen@x/", "Jürgen@x"), ("http://crm/n/ann@x.example", "ann@x.example"),
+        ("/N/ann+b@x", "ann+b@x"), ("http://n/n/n", "n"),
+    ],
+)  # fmt: skip
+def test_a_value_in_the_path(target, value):
+    search = plan("path: {email: email}", "GET /n/{email}")
+    found = search.address(target.encode())
+    assert [one.value.text for one in found.values] == [value]
+    made = found.written(target.encode(), lambda one: one.value)
+    assert search.address(made).values[0].value.text == value
+
+
+def test_a_value_between_other_text_of_a_segment():
+    assert texts("/n/ann%40x.json", "path: {email: {field: email}}", "GET /n/{email}.json") == [
+        "ann@x"
+    ]
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/n/ann%2540x", "/n/a;b", "/n/a%2Fb", "/n//ann@x", "/n/./ann@x", "/n/%FF", "/n/%2e%2e", "/n/a%00"],
+)  # fmt: skip
+def test_a_path_of_several_readings_is_refused(target):
+    search = plan("path: {email: email}", "GET /n/{email}")
+    assert refused(search.address, target.encode()).code is Code.BAD_REQUEST
+
+
+def test_a_token_is_escaped_for_its_segment():
+    search = plan("path: {email: email}", "GET /n/{email}")
+    (one,) = search.address(b"/n/ann@x").values
+    assert one.write(Value("a b/ü@x")) == b"a%20b%2F%C3%BC@x"
+
+
+BODY = (
+    'request: {values: {$.q: {refuse: always}, "$.f.emails": {field: email, split: ";", send: '
+    '{param: ids, repeat: true}}, "$.f.list[*]": email, $.names: {field: email, split: ","}}}'
+)
+
+
+def sent(body: str, rest: str = BODY) -> str:
+    found = plan(rest, "POST /n").body(JSON, body.encode())
+    return found.written(body.encode(), lambda one: Value(f"<{one.value.text}>")).decode()
+
+
+def test_places_of_a_json_body():
+    body = (
+        '{"f": {"emails" : "a@x; b@x", "list": ["c@x", null, 5]}, "names":"d, \\u00e9", "k": 1.0}'
+    )
+    assert sent(body) == (
+        '{"f": {"ids":["<a@x>","<b@x>"], "list": ["<c@x>", null, "<5>"]}, "names":"<d>, <é>", "k": 1.0}'
+    )
+    assert refused(sent, '{"q": "Zorbina"}').code is Code.SEARCH_REFUSED
+    assert sent('{"q": ""}') == '{"q": ""}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"names": {"$in": ["a"]}}', '{"names": ["a"]}', '{"names": "a\\u002cb"}', '{"f": "a@x"}', '{"Names": "a"}'],
+)  # fmt: skip
+def test_a_json_body_of_another_form_is_refused(body):
+    assert refused(sent, body).code in (Code.BAD_REQUEST, Code.AMBIGUOUS_JSON)
+
+
+def test_members_of_a_form():
+    rest = 'request: {form: {e: {field: email, split: ","}, o: {refuse: [name]}}}'
+    body = b"e=a@x,b@x&o=id"
+    found = plan(rest, "POST /n").body(FORM, body)
+    assert [one.value.text for one in found.values] == ["a@x", "b@x"]
+    assert refused(plan(rest, "POST /n").body, FORM, b"o=name").code is Code.SEARCH_REFUSED
+    assert refused(plan(rest, "POST /n").body, FORM, b'{"e": "a@x"}').code is Code.UNREADABLE_BODY
+    assert refused(plan(rest, "POST /n").body, JSON, b'{"e": "a@x"}').code is Code.UNREADABLE_BODY
+
+
+def test_the_head_tells_what_is_wrong_before_the_body():
+    search = plan(BODY, "POST /n")
+    head = Request("POST", b"/n", FORM, b"")
+    assert refused(search.check_head, head).code is Code.UNREADABLE_BODY
+    search.check_head(Request("POST", b"/n", JSON, b""))
+
+
+def test_too_many_values_are_refused():
+    search = plan('query: {e: {field: email, split: ","}}')
+    assert refused(search.address, b"/n?e=" + b"a@x," * 10_001).code is Code.TOO_LARGE
+
+
+def test_a_rule_in_words():
+    operation = operation_of(
+        '{match: "GET /n/{email}", read: contact, path: {email: email}, query: {q: {refuse: always}, '
+        's: {refuse: [name]}, e: {field: email, split: ",", send: {param: ids, none: x}}}, response: {id: $.id}}'
+    )
+    assert operation.request.search is not None
+    assert search_in_words(operation.request.search) == {
+        "query": {
+            "q": "refused",
+            "s": "refused with name",
+            "e": "email, several, split at ',', sent as ids, joined by ',', 'x' for none",
+        },
+        "path": {"email": "email"},
+    }
