@@ -3,6 +3,7 @@ nowhere else.
 """
 
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -99,24 +100,33 @@ _canonical = msgspec.json.Encoder(decimal_format="number", order="deterministic"
 async def approval_pending(call: ApiRequest) -> ApiResponse | None:
     """The answer to a request that waits for a second person; ``None``: it is carried out now.
 
-    Asked right before something is changed or shown, so that what waits has passed every check.
-    Raises ``VaultError``: APPROVAL_REFUSED, TOO_MANY_REQUESTS.
+    Asked right before something is changed or shown, so that what waits has passed every check. It
+    counts for the same purpose alone. Raises ``VaultError``: APPROVAL_REFUSED, TOO_MANY_REQUESTS.
     """
     approvals, operation, caller = call.services.approvals, call.operation, call.principal
     if approvals is None or operation.approval not in approvals.kinds:
         return None
     query = {name: value for name, value in call.query.items() if name not in _PAGE}
-    request = {"path": dict(call.path), "query": query, "content": call.content}
+    request = {"path": dict(call.path), "query": query, "content": _without_secrets(call.content)}
+    if call.audit.purpose is not None:
+        request["purpose"] = call.audit.purpose
     wanted = Wanted(operation.name, caller.environment, caller.client, _canonical(request))
-    one = await approvals.ask(wanted, lasts=operation.approval == "exports")
+    one = await approvals.ask(wanted, lasts=operation.method == "GET")
     if one.state == "approved":
         call.audit.approved = one.decided_by
         return None
     if one.state == "refused":
         text = f"Another client has refused this request ({one.id}), until {to_wire(one.ends_at)}."
         raise VaultError(Code.APPROVAL_REFUSED, text)
-    call.audit.subject = one.id
+    call.audit.subject, call.waits = one.id, True
     return wire.json_answer(202, approval_json(one))
+
+
+def _without_secrets(content: Any) -> Any:
+    """The content with a digest in place of the caller's own key: nobody else needs to see that."""
+    if not isinstance(content, dict) or not isinstance(key := content.get("dtk"), str):
+        return content
+    return {**content, "dtk": f"sha256:{sha256(key.encode()).hexdigest()}"}
 
 
 def approval_json(one: Approval) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from typing import Any
 from proxy.api import request, wire
 from proxy.api.access import approval_pending, not_admin
 from proxy.api.context import ApiRequest, ApiResponse, EnvironmentServices, KeyAdministration
-from proxy.audit.services import Honeytoken, Honeytokens
 from proxy.auth.clients import ADMINISTRATOR, Client, Emergency, Grant
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold, Role
-from proxy.model.rights import FULL
 from proxy.telemetry import logs
 
 # Administration of environments: ``/api/environments``. Administrators of ``default`` make and
@@ -33,6 +31,8 @@ async def create_environment(call: ApiRequest) -> ApiResponse:
         raise VaultError(
             Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults)
         )
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     return wire.json_answer(
         201, environment_json(await call.services.environments.create(ident, name))
     )
@@ -59,8 +59,11 @@ async def list_environments(call: ApiRequest) -> ApiResponse:
 async def delete_environment(call: ApiRequest) -> ApiResponse:
     """End an environment with its clients and schemas, and with its records where asked to."""
     check_root(call)
-    records = request.query_flag(call, "records", "delete")
-    await call.services.environments.remove(call.path["environment_id"], records=records)
+    ident, records = call.path["environment_id"], request.query_flag(call, "records", "delete")
+    there = any(one.id == ident for one in call.services.environments.listed())
+    if there and (waiting := await approval_pending(call)) is not None:
+        return waiting
+    await call.services.environments.remove(ident, records=records)
     return ApiResponse(204)
 
 
@@ -132,7 +135,9 @@ async def create_client(call: ApiRequest) -> ApiResponse:
         return waiting
     clients = call.services.auth.clients
     maker = clients.find(call.principal.client)
-    origin = None if call.audit.approved or maker is None else maker.hand
+    # who makes a client has its secret, whoever approved it; one of an external issuer has none
+    apart = external is not None and call.audit.approved is not None
+    origin = None if maker is None or apart else maker.hand
     issued = await clients.create(name, environment, grant, external=external, origin=origin)
     _log.info("a client was made", client=issued.client.id)
     proof = {} if external is not None else {"client_secret": issued.secret}
@@ -161,7 +166,10 @@ async def get_client(call: ApiRequest) -> ApiResponse:
 async def delete_client(call: ApiRequest) -> ApiResponse:
     """End a client and every token of it, at once."""
     client = _own(call)
-    if not call.principal.admin and (client.admin or {*client.roles} - {*call.principal.roles}):
+    may = {*client.roles, *client.emergency_roles}
+    if client.emergency is not None:
+        may.add(client.emergency.role)
+    if not call.principal.admin and (client.admin or may - {*call.principal.roles}):
         raise not_admin("Administrators, and clients with other roles, are ended by others.")
     if (waiting := await approval_pending(call)) is not None:
         return waiting
@@ -353,45 +361,3 @@ def _used(one: DataKeys, key: str) -> dict[str, int] | None:
     if key == one.keys[-1] or one.used is None or key not in one.used:
         return None
     return dict(one.used[key])
-
-
-# Handlers that mark records as honeytokens: there is no reason to look at them, so doing it raises
-# an alarm.
-
-
-_DONE = ApiResponse(204)
-
-
-async def put_honeytoken(call: ApiRequest) -> ApiResponse:
-    """Mark a record that is there."""
-    schema, key = call.path["schema"], call.path["record_key"]
-    records = call.space.catalog.records(schema)
-    rows = await records.under(FULL, None, call.audit).by_key([key])
-    if key not in rows:
-        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
-    environment, rid = call.principal.environment, rows[key].rid
-    await _honeytokens(call).add(Honeytoken(_record_id(call), environment, schema, rid))
-    return _DONE
-
-
-async def get_honeytoken(call: ApiRequest) -> ApiResponse:
-    """Whether a record is marked."""
-    call.space.catalog.records(call.path["schema"])
-    return wire.json_answer(200, {"bait": _record_id(call) in _honeytokens(call)})
-
-
-async def delete_honeytoken(call: ApiRequest) -> ApiResponse:
-    """Make it an ordinary record again; one that has gone meanwhile, too."""
-    call.space.catalog.records(call.path["schema"])
-    await _honeytokens(call).remove(_record_id(call))
-    return _DONE
-
-
-def _honeytokens(call: ApiRequest) -> Honeytokens:
-    return call.services.audit.services.honeytokens
-
-
-def _record_id(call: ApiRequest) -> str:
-    return call.services.audit.services.record_id(
-        call.principal.environment, call.path["schema"], call.path["record_key"]
-    )

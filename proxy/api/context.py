@@ -209,6 +209,7 @@ class ApiRequest:
     keep: "Callable[[ApiResponse, Sequence[Shows]], Sequence[Change]] | None" = None
     #: the caller is outside of the country, and let in for what may be shown there
     outside: bool = False
+    waits: bool = False  #: the answer is that a second person has to approve it first
 
     @property
     def space(self) -> EnvironmentServices:

@@ -15,7 +15,6 @@ record that the answer shows. Else it hears that the request was carried out.
 
 import re
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Final
 
 from proxy.api.attachments import check_repeated
@@ -72,8 +71,7 @@ def repeating(replies: Replies, system: Collection) -> CarryOut:
 
             call.keep = keep
             answer = await handler(call)
-            waits = call.operation.approval and answer.status == HTTPStatus.ACCEPTED
-            if not one.kept and answer.stream is None and not waits:
+            if not one.kept and answer.stream is None and not call.waits:
                 await _keep(call, one, answer, of_schema=collection is not system)
             return answer
 

@@ -314,7 +314,7 @@ class _Entry:
         return {**written, "5XX": self._failure("5XX", [])}
 
     def _success(self, status: int, text: str) -> DocumentPart:
-        waits = self.operation.approval and status == HTTPStatus.ACCEPTED
+        waits = self.operation.approval and status == HTTPStatus.ACCEPTED != self.operation.success
         schema = _reference("schemas", "Approval") if waits else self.described.answer
         if schema is None or status == HTTPStatus.NOT_MODIFIED:
             return {"description": text}

@@ -1,4 +1,6 @@
-"""Oversight of the vault: the audit log, what operators do, and what a second person approves."""
+"""Oversight of the vault: the audit log, what operators do, what a second person approves, roles of
+emergencies, and records that are marked as honeytokens.
+"""
 
 from functools import partial
 from typing import Any
@@ -6,10 +8,11 @@ from typing import Any
 import msgspec
 
 from proxy.api import request, wire
-from proxy.api.access import admit, approval_json, not_admin
+from proxy.api.access import admit, approval_json, approval_pending, not_admin
 from proxy.api.admin import check_root, emergency_json
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.audit.events import EventKind
+from proxy.audit.services import Honeytoken, Honeytokens
 from proxy.audit.verify import Auditor, LineFilter
 from proxy.auth.approvals import Approval, Approvals
 from proxy.auth.clients import Emergency
@@ -20,6 +23,7 @@ from proxy.model.record import DEFAULT
 from proxy.model.values import Unfit
 from proxy.model.values import instant as read_instant
 from proxy.offload import in_thread
+from proxy.vault.records import Records, all_there
 
 
 async def list_audit(call: ApiRequest) -> ApiResponse:
@@ -51,6 +55,8 @@ async def reload_files(call: ApiRequest) -> ApiResponse:
     check_root(call)
     if call.services.reload is None:
         raise TypeError("these services load nothing again")
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     states = await call.services.reload()
     checks = {what: "ok" if fault is None else f"stale: {fault}" for what, fault in states.items()}
     return wire.json_answer(200, {"checks": checks})
@@ -132,12 +138,11 @@ async def take_role(call: ApiRequest) -> ApiResponse:
         raise VaultError(Code.INVALID_INPUT, "The role cannot be taken so.", tuple(faults))
     if client is None or role not in client.emergency_roles:
         raise not_admin("This client was not prepared for that role (emergency_roles).")
-    if client.emergency is not None and _now(call) < client.emergency.ends_at:
-        raise VaultError(Code.CONFLICT, "The client has a role of an emergency: end that first.")
     emergency = Emergency(role, reason, _now(call) + minutes * 60_000)
     call.audit.purpose, call.audit.subject = reason, role
-    call.services.audit.services.emergency(**call.audit.about(None, None), subject=role)
-    await call.services.auth.clients.take(client.id, emergency)
+    about = {**call.audit.about(None, None), "subject": role}
+    alarm = partial(call.services.audit.services.emergency, **about)
+    await call.services.auth.clients.take(client.id, emergency, alarm)
     return wire.json_answer(201, emergency_json(emergency))
 
 
@@ -205,3 +210,59 @@ def _filter(call: ApiRequest, auditor: Auditor) -> LineFilter:
         return wanted
     record = auditor.record_id(environment or DEFAULT, query["schema"], query["record"])
     return wanted._replace(record=record, environment=environment or DEFAULT)
+
+
+# Handlers that mark records as honeytokens: there is no reason to look at them, so doing it raises
+# an alarm.
+
+
+async def put_honeytoken(call: ApiRequest) -> ApiResponse:
+    """Mark a record that is there."""
+    schema, key = call.path["schema"], call.path["record_key"]
+    records = _marked_records(call)
+    row = (await records.by_key([key])).get(key)
+    if row is None or not await all_there(records, [key]):
+        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
+    environment, rid = call.principal.environment, row.rid
+    await _honeytokens(call).add(Honeytoken(_record_id(call), environment, schema, rid))
+    return ApiResponse(204)
+
+
+async def get_honeytoken(call: ApiRequest) -> ApiResponse:
+    """Whether a record is marked, as far as the caller sees it."""
+    marked = _record_id(call) in _honeytokens(call) and await _may_know(call)
+    return wire.json_answer(200, {"bait": marked})
+
+
+async def delete_honeytoken(call: ApiRequest) -> ApiResponse:
+    """Make it an ordinary record again; one that has gone meanwhile, too, for a caller who sees
+    all records.
+    """
+    if not await _may_know(call):
+        return ApiResponse(204)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
+    await _honeytokens(call).remove(_record_id(call))
+    return ApiResponse(204)
+
+
+def _marked_records(call: ApiRequest) -> Records:
+    """The records of the path's schema as the caller sees them."""
+    return call.records(call.path["schema"], *((Act.READ,) if call.principal.policies else ()))
+
+
+async def _may_know(call: ApiRequest) -> bool:
+    """Whether the caller may know of the record that there is one, or sees all there are."""
+    records = _marked_records(call)
+    limited = records.rights.rows or records.gate is not None
+    return not limited or await all_there(records, [call.path["record_key"]])
+
+
+def _honeytokens(call: ApiRequest) -> Honeytokens:
+    return call.services.audit.services.honeytokens
+
+
+def _record_id(call: ApiRequest) -> str:
+    return call.services.audit.services.record_id(
+        call.principal.environment, call.path["schema"], call.path["record_key"]
+    )

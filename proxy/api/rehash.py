@@ -92,6 +92,8 @@ async def begin_rehash(call: ApiRequest) -> ApiResponse:
     else:
         call.records(RECORDS_SCHEMA, Act.WRITE)
         wanted = RehashRequest("", msgspec.Raw(b"{}"), forget)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
     return wire.json_answer(202, _run_json(await _job(call).begin(wanted)))
 
 

@@ -7,6 +7,7 @@ What a definition is, is told by ``model.schema_document``; what it costs, by
 from typing import Any
 
 from proxy.api import request, wire
+from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.clock import to_wire
 from proxy.model.schema_change import ChangeStep
@@ -51,9 +52,11 @@ async def list_schemas(call: ApiRequest) -> ApiResponse:
 
 async def delete_schema(call: ApiRequest) -> ApiResponse:
     """End a schema; one that holds records only where the caller says that they go, too."""
-    await call.space.catalog.drop(
-        call.path["schema"], records=request.query_flag(call, "records", "delete")
-    )
+    name, records = call.path["schema"], request.query_flag(call, "records", "delete")
+    call.space.catalog.declared(name)
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
+    await call.space.catalog.drop(name, records=records)
     return ApiResponse(204)
 
 

@@ -247,19 +247,15 @@ class Clients:
         client = _there(self._clients.get(ident))
         environment = client.environment
         if client.external is not None:
-            raise VaultError(
-                Code.CONFLICT,
-                "The client gets its tokens from the external issuer, and has no secret here.",
-            )
+            text = "The client gets its tokens from the external issuer, and has no secret here."
+            raise VaultError(Code.CONFLICT, text)
         secret, stored = await self._passwords.create()
 
         def changed(client: Client | None) -> Client:
             before = _there(client)
             if before.disabled:
-                raise VaultError(
-                    Code.CONFLICT,
-                    "The client is disabled and stays so: make a new one in its place.",
-                )
+                text = "The client is disabled and stays so: make a new one in its place."
+                raise VaultError(Code.CONFLICT, text)
             return msgspec.structs.replace(before, secret=stored, version=before.version + 1)
 
         return NewClient(await self._put(environment, ident, changed), secret)
@@ -276,19 +272,24 @@ class Clients:
             lambda client: msgspec.structs.replace(_there(client), disabled=True),
         )
 
-    async def take(self, ident: str, emergency: Emergency) -> Client:
+    async def take(
+        self, ident: str, emergency: Emergency, alarm: Callable[[], None] | None = None
+    ) -> Client:
         """Let a client have a role until an instant, or (with one that is over) no longer.
 
-        Raises ``VaultError(CONFLICT)`` where it has one for longer: no emergency is lengthened.
+        ``alarm`` is raised once, before the role counts, and not for one that is refused. Raises
+        ``VaultError(CONFLICT)`` where it has one for longer: no emergency is lengthened.
         """
+        due = [] if alarm is None else [alarm]
 
         def changed(client: Client | None) -> Client:
             before = _there(client)
             taken, now = before.emergency, self.clock()
             if taken is not None and now < taken.ends_at and now < emergency.ends_at:
-                raise VaultError(
-                    Code.CONFLICT, "The client has a role of an emergency: end that one first."
-                )
+                text = "The client has a role of an emergency: end that one first."
+                raise VaultError(Code.CONFLICT, text)
+            while due:
+                due.pop()()
             return msgspec.structs.replace(before, emergency=emergency)
 
         environment = _there(self._clients.get(ident)).environment

@@ -23,8 +23,9 @@ ACCESS: Final[dict[str, Setting]] = {
         "[]",
         parsers.some_of("keys", "access", "exports"),
         "a list of some of keys, access and exports, or all",
-        "What a second person has to approve before it is carried out: keys that are rotated, "
-        "clients and policies that are changed, exports.",
+        "What a second person has to approve before it is carried out: keys that are rotated; "
+        "clients, policies and environments that are changed, schemas and bait marks that are "
+        "removed, files that are loaded again; exports and the rehash of all records.",
         many=True,
     ),
     "auth.approval_lifetime": Setting(

@@ -73,15 +73,16 @@ async def test_nobody_approves_by_a_client_of_his_own_hand(house: House) -> None
     assert status == 202
     assert await decide(house, "other", waits["approval_id"]) == 200
     status, puppet = await house.ask("chief", "POST", "/api/clients", body)
-    assert status == 201  # another person let it be: from now on it is one of its own
-    house.proofs["approved"] = puppet
+    assert status == 201  # who has asked has the secret, whoever approved it
+    house.proofs["puppet"] = puppet
     assert (await house.ask("chief", "PUT", "/api/policies/desk", POLICY))[0] == 202
     (waits,) = [
         one
-        for one in (await house.ask("approved", "GET", "/api/approvals"))[1]["data"]
+        for one in (await house.ask("other", "GET", "/api/approvals"))[1]["data"]
         if one["operation"] == "put_policy"
     ]
-    assert await decide(house, "approved", waits["approval_id"], "refuse") == 200
+    assert await decide(house, "puppet", waits["approval_id"]) == 403
+    assert await decide(house, "other", waits["approval_id"], "refuse") == 200
     status, answer = await house.ask("chief", "PUT", "/api/policies/desk", POLICY)
     assert (status, answer["code"]) == (403, "approval_refused")
 

@@ -16,6 +16,7 @@ from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.verify import Auditor
 from proxy.auth import clients
 from proxy.auth.approvals import Approvals, Wanted
+from proxy.auth.clients import Grant
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.api import environment_services
 from proxy.bootstrap.audit import AuditKeys
@@ -240,3 +241,27 @@ async def world(
         unlisted = watched(made)
         yield World(client, made, store, vault, catalog, clock, here, realm, audit)
         assert unlisted == set(), "statuses that the table does not list for their operations"
+
+
+@dataclass
+class Desk:
+    """Clients that look after clients, and what they may give."""
+
+    here: World
+    tokens: dict[str, str]
+
+    async def hire(self, name: str, **grant: Any) -> None:
+        clients = self.here.office.service.clients
+        self.tokens[name] = await self.here.office.token(
+            await clients.create(name, "default", Grant(**grant))
+        )
+
+    async def make(self, as_: str, **members: Any) -> tuple[int, str]:
+        body = {"name": "new", "environment_id": "default", **members}
+        answer = await self.here.client("POST", "/api/clients", self.tokens[as_], json=body)
+        return answer.status, answer.json.get("detail", "")
+
+    async def govern(self, as_: str, name: str, **members: Any) -> tuple[int, str]:
+        body = {"schema": "contact", **members}
+        answer = await self.here.client("PUT", f"/api/policies/{name}", self.tokens[as_], json=body)
+        return answer.status, answer.json.get("detail", "")

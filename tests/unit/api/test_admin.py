@@ -1,16 +1,12 @@
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 
 from proxy.api.access import bearer
-from proxy.auth.clients import Grant
 from proxy.model.policy_reader import read_policy
 from proxy.model.record import Role
 from tests.support.api import no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
 from tests.support.examples import CONTACT
-from tests.support.world import World, world
+from tests.support.world import Desk, world
 
 
 @pytest.fixture
@@ -167,30 +163,6 @@ async def test_a_client_is_made_under_policies_that_there_are():
                 assert (answer.status, answer.json["code"]) == (400, "invalid_input")
                 (error,) = answer.json["errors"]
                 assert error["source"] == ("/policies/1" if "none" in given else "/policies")
-
-
-@dataclass
-class Desk:
-    """Clients that look after clients, and what they may give."""
-
-    here: World
-    tokens: dict[str, str]
-
-    async def hire(self, name: str, **grant: Any) -> None:
-        clients = self.here.office.service.clients
-        self.tokens[name] = await self.here.office.token(
-            await clients.create(name, "default", Grant(**grant))
-        )
-
-    async def make(self, as_: str, **members: Any) -> tuple[int, str]:
-        body = {"name": "new", "environment_id": "default", **members}
-        answer = await self.here.client("POST", "/api/clients", self.tokens[as_], json=body)
-        return answer.status, answer.json.get("detail", "")
-
-    async def govern(self, as_: str, name: str, **members: Any) -> tuple[int, str]:
-        body = {"schema": "contact", **members}
-        answer = await self.here.client("PUT", f"/api/policies/{name}", self.tokens[as_], json=body)
-        return answer.status, answer.json.get("detail", "")
 
 
 @pytest.fixture

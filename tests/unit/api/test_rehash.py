@@ -69,6 +69,19 @@ async def test_tokens_lead_back_until_they_are_forgotten(here: World) -> None:
     assert said.json["data"] == [{"record_key": "r1", "profile_key": "p1", "fields": {"key1": new}}]
 
 
+async def test_who_may_not_write_lets_no_tokens_be_forgotten(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.policy("look", "records", "read")
+    await here.policy("write", "records", "read", "write")
+    for name, status in (("look", 401), ("write", 202)):
+        bound = Principal(name, "default", admin=True, policies=(name,))
+        monkeypatch.setitem(TOKENS, name, bound)
+        begun = await here.client("POST", REHASH + "/all", name, json={"forget": True})
+        assert begun.status == status
+    await settled(here)
+
+
 async def settled(here: World) -> dict[str, Any]:
     job = here.services.spaces["default"].rehash
     assert job is not None

@@ -63,6 +63,17 @@ def test_without_suspicion_it_fails_only_where_it_is_strict(folder, capsys):
     capsys.readouterr()
 
 
+def test_an_application_that_the_rules_do_not_name_is_ruled_by_nobody(folder, capsys):
+    met(folder, {**MET[3], "path": "/notes", "method": "POST"})
+    assert main(["coverage", "--json"]) == 1
+    (unknown,) = json.loads(capsys.readouterr().out)["unknown"]
+    assert (unknown["endpoint"], unknown["path"]) == ("gone", "/notes")
+    (folder / "rules.yaml").unlink()
+    (folder / "domicile.yaml").write_text("")
+    assert main(["coverage", "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["unknown"]) == 1
+
+
 @pytest.mark.parametrize("content", ["{", '[{"path": 1}]'])
 def test_a_file_that_cannot_be_read_is_a_fault(folder, capsys, content):
     (folder / "data" / "coverage.json").write_text(content)
