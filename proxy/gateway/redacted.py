@@ -115,7 +115,7 @@ class RedactedHandler:
             await exchange.failed(True)
             raise
         try:
-            if job.match.operation.response.stream is None or not await restore_stream(
+            if not job.match.operation.response.in_parts or not await restore_stream(
                 incoming, reply, exchange, self._patience.write
             ):
                 await self._answer(incoming, reply, exchange, limits)

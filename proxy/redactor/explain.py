@@ -195,6 +195,7 @@ def _response(operation: Operation) -> dict[str, Any]:
         "only": sorted(rule.only),
         "members": dict(rule.members),
         **({"stream": str(rule.stream)} if rule.stream is not None else {}),
+        "columns": dict(rule.columns),
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

@@ -131,14 +131,15 @@ class IdSource(enum.StrEnum):
     PATH = "path"
     QUERY = "query"
     HEADER = "header"
+    COLUMN = "column"
 
 
 @dataclass(frozen=True, slots=True)
 class IdPlace:
     """Where the application's id of a record stands.
 
-    BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY:
-    ``name``. HEADER: ``name`` (lower case) and ``template``, the address pattern whose one
+    BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY,
+    COLUMN: ``name``. HEADER: ``name`` (lower case) and ``template``, the address pattern whose one
     placeholder is the id, e.g. ``/contacts/{id}``.
     """
 
@@ -235,6 +236,7 @@ class Restore(enum.StrEnum):
     ANYWHERE = "anywhere"  #: wherever they stand, in every kind of text
     HTML = "html"  #: in a page, by the places of one
     TEXT = "text"  #: in a plain text
+    CSV = "csv"  #: in named columns of an export
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +252,8 @@ class ResponseRule:
     members: Mapping[str, str] = field(default_factory=dict)
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
     stream: Stream | None = None  #: each event is a body of its own, passed on as it arrives
+    columns: Mapping[str, str] = field(default_factory=dict)  #: of an export: column -> field
+    in_parts: bool = False  #: restored as it arrives, not as a whole
 
 
 @dataclass(frozen=True, slots=True)

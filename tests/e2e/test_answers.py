@@ -43,6 +43,7 @@ class Site:
         made.add_routes(
             [
                 web.post("/people", self._create),
+                web.get("/people/export.csv", self._export),
                 web.get("/people/{id:\\d+}", self._page),
                 web.get("/people/{id:\\d+}/letter", self._letter),
             ]
@@ -66,6 +67,16 @@ class Site:
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=PAGE.format(**self._person(request)), content_type="text/html")
+
+    async def _export(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "text/csv; charset=utf-8"})
+        await answer.prepare(request)
+        await answer.write("\ufeffID;Name;E-mail;Born\r\n".encode())
+        for at in range(int(request.query.get("times", "1"))):
+            for number, one in enumerate(self.people, 1):
+                row = f"{number};{one['name']};{one['email']};{one['birth_date']};=1+{at}\r\n"
+                await answer.write(row.encode())
+        return answer
 
     async def _letter(self, request: web.Request) -> web.Response:
         person = self._person(request)
@@ -129,6 +140,19 @@ async def test_a_page_shows_the_person_in_every_place_with_the_escaping_of_that(
 async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):
     _, text = await scene.call("GET", "/people/2/letter")
     assert text == f"Dear Bo Ek, born {scene.site.people[1]['birth_date']}"
+
+
+async def test_an_export_of_any_length_is_clear_and_keeps_its_dialect(scene):
+    status, text = await scene.call("GET", "/people/export.csv?times=5000")
+    lines = text.split("\r\n")
+    assert status == 200
+    assert lines[:3] == [
+        "\ufeffID;Name;E-mail;Born",
+        "1;Ann <Wexlomere>;ann@wexlomere.example;1931-02-27;=1+0",
+        "2;Bo Ek;bo@ek.example;1950-03-04;=1+0",
+    ]
+    assert len(lines) == 10_002
+    assert all("wexlomere.example" in line or "bo@ek" in line for line in lines[1:-1])
 
 
 async def test_the_application_saw_nobody(scene):

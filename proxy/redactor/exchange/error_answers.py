@@ -50,6 +50,7 @@ _PAGES: Final[Mapping[Restore, SizedCollection[EscapingKinds]]] = {
     Restore.ANYWHERE: tuple(EscapingKinds),
     Restore.HTML: (EscapingKinds.HTML,),
     Restore.TEXT: (EscapingKinds.PLAIN,),
+    Restore.CSV: (),
 }
 
 #: Records whose stored values one error may show. A request about more of them gets tokens.

@@ -4,7 +4,8 @@ Memory holds the event that is on its way and no more, and events that came toge
 of the vault. Only reads have such answers, so nothing has to be settled.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -19,11 +20,13 @@ from proxy.redactor.exchange.error_answers import refuses_unread
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.message import Media, RawHeaders, Request, header
 from proxy.redactor.plan import BodyPlan, Outcome
-from proxy.redactor.redact import ParsedBody, read_answer_body
+from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.restore import rewritten
 from proxy.redactor.rules import Operation
 
 _Documents = Sequence[ParsedBody | None]
+_Values = Sequence[Sequence[Value | None]]
+_Counted = tuple[bytes, dict[str, int]]
 
 
 class StreamExchange(RuleExchange):
@@ -98,9 +101,17 @@ class StreamExchange(RuleExchange):
         for document in documents:
             if document is not None and len(document.items) == 1 and document.items[0].id is None:
                 document.items[0].id = self._lone()
+        write = partial(_written, events, documents)
+        return await self._restored_items(raw, items, write)
+
+    async def _restored_items(
+        self, raw: bytes, items: list[BodyObject], write: Callable[[_Values], _Counted]
+    ) -> bytes:
+        """A part of the answer with the values of its objects, as ``write`` puts them in."""
+        long = len(raw) > SMALL or len(items) > STRIDE
         self._revealed = None
         values = await self._values(ParsedBody(Media.JSON, items), long)
-        restored, counts = await run_in_thread(long, _written, events, documents, values)
+        restored, counts = await run_in_thread(long, write, values)
         shown = Reveals(frozenset(counts), items, values, self._revealed)
         if not await self._told(Outcome.TAKEN, self._status, shown):
             return raw
@@ -136,9 +147,7 @@ def _document(plan: BodyPlan, operation: Operation, event: Event) -> ParsedBody 
         return None
 
 
-def _written(
-    events: Sequence[Event], documents: _Documents, values: Sequence[Sequence[Value | None]]
-) -> tuple[bytes, dict[str, int]]:
+def _written(events: Sequence[Event], documents: _Documents, values: _Values) -> _Counted:
     """The events with values in the places of tokens, and how many there are of each field."""
     pieces: list[bytes] = []
     counts: dict[str, int] = {}

@@ -9,7 +9,7 @@ from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.event_stream import StreamExchange
+from proxy.redactor.exchange.csv_stream import in_parts
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.message import RawHeaders, Spellings
@@ -197,7 +197,7 @@ class Runtime:
 
     def exchange(self, match: Match) -> RuleExchange:
         """A new exchange for one matched request."""
-        kind = RuleExchange if match.operation.response.stream is None else StreamExchange
+        kind = RuleExchange if not match.operation.response.in_parts else in_parts(match.operation)
         return kind(self.joined[id(match.operation)], match, self.vault)
 
 
@@ -255,7 +255,7 @@ class InForce:
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
-        kind = RuleExchange if match.operation.response.stream is None else StreamExchange
+        kind = RuleExchange if not match.operation.response.in_parts else in_parts(match.operation)
         return kind(runtime.joined[id(match.operation)], match, runtime.vault)
 
 

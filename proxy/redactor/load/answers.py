@@ -2,10 +2,19 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
-from proxy.redactor.rules import BodyPlace, Entity, Restore, Stream, Verb
+from proxy.redactor.rules import (
+    BodyPlace,
+    Entity,
+    IdPlace,
+    IdSource,
+    Restore,
+    Stream,
+    Verb,
+)
 
 
 def page_members(
@@ -76,3 +85,34 @@ def stream_kind(section: Section | None, verb: Verb, faults: RuleFaults) -> Stre
                 section.key(key), f"the events of a stream are JSON documents; leave '{key}' out"
             )
     return Stream(kind)
+
+
+def csv_columns(
+    section: Section | None, entity: Entity, verb: Verb, faults: RuleFaults
+) -> Mapping[str, str]:
+    """Field by column of an export; a small token there needs the record's id beside it."""
+    if section is None or (section.value("restore") != Restore.CSV and "columns" not in section):
+        return {}
+    at = section.key("restore")
+    if section.value("restore") != Restore.CSV:
+        faults.add(section.key("columns"), "'columns' goes with restore: csv; leave it out")
+    elif "columns" not in section:
+        faults.add(
+            at, "an export says which columns hold which fields; write columns: {Name: name}"
+        )
+    if verb is not Verb.READ:
+        faults.add(at, f"an export is read, and this is a {verb}; make the operation a read")
+    columns = member_fields(section.value("columns", {}), entity, faults)
+    ident: IdPlace | None = section.value("id")
+    if ident is not None and ident.source is not IdSource.COLUMN:
+        faults.add(section.place("id"), "the id of an export is a column; write id: column ID")
+    elif ident is not None and ident.name in columns:
+        faults.add(section.place("id"), "an id must be a value that no rule names")
+    small = {name for name in columns.values() if needs_record(entity.fields[name].shape)}
+    for name in sorted(small) if ident is None else ():
+        faults.add(
+            section.key("columns"),
+            f"{name} has the token shape {entity.fields[name].shape.name}, which resolves by the "
+            "record's id; name its column (id: column ID), or choose a larger shape",
+        )
+    return columns

@@ -10,7 +10,15 @@ from proxy.redactor.json.names import fold_name
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
-from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, RedirectSuccess, Verb
+from proxy.redactor.rules import (
+    BodyPlace,
+    IdPlace,
+    IdSource,
+    Operation,
+    RedirectSuccess,
+    Restore,
+    Verb,
+)
 
 # Whether two selectors can select the same place, or one a place inside the other's.
 
@@ -79,6 +87,8 @@ def request_id(
             f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the id, "
             "write update: an update of an unknown id creates it",
         )
+    elif id_place.source is IdSource.COLUMN:
+        faults.add(at, "a column is one of an export; write it under response")
     elif id_place.source is IdSource.HEADER:
         faults.add(
             at,
@@ -150,6 +160,8 @@ def response_id(
             response.place("id"),
             "this id is one of the request; write it beside 'match': id: path id",
         )
+    elif id_place.source is IdSource.COLUMN and response.value("restore") != Restore.CSV:
+        faults.add(response.place("id"), "a column is one of an export; write restore: csv")
     elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(
             response.place("id"), "the whole object cannot be its id; write $.id or another member"

@@ -19,7 +19,7 @@ _ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
 _FIELD = Text("field name", "the name of a field of the entity", RULE_NAME)
 _ID = Text(
     "place of an id",
-    "path NAME, query NAME, form NAME, header NAME TEMPLATE or $.NAME",
+    "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME or $.NAME",
     r"(?s).+",
     parse_id,
 )
@@ -112,10 +112,11 @@ RESPONSE = Block(
         _ELSEWHERE,
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location "
             "/contacts/{id}`", "`$.id` after a create"),
-        Key("restore", KeywordForm(tuple(Restore), later=("csv",)), "answers of success: tokens are restored where the rule names a place; "
+        Key("restore", KeywordForm(tuple(Restore)), "answers of success: tokens are restored where the rule names a place; "
             "`anywhere`, in a page or another text, every token wherever it stands, whoever it belongs to; "
             "`html` and `text`, in a page or a plain text, those of the record that `id` names, or where it names none "
-            "those of the entity; in a page `form` says which elements hold a small token", "named"),
+            "those of the entity; in a page `form` says which elements hold a small token; `csv`, in the `columns` of an export", "named"),
+        Key("columns", MapOf(_FIELD, "column name"), "with `restore: csv`, the columns that hold a field, by their names in the first line"),
         Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page "
             "shows no small token, such as a date", "all"),
         Key("stream", KeywordForm(("ndjson", "sse")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`) or one a server-sent "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proxy.redactor.load.answers import only_fields, page_members, stream_kind
+from proxy.redactor.load.answers import csv_columns, only_fields, page_members, stream_kind
 from proxy.redactor.load.body_places import PLACE_KEYS, compile_body, member_fields
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
@@ -192,7 +192,11 @@ def _response(
     only = only_fields(inner, entity, faults)
     members = page_members(inner, body, (entity, only), is_single(id_place), faults)
     stream = stream_kind(inner, verb, faults)
-    return ResponseRule(body, answer_id, *success, restore, members, only, stream)
+    columns = csv_columns(inner, entity, verb, faults)
+    in_parts = stream is not None or bool(columns)
+    return ResponseRule(
+        body, answer_id, *success, restore, members, only, stream, columns, in_parts
+    )
 
 
 def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> None:

@@ -132,17 +132,19 @@ def parse_host(text: str) -> str:
 
 
 def parse_id(text: str) -> IdPlace:
-    """``path NAME``, ``query NAME``, ``form NAME``, ``header NAME TEMPLATE`` or a selector."""
+    """``path NAME``, ``query NAME``, ``form NAME``, ``column NAME``, ``header NAME TEMPLATE`` or a
+    selector.
+    """
     if text.startswith("$"):
         return _id_selector(text)
     source, _, rest = text.partition(" ")
     name = rest.strip()
     if source == "header":
         return _id_header(name)
-    if source not in ("path", "query", "form") or not name:
+    if source not in ("path", "query", "form", "column") or not name:
         raise ValueError(
             f"'{text}' does not say where the id is; write path NAME, query NAME, form NAME, "
-            "header NAME TEMPLATE or $.NAME"
+            "header NAME TEMPLATE, column NAME or $.NAME"
         )
     if source == "path" and " " in name:
         raise ValueError(

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.redactor.rules import Restore
+from proxy.redactor.rules import IdSource, Restore
 from tests.support.rules import faults_of, operation_of, with_operations
 
 PAGE = '{match: "GET /n/{id}", read: note, response: RESPONSE}'
@@ -45,4 +45,42 @@ def test_a_page_names_the_elements_that_hold_small_tokens():
     ],
 )
 def test_what_cannot_be_told_from_other_data_is_a_fault(operation, text):
+    assert text in " ".join(one.text for one in faults_of(with_operations(operation)))
+
+
+EXPORT = "{match: GET /c, read: contact, response: RESPONSE}"
+
+
+def test_an_export_says_which_column_holds_which_field():
+    text = "{restore: csv, columns: {Born: born, Name: name}, id: column ID}"
+    rule = operation_of(EXPORT.replace("RESPONSE", text)).response
+    assert (rule.columns, rule.in_parts) == ({"Born": "born", "Name": "name"}, True)
+    assert rule.id is not None
+    assert (rule.id.source, rule.id.name) == (IdSource.COLUMN, "ID")
+
+
+@pytest.mark.parametrize(
+    ("operation", "text"),
+    [
+        (EXPORT.replace("RESPONSE", "{restore: csv}"), "write columns:"),
+        (EXPORT.replace("RESPONSE", "{columns: {a: name}}"), "'columns' goes with restore: csv"),
+        (EXPORT.replace("RESPONSE", "{restore: csv, columns: {a: nam}}"), "no field 'nam'"),
+        (EXPORT.replace("RESPONSE", "{restore: csv, columns: {a: born}}"), "name its column"),
+        (
+            EXPORT.replace("RESPONSE", "{restore: csv, columns: {a: name}, id: $.id}"),
+            "the id of an export is a column",
+        ),
+        (
+            EXPORT.replace("RESPONSE", "{restore: csv, columns: {a: name}, id: column a}"),
+            "an id must be a value that no rule names",
+        ),
+        (EXPORT.replace("RESPONSE", "{id: column ID}"), "a column is one of an export"),
+        ('{match: "PUT /c/{id}", update: contact, id: column ID}', "a column is one of an export"),
+        (
+            "{match: POST /c, create: contact, response: {id: $.id, restore: csv, columns: {a: name}}}",
+            "an export is read, and this is a create",
+        ),
+    ],
+)
+def test_what_an_export_cannot_be_is_a_fault(operation, text):
     assert text in " ".join(one.text for one in faults_of(with_operations(operation)))
