@@ -94,9 +94,8 @@ def _bad_user(text: str) -> VaultError:
 def _private(settings: Settings) -> Iterator[Path]:
     """The files and folders that hold keys, secrets and what is sealed."""
     tls, upstream = settings.listen.tls, settings.upstream.tls
-    yield from (settings.data, settings.files.path, settings.audit.folder)
-    if settings.store.file is not None:
-        yield settings.store.file
+    yield from (settings.data, settings.audit.folder)
+    yield from filter(None, (settings.files.folder, settings.store.file))
     yield from tls.key or tls.certificate
     if upstream.key is not None:
         yield upstream.key

@@ -26,7 +26,7 @@ from proxy.bootstrap.backup import (
 )
 from proxy.bootstrap.offline import stopped_vaults
 from proxy.bootstrap.storage import key_source
-from proxy.config import Settings, embedded_store
+from proxy.config import Settings, embedded_files, embedded_store
 from proxy.crypto.stream import SealedReader, StreamAead
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import OBJECT_NAME
@@ -71,7 +71,7 @@ def restore_backup(
         staged = replace(
             settings,
             store=embedded_store(scratch / DATABASE),
-            files=replace(settings.files, path=scratch / "files"),
+            files=embedded_files(scratch / "files"),
             audit=replace(settings.audit, folder=scratch / "audit"),
         )
         findings = asyncio.run(_verify(staged, content))

@@ -276,7 +276,8 @@ async def check_file_store(settings: Settings, store: Store) -> None:
 
     Makes nothing.
     """
-    if not settings.files.path.exists():
+    folder = settings.files.folder
+    if folder is not None and not folder.exists():
         await check_pair(None, store)
         return
     objects = await open_objects(settings.files.uri)
@@ -300,7 +301,18 @@ def check_store(settings: Settings) -> str:
     country_of(settings)
     engine, location = engine_of(settings.store.uri)
     engine.refuse_new(location)
+    if settings.files.folder is None:
+        asyncio.run(_look_at_files(settings))
     return "made at the first start"
+
+
+async def _look_at_files(settings: Settings) -> None:
+    """Ask the object store whether the bucket is there and opens."""
+    objects = await open_objects(settings.files.uri)
+    try:
+        await objects.owner()
+    finally:
+        await objects.close()
 
 
 async def _check_store(settings: Settings) -> str:

@@ -56,7 +56,8 @@ def _store(settings: Settings) -> str:
     from proxy.bootstrap.storage import check_store
 
     left_out = check_store(settings)
-    return f"{settings.store.label}, {left_out}" if left_out else settings.store.label
+    bucket = [] if settings.files.folder else [f"files at {settings.files.label}"]
+    return ", ".join([settings.store.label, *bucket, *([left_out] if left_out else [])])
 
 
 def _audit(settings: Settings) -> str:

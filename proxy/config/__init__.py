@@ -20,6 +20,7 @@ from proxy.config.settings import (
     Settings,
     StoreSettings,
     UpstreamSettings,
+    embedded_files,
     embedded_store,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "Settings",
     "StoreSettings",
     "UpstreamSettings",
+    "embedded_files",
     "embedded_store",
     "load_settings",
 ]

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from proxy.config import document as environment
 from proxy.config.document import APPLICATIONS, SECTIONS, GivenSetting, SettingsDocument, general
+from proxy.config.parsers import Setting
 from proxy.config.schema import SETTINGS
 from proxy.config.settings import Settings, UpstreamSettings
 from proxy.errors import Code, Detail, VaultError
@@ -19,6 +20,7 @@ from proxy.errors import Code, Detail, VaultError
 DEFAULT_FILE: Final = Path("domicile.yaml")
 
 _PLACE: Final = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
+_REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]+\}")
 
 _LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin", "listen.metrics")
 #: Those that can speak TLS.
@@ -86,7 +88,7 @@ def _read_all(given: Mapping[str, GivenSetting], faults: list[Detail]) -> dict[s
         if "{data}" in text and "data" not in values and name != "data":
             continue  # what is wrong with the data folder is told already
         try:
-            values[name] = setting.read(_expanded(text, values))
+            values[name] = setting.read(_expanded(text, values, setting))
         except ValueError as error:
             faults.append(Detail(place, f"{name}: {error}; write {setting.form}"))
     return values
@@ -103,10 +105,11 @@ def _applications(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return merged
 
 
-def _expanded(text: str, values: Mapping[str, Any]) -> str:
+def _expanded(text: str, values: Mapping[str, Any], setting: Setting) -> str:
     if "data" in values:
         text = text.replace("{data}", str(values["data"]))
-    if "{" in text or "}" in text:
+    rest = _REFERENCE.sub("", text) if setting.references else text
+    if "{" in rest or "}" in rest:
         raise ValueError(
             "the only thing that may stand in braces is {data}, outside the setting data itself"
         )

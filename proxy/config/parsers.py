@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.auth.audiences import origin
 from proxy.config.settings import (
-    Files,
+    FileSettings,
     IssuerSettings,
     KeySettings,
     ListenAddress,
@@ -20,6 +20,7 @@ from proxy.config.settings import (
     SecretSource,
     StoreSettings,
     SyslogSettings,
+    embedded_files,
     embedded_store,
 )
 
@@ -248,9 +249,7 @@ def some_of(*words: str) -> SettingParser:
 
 
 def store(text: str) -> StoreSettings:
-    """``sqlite:///`` and the whole path of the database file, or the address of a PostgreSQL
-    database; that may hold a password, so it is never told.
-    """
+    """``sqlite:///`` and the path of a file, or a PostgreSQL address, which may hold a password."""
     scheme, _, rest = text.partition(":")
     if scheme == "postgresql":
         from proxy.storage.postgres.address import parse_address
@@ -279,14 +278,16 @@ def limit_store(text: str) -> str:
     return text
 
 
-def files(text: str) -> Files:
-    """``file:///`` and the whole path of a folder."""
-    scheme, colon, rest = text.partition(":")
+def files(text: str) -> FileSettings:
+    """``file:///`` and the whole path of a folder, or the address of a bucket."""
+    scheme, _, rest = text.partition(":")
     if scheme == "s3":
-        raise ValueError("files cannot be kept in S3 yet; they are kept in a folder")
-    if not colon or scheme != "file":
-        raise ValueError("files are kept in a folder")
-    return Files("file", _whole_path(rest.rstrip("/")))
+        from proxy.objectstore.s3 import parse_bucket_address
+
+        return FileSettings(text, parse_bucket_address(text).label)
+    if scheme != "file":
+        raise ValueError("files are kept in a folder or in a bucket")
+    return embedded_files(_whole_path(rest.rstrip("/")))
 
 
 def keys(text: str) -> KeySettings:
@@ -305,9 +306,7 @@ def keys(text: str) -> KeySettings:
 
 
 def _whole_path(text: str) -> Path:
-    """``///a/b`` or ``////a/b`` → ``/a/b``; a relative path is refused, for readers of such
-    addresses disagree on it.
-    """
+    """``///a/b`` or ``////a/b`` → ``/a/b``; readers of such addresses disagree on relative ones."""
     bare = text.lstrip("/")
     if not text.startswith("///") or not bare:
         raise ValueError("three slashes and the whole path must follow the first colon")
@@ -398,3 +397,4 @@ class Setting(NamedTuple):
     form: str  #: completes the sentence "write …"
     meaning: str
     many: bool = False  #: a list may be written; the reader gets its items with commas between them
+    references: bool = False  #: whether ${env:NAME} and ${file:/path} may stand in it

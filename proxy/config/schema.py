@@ -218,9 +218,11 @@ SETTINGS: Final[dict[str, Setting]] = {
     "files": Setting(
         "file:///{data}/files",
         parsers.files,
-        "file:///{data}/files, or file:/// and the whole path of a folder",
+        "file:///{data}/files, file:/// and the whole path of a folder, or the address of an S3 "
+        "bucket, such as s3://bucket/prefix?region=eu-north-1",
         "Where the sealed contents of attachments are kept; it belongs to the store, and is "
         "backed up and moved with it.",
+        references=True,
     ),
     "keys": Setting(
         "file:///{data}/keys.json",

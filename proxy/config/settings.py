@@ -109,18 +109,28 @@ def embedded_store(path: Path) -> StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Where the sealed contents of attachments are kept: the name of a backend, and the folder of
-    the embedded one (absolute).
-    """
+class FileSettings:
+    """Where the sealed contents of attachments are kept."""
 
-    backend: Literal["file"]
-    path: Path
+    uri: str = field(repr=False)  #: as the backends of ``objectstore`` read it
+    label: str  #: what may be told of it: the folder (absolute), or bucket and prefix
+    folder: Path | None = None  #: of the embedded object store
 
     @property
-    def uri(self) -> str:
-        """The same as the backends of ``objectstore`` read it."""
-        return f"{self.backend}://{self.path}"
+    def path(self) -> Path:
+        """The folder of the embedded object store.
+
+        Raises ``VaultError(BAD_SETTINGS)`` for files in a bucket.
+        """
+        if self.folder is None:
+            text = f"This is done on a folder, and the files are at {self.label}."
+            raise VaultError(Code.BAD_SETTINGS, text)
+        return self.folder
+
+
+def embedded_files(folder: Path) -> FileSettings:
+    """The settings of contents in that folder."""
+    return FileSettings(f"file://{folder}", str(folder), folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +360,7 @@ class Settings:
     schemas: Path | None  #: a file that declares schemas, or a folder of them
     policies: Path | None  #: a file that declares access policies, or a folder of them
     store: StoreSettings
-    files: Files
+    files: FileSettings
     keys: KeySettings
     auth: Auth
     acl: Acl

@@ -12,18 +12,20 @@ from proxy.errors import Code, VaultError
 from proxy.objectstore.base import ObjectStore
 from proxy.objectstore.files import open_folder
 from proxy.objectstore.memory import open_memory_objects
+from proxy.objectstore.s3 import open_bucket
 
 #: Scheme of the setting ``files``: what opens it, given what follows ``scheme://``.
 #: ``memory:`` keeps nothing beyond the process; it is for tests and for the trials of rule files.
 BACKENDS: dict[str, Callable[[str], Awaitable[ObjectStore]]] = {
     "file": open_folder,
     "memory": open_memory_objects,
+    "s3": open_bucket,
 }
 
 
 async def open_objects(uri: str) -> ObjectStore:
-    """Open the place of that address: ``file:///folder/files``; the folder is made where it is
-    missing.
+    """Open the place of that address: ``file:///folder/files``, which is made where it is missing,
+    or ``s3://bucket/prefix``.
 
     Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the
     backend says.

@@ -128,7 +128,7 @@ class FolderObjects:
             self._lock = -1
 
     async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
-        draft, path = self._incoming / name, self._place(name)
+        draft, path = self._incoming / name, self._path(name)
         self._writing.add(name)
         try:
             descriptor = await self._run(_create, draft)
@@ -151,7 +151,7 @@ class FolderObjects:
 
     async def open(self, name: str) -> _Opened:
         try:
-            descriptor = await self._run(os.open, self._place(name), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = await self._run(os.open, self._path(name), os.O_RDONLY | os.O_CLOEXEC)
         except VaultError as error:
             await self._refuse_all_but_absence(error)
             raise NoObject from None
@@ -159,7 +159,7 @@ class FolderObjects:
 
     async def delete(self, name: str) -> None:
         try:
-            await self._run(os.unlink, self._place(name))
+            await self._run(os.unlink, self._path(name))
         except VaultError as error:
             await self._refuse_all_but_absence(error)
 
@@ -189,7 +189,7 @@ class FolderObjects:
         with _translated():
             return await self._threads.run(work, *arguments, **named)
 
-    def _place(self, name: str) -> Path:
+    def _path(self, name: str) -> Path:
         return object_path(self._folder, name)
 
     async def _refuse_all_but_absence(self, error: VaultError) -> None:
@@ -209,13 +209,13 @@ def object_path(folder: Path, name: str) -> Path:
     return folder / name[:2] / name[2:]
 
 
-async def open_folder(place: str) -> ObjectStore:
+async def open_folder(location: str) -> ObjectStore:
     """Open the folder of that path, which is made where it is missing.
 
     Raises ``VaultError``: NOT_WRITABLE where it cannot be made or written, STORE_BUSY where another
     process has it.
     """
-    return FolderObjects(Path(place))
+    return FolderObjects(Path(location))
 
 
 def _claim(folder: Path) -> int:
@@ -314,19 +314,19 @@ def _read(descriptor: int, at: int, length: int) -> bytes:
     return content
 
 
-def _settle(draft: Path, place: Path) -> None:
+def _settle(draft: Path, path: Path) -> None:
     """Give a flushed draft its name, durably."""
     try:
-        os.rename(draft, place)  # noqa: PTH104  # beside the other calls of this file
+        os.rename(draft, path)  # noqa: PTH104  # beside the other calls of this file
     except FileNotFoundError:
         try:
             # the first object of this shard; never the folder itself
-            place.parent.mkdir(mode=0o700)
+            path.parent.mkdir(mode=0o700)
         except FileExistsError:
             pass
-        _flush(place.parent.parent)
-        os.rename(draft, place)  # noqa: PTH104  # as above
-    _flush(place.parent)
+        _flush(path.parent.parent)
+        os.rename(draft, path)  # noqa: PTH104  # as above
+    _flush(path.parent)
 
 
 def _forget(draft: Path) -> None:
@@ -336,11 +336,11 @@ def _forget(draft: Path) -> None:
         return
 
 
-def _mark(place: Path) -> str | None:
-    return place.read_text("utf-8").strip() if place.exists() else None
+def _mark(path: Path) -> str | None:
+    return path.read_text("utf-8").strip() if path.exists() else None
 
 
-def _set_mark(draft: Path, place: Path, owner: str) -> None:
+def _set_mark(draft: Path, path: Path, owner: str) -> None:
     draft.unlink(missing_ok=True)
     descriptor = _create(draft)
     try:
@@ -348,8 +348,8 @@ def _set_mark(draft: Path, place: Path, owner: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(draft, place)  # noqa: PTH104  # as above
-    _flush(place.parent)
+    os.rename(draft, path)  # noqa: PTH104  # as above
+    _flush(path.parent)
 
 
 def _listed(folder: Path, shard: str) -> list[StoredObject]:

@@ -28,6 +28,7 @@ BREACHES: dict[str, list[tuple[str, str]]] = {
     ],
     "door-sqlite": [("cli/breach.py", "import sqlite3\n")],
     "door-postgres": [("storage/breach.py", "import asyncpg\n")],
+    "door-bucket": [("vault/breach.py", "import obstore\n")],
     "door-jsonpath": [("model/breach.py", "from jsonpath_ng.ext import parse\n")],
     "door-yaml": [("cli/breach.py", "import yaml\n")],
     "door-telemetry": [

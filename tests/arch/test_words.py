@@ -27,7 +27,6 @@ STILL_THERE = {
     "config": 24,
     "edge": 26,
     "tokenization": 1,
-    "objectstore": 6,
     "offload.py": 2,
 }
 

@@ -12,9 +12,14 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.objectstore import BACKENDS, open_objects
 from proxy.objectstore.base import NoObject, ObjectStore
+from tests.support.bucket import fresh_files
 
 #: How the tests open each backend; a backend without a line here fails the suite.
-PLACES = {"file": "file://{folder}/files", "memory": "memory:"}
+PLACES: dict[str, Callable[[Path], str]] = {
+    "file": lambda folder: f"file://{folder}/files",
+    "memory": lambda _: "memory:",
+    "s3": lambda _: fresh_files(),
+}
 
 NAME = "ab" + "0" * 46
 Open = Callable[[], Awaitable[ObjectStore]]
@@ -25,14 +30,14 @@ def test_every_backend_of_the_registry_is_under_this_contract() -> None:
 
 
 async def test_a_scheme_that_no_backend_has_is_refused_in_words() -> None:
-    with pytest.raises(VaultError, match=r"'s3'.*there are: file, memory") as caught:
-        await open_objects("s3://bucket")
+    with pytest.raises(VaultError, match=r"'ftp'.*there are: file, memory, s3") as caught:
+        await open_objects("ftp://host/folder")
     assert caught.value.code is Code.BAD_SETTINGS
 
 
 @pytest.fixture(params=BACKENDS)
 async def objects(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ObjectStore]:
-    opened = await open_objects(PLACES[request.param].format(folder=tmp_path))
+    opened = await open_objects(PLACES[request.param](tmp_path))
     yield opened
     await opened.close()
     await opened.close()

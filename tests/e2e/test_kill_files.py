@@ -10,9 +10,11 @@ import pytest
 
 from proxy.clock import system_clock
 from proxy.config import load_settings
+from proxy.objectstore.s3 import parse_bucket_address
 from tests.support.attached import everything
+from tests.support.bucket import BUCKET, CREDENTIALS, Server, fresh_files, shared
 from tests.support.effort import rounds
-from tests.support.filecrowd import MARKER, FileCrowd
+from tests.support.filecrowd import MARKER, RECORDS, FileCrowd
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -21,13 +23,14 @@ from tests.support.people import rules
 ROUNDS = rounds(4)
 
 
-async def swept(data: Path) -> None:
+async def swept(installation: Installation) -> None:
     """Remove what the deaths left, as a running instance does an hour later."""
     from proxy.bootstrap.offline import stopped_vault
     from proxy.objectstore.base import SHARDS
     from proxy.vault.attachments.sweep import SWEEP_GRACE, ObjectSweep
 
-    settings = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
+    data = {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(installation.data)}
+    settings = load_settings(None, {**data, **installation.environment})
     async with stopped_vault(settings) as (vault, contents):
         sweep = ObjectSweep(
             contents,
@@ -41,11 +44,30 @@ async def swept(data: Path) -> None:
         await contents.objects.clear(system_clock() + 60_000)
 
 
+@pytest.fixture(params=["a folder", "a bucket"])
+def files(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The settings of where the contents are kept."""
+    in_bucket = request.param == "a bucket"
+    return {"DOMICILE__FILES": fresh_files(), **CREDENTIALS} if in_bucket else {}
+
+
+def objects(installation: Installation) -> list[bytes]:
+    """The contents of all objects that are there, but for the mark of the vault."""
+    if address := installation.environment.get("DOMICILE__FILES"):
+        prefix, client = parse_bucket_address(address).prefix, shared().client()
+        names = [name for name in shared().names(prefix) if not name.endswith("/owner")]
+        return [client.get_object(Bucket=BUCKET, Key=name)["Body"].read() for name in names]
+    paths = (installation.data / "files").rglob("??/*")
+    return [path.read_bytes() for path in paths if path.is_file()]
+
+
 @pytest.mark.slow
-async def test_attachments_survive_every_death_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_attachments_survive_every_death_whole_or_not_at_all(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
     timeout = aiohttp.ClientTimeout(2 * PATIENCE)
     async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
-        crowd = FileCrowd(caller, Installation(cradle, tmp_path))
+        crowd = FileCrowd(caller, Installation(cradle, tmp_path, files))
         crowd.installation.rules.mkdir()
         (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
         await crowd.prepare()
@@ -60,15 +82,52 @@ async def test_attachments_survive_every_death_whole_or_not_at_all(tmp_path: Pat
             crowd.installation.output
         )
         before = json.loads(crowd.installation.output)
-        await swept(crowd.installation.data)
+        await swept(crowd.installation)
         assert await crowd.installation.run("store", "verify", "--json") == 0, (
             crowd.installation.output
         )
         after = json.loads(crowd.installation.output)
-    files = sum(len(files) for worker in crowd.people for files in worker.state.values())
-    assert (before["attachments"], after["attachments"]) == (files, files)
+    count = sum(len(named) for worker in crowd.people for named in worker.state.values())
+    assert (before["attachments"], after["attachments"]) == (count, count)
     assert after["left"] == {"doomed": 0, "orphaned": 0}
-    kept = [path for path in (crowd.installation.data / "files").rglob("*") if path.is_file()]
-    assert len(kept) == files + 2, "an object each, the mark and the lock"
-    assert MARKER.lower() not in everything(tmp_path).lower()
+    stored = objects(crowd.installation)
+    assert len(stored) == count
+    assert MARKER.lower() not in b"".join([everything(tmp_path), *stored]).lower()
     assert crowd.counts["upload 201"], crowd.counts
+
+
+async def test_while_the_object_store_is_away_records_go_on_and_files_say_so(
+    tmp_path: Path,
+) -> None:
+    server = Server()
+    timeout = aiohttp.ClientTimeout(PATIENCE)
+    settings = {"DOMICILE__FILES": server.address("x", timeout="1"), **CREDENTIALS}
+    try:
+        async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
+            crowd = FileCrowd(caller, Installation(cradle, tmp_path, settings))
+            crowd.installation.rules.mkdir()
+            (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+            await crowd.prepare()
+            await crowd.arrive(quick=True)
+            assert (await crowd.ask("POST", RECORDS, {"id": "p0"}))[0] == 201
+            server.freeze()
+            refused = await crowd.send("POST", "p0", "x.txt", b"content")
+            assert (refused[0], refused[1]["code"]) == (503, "files_unavailable")
+            assert (await crowd.ask("POST", RECORDS, {"id": "q0"}))[0] == 201
+            server.thaw()
+            assert (await crowd.send("POST", "p0", "x.txt", b"content"))[0] == 201
+            assert await crowd.installation.stop() == 0
+    finally:
+        server.kill()
+
+
+async def test_check_names_the_bucket_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+    async with nursery() as cradle:
+        good = {"DOMICILE__FILES": fresh_files(), **CREDENTIALS}
+        installation = Installation(cradle, tmp_path, good)
+        assert await installation.run("check") == 0, installation.log
+        assert b"files at s3://vault-files/" in installation.output
+        bad = {"DOMICILE__FILES": shared().address("x", bucket="no-such-bucket"), **CREDENTIALS}
+        installation = Installation(cradle, tmp_path, bad)
+        assert await installation.run("check") == 1
+        assert b"no such bucket" in installation.output + installation.log

@@ -19,7 +19,7 @@ from tests.support.recordcrowd import RecordCrowd
 
 MARKER = b"Quibblethwaite"
 _NAMES = tuple(f"quibblethwaite {number}.pdf" for number in range(4))
-_PATH = "/api/models/contact"
+RECORDS = "/api/models/contact"
 
 #: Name of a file -> its hash, by key of its record; a key that is absent has no record.
 Files = dict[str, dict[str, str]]
@@ -51,7 +51,7 @@ class FileCrowd(RecordCrowd):
             if key not in worker.state:
                 after: Files = {**worker.state, key: {}}
                 told = await self._called(
-                    "create", worker, after, self.ask("POST", _PATH, {"id": key})
+                    "create", worker, after, self.ask("POST", RECORDS, {"id": key})
                 )
             elif (drawn := random.random()) < 0.5:
                 told = await self._upload(worker, key)
@@ -62,7 +62,7 @@ class FileCrowd(RecordCrowd):
             else:
                 after = {other: files for other, files in worker.state.items() if other != key}
                 told = await self._called(
-                    "end", worker, after, self.ask("DELETE", f"{_PATH}/{key}", None)
+                    "end", worker, after, self.ask("DELETE", f"{RECORDS}/{key}", None)
                 )
             if not told:
                 return
@@ -94,13 +94,9 @@ class FileCrowd(RecordCrowd):
         name, method = random.choice(_NAMES), random.choice(("POST", "PUT"))
         size = random.choice((0, 10, 65_536, 200_000, 1_500_000))
         content = (MARKER + random.randbytes(16)) * (size // 30)
-        form = aiohttp.FormData(quote_fields=False)
-        form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
         files = {**worker.state[key], name: hashlib.sha256(content).hexdigest()}
         fits = method == "PUT" or name not in worker.state[key]
-        sent = self._send(
-            method, f"{_PATH}/{key}/files", form, {"x-filename": name.replace(" ", "%20")}
-        )
+        sent = self.send(method, key, name, content)
         return await self._called("upload", worker, {**worker.state, key: files}, sent, fits)
 
     async def _move(self, worker: FileWorker, key: str) -> bool:
@@ -111,7 +107,9 @@ class FileCrowd(RecordCrowd):
         files = dict(worker.state[key])
         target = {**worker.state[other], name: files.pop(name)}
         sent = self.ask(
-            "POST", f"{_PATH}/{key}/files/move/{other}", {"attachment_ids": [worker.ids[key, name]]}
+            "POST",
+            f"{RECORDS}/{key}/files/move/{other}",
+            {"attachment_ids": [worker.ids[key, name]]},
         )
         fits = name not in worker.state[other]
         told = await self._called(
@@ -126,16 +124,23 @@ class FileCrowd(RecordCrowd):
             return True
         name = random.choice(list(worker.state[key]))
         files = {other: digest for other, digest in worker.state[key].items() if other != name}
-        sent = self.ask("DELETE", f"{_PATH}/{key}/files/{worker.ids[key, name]}", None)
+        sent = self.ask("DELETE", f"{RECORDS}/{key}/files/{worker.ids[key, name]}", None)
         return await self._called("delete", worker, {**worker.state, key: files}, sent)
 
-    async def _send(
-        self, method: str, path: str, form: aiohttp.FormData, headers: dict[str, str]
-    ) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {self._token}", **headers}
+    async def send(self, method: str, key: str, name: str, content: bytes) -> tuple[int, Any]:
+        """Upload a file to a record; status and content of the answer, (0, None) for none."""
+        form = aiohttp.FormData(quote_fields=False)
+        form.add_field("file", io.BytesIO(content), filename="x", content_type="text/plain")
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "x-filename": name.replace(" ", "%20"),
+        }
         try:
             async with self.caller.request(
-                method, self.installation.vault + path, data=form, headers=headers
+                method,
+                f"{self.installation.vault}{RECORDS}/{key}/files",
+                data=form,
+                headers=headers,
             ) as answer:
                 return answer.status, await answer.json(content_type=None)
         except (aiohttp.ClientError, OSError):
@@ -144,7 +149,7 @@ class FileCrowd(RecordCrowd):
     async def look(self) -> None:
         """Every record has the files that its client knows of, each of them whole."""
         status, content = await self.ask(
-            "POST", _PATH + "/find", {"filter": {}, "options": {"limit": 1000}}
+            "POST", RECORDS + "/find", {"filter": {}, "options": {"limit": 1000}}
         )
         assert status == 200, content
         assert "unreadable" not in content["meta"]

@@ -14,7 +14,7 @@ import pytest
 from proxy.bootstrap import instance
 from proxy.bootstrap.instance import Running, prepare_instance, running
 from proxy.bootstrap.storage import check_keys, check_store
-from proxy.config import KeySettings, Settings, embedded_store, load_settings
+from proxy.config import KeySettings, Settings, embedded_files, embedded_store, load_settings
 from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
@@ -269,7 +269,7 @@ async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
             settings,
             data=settings.data / "other",
             store=embedded_store(settings.data / "other" / "vault.db"),
-            files=replace(settings.files, path=settings.data / "other" / "files"),
+            files=embedded_files(settings.data / "other" / "files"),
             keys=KeySettings("file", str(settings.data / "other" / "keys.json")),
             listen=replace(
                 settings.listen, proxy=settings.listen.proxy._replace(host=host, port=int(port))

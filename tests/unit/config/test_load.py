@@ -104,6 +104,15 @@ def test_an_unknown_placeholder_is_refused(environ):
     assert "may stand in braces" in line
 
 
+def test_references_stand_where_a_setting_takes_them_and_are_not_resolved_yet():
+    address = "s3://bucket/x?access_key=${env:NO_SUCH}&secret_key=${file:/run/s3}"
+    assert load_settings(None, {"DOMICILE__FILES": address}).files.uri == address
+    (line,) = refused(None, {"DOMICILE__FILES": "s3://bucket/${host:x}"})
+    assert "may stand in braces" in line
+    (line,) = refused(None, {"DOMICILE__DATA": "/srv/${env:NO_SUCH}"})
+    assert "may stand in braces" in line
+
+
 @pytest.mark.parametrize("name", ["proxy", "vault", "admin"])
 def test_plain_http_beyond_loopback_needs_a_word(name):
     environ = {f"DOMICILE__LISTEN__{name.upper()}": "0.0.0.0:9000"}
