@@ -7,7 +7,9 @@ nothing (null, an empty text, array or object) and what holds a bare true or fal
 anywhere.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -17,8 +19,8 @@ from proxy.model.schema import Path, PathStep
 from proxy.redactor import form
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import replace_surrogates
-from proxy.redactor.message import Media, RawHeaders, classify
-from proxy.redactor.rules import Operation
+from proxy.redactor.message import Media, RawHeaders, classify, header
+from proxy.redactor.rules import Operation, PatchKind
 from proxy.redactor.select import Selection
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -232,3 +234,41 @@ def _last_names(places: Iterable[Path]) -> Iterable[str]:
     for place in places:
         names = [step for step in place if isinstance(step, str)]
         yield from names[-1:]
+
+
+# Bodies that tell changes instead of values (JSON Patch, SCIM PATCH), where the rule does not say
+# so. The path beside a value says which field it is, so the selectors of an object find nothing in
+# them and every value would pass.
+
+
+_TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
+_OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
+_PLACE: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def _is_patch(declared: bytes | None) -> bool:
+    return declared is not None and _TYPES.match(declared) is not None
+
+
+def refuse_patch(
+    operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool
+) -> None:
+    """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch
+    document and the rule says nothing of such.
+
+    By its type it always is. ``understood``: the rule found protected places in it; where it found
+    none, a body that looks like a list of operations is taken for one as well, because applications
+    accept it as plain JSON.
+    """
+    if operation.request.patch not in (None, PatchKind.MERGE):
+        return
+    if _is_patch(header(headers, b"content-type")) or (
+        not understood and _OPERATION.search(body) and _PLACE.search(body)
+    ):
+        raise VaultError(
+            Code.UNREADABLE_BODY,
+            f"The request matches {operation.label} and carries a patch document (a list of "
+            "operations), of which its rule says nothing: send the changed members themselves, or "
+            "write request: {patch: json} or {patch: scim} in the rule.",
+        )

@@ -181,8 +181,11 @@ def _request(operation: Operation) -> dict[str, Any]:
         word: str(getattr(rule, word))
         for word in ("absent", "nulls", "empty", "own_token", "other_kinds")
     }
-    return {"body": _body(rule.body)} | (
-        words if rule.body is not None and operation.verb in ("create", "update") else {}
+    patch = {"patch": str(rule.patch)} if rule.patch is not None else {}
+    return (
+        {"body": _body(rule.body)}
+        | patch
+        | (words if rule.body is not None and operation.verb in ("create", "update") else {})
     )
 
 

@@ -1,44 +1,247 @@
-"""Bodies that tell changes instead of values: JSON Patch (RFC 6902) and SCIM PATCH (RFC 7644,
-section 3.5.2).
+"""Bodies that tell changes instead of values: JSON Patch (RFC 6902), SCIM PATCH (RFC 7644, section
+3.5.2), and members whose names write out a way, as MongoDB has them.
 
-The path beside a value says which field it is, so the selectors of an object find nothing in them
-and every value would pass. Where the rule says nothing of them, such a body of a write is refused.
+Each change becomes a small document of its own, with the value where its path leads. The selectors
+of the rule find the places in it as in any other document, so another letter case, a name that
+writes out a way, and what strays from a way are refused alike.
 """
 
+import json
 import re
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.message import RawHeaders, header
-from proxy.redactor.rules import Operation
+from proxy.model.schema import Path, PathStep, Value
+from proxy.redactor.checks import Outline
+from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.tree import Leaf, read_json_value
+from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.patch_kinds import CHANGES, PatchAct, PatchChange
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot
+from proxy.redactor.rules import Operation, PatchKind
+from proxy.redactor.select import Emptied, Selection
 
-_TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
-_OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
-_PLACE: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
+#: Changes in one request: each is read by itself.
+MOST_CHANGES: Final = 1000
+_NULL: Final = b"null"
+#: The number of an element, or the sign for one behind the last (RFC 6901).
+_ELEMENT: Final = re.compile(r"0|[1-9][0-9]*|-")
 
 
-@lru_cache(maxsize=256)
-def _is_patch(declared: bytes | None) -> bool:
-    return declared is not None and _TYPES.match(declared) is not None
-
-
-def refuse_patch(
-    operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool
-) -> None:
-    """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch
-    document.
-
-    By its type it always is. ``understood``: the rule found protected places in it; where it found
-    none, a body that looks like a list of operations is taken for one as well, because applications
-    accept it as plain JSON.
+class _Frame(NamedTuple):
+    """A document with room for one value at the end of a path, and the ways of the rule's places
+    that go along the path: the number of each and how many of its steps the path covers.
     """
-    if _is_patch(header(headers, b"content-type")) or (
-        not understood and _OPERATION.search(body) and _PLACE.search(body)
-    ):
-        raise VaultError(
-            Code.UNREADABLE_BODY,
-            f"The request matches {operation.label} and carries a patch document (a list of "
-            "operations), which rules cannot "
-            "follow yet: send the changed members themselves.",
+
+    before: bytes
+    after: bytes
+    ways: tuple[tuple[int, int], ...]
+    element: bool  #: whether the path leads through an element of an array
+
+
+class PatchReader:
+    """Reads the patch documents of one operation. Made when rules load."""
+
+    def __init__(self, operation: Operation, kind: PatchKind) -> None:
+        body = operation.request.body
+        objects: Path = (body.objects if body is not None else None) or ()
+        named = {} if body is None else {name: objects + at for name, at in body.fields.items()}
+        named |= {} if body is None else body.anchored
+        self._operation = operation
+        self._depth = 2 * operation.endpoint.limits.json_depth  #: of a value at the end of a path
+        self._fields = tuple(named)
+        self._paths = tuple(named.values())
+        self._objects = objects
+        self._folds = kind is PatchKind.SCIM
+        self._selection = Selection(None, (), self._paths, nested=True)
+        self._outline = Outline(None, (), self._paths)
+        self._emptied = Emptied(self._fields, self._paths)
+        self._changes = CHANGES[kind](objects, self._paths, self._unclear)
+
+    def read(self, request: Request) -> ParsedBody | None:
+        """What the changes of a request do to its one record.
+
+        Raises ``VaultError``: UNREADABLE_BODY where the body is no such document, BAD_REQUEST where
+        a change is malformed, VALUE_UNFIT where it cannot be followed, and as ``Selection.find``.
+        """
+        media = classify(request.headers, request.body)
+        if media is Media.NONE:
+            return None
+        if media is not Media.JSON:
+            raise self._unclear("is of another type than JSON", Code.UNREADABLE_BODY)
+        body = request.body
+        depth = self._operation.endpoint.limits.json_depth
+        changes = list(self._changes(body, depth))
+        if len(changes) > MOST_CHANGES:
+            raise VaultError(
+                Code.TOO_LARGE, f"The patch has more than {MOST_CHANGES} changes: send it in parts."
+            )
+        outcome = _Outcome()
+        for change in changes:
+            self._follow(change, body, outcome)
+        return ParsedBody(Media.JSON, [outcome.item()])
+
+    def _follow(self, change: PatchChange, body: bytes, outcome: "_Outcome") -> None:
+        start, end = change.span
+        frame = self._frame(change.steps)
+        content = body[start:end] or _NULL
+        if change.act in (PatchAct.SET, PatchAct.MERGE) and self._is_element(frame, content):
+            # SCIM lets one element of an array stand without the array
+            frame = frame._replace(before=frame.before + b"[", after=b"]" + frame.after)
+        spots = [
+            Spot(self._fields[leaf.name], start + first, start + last, value)
+            for leaf, first, last, value in self._located(frame, content, strict=bool(start))
+        ]
+        if change.act == PatchAct.TRANSFER:
+            self._check_transfer(change, frame)
+        covered = [self._fields[way] for way, _ in frame.ways]
+        if change.act in (PatchAct.TEST, PatchAct.TRANSFER):
+            outcome.transient(spots)
+        elif change.act == PatchAct.REMOVE:
+            outcome.transient(spots if start else ())
+            outcome.erase(covered if not frame.element else ())
+        elif change.act == PatchAct.MERGE:
+            document = frame.before + content + frame.after
+            among = self._emptied.among({spot.field for spot in spots}, document, self._depth)
+            outcome.write(spots, self._single, appends=True)
+            outcome.erase(among, nothing=among)
+        else:
+            outcome.write(spots, self._single, appends=frame.element)
+            written = {spot.field for spot in spots} if not frame.element else covered
+            outcome.erase([name for name in covered if name not in written])
+
+    def _single(self, field: str) -> bool:
+        return PathStep.EACH not in self._paths[self._fields.index(field)]
+
+    def _located(
+        self, frame: _Frame, content: bytes, *, strict: bool
+    ) -> Iterator[tuple[Leaf, int, int, Value | None]]:
+        """The places in the value at the end of a path, counted from the value's first byte."""
+        document = frame.before + content + frame.after
+        for leaf in self._selection.find(document, self._depth).anchored:
+            first, last = leaf.start - len(frame.before), leaf.end - len(frame.before)
+            if first < 0 or last > len(content):
+                raise self._unclear("reaches into a protected value")
+            yield leaf, first, last, read_json_value(document[leaf.start : leaf.end])
+        if strict and self._outline.strayed(document):
+            raise self._unclear("carries something else where the rule goes on to a place")
+
+    def _is_element(self, frame: _Frame, content: bytes) -> bool:
+        return (
+            self._folds
+            and content[:1] == b"{"
+            and any(self._paths[way][at : at + 1] == (PathStep.EACH,) for way, at in frame.ways)
+        )
+
+    def _check_transfer(self, change: PatchChange, frame: _Frame) -> None:
+        """Raise unless a copy or move leads from and to the same fields, or none."""
+        origin = self._frame(change.source)
+        for _ in self._located(origin, _NULL, strict=False):
+            pass  # a source inside a value, or that is ambiguous
+        if self._rest(origin) != self._rest(frame):
+            raise self._unclear("copies or moves a protected value to another place, or over one")
+
+    def _rest(self, frame: _Frame) -> set[tuple[int, Path]]:
+        return {(way, self._paths[way][at:]) for way, at in frame.ways}
+
+    def _frame(self, steps: Sequence[str]) -> _Frame:
+        """The document round a value at these steps."""
+        before, after, element = b"", b"", False
+        ways = [(number, 0) for number in range(len(self._paths))]
+        if len(steps) > self._operation.endpoint.limits.json_depth:
+            raise self._unclear("has too long a path", Code.TOO_LARGE)
+        for number, step in enumerate(steps):
+            ahead = {self._paths[way][at] for way, at in ways if at < len(self._paths[way])}
+            arrays = PathStep.EACH in ahead
+            if arrays and len(ahead) > 1:
+                raise self._unclear("leads where the rule has both an array and an object")
+            if arrays and self._folds and not _ELEMENT.fullmatch(step):
+                # SCIM: a sub-attribute of all elements
+                before, after, element = before + b"[", b"]" + after, True
+                ways = [(way, at + 1) for way, at in ways if at < len(self._paths[way])]
+                ahead = {self._paths[way][at] for way, at in ways if at < len(self._paths[way])}
+                arrays = False
+            if arrays and _ELEMENT.fullmatch(step):
+                before, after, element = before + b"[", b"]" + after, True
+                ways = [(way, at + 1) for way, at in ways if at < len(self._paths[way])]
+                continue
+            count = len(self._objects)
+            at_object = number == count and tuple(steps[:count]) == self._objects
+            if _ELEMENT.fullmatch(step) and (at_object or (self._folds and ahead)):
+                raise self._unclear("names an element where the rule has one object")
+            name = self._named(step, ahead)
+            before += b"{" + json.dumps(name, ensure_ascii=False).encode() + b":"
+            after = b"}" + after
+            element = element or arrays  # ``[*]`` selects the members of an object, too
+            ways = [
+                (way, at + 1)
+                for way, at in ways
+                if self._paths[way][at : at + 1] in ((name,), (PathStep.EACH,))
+            ]
+        return _Frame(before, after, tuple(ways), element)
+
+    def _named(self, step: str, ahead: Iterable[object]) -> str:
+        """A step in the spelling of the rule, where names of attributes have no letter case."""
+        if not self._folds:
+            return step
+        names = (name for name in ahead if isinstance(name, str))
+        return next((name for name in names if fold_name(name) == fold_name(step)), step)
+
+    def _unclear(self, text: str, code: Code = Code.VALUE_UNFIT) -> VaultError:
+        return VaultError(
+            code,
+            f"The request matches {self._operation.label}, and a change of its patch {text}: send "
+            "the changed members themselves, or each in a change of its own.",
+        )
+
+
+class _Outcome:
+    """What a series of changes comes to: a later write of a place wins over an earlier one."""
+
+    def __init__(self) -> None:
+        self._spots: list[Spot] = []
+        self._erased: dict[str, Value | None] = {}
+        self._written: dict[str, int] = {}  #: where the one place of a field was written
+        self._appended: set[str] = set()
+
+    def transient(self, spots: Iterable[Spot]) -> None:
+        """These are compared with what the application has, or not looked at."""
+        self._spots += [replace(spot, transient=True) for spot in spots]
+
+    def write(self, spots: Iterable[Spot], single: Callable[[str], bool], *, appends: bool) -> None:
+        """These are what their fields hold from now on, or, with ``appends``, one value more."""
+        for spot in spots:
+            if single(spot.field):
+                self._overwrite(spot.field)
+                self._written[spot.field] = len(self._spots)
+                self._erased.pop(spot.field, None)
+            elif appends:
+                self._appended.add(spot.field)
+            else:
+                self._erased[spot.field] = None
+            self._spots.append(spot)
+
+    def erase(
+        self, fields: Iterable[str], nothing: Mapping[str, Value | None] | None = None
+    ) -> None:
+        """These hold nothing from now on."""
+        for field in fields:
+            self._overwrite(field)
+            self._erased[field] = (nothing or {}).get(field)
+
+    def _overwrite(self, field: str) -> None:
+        before = self._written.pop(field, None)
+        if before is not None:
+            self._spots[before] = replace(self._spots[before], transient=True)
+
+    def item(self) -> BodyObject:
+        written = {spot.field for spot in self._spots if not spot.transient}
+        return BodyObject(
+            self._spots,
+            None,
+            {field: value for field, value in self._erased.items() if field not in written},
+            frozenset(self._appended - self._erased.keys()),
         )

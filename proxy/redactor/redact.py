@@ -11,6 +11,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import content_coding
 from proxy.redactor import form as form_codec
+from proxy.redactor.checks import refuse_patch
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import standard
 from proxy.redactor.json.tree import Leaf, TreeSelection
@@ -22,7 +23,6 @@ from proxy.redactor.message import (
     classify,
     is_foreign,
 )
-from proxy.redactor.patches import refuse_patch
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
 
@@ -36,6 +36,8 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
     value: Value | None
     #: a form member without ``=``: it holds nothing, and a value needs the sign before it
     bare: bool = False
+    #: compared by the application or overwritten by a later change: sent as a token, not stored
+    transient: bool = False
 
 
 class BodyObject(msgspec.Struct):
@@ -45,6 +47,8 @@ class BodyObject(msgspec.Struct):
     id: str | None = None
     #: fields without a place that hold nothing now
     emptied: dict[str, Value | None] = {}
+    #: fields whose values come behind those that are stored
+    appended: frozenset[str] = frozenset()
 
 
 class ParsedBody(msgspec.Struct):

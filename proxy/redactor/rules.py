@@ -83,6 +83,15 @@ class Stream(enum.StrEnum):
     SSE = "sse"
 
 
+class PatchKind(enum.StrEnum):
+    """A request body that tells changes instead of values, and how it names their places."""
+
+    JSON = "json"  #: RFC 6902, paths from the document
+    MERGE = "merge"  #: RFC 7386
+    SCIM = "scim"  #: RFC 7644, section 3.5.2, paths from the object
+    DOTTED = "dotted"  #: members such as ``address.street``, alone or under ``$set``, ``$unset``
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where in a rule file something stands; lines and columns count from 1."""
@@ -210,6 +219,7 @@ class RequestRule:
     own_token: OwnToken = OwnToken.KEEP
     other_kinds: OtherKinds = OtherKinds.REFUSE
     search: SearchRule | None = None  #: has all parameters of the query then
+    patch: PatchKind | None = None
 
     @property
     def addressed(self) -> bool:

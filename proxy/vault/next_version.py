@@ -33,12 +33,14 @@ class ProxiedDraft(msgspec.Struct, frozen=True):
     ``absent_erased``: declared fields that are not named at all are erased as well (a whole
     replacement). A stored field that is not ``declared`` any more stays: the rules that lost it may
     get it back, and the application holds its tokens.
+    ``appended``: fields whose values come behind those that are stored.
     """
 
     fields: Mapping[str, tuple[Value, ...]]
     keep: frozenset[str] = frozenset()
     absent_erased: bool = False
     declared: frozenset[str] | None = None  #: ``None``: every field is
+    appended: frozenset[str] = frozenset()
 
     def erases(self, name: str) -> bool:
         """Whether a stored field that the request does not carry is erased."""
@@ -96,8 +98,11 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     for name, values in draft.fields.items():
         stored = before.get(name, ())
         alone = len(stored) == len(values) == 1  # nearly always
+        appends = name in draft.appended
         if (
-            stored[0].text == values[0].text and stored[0].json == values[0].json
+            not values
+            if appends
+            else stored[0].text == values[0].text and stored[0].json == values[0].json
             if alone
             else _unchanged(stored, values)
         ):
@@ -119,7 +124,10 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
             chosen.append(kept)
             if place % STRIDE == 0 and busy():
                 await give_way()
-        if chosen and all(
+        if appends:
+            chosen = [*stored, *(replace(one, number=number + at) for at, one in enumerate(chosen))]
+            number += len(chosen)
+        elif chosen and all(
             kept.number < start for kept in chosen
         ):  # moved: who wrote a field last has its highest number
             chosen[0] = replace(chosen[0], number=number)
@@ -226,3 +234,16 @@ def adopt(
     return RecordBody(
         {name: values for name, values in merged.items() if values}, max(live.following, start)
     )
+
+
+def with_doubtful(versions: Sequence[RecordBody], draft: ProxiedDraft, start: int) -> RecordBody:
+    """The live version with what versions in doubt have of fields that are appended to: the
+    application may hold all of it.
+    """
+    values: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name in draft.appended:
+        live = versions[0].values.get(name, ())
+        tokens = {one.token for one in live}
+        others = {one.token: one for body in versions[1:] for one in body.values.get(name, ())}
+        values[name] = (*live, *(one for token, one in others.items() if token not in tokens))
+    return adopt(versions[0], values, start) if len(versions) > 1 else versions[0]

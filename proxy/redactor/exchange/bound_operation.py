@@ -4,15 +4,19 @@ Made when rules load, read by every request.
 """
 
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.audit import Teller
 from proxy.redactor.exchange.searching import Searching
+from proxy.redactor.message import Request
+from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan
-from proxy.redactor.rules import Entity, Operation
+from proxy.redactor.redact import ParsedBody, read_request
+from proxy.redactor.rules import Entity, Operation, PatchKind
 from proxy.redactor.search import SearchPlan
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
@@ -25,12 +29,17 @@ _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 class BoundOperation:
     """One operation ready to run: its plan, its collection, its counters."""
 
-    __slots__ = ("collection", "notices", "plan", "protected", "restored", "searching", "teller")
+    __slots__ = (
+        *("collection", "notices", "plan", "protected", "read", "restored", "searching"),
+        "teller",
+    )
 
     def __init__(
         self, plan: OperationPlan, collection: Collection, metrics: Metrics, audit: AuditServices
     ) -> None:
         self.plan = plan
+        #: what the body of a request says
+        self.read = _reader(plan)
         self.collection = collection
         self.teller = Teller(audit, collection.around.environment, plan.operation)
         self.notices = Notices(metrics, plan.operation)
@@ -61,6 +70,13 @@ class BoundOperation:
         if error.code not in _DOWN or wanted != "tokens":
             raise error
         self.collection.observe("unrestored")
+
+
+def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
+    patch = plan.operation.request.patch
+    if patch in (None, PatchKind.MERGE):
+        return partial(read_request, plan)
+    return PatchReader(plan.operation, patch).read
 
 
 def _cells(metrics: Metrics, name: str, entity: Entity) -> dict[str, MetricCell]:

@@ -47,7 +47,6 @@ from proxy.redactor.plan import Outcome, outcome
 from proxy.redactor.redact import (
     ParsedBody,
     read_answer_body,
-    read_request,
     request_ids,
 )
 from proxy.redactor.restore import rewritten
@@ -113,8 +112,8 @@ class RuleExchange:
             request, self._search = await self._joined.searching.sent(request)
         operation, writing = self._operation, self._writing
         long = len(request.body) > SMALL and is_long(request.body)
-        read = self._plan, request
-        body = await in_thread(read_request, *read) if long else read_request(*read)
+        read = self._joined.read
+        body = await in_thread(read, request) if long else read(request)
         items = body.items if body is not None else []
         if operation.id is not None:
             self._ids = request_ids(operation.id, self._match, request, body)

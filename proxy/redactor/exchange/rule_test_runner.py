@@ -80,7 +80,8 @@ def _request(call: TestRequest) -> Request:
     headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
     body = b""
     if call.json is not ABSENT:
-        headers.append((b"Content-Type", b"application/json"))
+        if not any(name.lower() == b"content-type" for name, _ in headers):
+            headers.append((b"Content-Type", b"application/json"))
         body = json.dumps(call.json, ensure_ascii=False).encode()
     elif call.form is not None:
         headers.append((b"Content-Type", b"application/x-www-form-urlencoded"))

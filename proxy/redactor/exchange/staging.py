@@ -2,6 +2,7 @@
 becomes of it.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -110,9 +111,14 @@ class Writing:
         held = self.held[0] if self._shared else self.held[index]
         given = held.given
         taken: dict[str, int] = {}
+        if item.appended:
+            taken = _behind(item, given)
         tokens: list[Value | None] = []
         for spot in item.spots:
             name, value = spot.field, spot.value
+            if spot.transient:
+                tokens.append(self._passing_token(held, name, value))
+                continue
             at = taken.get(name, 0)
             if value is not None and (value.text or value.json):
                 kept = given[name][at]
@@ -255,6 +261,8 @@ class Writing:
         keep: set[str] = set()
         for spot in item.spots:
             value = spot.value
+            if spot.transient:
+                continue
             if value is not None and (value.text or value.json):
                 if spot.field in fields:
                     fields[spot.field].append(value)
@@ -264,13 +272,8 @@ class Writing:
                 keep.add(spot.field)
             else:
                 fields.setdefault(spot.field, [])
-        for name, nothing in item.emptied.items():
-            if name in fields:
-                continue  # another place of the field holds a value
-            if _keeps(request.nulls, request.empty, nothing):
-                keep.add(name)
-            else:
-                fields[name] = []
+        if item.emptied:
+            self._empty(item.emptied, fields, keep)
         declared = self.collection.declared
         if len(fields) < len(declared):
             self._count_absent(item)
@@ -279,7 +282,24 @@ class Writing:
         }
         if self.collection.single:
             self._refuse_several(given)
-        return ProxiedDraft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
+        erases = request.absent is Absent.ERASE
+        return ProxiedDraft(given, frozenset(keep), erases, declared, item.appended)
+
+    def _empty(
+        self,
+        emptied: Mapping[str, Value | None],
+        fields: dict[str, list[Value]],
+        keep: set[str],
+    ) -> None:
+        """Fields that the request empties without a place of their own: erased, or kept."""
+        request = self._operation.request
+        for name, nothing in emptied.items():
+            if name in fields:
+                continue  # another place of the field holds a value
+            if _keeps(request.nulls, request.empty, nothing):
+                keep.add(name)
+            else:
+                fields[name] = []
 
     def _refuse_several(self, given: Mapping[str, Sequence[Value]]) -> None:
         for name in self.collection.single & given.keys():
@@ -327,6 +347,18 @@ class Writing:
                 "value, which cannot be told from its token; give the field another token shape.",
             )
 
+    def _passing_token(self, held: StagedWrite, name: str, value: Value | None) -> Value | None:
+        """For a value that the application compares, or that a later change overwrites: the token
+        of that value where the record has it, else one that stands for nothing.
+        """
+        if value is None or not (value.text or value.json):
+            return None
+        live = held.live.values.get(name, ()) if held.live is not None else ()
+        for stored in (*live, *held.given.get(name, ())):
+            if value in (stored.value, stored.stands_for):
+                return stored.stands_for
+        return self.collection.mints[name](value, 0, 0)
+
     def _kept_token(self, held: StagedWrite, spot: Spot, at: int) -> Value | None:
         """For a null or empty place that keeps its stored value: the token of that value, if there
         is one.
@@ -340,6 +372,16 @@ class Writing:
             return None  # where other values of the field were sent, they are the whole of it
         live: tuple[TokenizedValue, ...] = held.live.values.get(spot.field, ())
         return live[at].stands_for if at < len(live) else None
+
+
+def _behind(item: BodyObject, given: Mapping[str, Sequence[TokenizedValue]]) -> dict[str, int]:
+    """How many stored values stand before those that an object appends, by field."""
+    fresh = Counter(
+        spot.field
+        for spot in item.spots
+        if not spot.transient and spot.value is not None and (spot.value.text or spot.value.json)
+    )
+    return {name: len(given.get(name, ())) - fresh[name] for name in item.appended}
 
 
 #: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.

@@ -2,16 +2,29 @@
 
 from collections.abc import Mapping
 from itertools import combinations
+from typing import Final
 
-from proxy.model.schema import Path, spell
+from proxy.model.schema import Path, PathStep, spell
+from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parameters import by_weight, known_field
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
-from proxy.redactor.rules import BodyPlace, Entity
+from proxy.redactor.rules import (
+    BodyPlace,
+    Entity,
+    IdPlace,
+    IdSource,
+    PatchKind,
+    RequestRule,
+    Verb,
+)
 
 #: Keys that say where something stands in a body.
 PLACE_KEYS = ("object", "each", "form", "fields")
+
+#: What a merge patch does with what it lacks and with null (RFC 7386).
+_MERGES: Final = {"absent": "keep", "nulls": "erase"}
 
 
 def compile_body(
@@ -129,4 +142,55 @@ def _check_places(body: BodyPlace, section: Section, faults: RuleFaults) -> None
                 "places under 'fields' count from the document's root, and this one is outside "
                 "of the objects at "
                 f"{spell(start)}, so it belongs to none of them; write {spell(start)}.{name}",
+            )
+
+
+def check_patch(
+    section: Section,
+    subject: tuple[Verb, Entity, IdPlace | None],
+    rule: RequestRule,
+    faults: RuleFaults,
+) -> None:
+    """Note what a ``patch`` contradicts. ``subject``: what the operation is about."""
+    inner: Section = section.value("request")
+    verb, entity, id_place = subject
+    if verb is not Verb.UPDATE:
+        faults.add(
+            inner.key("patch"), f"'patch' changes a record, and this is a {verb}; write update"
+        )
+        return
+    merges = rule.patch is PatchKind.MERGE
+    for word in ("absent", "nulls") if merges else ("absent", "nulls", "form", "other_kinds"):
+        if word in inner and not (merges and inner.value(word) == _MERGES[word]):
+            faults.add(
+                inner.key(word),
+                f"a patch of this kind says itself what stays and what goes; leave '{word}' out",
+            )
+    if merges:
+        return
+    if id_place is not None and id_place.source not in (IdSource.PATH, IdSource.QUERY):
+        faults.add(
+            section.place("id"),
+            "a patch holds changes and no id; write id: path id or id: query id",
+        )
+    body = rule.body
+    places = {} if body is None else {**body.fields, **body.anchored}
+    if body is not None and not all(isinstance(step, str) for step in body.objects or ()):
+        faults.add(
+            inner.key("each" if "each" in inner else "object"),
+            "a patch changes one object; name it by members alone, such as $.data",
+        )
+    for name, path in places.items():
+        if any(not isinstance(step, str) and step is not PathStep.EACH for step in path):
+            faults.add(
+                inner.key("patch"),
+                f"the changes of a patch cannot be followed to {name} at {spell(path)}; write its "
+                "place with names and [*] alone",
+            )
+        elif PathStep.EACH in path and needs_record(entity.fields[name].shape):
+            faults.add(
+                inner.key("patch"),
+                f"{name} has several values and the token shape {entity.fields[name].shape.name}, "
+                "of which a patch can change one by its number; choose a larger shape, such as "
+                "opaque",
             )

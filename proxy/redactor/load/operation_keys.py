@@ -83,8 +83,10 @@ REQUEST = Block(
         Key("own_token", KeywordForm(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
         Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a multipart upload: refuse the "
             "request, or pass the body as it came, whatever it holds", "refuse"),
+        Key("patch", KeywordForm(("json", "merge", "scim", "dotted")), "update: the body tells changes: JSON Patch (RFC 6902), merge patch (RFC 7386), SCIM "
+            "PATCH (RFC 7644), or members such as `address.street`, alone or under `$set` and `$unset`", "the body is the object"),
     ),
-    later=("patch", "own_mask"),
+    later=("own_mask",),
 )  # fmt: skip
 
 _SUCCESS = Status(200, 399)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.redactor.load.answers import csv_columns, only_fields, page_members, stream_kind
-from proxy.redactor.load.body_places import PLACE_KEYS, compile_body, member_fields
+from proxy.redactor.load.body_places import PLACE_KEYS, check_patch, compile_body, member_fields
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import (
@@ -32,6 +32,7 @@ from proxy.redactor.rules import (
     OtherKinds,
     OwnToken,
     PassRule,
+    PatchKind,
     Position,
     RequestRule,
     ResponseRule,
@@ -69,6 +70,8 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
     request = _request(section, verb, entity, search, faults)
     id_place = request_id(section, verb, matched.template, request.body, faults)
     response = _response(section, verb, entity, (id_place, request.body), faults)
+    if request.patch is not None:
+        check_patch(section, (verb, entity, id_place), request, faults)
     operation = Operation(
         matched.label,
         scope.endpoint,
@@ -163,6 +166,7 @@ def _request(
         OwnToken(words.get("own_token") or "keep"),
         OtherKinds(words.get("other_kinds") or "refuse"),
         search,
+        PatchKind(words["patch"]) if words.get("patch") else None,
     )
 
 

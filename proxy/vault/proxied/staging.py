@@ -29,7 +29,15 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, draft_new, draft_next
+from proxy.vault.next_version import (
+    Drafted,
+    ProxiedDraft,
+    adopt,
+    apart_from,
+    draft_new,
+    draft_next,
+    with_doubtful,
+)
 from proxy.vault.proxied.binding import (
     BIND_STRIDE,
     StagedWrite,
@@ -259,7 +267,8 @@ async def _next(
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
     start = live.following if live is not None else next_generation(versions)
-    drafted = await draft_next(draft, versions[0], start, mint)
+    base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
+    drafted = await draft_next(draft, base, start, mint)
     return _held(collection, row, key, versions[0], drafted)
 
 

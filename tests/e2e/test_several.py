@@ -1,0 +1,169 @@
+"""Several things at one path, as ``rules/examples/several.yaml`` names them, before an application
+that does them.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from aiohttp import ClientSession, web
+
+from tests.support.instance import Instance, running
+from tests.support.serving import serving
+from tests.support.tree import ROOT
+
+EXAMPLE = ROOT / "rules" / "examples" / "several.yaml"
+ANN: dict[str, Any] = {
+    "name": "Zorbina Quibblethwaite", "email": "zorbina@wexlomere.example",
+    "address": {"street": "Flumpergatan 77b", "city": "Visby"}, "tags": ["yxmarker-one"],
+    "vip": True,
+}  # fmt: skip
+#: What must never reach the application.
+MARKERS = ("Zorbina", "Quibble", "wexlomere", "Flumper", "yxmarker", "Newname")
+
+
+@dataclass
+class Application:
+    """People in memory, and all that it was sent."""
+
+    people: dict[str, dict[str, Any]] = field(default_factory=dict)
+    received: list[str] = field(default_factory=list)
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/people", self.create)
+        app.router.add_post("/scim/Users", self.create)
+        for path in ("/people/{id}", "/scim/Users/{id}"):
+            app.router.add_get(path, self.read)
+        app.router.add_patch("/people/{id}", self.patch)
+        app.router.add_patch("/dotted/{id}", self.dotted)
+        app.router.add_patch("/scim/Users/{id}", self.scim)
+        return app
+
+    async def body(self, request: web.Request) -> Any:
+        self.received.append(f"{request.raw_path}\n{await request.text()}")
+        return await request.json()
+
+    async def create(self, request: web.Request) -> web.Response:
+        number = str(len(self.people) + 1)
+        self.people[number] = {**await self.body(request), "id": number}
+        return web.json_response(self.people[number], status=201)
+
+    async def read(self, request: web.Request) -> web.Response:
+        return web.json_response(self.people[request.match_info["id"]])
+
+    async def patch(self, request: web.Request) -> web.Response:
+        key = request.match_info["id"]
+        try:
+            self.people[key] = jsonpatch.apply_patch(self.people[key], await self.body(request))
+        except jsonpatch.JsonPatchException:
+            return web.json_response({"error": "the patch does not fit"}, status=409)
+        return web.json_response(self.people[key])
+
+    async def dotted(self, request: web.Request) -> web.Response:
+        for name, value in (await self.body(request))["$set"].items():
+            *way, last = name.split(".")
+            at = self.people[request.match_info["id"]]
+            for step in way:
+                at = at[step]
+            at[last] = value
+        return web.Response(status=204)
+
+    async def scim(self, request: web.Request) -> web.Response:
+        person = self.people[request.match_info["id"]]
+        for one in (await self.body(request))["Operations"]:
+            if one.get("path") == 'emails[type eq "work"].value':
+                person["emails"][0]["value"] = one["value"]
+            else:
+                person["name"].update(one["value"]["name"])
+        return web.json_response(person)
+
+    def leaked(self) -> list[str]:
+        everything = "\n".join(self.received)
+        return [marker for marker in MARKERS if marker in everything]
+
+
+@dataclass
+class Setting:
+    """Caller, proxy and application in a row."""
+
+    application: Application
+    instance: Instance
+    session: ClientSession
+
+    async def ask(self, match: str, body: Any = None) -> tuple[int, Any]:
+        method, _, path = match.partition(" ")
+        url = self.instance.proxy + path
+        async with self.session.request(method, url, json=body) as answer:
+            read = answer.content_type.endswith("json")
+            return answer.status, await answer.json(content_type=None) if read else None
+
+
+@pytest.fixture
+async def several(tmp_path: Path) -> AsyncIterator[Setting]:
+    application = Application()
+    async with serving(application.app()) as url, ClientSession() as session:
+        rules = EXAMPLE.read_text().replace('"http://127.0.0.1:8000"', f'"{url}"')
+        async with running(tmp_path, rules) as instance:
+            yield Setting(application, instance, session)
+            assert application.leaked() == []
+
+
+async def test_the_tests_of_the_example_hold(tmp_path: Path) -> None:
+    done = await Instance(tmp_path).command("rules", "test", str(EXAMPLE))
+    assert done
+
+
+async def test_patches_are_followed_over_a_restart(several: Setting) -> None:
+    assert (await several.ask("POST /people", ANN))[0] == 201
+    patch = [
+        {"op": "test", "path": "/name", "value": ANN["name"]},
+        {"op": "replace", "path": "/name", "value": "Zorbina Newname"},
+        {"op": "add", "path": "/tags/-", "value": "yxmarker-two"},
+        {"op": "remove", "path": "/email"},
+        {"op": "replace", "path": "/vip", "value": False},
+    ]
+    expected = {**ANN, "id": "1", "name": "Zorbina Newname", "vip": False,
+                "tags": ["yxmarker-one", "yxmarker-two"]}  # fmt: skip
+    del expected["email"]
+    assert await several.ask("PATCH /people/1", patch) == (200, expected)
+    assert (await several.ask("PATCH /people/1", patch))[0] == 409
+    await several.instance.stop()
+    await several.instance.start()
+    assert await several.ask("GET /people/1") == (200, expected)
+    await several.ask("PATCH /dotted/1", {"$set": {"address.street": "Flumpergatan 78"}})
+    assert (await several.ask("GET /people/1"))[1]["address"]["street"] == "Flumpergatan 78"
+
+
+async def test_what_a_patch_cannot_say_is_refused_and_nothing_is_sent(several: Setting) -> None:
+    await several.ask("POST /people", ANN)
+    for patch in (
+        [{"op": "copy", "from": "/name", "path": "/nick"}],
+        [{"op": "add", "path": "/name/first", "value": "Zorbina"}],
+        {"name": "Zorbina"},
+    ):
+        status, problem = await several.ask("PATCH /people/1", patch)
+        assert status in (415, 422)
+        assert "Zorbina" not in str(problem)
+    assert len(several.application.received) == 1
+
+
+async def test_a_patch_of_scim_is_followed(several: Setting) -> None:
+    await several.ask("POST /scim/Users", {
+        "userName": "zorbina", "name": {"familyName": "Quibble"},
+        "emails": [{"type": "work", "value": "a@wexlomere.example"}],
+    })  # fmt: skip
+    operations = [
+        {"op": "Replace", "path": 'emails[type eq "work"].value', "value": "b@wexlomere.example"},
+        {"op": "Replace", "value": {"name": {"familyName": "Newname"}}},
+    ]
+    schemas = ["urn:ietf:params:scim:api:messages:2.0:PatchOp"]
+    status, person = await several.ask(
+        "PATCH /scim/Users/1", {"schemas": schemas, "Operations": operations}
+    )
+    assert status == 200
+    assert person["emails"] == [{"type": "work", "value": "b@wexlomere.example"}]
+    assert person["name"] == {"familyName": "Newname"}
