@@ -179,7 +179,7 @@ def _request(operation: Operation) -> dict[str, Any]:
     rule = operation.request
     words = {
         word: str(getattr(rule, word))
-        for word in ("absent", "nulls", "empty", "own_token", "other_kinds")
+        for word in ("absent", "nulls", "empty", "own_token", "other_kinds", "files")
     }
     patch = {"patch": str(rule.patch)} if rule.patch is not None else {}
     return (
@@ -210,7 +210,10 @@ def _body(body: BodyPlace | None) -> dict[str, Any] | None:
     places = {name: spell(start + path) for name, path in body.fields.items()}
     places |= {name: spell(path) for name, path in body.anchored.items()}
     objects = None if body.objects is None else spell(body.objects)
-    return {("each" if body.each else "object"): objects, "fields": places, "form": dict(body.form)}
+    named: dict[str, Any] = {"fields": places, "form": dict(body.form)}
+    if body.multipart:
+        named["multipart"] = dict(body.multipart)
+    return {("each" if body.each else "object"): objects, **named}
 
 
 def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:

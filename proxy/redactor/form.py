@@ -223,20 +223,37 @@ def loosely(name: str) -> str:
     return fold_name(wide.partition("\0")[0].strip().replace(".", "_").replace(" ", "_"))
 
 
+def check_member(declared: tuple[str, ...], name: str, content: bytes) -> None:
+    """Raise ``VaultError`` for a member that only some applications take for a declared one, or
+    that names another charset.
+    """
+    if _watch(declared).doubtful(name):
+        raise _ambiguous()
+    if name == _CHARSET_MEMBER:
+        _check_charset(content)
+
+
 def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
     if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
-        raise VaultError(
-            Code.AMBIGUOUS_JSON,
-            "The form or query is ambiguous: a member's name differs from an expected one only "
-            "in letter case, spacing, brackets, dots or separators.",
-        )
+        raise _ambiguous()
     if member.name == _CHARSET_MEMBER:
-        charset = segment[len(segment) - (member.end - member.start) :].lower()
-        if charset not in (b"", b"utf-8", b"utf8", b"us-ascii"):
-            raise VaultError(
-                Code.UNREADABLE_BODY,
-                "The form says that it is in another charset than UTF-8: send UTF-8.",
-            )
+        _check_charset(segment[len(segment) - (member.end - member.start) :])
+
+
+def _ambiguous() -> VaultError:
+    return VaultError(
+        Code.AMBIGUOUS_JSON,
+        "The form or query is ambiguous: a member's name differs from an expected one only "
+        "in letter case, spacing, brackets, dots or separators.",
+    )
+
+
+def _check_charset(charset: bytes) -> None:
+    if charset.lower() not in (b"", b"utf-8", b"utf8", b"us-ascii"):
+        raise VaultError(
+            Code.UNREADABLE_BODY,
+            "The form says that it is in another charset than UTF-8: send UTF-8.",
+        )
 
 
 def _hidden(watch: _Watch, segment: bytes) -> bool:

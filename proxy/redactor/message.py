@@ -108,6 +108,8 @@ class Media(enum.Enum):
 
     JSON = "json"  #: ``application/json`` and every ``+json`` type
     FORM = "form"  #: ``application/x-www-form-urlencoded``
+    #: ``multipart/form-data``; ``classify`` leaves it to those whose rule names its parts
+    MULTIPART = "multipart"
     OTHER = "other"  #: a body of any other kind, or of none that is named
     NONE = "none"  #: no body
 
@@ -226,9 +228,24 @@ class Codec(NamedTuple):
     write: Callable[[Value], bytes]
 
 
+def read_text(raw: bytes | memoryview) -> Value:
+    """The text of a part; ``VaultError(UNREADABLE_BODY)`` for bytes that are not UTF-8."""
+    try:
+        return Value(bytes(raw).decode())
+    except UnicodeDecodeError:
+        pass  # The error holds the text; it must not become the context of ours.
+    raise VaultError(Code.UNREADABLE_BODY, "A value is not UTF-8: send it in UTF-8.")
+
+
+def write_text(value: Value) -> bytes:
+    """The text itself."""
+    return value.text.encode()
+
+
 CODECS: Mapping[Media, Codec] = {
     Media.JSON: Codec(tree.read_json_value, tree.write_json_value),
     Media.FORM: Codec(form.read_value, form.write_value),
+    Media.MULTIPART: Codec(read_text, write_text),
 }
 
 

@@ -36,6 +36,7 @@ class BodyPlan:
     id_leaf: int  #: leaf that holds each object's id; -1: none
     id_anchored: int  #: anchored leaf that holds ids; -1: none
     form: Mapping[str, str]
+    multipart: Mapping[str, str]
     id_member: str  #: form member that holds the id, or ``""``
     #: kinds of body in which the rule names what it protects; a request of another is refused
     named: frozenset[Media]
@@ -115,14 +116,14 @@ def body_plan(
     json_expected = in_body or bool(anchored) or (place is not None and place.objects is not None)
     objects = place.objects if place else None
     selection = Selection(objects, leaves, anchored, nested=request) if json_expected else None
-    form = place.form if place else {}
     return BodyPlan(
         selection,
         tuple(fields),
         tuple(anchored_fields),
         id_leaf,
         id_anchored,
-        form,
+        place.form if place else {},
+        place.multipart if place else {},
         _member(ident),
         _named(place, ident),
         _outline(place),
@@ -160,7 +161,8 @@ def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
         json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))
     else:
         json, form = place.objects is not None or bool(place.anchored), bool(place.form)
-    return frozenset([Media.JSON] * json + [Media.FORM] * form)
+    parts = place is not None and bool(place.multipart)
+    return frozenset([Media.JSON] * json + [Media.FORM] * form + [Media.MULTIPART] * parts)
 
 
 def writes(operation: Operation) -> bool:

@@ -23,6 +23,7 @@ from proxy.redactor.message import (
     classify,
     is_foreign,
 )
+from proxy.redactor.multipart import is_multipart
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
 
@@ -119,6 +120,8 @@ def check_head(plan: OperationPlan, match: Match, head: Request) -> None:
             plan.unnamed.refuse_kind(headers, _SOME)
         return
     media = classify(headers, _SOME)
+    if media is Media.OTHER:
+        media = upload_kind(plan.request, headers)
     if media not in plan.request.named and not _passes(plan, media, headers, b""):
         raise _other_kind(plan.request, plan.operation)
     if media is Media.JSON:
@@ -174,6 +177,12 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     if len(body.items) != 1 or len(body.items[0].spots) > MOST_VALUES or body.ids:
         _bound(body)
     return body
+
+
+def upload_kind(plan: BodyPlan, headers: RawHeaders) -> Media:
+    """The kind of a body that is neither JSON nor a form, where the rule names such a kind."""
+    multipart = Media.MULTIPART in plan.named and is_multipart(headers)
+    return Media.MULTIPART if multipart else Media.OTHER
 
 
 #: Objects or ids, and values, that one request may carry: each of them costs a hundred times its
@@ -247,7 +256,7 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
     query = target[start:end]
     spots: list[Spot] = []
     for member in form_codec.form_members(query, MOST_QUERY, tuple(names)):
-        field_name = _named(names, member.name)
+        field_name = named_field(names, member.name)
         if field_name is not None:
             text = form_codec.read_form_value(query[member.start : member.end])
             spots.append(Spot(field_name, start + member.start, start + member.end, Value(text)))
@@ -258,7 +267,8 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
 MOST_QUERY = 10_000
 
 
-def _named(names: Mapping[str, str], name: str) -> str | None:
+def named_field(names: Mapping[str, str], name: str) -> str | None:
+    """The field of a parameter or part, by names and patterns; the longest pattern wins."""
     exact = names.get(name)
     if exact is not None:
         return exact
@@ -355,7 +365,11 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
 
 
 def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
-    types = {Media.JSON: "application/json", Media.FORM: "application/x-www-form-urlencoded"}
+    types = {
+        Media.JSON: "application/json",
+        Media.FORM: "application/x-www-form-urlencoded",
+        Media.MULTIPART: "multipart/form-data",
+    }
     expected = " or ".join(text for kind, text in types.items() if kind in plan.named)
     return VaultError(
         Code.UNREADABLE_BODY,

@@ -16,7 +16,7 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened
-from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid
+from proxy.redactor.message import CODECS, Media, RawHeaders, Request, canonical_uuid
 from proxy.redactor.pages import Region, acting, text
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
@@ -88,10 +88,10 @@ def rewritten(
             if value != spot.value:
                 spots.append(spot)
                 changed.append(value)
-    if body.media is Media.FORM:
-        texts = [form_codec.write_form_value(value.text) for value in changed]
-    else:
+    if body.media is Media.JSON:
         texts = json_codec.write_json_values(changed)
+    else:
+        texts = list(map(CODECS[body.media].write, changed))
     edits = [
         (spot.start, spot.end, b"=" + text if spot.bare else text)
         for spot, text in zip(spots, texts, strict=True)

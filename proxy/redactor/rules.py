@@ -68,8 +68,8 @@ class OwnToken(enum.StrEnum):
 
 
 class OtherKinds(enum.StrEnum):
-    """A request body of a kind that no rule can follow, such as a multipart upload: refuse it, or
-    pass it as it came.
+    """A request body of a kind that no rule can follow, such as a picture, or a part of a form that
+    is a file: refuse it, or pass it as it came.
     """
 
     REFUSE = "refuse"
@@ -172,6 +172,7 @@ class BodyPlace:
     #: field name -> place from the document root (this operation's own ``$.``-places)
     anchored: Mapping[str, Path]
     form: Mapping[str, str]  #: form member name (or pattern with ``*``) -> field name
+    multipart: Mapping[str, str] = field(default_factory=dict)  #: the same of parts of a form
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,7 @@ class RequestRule:
     empty: Empty = Empty.STORE
     own_token: OwnToken = OwnToken.KEEP
     other_kinds: OtherKinds = OtherKinds.REFUSE
+    files: OtherKinds = OtherKinds.REFUSE  #: parts of a multipart form that are no texts
     search: SearchRule | None = None  #: has all parameters of the query then
     patch: PatchKind | None = None
 

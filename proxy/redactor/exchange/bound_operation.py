@@ -18,6 +18,7 @@ from proxy.redactor.plan import OperationPlan
 from proxy.redactor.redact import ParsedBody, read_request
 from proxy.redactor.rules import Entity, Operation, PatchKind
 from proxy.redactor.search import SearchPlan
+from proxy.redactor.uploads import UPLOADS, read_upload
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.collection import Collection
@@ -74,6 +75,8 @@ class BoundOperation:
 
 def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
     patch = plan.operation.request.patch
+    if plan.request is not None and plan.request.named & UPLOADS:
+        return partial(read_upload, plan)
     if patch in (None, PatchKind.MERGE):
         return partial(read_request, plan)
     return PatchReader(plan.operation, patch).read

@@ -16,7 +16,7 @@ from proxy.model.values import step
 from proxy.redactor import form as form_codec
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
-from proxy.redactor.redact import ParsedBody, query_spots
+from proxy.redactor.redact import ParsedBody, Spot, query_spots
 from proxy.telemetry import logs
 
 _log = logs.logger("redactor")
@@ -69,7 +69,7 @@ def _misfits(
     for item in body.items if body is not None else ():
         for spot in item.spots:
             if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
-                yield spot.field, _place(joined, request, body, spot.start), text
+                yield spot.field, _place(joined, request, body, spot), text
     names = joined.plan.operation.request.query
     for spot in query_spots(request.target, names) if names else ():
         if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
@@ -86,8 +86,9 @@ def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
     return ""
 
 
-def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, start: int) -> str:
+def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, spot: Spot) -> str:
     """A JSON Pointer (RFC 6901), or the name of a form member as the rule writes it."""
+    start = spot.start
     rule = joined.plan.operation.request.body
     if rule is None or body is None:
         return ""
@@ -97,6 +98,8 @@ def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, st
         return next(
             (pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), ""
         )
+    if body.media is Media.MULTIPART:
+        return "|".join(name for name, field in rule.multipart.items() if field == spot.field)
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
     known = {name for path in paths for name in path if isinstance(name, str)}
     return "".join(

@@ -17,6 +17,7 @@ from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
 from proxy.redactor.message import RawHeaders, Request, Response, header
+from proxy.redactor.multipart import form_parts, is_multipart
 from proxy.redactor.rules import Match
 from proxy.tokenization import PERSISTENT, SYNONYMS
 from proxy.vault.collection import Collection
@@ -102,11 +103,19 @@ def _check_sent(expected: AppSees, sent: Request, collection: Collection) -> Ite
     if expected.json is not ABSENT:
         yield from _compare(expected.json, _loaded(sent.body), "app_sees.json $", collection)
     if expected.form is not None:
-        yield from _compare(expected.form, _members(sent.body), "app_sees.form $", collection)
+        yield from _compare(expected.form, _sent_members(sent), "app_sees.form $", collection)
     if expected.query is not None:
         yield from _compare(
             expected.query, _members(sent.target.partition(b"?")[2]), "app_sees.query $", collection
         )
+
+
+def _sent_members(sent: Request) -> dict[str, str]:
+    """The members of a form, in whichever of its two kinds it was sent."""
+    if not is_multipart(sent.headers):
+        return _members(sent.body)
+    parts = form_parts(sent.headers, sent.body, len(sent.body))
+    return {one.name: sent.body[one.start : one.end].decode("utf-8", "replace") for one in parts}
 
 
 def _texts(sent: Request) -> list[str]:
@@ -155,7 +164,7 @@ def _answer(case: Case, sent: Request) -> Response:
     given = case.app_answers
     source = _loaded(sent.body)
     if source is None:
-        source = _members(sent.body)
+        source = _sent_members(sent)
     headers: RawHeaders = tuple(
         (name.encode(), _filled(value, source).encode()) for name, value in given.headers.items()
     )

@@ -21,7 +21,7 @@ from proxy.redactor.rules import (
 )
 
 #: Keys that say where something stands in a body.
-PLACE_KEYS = ("object", "each", "form", "fields")
+PLACE_KEYS = ("object", "each", "form", "fields", "multipart")
 
 #: What a merge patch does with what it lacks and with null (RFC 7386).
 _MERGES: Final = {"absent": "keep", "nulls": "erase"}
@@ -37,7 +37,9 @@ def compile_body(
     """
     if section is None or not any(key in section for key in PLACE_KEYS):
         return _whole(entity) if default else None
-    form = member_fields(section.value("form", {}), entity, faults)
+    form, parts = (
+        member_fields(section.value(key, {}), entity, faults) for key in ("form", "multipart")
+    )
     objects = _objects(section, default, faults)
     own = _own_places(section.value("fields", {}), entity, faults)
     depth = len(objects or ())
@@ -49,7 +51,7 @@ def compile_body(
     outside = {name: path for name, path in own.items() if name not in inside}
     named = entity.fields.values() if objects is not None else ()
     fields = {rule.name: rule.at for rule in named if rule.name not in own}
-    body = BodyPlace(objects, "each" in section, fields | inside, outside, form)
+    body = BodyPlace(objects, "each" in section, fields | inside, outside, form, parts)
     if own:
         _check_places(body, section, faults)
     return body

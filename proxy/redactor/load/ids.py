@@ -242,7 +242,8 @@ def _fields_called(
 ) -> Iterator[str]:
     """The fields whose form member or query parameter has the name of the id's."""
     named = (IdSource.QUERY, IdSource.PATH)
-    names = query if id_place.source in named else body.form if body is not None else {}
+    members = {**body.form, **body.multipart} if body is not None else {}
+    names = query if id_place.source in named else members
     called = id_place.name
     if (
         id_place.source is IdSource.BODY

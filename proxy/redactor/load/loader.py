@@ -377,10 +377,12 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
 def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
     if body is None:
         return None
-    form = {member: names.get(field, field) for member, field in body.form.items()}
-    return replace(
-        body, fields=_named(body.fields, names), anchored=_named(body.anchored, names), form=form
+    form, parts = (
+        {member: names.get(field, field) for member, field in members.items()}
+        for members in (body.form, body.multipart)
     )
+    fields, anchored = _named(body.fields, names), _named(body.anchored, names)
+    return replace(body, fields=fields, anchored=anchored, form=form, multipart=parts)
 
 
 def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:

@@ -77,11 +77,14 @@ REQUEST = Block(
         _MEMBERS,
         _ELSEWHERE,
         Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root"),
+        Key("multipart", MapOf(_FIELD, "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
+        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart`: parts that are files, or anything but a text: refuse the request, or pass "
+            "them byte for byte, whatever they hold", "refuse"),
         Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
         Key("own_token", KeywordForm(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
-        Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a multipart upload: refuse the "
+        Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a picture: refuse the "
             "request, or pass the body as it came, whatever it holds", "refuse"),
         Key("patch", KeywordForm(("json", "merge", "scim", "dotted")), "update: the body tells changes: JSON Patch (RFC 6902), merge patch (RFC 7386), SCIM "
             "PATCH (RFC 7644), or members such as `address.street`, alone or under `$set` and `$unset`", "the body is the object"),

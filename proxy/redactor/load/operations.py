@@ -157,6 +157,12 @@ def _request(
     words = {} if inner is None else {word: inner.value(word) for word in inner}
     query: Mapping[str, PlacedValue] = section.value("query", {})
     searched = search is not None and bool(search.form or search.values)
+    if inner is not None and "files" in inner and "multipart" not in inner:
+        faults.add(
+            inner.key("files"),
+            "'files' are parts of a form, and the rule names none of its texts; write multipart: "
+            "{caption: note}, or other_kinds: pass for uploads that hold nobody's data",
+        )
     return RequestRule(
         None if searched else compile_body(inner, entity, default=writes, faults=faults),
         {} if search is not None and search.query else member_fields(query, entity, faults),
@@ -165,6 +171,7 @@ def _request(
         Empty(words.get("empty") or "store"),
         OwnToken(words.get("own_token") or "keep"),
         OtherKinds(words.get("other_kinds") or "refuse"),
+        OtherKinds(words.get("files") or "refuse"),
         search,
         PatchKind(words["patch"]) if words.get("patch") else None,
     )
@@ -221,7 +228,7 @@ def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> N
     body = operation.request.body
     if operation.verb in (Verb.CREATE, Verb.UPDATE) or body is None:
         return
-    for field in {*body.fields, *body.anchored, *body.form.values()}:
+    for field in {*body.fields, *body.anchored, *body.form.values(), *body.multipart.values()}:
         if not has_same_tokens(operation.entity, field):
             faults.add(
                 section.key("request"),

@@ -1,0 +1,145 @@
+"""Bodies of ``multipart/form-data`` (RFC 7578): their parts, and where the content of each stands.
+
+Frameworks disagree on what is out of the ordinary, and one of their readings could name a part as
+a rule does. So the grammar is that of browsers and nothing beyond it: one boundary that stands
+nowhere but between parts, one ``Content-Disposition`` a part, no escapes in names, no coding,
+nothing before the first part or behind the last.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders, header
+
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_TYPE: Final = re.compile(rb"[ \t]*multipart/form-data[ \t]*(?=;|\Z)", re.IGNORECASE)
+_TYPE_PARAMETER: Final = re.compile(
+    rb'[ \t]*;[ \t]*(boundary|charset)=(?:"([0-9A-Za-z\'()+_,./:=? -]+)"'
+    rb"|([0-9A-Za-z'()+_,./:=?-]+))[ \t]*",
+    re.IGNORECASE,
+)
+_FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n\0]*?)[ \t]*")
+#: A quoted text holds no quote, and no backslash that some would take for the escape of one.
+_DISPOSITION: Final = re.compile(
+    r'[ \t]*;[ \t]*(name|filename|filename\*)=("(?:[^"\\]|\\(?!"))*"|' + _TOKEN + r")[ \t]*"
+)
+_ESCAPED: Final = re.compile(r"\\|%(?:22|0[AaDd]|5[CcBbDd])|[\0-\x1f\x7f]")
+_TEXT: Final = re.compile(
+    r'text/plain(?:[ \t]*;[ \t]*charset="?(?:utf-?8|us-ascii|ascii)"?)?', re.IGNORECASE
+)
+_CODINGS: Final = ("7bit", "8bit", "binary")
+
+_LONGEST_BOUNDARY: Final = 70
+_LONGEST_HEAD: Final = 8192
+
+
+class FormPart(NamedTuple):
+    """One part. ``is_file``: it is one, or anything else but a plain text."""
+
+    name: str
+    is_file: bool
+    start: int
+    end: int
+
+
+def is_multipart(headers: RawHeaders) -> bool:
+    """Whether a message says that its body is ``multipart/form-data``."""
+    return _TYPE.match(header(headers, b"content-type") or b"") is not None
+
+
+def form_parts(headers: RawHeaders, body: bytes, limit: int) -> Iterator[FormPart]:
+    """The parts in their order.
+
+    Raises ``VaultError``: UNREADABLE_BODY for what not every application reads alike, TOO_LARGE for
+    more than ``limit`` parts.
+    """
+    delimiter = b"--" + _boundary(header(headers, b"content-type") or b"")
+    ends = [match.start() for match in re.finditer(re.escape(delimiter), body)]
+    if len(ends) > limit + 1:
+        raise VaultError(
+            Code.TOO_LARGE,
+            f"The form has more than {limit} parts: send fewer, or raise limits.form_fields.",
+        )
+    size = len(delimiter)
+    if len(ends) < 2 or ends[0] or body[ends[-1] + size :] not in (b"--", b"--\r\n"):
+        raise _unreadable("is cut off, or has something before its first part or behind its last")
+    for first, last in pairwise(ends):
+        if body[first + size : first + size + 2] != b"\r\n" or body[last - 2 : last] != b"\r\n":
+            raise _unreadable("has its boundary elsewhere than alone on a line")
+        yield _part(body, first + size + 2, last - 2)
+
+
+def _boundary(declared: bytes) -> bytes:
+    match = _TYPE.match(declared)
+    at = match.end() if match is not None else len(declared)
+    values: dict[bytes, bytes] = {}
+    while (parameter := _TYPE_PARAMETER.match(declared, at)) is not None:
+        name = parameter[1].lower()
+        if name in values:
+            raise _unreadable(f"has its {name.decode()} twice")
+        values[name] = parameter[2] or parameter[3]
+        at = parameter.end()
+    boundary = values.get(b"boundary", b"")
+    charset = values.get(b"charset", b"utf-8").lower()
+    if at < len(declared) or not 0 < len(boundary) <= _LONGEST_BOUNDARY or boundary[-1:] == b" ":
+        raise _unreadable("has no boundary, or parameters beside it")
+    if charset not in (b"utf-8", b"utf8", b"us-ascii", b"ascii"):
+        raise _unreadable("is in another charset than UTF-8")
+    return boundary
+
+
+def _part(body: bytes, start: int, end: int) -> FormPart:
+    stop = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD))
+    content = stop + 4
+    if stop < 0 or content > end:
+        raise _unreadable("has a part without a head, or with a very long one")
+    fields = _fields(body[start:stop])
+    name, is_file = _disposition(fields.get("content-disposition", ""))
+    if fields.get("content-transfer-encoding", "binary").lower() not in _CODINGS:
+        raise _unreadable("has a part in a transfer coding")
+    declared = fields.get("content-type", "text/plain")
+    if declared.lower().startswith("multipart/"):
+        raise _unreadable("has a part that is made of parts")
+    return FormPart(name, is_file or _TEXT.fullmatch(declared) is None, content, end)
+
+
+def _fields(head: bytes) -> dict[str, str]:
+    """The fields of a part by lower-case name."""
+    fields: dict[str, str] = {}
+    try:
+        lines = head.decode().split("\r\n")
+    except UnicodeDecodeError:
+        raise _unreadable("has the head of a part that is not UTF-8") from None
+    for line in lines:
+        match = _FIELD.fullmatch(line)
+        if match is None or match[1].lower() in fields:
+            raise _unreadable("has a field of a part twice, or one that is none")
+        fields[match[1].lower()] = match[2]
+    return fields
+
+
+def _disposition(text: str) -> tuple[str, bool]:
+    """The name of a part, and whether it names a file."""
+    kind, at = "form-data", len("form-data")
+    values: dict[str, str] = {}
+    while (parameter := _DISPOSITION.match(text, at)) is not None:
+        if parameter[1] in values:
+            raise _unreadable(f"has a part with two values of {parameter[1]}")
+        values[parameter[1]] = parameter[2]
+        at = parameter.end()
+    if not text.startswith(kind) or at < len(text) or "name" not in values:
+        raise _unreadable("has a part without a name, or with more than a name and a file's name")
+    name = values["name"].strip('"')
+    if _ESCAPED.search(name):
+        raise _unreadable("has a part with escapes in its name")
+    return name, len(values) > 1
+
+
+def _unreadable(what: str) -> VaultError:
+    return VaultError(
+        Code.UNREADABLE_BODY,
+        f"The multipart form {what}: send it as browsers do (RFC 7578), in UTF-8.",
+    )

@@ -1,0 +1,112 @@
+"""Uploads of the rule file ``rules/examples/streams.yaml`` through the whole program."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.support.application import found_in
+from tests.support.instance import Instance, running
+from tests.support.serving import serving
+from tests.support.tree import ROOT
+
+RULES = ROOT / "rules" / "examples" / "streams.yaml"
+PICTURE = bytes(range(256)) * 4000
+MARKERS = ("Quibblethwaite", "wexlomere")
+
+
+@dataclass
+class Uploads:
+    """An application that keeps what is uploaded."""
+
+    contacts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    pictures: list[tuple[str | None, bytes]] = field(default_factory=list)
+    order: list[str | None] = field(default_factory=list)  #: names of the last form's parts
+    sent: bytearray = field(default_factory=bytearray)
+
+    def app(self) -> web.Application:
+        made = web.Application(client_max_size=1 << 24)
+        made.add_routes(
+            [
+                web.post("/contacts", self._create),
+                web.get("/contacts", self._list),
+                web.post("/contacts/{id}/photo", self._photo),
+            ]
+        )
+        return made
+
+    async def _create(self, request: web.Request) -> web.Response:
+        self.sent += await request.read()
+        number = len(self.contacts) + 1
+        self.contacts[number] = {**json.loads(await request.read()), "id": number}
+        return web.json_response(self.contacts[number], status=201)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.contacts.values()))
+
+    async def _photo(self, request: web.Request) -> web.Response:
+        self.order.clear()
+        number = int(request.match_info["id"])
+        async for part in await request.multipart():
+            assert isinstance(part, aiohttp.BodyPartReader)
+            content = bytes(await part.read())
+            self.sent += content
+            self.order.append(part.name)
+            if part.filename is not None:
+                self.pictures.append((part.filename, content))
+            elif part.name == "caption":
+                self.contacts[number]["note"] = content.decode()
+        return web.json_response(self.contacts[number])
+
+
+@dataclass
+class Scene:
+    """The application, the program before it, and a caller."""
+
+    application: Uploads
+    instance: Instance
+    caller: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        async with self.caller.request(method, self.instance.proxy + path, **options) as answer:
+            return answer.status, json.loads(await answer.read())
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    application = Uploads()
+    async with serving(application.app()) as upstream:
+        rules = RULES.read_text().replace("http://127.0.0.1:3000", upstream)
+        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+            yield Scene(application, instance, caller)
+    assert not any(found_in(bytes(application.sent), marker) for marker in MARKERS)
+
+
+async def test_an_upload_keeps_its_picture_and_hides_its_caption(scene):
+    contact = {"name": "Zorbina Quibblethwaite", "email": "z@wexlomere.example", "phone": "1234"}
+    status, created = await scene.call("POST", "/contacts", json=contact)
+    assert status == 201
+    form = aiohttp.FormData()
+    form.add_field("vip", "yes")
+    form.add_field("photo", PICTURE, filename="am-Strand.png", content_type="image/png")
+    form.add_field("caption", "Quibblethwaite, 2 å")
+    status, answer = await scene.call("POST", "/contacts/1/photo", data=form)
+    assert (status, answer) == (200, {**created, "note": "Quibblethwaite, 2 å"})
+    assert scene.application.pictures == [("am-Strand.png", PICTURE)]
+    assert scene.application.order == ["vip", "photo", "caption"]
+    assert (await scene.call("GET", "/contacts"))[1] == [answer]
+
+
+async def test_an_ambiguous_upload_is_refused_and_reaches_nobody(scene):
+    await scene.call("POST", "/contacts", json={"name": "Zorbina Quibblethwaite"})
+    form = aiohttp.FormData()
+    form.add_field("Caption", "Quibblethwaite")
+    form.add_field("photo", b"x", filename="x.png")
+    status, problem = await scene.call("POST", "/contacts/1/photo", data=form)
+    assert (status, problem["code"]) == (400, "ambiguous_json")
+    assert scene.application.order == []
