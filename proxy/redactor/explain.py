@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from proxy.model.schema import Path, spell
+from proxy.redactor.forks import forked
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     BodyPlace,
+    Condition,
+    ConditionSource,
     Endpoint,
     FieldRule,
     IdPlace,
@@ -42,14 +45,15 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Fo
     Without a host, endpoints that are told apart by it are tried in the order of their files.
     Raises ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
     """
-    for rule in rules.rules:
+    routed, _ = forked(rules.rules)
+    for rule in routed:
         if (
             path == rule.template
             and method.upper() in rule.methods
             and host in ("", *rule.endpoint.hosts)
         ):
             return Found(rule.endpoint, rule)
-    router = Router(rules.rules, rules.endpoints)
+    router = Router(routed, rules.endpoints)
     hosts = (
         [host]
         if host
@@ -77,12 +81,23 @@ def as_data(
     if operation is None or endpoint is None:
         out["ruled"], out["refused"] = ruled, refused
         return out
+    if isinstance(operation, Operation) and operation.branches:
+        branches = [as_data(endpoint, one)["operation"] for one in operation.branches]
+        out["operation"] = {"match": operation.label, "branches": branches}
+        return out
+    when = {"when": {_looks_at(one): _answers(one) for one in operation.when}}
     if isinstance(operation, PassRule):
-        out["operation"] = {"match": operation.label, "at": str(operation.position), "pass": True}
+        out["operation"] = {
+            "match": operation.label,
+            "at": str(operation.position),
+            **(when if operation.when else {}),
+            "pass": True,
+        }
         return out
     out["operation"] = {
         "match": operation.label,
         "at": str(operation.position),
+        **(when if operation.when else {}),
         str(operation.verb): operation.entity.name,
         "schema": operation.entity.schema.name,
         "expires_ms": operation.entity.expires,
@@ -120,6 +135,9 @@ def explanation_text(data: Mapping[str, Any]) -> str:
             f"{data['endpoint']['name']})."
             f"{unseen if data['ruled'] else ''}"
         )
+    if branches := data["operation"].get("branches"):
+        texts = [explanation_text({**data, "operation": one}) for one in branches]
+        return "\n\n".join([f"{len(branches)} rules, by what the request says:", *texts])
     if data["operation"].get("pass"):
         return (
             f"{data['operation']['match']} passes unchanged: 'pass: true' at "
@@ -225,6 +243,18 @@ def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
         return f"{place.source} {place.name}"
     start: Path = () if place.absolute or body is None else body.objects or ()
     return spell(start + place.path)
+
+
+def _looks_at(condition: Condition) -> str:
+    if condition.source is ConditionSource.BODY:
+        return spell(condition.path)
+    if condition.source is ConditionSource.TYPE:
+        return "type"
+    return f"{condition.source} {condition.name}"
+
+
+def _answers(condition: Condition) -> list[str]:
+    return sorted(value.text for value in condition.values)
 
 
 def _condition(condition: RedirectSuccess) -> str:

@@ -62,7 +62,7 @@ class _ListReader:
     def __init__(self, entries: Path, paths: Sequence[Path], refusal: MakeRefusal) -> None:
         members = ("op", "path", "from", "value")
         self._entries = Selection(entries, [(name,) for name in members])
-        self._beside = Selection(None, (), paths, nested=True)
+        self._refused_members = Selection(None, (), paths, nested=True)
         self._at = entries
         self._refusal = refusal
 
@@ -73,7 +73,7 @@ class _ListReader:
         lists = len(listed) == 1 and listed[0][:1] == b"["
         if not lists or len(objects) != len(_ELEMENTS.decode(listed[0])):
             raise self._refusal("is no list of operations", Code.UNREADABLE_BODY)
-        if self._at and self._beside.find(body, depth).anchored:
+        if self._at and self._refused_members.find(body, depth).anchored:
             raise self._refusal("stands beside protected members")
         for entry in objects:
             texts: list[str | None] = [None, None, None]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.schema import Path, Schema
+from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
 from proxy.tokenization.base import Shape
 
@@ -312,6 +312,30 @@ class Endpoint:
     searched: bool = False  #: whether some operation swaps values in the address of a request
 
 
+class ConditionSource(enum.StrEnum):
+    """Where a condition looks."""
+
+    BODY = "body"
+    FORM = "form"
+    HEADER = "header"
+    QUERY = "query"
+    TYPE = "type"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a request says where one of several operations at a path is meant.
+
+    BODY: ``path`` from the document's root. FORM, HEADER (lower case), QUERY: ``name``. TYPE: the
+    media type, without parameters and in lower case.
+    """
+
+    source: ConditionSource
+    name: str
+    path: Path
+    values: frozenset[Value]  #: one of these; those of a body are told apart by their JSON kind
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One request of the application that carries personal data: method, path and what happens to
@@ -329,6 +353,9 @@ class Operation:
     request: RequestRule
     response: ResponseRule
     position: Position
+    when: tuple[Condition, ...] = ()  #: all of these hold
+    #: the rules that it stands for, where several share its path and method (``forks``)
+    branches: tuple["Rule", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +369,7 @@ class PassRule:
     methods: tuple[str, ...]
     template: str
     position: Position
+    when: tuple[Condition, ...] = ()  #: as ``Operation.when``
 
 
 #: What an entry of ``operations`` is.

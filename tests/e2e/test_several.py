@@ -40,6 +40,7 @@ class Application:
             app.router.add_get(path, self.read)
         app.router.add_patch("/people/{id}", self.patch)
         app.router.add_patch("/dotted/{id}", self.dotted)
+        app.router.add_post("/rpc", self.rpc)
         app.router.add_patch("/scim/Users/{id}", self.scim)
         return app
 
@@ -62,6 +63,15 @@ class Application:
         except jsonpatch.JsonPatchException:
             return web.json_response({"error": "the patch does not fit"}, status=409)
         return web.json_response(self.people[key])
+
+    async def rpc(self, request: web.Request) -> web.Response:
+        call = await self.body(request)
+        if call["method"] == "ping":
+            return web.json_response({"result": call["params"]})
+        params = call["params"]
+        key = params.get("id", str(len(self.people) + 1))
+        self.people[key] = {**self.people.get(key, {}), **params, "id": key}
+        return web.json_response({"result": self.people[key]})
 
     async def dotted(self, request: web.Request) -> web.Response:
         for name, value in (await self.body(request))["$set"].items():
@@ -167,3 +177,20 @@ async def test_a_patch_of_scim_is_followed(several: Setting) -> None:
     assert status == 200
     assert person["emails"] == [{"type": "work", "value": "b@wexlomere.example"}]
     assert person["name"] == {"familyName": "Newname"}
+
+
+async def test_the_body_says_which_operation_is_meant(several: Setting) -> None:
+    person = {"name": "Zorbina Quibble", "vip": True}
+    call: dict[str, Any] = {"method": "person.add", "params": person}
+    assert (await several.ask("POST /rpc", call))[1] == {"result": {**person, "id": "1"}}
+    call = {"method": "person.rename", "params": {"id": "1", "name": "Zorbina Newname"}}
+    renamed = {**person, "name": "Zorbina Newname", "id": "1"}
+    assert (await several.ask("POST /rpc", call))[1] == {"result": renamed}
+    assert (await several.ask("GET /people/1"))[1] == renamed
+    ping = {"method": "ping", "params": {"n": 1}}
+    assert await several.ask("POST /rpc", ping) == (200, {"result": {"n": 1}})
+    sent = len(several.application.received)
+    for method, status in (("person.drop", 403), ("Person.Add", 400), (None, 403)):
+        call = {"method": method, "params": person}
+        assert (await several.ask("POST /rpc", call))[0] == status
+    assert len(several.application.received) == sent

@@ -5,7 +5,7 @@ application answered.
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 from msgspec import structs
@@ -148,7 +148,8 @@ class Desk:
         request = Request(method, target.encode("latin-1"), headers_of(raw, headers), raw)
         _, matched = self.runtime.match(method, "app", request.target, request.headers)
         assert isinstance(matched, Match), f"no rule matches {match}"
-        exchange = self.runtime.exchange(matched)
+        # what a fork gives behaves alike
+        exchange = cast(RuleExchange, self.runtime.exchange(matched))
         early = head_refused(exchange, request) if raw else None
         redacted = await exchange.outgoing(request)
         assert early is None, f"its head was refused, but not the request: {early}"

@@ -32,6 +32,8 @@ async def run_case(runtime: Runtime, case: Case) -> list[str]:
     host = _host(runtime, case.endpoint)
     try:
         _, match = runtime.match(request.method, host, request.target, request.headers)
+        if isinstance(match, Match):
+            match = runtime.branch(match, request)
         if not isinstance(match, Match):
             return [f"no operation matches {request.method} {case.call.target.partition('?')[0]}"]
         return await _run(runtime, case, match, request)

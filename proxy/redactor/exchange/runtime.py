@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.audit.services import AuditServices
@@ -11,11 +11,22 @@ from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.csv_stream import in_parts
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.fork_exchange import ForkExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
-from proxy.redactor.message import RawHeaders, Spellings
+from proxy.redactor.forks import Fork, forked
+from proxy.redactor.message import RawHeaders, Request, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
+from proxy.redactor.rules import (
+    Endpoint,
+    Entity,
+    FieldRule,
+    Match,
+    Operation,
+    PassRule,
+    Rule,
+    RuleSet,
+)
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.proxied import Hosted
@@ -110,6 +121,7 @@ class Runtime:
     router: Router
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
     sign: bytes = b"?"  #: what stands in each address that holds values
+    forks: Mapping[int, Fork] = field(default_factory=dict)  #: by identity of the trunk
 
     def match(
         self,
@@ -134,7 +146,12 @@ class Runtime:
                 found, method, host, [value for name, value in told if _told[name] == _ADDRESS]
             )
         if isinstance(found, Match):
-            return found.operation.endpoint, Match(found.operation, found.params, self)
+            rule: Rule = found.operation
+            if found.operation.branches:
+                rule = self.forks[id(rule)].by_head(target, headers) or rule
+            if isinstance(rule, Operation):
+                return rule.endpoint, Match(rule, found.params, self)
+            found = rule
         if found is not None:
             return found.endpoint, found
         endpoint = self.router.endpoint(host, target)
@@ -193,10 +210,25 @@ class Runtime:
             return before + target.partition(b"?")[0]
         if not isinstance(found, Match) or not found.operation.request.addressed:
             return address
+        if found.operation.branches:
+            return before + target.partition(b"?")[0]
         return before + await swapped(self.joined[id(found.operation)], target)
 
-    def exchange(self, match: Match) -> RuleExchange:
+    def exchange(self, match: Match) -> RuleExchange | ForkExchange:
         """A new exchange for one matched request."""
+        if match.operation.branches:
+            fork = self.forks[id(match.operation)]
+            return ForkExchange(fork, lambda one: self._exchange(Match(one, match.params, self)))
+        return self._exchange(match)
+
+    def branch(self, match: Match, request: Request) -> Match | PassRule:
+        """The match of the very operation that a whole request is for."""
+        if not match.operation.branches:
+            return match
+        rule = self.forks[id(match.operation)].by_body(request)
+        return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
+
+    def _exchange(self, match: Match) -> RuleExchange:
         kind = RuleExchange if not match.operation.response.in_parts else in_parts(match.operation)
         return kind(self.joined[id(match.operation)], match, self.vault)
 
@@ -250,11 +282,13 @@ class InForce:
         """As ``Runtime.contested``, by the rules that made this match."""
         return _runtime(match).contested(match, target)
 
-    def exchange(self, match: Match) -> RuleExchange:
+    def exchange(self, match: Match) -> RuleExchange | ForkExchange:
         """An exchange by the rules that made this match."""
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
+        if match.operation.branches:
+            return runtime.exchange(match)
         kind = RuleExchange if not match.operation.response.in_parts else in_parts(match.operation)
         return kind(runtime.joined[id(match.operation)], match, runtime.vault)
 
@@ -323,8 +357,9 @@ async def bind_rules(
         for operation in rules.operations
     }
     in_paths = any(op.request.search and op.request.search.path for op in rules.operations)
-    router = Router(rules.rules, rules.endpoints)
-    runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?")
+    routed, forks = forked(rules.rules)
+    router = Router(routed, rules.endpoints)
+    runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?", forks)
     if catalog is not None:
         await catalog.take_rules(
             collections[entity.schema.name] for entity in rules.entities if entity.kept_as is None

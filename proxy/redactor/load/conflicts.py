@@ -7,6 +7,7 @@ from typing import Final
 
 from proxy.model.schema import Path, PathStep, Schema, spell
 from proxy.redactor.load.entities import EntityDraft, needs_record
+from proxy.redactor.load.when import are_told_apart
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import (
     PathTemplate,
@@ -234,7 +235,7 @@ def _unread(file: FileRules) -> Iterator[Operation]:
     for operation in file.operations:
         body = operation.request.body
         writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
-        if writes and body is not None and body.objects is not None:
+        if writes and body is not None and body.objects is not None and not operation.when:
             if operation.template not in read:
                 yield operation
             read.add(operation.template)
@@ -321,6 +322,7 @@ def check_rivals(
                 rival
                 for rival in trees[method].near(template.segments)
                 if _is_before(rival[1], operation, places)
+                and not (template.shape == rival[0].shape and are_told_apart(operation, rival[1]))
             ]
             ties = (_tie(method, template, rival, shapes[method]) for rival in before)
             for text in filter(None, ties):

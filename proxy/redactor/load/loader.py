@@ -20,6 +20,7 @@ from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.parameters import settled_search
 from proxy.redactor.load.rule_tests import parse_case
+from proxy.redactor.load.when import check_forks
 from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
 from proxy.redactor.rules import (
     BodyPlace,
@@ -245,6 +246,7 @@ def _operations(items: list[PlacedValue], scope: Scope) -> tuple[Rule, ...]:
             operations.append(operation)
             places[id(operation)] = item.value.place("match")
     check_rivals(operations, places, scope.faults)
+    check_forks(operations, places, scope.faults)
     return tuple(operations)
 
 

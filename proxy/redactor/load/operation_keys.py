@@ -3,7 +3,17 @@
 They belong to ``language``, which names every other block of the rule language.
 """
 
-from proxy.redactor.load.forms import Block, Either, Flag, Key, KeywordForm, ListOf, MapOf, Text
+from proxy.redactor.load.forms import (
+    Anything,
+    Block,
+    Either,
+    Flag,
+    Key,
+    KeywordForm,
+    ListOf,
+    MapOf,
+    Text,
+)
 from proxy.redactor.load.parsers import (
     NAME_HINT,
     RULE_NAME,
@@ -143,6 +153,8 @@ OPERATION_BLOCK = Block(
         Key("delete", _ENTITY, "the request removes records"),
         Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; "
             "it passes unchanged and unreported, also under `unmatched: deny`"),
+        Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
+            "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
         Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
             "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
         Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
@@ -150,5 +162,5 @@ OPERATION_BLOCK = Block(
         Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
         Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
     ),
-    later=("when", "envelope", "carriers", "views", "mask", "guard", "caller"),
+    later=("envelope", "carriers", "views", "mask", "guard", "caller"),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from proxy.redactor.load.ids import (
 )
 from proxy.redactor.load.parameters import compile_search, has_same_tokens, same_hint
 from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     Absent,
@@ -83,6 +84,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
         request,
         response,
         section.at,
+        compile_when(section, faults),
     )
     _check_same(operation, section, faults)
     check_ids(operation, section, faults)
@@ -94,7 +96,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
 def _pass(section: Section, scope: Scope) -> PassRule | None:
     """A request that passes. A key that says something else of it contradicts that."""
     for key in section:
-        if key not in ("match", "pass"):
+        if key not in ("match", "pass", "when"):
             scope.faults.add(
                 section.key(key),
                 "'pass: true' says that nobody's data is in this request and its answer, and "
@@ -105,7 +107,12 @@ def _pass(section: Section, scope: Scope) -> PassRule | None:
         return None
     _check_prefix(section, matched, scope)
     return PassRule(
-        matched.label, scope.endpoint, matched.methods, matched.template.text, section.at
+        matched.label,
+        scope.endpoint,
+        matched.methods,
+        matched.template.text,
+        section.at,
+        compile_when(section, scope.faults),
     )
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import RecordKeys, Schema, records_schema
+from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.runtime import InForce, bind_rules, recipe
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Match
@@ -134,7 +135,9 @@ async def test_requests_under_way_keep_the_rules_that_matched_them():
         audit_services(),
     )
     assert in_force.match("GET", "a", b"/p/1", ())[1] is None
-    assert in_force.exchange(match)._plan.operation is match.operation
+    exchange = in_force.exchange(match)
+    assert isinstance(exchange, RuleExchange)
+    assert exchange._plan.operation is match.operation
     with pytest.raises(TypeError):
         in_force.exchange(Match(match.operation, {}))
 

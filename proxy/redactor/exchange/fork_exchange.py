@@ -1,0 +1,64 @@
+"""A request whose body tells which of several operations it is for."""
+
+from collections.abc import Callable, Sequence
+
+from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.forks import Fork
+from proxy.redactor.message import RawHeaders, Request, Response, Timing
+from proxy.redactor.rules import Operation, PassRule
+
+
+class ForkExchange:
+    """Chooses the operation once the body is there, and is its exchange from then on."""
+
+    def __init__(self, fork: Fork, exchange: Callable[[Operation], RuleExchange]) -> None:
+        self._fork = fork
+        self._exchange_of = exchange
+        self._exchange: RuleExchange | None = None  #: ``None`` where nothing is swapped
+        self.timing = Timing()
+
+    @property
+    def missed(self) -> bool:
+        return self._exchange is not None and self._exchange.missed
+
+    def check_head(self, head: Request) -> None:
+        """Refuse what fits no operation, whatever its body will be. Raises ``VaultError``."""
+        self._fork.by_head(head.target, head.headers)
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """As of the operation that the body tells; unchanged where that is one that passes."""
+        long = len(request.body) > SMALL and is_long(request.body)
+        rule = await run_in_thread(long, self._fork.by_body, request)
+        if isinstance(rule, PassRule):
+            return request
+        exchange = self._exchange_of(rule)
+        exchange.timing = self.timing
+        redacted = await exchange.outgoing(request, marks)
+        self._exchange = exchange
+        return redacted
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        return self._exchange is not None and self._exchange.wants(status, headers)
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        return self._exchange.stream(status, headers) if self._exchange is not None else None
+
+    def mark(self) -> bytes:
+        return self._exchange.mark() if self._exchange is not None else b""
+
+    async def incoming(self, answer: Response) -> Response:
+        return await self._exchange.incoming(answer) if self._exchange is not None else answer
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        if self._exchange is not None:
+            await self._exchange.settled(status, headers)
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        if self._exchange is not None:
+            self._exchange.pass_unread(status, headers)
+
+    async def failed(self, sent: bool) -> None:
+        if self._exchange is not None:
+            await self._exchange.failed(sent)
