@@ -108,7 +108,7 @@ class Quick(Begun):
     def __init__(
         self, incoming: RequestContext, tell: Callable[[RequestContext, None], None]
     ) -> None:
-        super().__init__()
+        Begun.__init__(self)  # a third of the time of super()
         self.incoming = incoming
         self.fault: Exception | None = None  #: a fault of ours while the answer was passed back
         self._tell = tell
@@ -122,11 +122,9 @@ class Quick(Begun):
         for the caller's task.
         """
         incoming, reply = self.incoming, self.reply
-        if (
-            reply is None
-            or not reply.done
-            or reply.waiting + incoming.unsent > response.WRITE_BUFFER
-        ):
+        transport = incoming.connection.transport
+        unsent = transport.get_write_buffer_size() if transport is not None else 0
+        if reply is None or not reply.done or reply.waiting + unsent > response.WRITE_BUFFER:
             incoming.connection.resume(incoming, self)
             return
         try:

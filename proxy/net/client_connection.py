@@ -167,11 +167,6 @@ class UpstreamConnection(asyncio.Protocol):
         """
         return self._state == _IDLE
 
-    def park(self) -> None:
-        """Wait idle for the next exchange, not for longer than ``Limits.keep``."""
-        self.deadline = self._loop.time() + self._limits.keep
-        self.expires = _NEVER
-
     def forgive(self, seconds: float) -> None:
         """The proxy stood still for so long: an exchange gets that time again, an idle connection
         is only the older.
@@ -348,6 +343,8 @@ class UpstreamConnection(asyncio.Protocol):
         if self._reading_paused:
             self.resume_reading()
         self._state = _IDLE
+        self.deadline = self._loop.time() + self._limits.keep
+        self.expires = _NEVER
         self._home.release(self)
 
     # ------------------------------------------------ the end

@@ -231,7 +231,6 @@ class Pool:
 
     def release(self, connection: UpstreamConnection) -> None:
         """Part of ``Home``: to the first who waits, else into the idle ones."""
-        connection.park()
         self._freed = connection.deadline - self._limits.keep
         while self._waiters:
             waiter = self._waiters.popleft()

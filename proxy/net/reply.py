@@ -269,7 +269,7 @@ class BufferedReply(BodyQueue):
         most: int,
         whole: bytes | None = None,
     ) -> None:
-        super().__init__(connection, whole, most)
+        BodyQueue.__init__(self, connection, whole, most)  # a third of the time of super()
         self.head = head
         self.framing = framing
         self.connection = connection
@@ -277,7 +277,13 @@ class BufferedReply(BodyQueue):
     @property
     def whole(self) -> bytes | None:
         """See ``UpstreamResponse.whole``."""
-        return self.take() if self.done else None
+        if not self.done:
+            return None
+        pieces = self._pieces
+        if len(pieces) == 1 and not self._paused:  # as nearly always: it came with the head
+            self.waiting = 0
+            return pieces.pop()
+        return self.take()
 
     def abort(self) -> None:
         """See ``UpstreamResponse.abort``."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from proxy.audit.services import AuditServices
@@ -248,10 +249,8 @@ class InForce:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
-    @property
-    def edition(self) -> object:
-        """The rules in force now: another object after each reload."""
-        return self.runtime
+    #: The rules in force now: another object after each reload.
+    edition = property(attrgetter("runtime"))
 
     def match(
         self,

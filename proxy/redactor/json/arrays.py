@@ -45,7 +45,7 @@ _BEFORE: Final = 4
 _LONGEST: Final = 256 * 1024
 
 #: Levels that an object nests at most, itself included, where a pattern fits.
-PATTERN_DEPTH: Final = 2
+PATTERN_DEPTH: Final = 3
 
 _WS = rb"[ \t\n\r]*+"
 _COLON = _WS + rb":" + _WS
@@ -84,8 +84,8 @@ class AlikeObjects:
         self._counts[mark] += 1
         if self._counts[mark] != _BEFORE or not all(map(_PLAIN_NAME.fullmatch, members)):
             return
-        containers = sum(bytes(memoryview(raw)[:1]) in b"[{" for raw in members.values())
-        if len(members) + _CONTAINER * containers <= _MEMBERS:
+        weights = [_CONTAINER ** _levels(raw) for raw in members.values()]
+        if sum(weights) <= _MEMBERS:
             numbers = [self._leaves[name] for name in members if name in self._leaves]
             patterns.append((_pattern(members, self._leaves, even).match, numbers))
 
@@ -119,22 +119,37 @@ class AlikeObjects:
                 hit = match(body, at, min(at + _LONGEST, end))
 
 
+def _levels(value: msgspec.Raw) -> int:
+    """Levels of arrays and objects that a value seems to have: two stand for more, too."""
+    text = bytes(value)
+    return min(2, text.count(b"{") + text.count(b"[")) if text[:1] in (b"[", b"{") else 0
+
+
 def _pattern(
     members: Mapping[str, msgspec.Raw], leaves: Iterable[str], even: bool
 ) -> re.Pattern[bytes]:
     """An object of these members in this order; its groups are the values of the leaves."""
     string = _STRINGS[even]
-    scalar = rb"(?:" + string + rb"|" + _BARE + rb")"
-    pair = string + _COLON + scalar
-    array = rb"\[" + _WS + rb"(?:" + scalar + rb"(?:" + _SEPARATOR + scalar + rb"){0,30})?" + _WS
-    table = rb"\{" + _WS + rb"(?:" + pair + rb"(?:" + _SEPARATOR + pair + rb"){0,30})?" + _WS
+    scalar = string + rb"|" + _BARE
+    shallow = _containers(scalar, string)
+    deep = _containers(scalar + rb"|" + rb"|".join(shallow.values()), string)
     parts: list[bytes] = []
     for name, raw in members.items():
+        levels = _levels(raw)
         kind = bytes(memoryview(raw)[:1])
-        value = {b"[": array + rb"\]", b"{": table + rb"\}"}.get(kind, scalar)
+        value = (shallow if levels == 1 else deep)[kind] if levels else scalar
         group = rb"(%b)" if name in leaves else rb"(?:%b)"
         parts.append(re.escape(f'"{name}"'.encode()) + _COLON + group % value)
     return re.compile(rb"\{" + _WS + _SEPARATOR.join(parts) + _WS + rb"\}")
+
+
+def _containers(value: bytes, name: bytes) -> dict[bytes, bytes]:
+    """By its first letter: an array of up to 31 such values, an object of as many."""
+    element, pair = rb"(?:%b)" % value, name + _COLON + rb"(?:%b)" % value
+    several = rb"%b(?:%b(?:%b%b){0,30}+)?+%b"
+    array = rb"\[" + several % (_WS, element, _SEPARATOR, element, _WS) + rb"\]"
+    table = rb"\{" + several % (_WS, pair, _SEPARATOR, pair, _WS) + rb"\}"
+    return {b"[": array, b"{": table}
 
 
 def after_element(body: bytes, at: int, end: int) -> int:

@@ -97,7 +97,6 @@ async def test_what_the_proxy_stood_still_is_given_again_to_an_exchange_and_not_
     assert connection.deadline == before + 100
     assert connection.expires == float("inf")
     connection.data_received(OK)
-    connection.park()
     before = connection.deadline
     connection.forgive(100)
     assert connection.deadline == before
