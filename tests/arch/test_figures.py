@@ -29,7 +29,7 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 EXECUTED: dict[str, tuple[int, int]] = {
     "create": (68, 203),
     "update": (70, 240),
-    "read": (48, 138),
+    "read": (48, 128),
     "list": (50, 150),
     "pass": (14, 40),
 }

@@ -53,6 +53,6 @@ class CsvExchange(StreamExchange):
         )
 
 
-def in_parts(operation: Operation) -> type[StreamExchange]:
+def stream_exchange(operation: Operation) -> type[StreamExchange]:
     """The kind of exchange of an operation whose answer is restored as it arrives."""
     return CsvExchange if operation.response.columns else StreamExchange

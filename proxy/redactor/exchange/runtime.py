@@ -10,7 +10,7 @@ from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.csv_stream import in_parts
+from proxy.redactor.exchange.csv_stream import stream_exchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import ForkExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
@@ -230,7 +230,11 @@ class Runtime:
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
 
     def _exchange(self, match: Match) -> RuleExchange:
-        kind = RuleExchange if not match.operation.response.in_parts else in_parts(match.operation)
+        kind = (
+            RuleExchange
+            if not match.operation.response.in_parts
+            else stream_exchange(match.operation)
+        )
         return kind(self.joined[id(match.operation)], match, self.vault)
 
 
@@ -288,7 +292,11 @@ class InForce:
             runtime = _runtime(match)
         if match.operation.branches:
             return runtime.exchange(match)
-        kind = RuleExchange if not match.operation.response.in_parts else in_parts(match.operation)
+        kind = (
+            RuleExchange
+            if not match.operation.response.in_parts
+            else stream_exchange(match.operation)
+        )
         return kind(runtime.joined[id(match.operation)], match, runtime.vault)
 
 
