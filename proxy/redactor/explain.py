@@ -231,6 +231,8 @@ def _body(body: BodyPlace | None) -> dict[str, Any] | None:
     named: dict[str, Any] = {"fields": places, "form": dict(body.form)}
     if body.multipart:
         named["multipart"] = dict(body.multipart)
+    if body.csv:
+        named |= {"csv": dict(body.csv), "part": body.part}
     return {("each" if body.each else "object"): objects, **named}
 
 

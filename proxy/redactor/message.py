@@ -110,6 +110,7 @@ class Media(enum.Enum):
     FORM = "form"  #: ``application/x-www-form-urlencoded``
     #: ``multipart/form-data``; ``classify`` leaves it to those whose rule names its parts
     MULTIPART = "multipart"
+    CSV = "csv"  #: likewise, to those whose rule names its columns
     OTHER = "other"  #: a body of any other kind, or of none that is named
     NONE = "none"  #: no body
 
@@ -240,6 +241,17 @@ def read_text(raw: bytes | memoryview) -> Value:
 def write_text(value: Value) -> bytes:
     """The text itself."""
     return value.text.encode()
+
+
+#: What a cell of CSV holds in quotes alone, whatever the delimiter.
+_QUOTED_CELL: Final = re.compile(r'["\r\n,;\t|]|^ | $')
+
+
+def write_cell(value: Value, before: bytes) -> bytes:
+    """The text as a cell of CSV, in quotes where the one ``before`` was or it needs them."""
+    if before != b'"' and _QUOTED_CELL.search(value.text) is None:
+        return value.text.encode()
+    return b'"%b"' % value.text.replace('"', '""').encode()
 
 
 CODECS: Mapping[Media, Codec] = {

@@ -21,6 +21,11 @@ _TYPE_PARAMETER: Final = re.compile(
     rb"|([0-9A-Za-z'()+_,./:=?-]+))[ \t]*",
     re.IGNORECASE,
 )
+_CSV: Final = re.compile(
+    rb"[ \t]*(?:text/csv|application/csv|text/tab-separated-values)[ \t]*"
+    rb'(?:;[ \t]*(?:charset="?(?:utf-?8|us-ascii|ascii)"?|header="?present"?)[ \t]*)*',
+    re.IGNORECASE,
+)
 _FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n\0]*?)[ \t]*")
 #: A quoted text holds no quote, and no backslash that some would take for the escape of one.
 _DISPOSITION: Final = re.compile(
@@ -48,6 +53,11 @@ class FormPart(NamedTuple):
 def is_multipart(headers: RawHeaders) -> bool:
     """Whether a message says that its body is ``multipart/form-data``."""
     return _TYPE.match(header(headers, b"content-type") or b"") is not None
+
+
+def is_csv(headers: RawHeaders) -> bool:
+    """Whether a message says that its body is CSV, in UTF-8 where it names a charset."""
+    return _CSV.fullmatch(header(headers, b"content-type") or b"") is not None
 
 
 def form_parts(headers: RawHeaders, body: bytes, limit: int) -> Iterator[FormPart]:

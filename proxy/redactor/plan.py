@@ -37,6 +37,8 @@ class BodyPlan:
     id_anchored: int  #: anchored leaf that holds ids; -1: none
     form: Mapping[str, str]
     multipart: Mapping[str, str]
+    csv: Mapping[str, str]
+    part: str
     id_member: str  #: form member that holds the id, or ``""``
     #: kinds of body in which the rule names what it protects; a request of another is refused
     named: frozenset[Media]
@@ -124,6 +126,8 @@ def body_plan(
         id_anchored,
         place.form if place else {},
         place.multipart if place else {},
+        place.csv if place else {},
+        place.part if place else "",
         _member(ident),
         _named(place, ident),
         _outline(place),
@@ -161,8 +165,10 @@ def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
         json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))
     else:
         json, form = place.objects is not None or bool(place.anchored), bool(place.form)
-    parts = place is not None and bool(place.multipart)
-    return frozenset([Media.JSON] * json + [Media.FORM] * form + [Media.MULTIPART] * parts)
+    parts = place is not None and bool(place.multipart or place.part)
+    csv = place is not None and bool(place.csv) and not parts
+    kinds = {Media.JSON: json, Media.FORM: form, Media.MULTIPART: parts, Media.CSV: csv}
+    return frozenset(kind for kind, named in kinds.items() if named)
 
 
 def writes(operation: Operation) -> bool:

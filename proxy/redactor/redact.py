@@ -23,7 +23,7 @@ from proxy.redactor.message import (
     classify,
     is_foreign,
 )
-from proxy.redactor.multipart import is_multipart
+from proxy.redactor.multipart import is_csv, is_multipart
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
 
@@ -175,14 +175,16 @@ def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
         plan.unnamed.refuse(request.headers, request.body)
     if len(body.items) != 1 or len(body.items[0].spots) > MOST_VALUES or body.ids:
-        _bound(body)
+        refuse_many(body)
     return body
 
 
 def upload_kind(plan: BodyPlan, headers: RawHeaders) -> Media:
     """The kind of a body that is neither JSON nor a form, where the rule names such a kind."""
-    multipart = Media.MULTIPART in plan.named and is_multipart(headers)
-    return Media.MULTIPART if multipart else Media.OTHER
+    if Media.MULTIPART in plan.named and is_multipart(headers):
+        return Media.MULTIPART
+    csv = Media.CSV in plan.named and is_csv(headers)
+    return Media.CSV if csv else Media.OTHER
 
 
 #: Objects or ids, and values, that one request may carry: each of them costs a hundred times its
@@ -191,7 +193,8 @@ MOST_OBJECTS = 10_000
 MOST_VALUES = 100_000
 
 
-def _bound(body: ParsedBody) -> None:
+def refuse_many(body: ParsedBody) -> None:
+    """Raise ``VaultError`` (TOO_LARGE) for a request of too many objects or values."""
     if max(len(body.items), len(body.ids)) > MOST_OBJECTS:
         raise VaultError(
             Code.TOO_LARGE,
@@ -369,6 +372,7 @@ def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
         Media.JSON: "application/json",
         Media.FORM: "application/x-www-form-urlencoded",
         Media.MULTIPART: "multipart/form-data",
+        Media.CSV: "text/csv",
     }
     expected = " or ".join(text for kind, text in types.items() if kind in plan.named)
     return VaultError(

@@ -16,7 +16,7 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened
-from proxy.redactor.message import CODECS, Media, RawHeaders, Request, canonical_uuid
+from proxy.redactor.message import CODECS, Media, RawHeaders, Request, canonical_uuid, write_cell
 from proxy.redactor.pages import Region, acting, text
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
@@ -90,6 +90,9 @@ def rewritten(
                 changed.append(value)
     if body.media is Media.JSON:
         texts = json_codec.write_json_values(changed)
+    elif body.media is Media.CSV:
+        signs = [content[spot.start : spot.start + 1] for spot in spots]
+        texts = list(map(write_cell, changed, signs))
     else:
         texts = list(map(CODECS[body.media].write, changed))
     edits = [
@@ -110,13 +113,9 @@ def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
 def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
     """Ids in an address header such as ``Location``, by the rule's template."""
     pattern = _address_pattern(place.template)
-    found = []
-    for name, value in headers:
-        if name.lower() == place.name.encode():
-            match = pattern.fullmatch(_path(value))
-            if match is not None:
-                found.append(canonical_uuid(unquote(match[1])))
-    return found
+    called = place.name.encode()
+    matches = [pattern.fullmatch(_path(text)) for name, text in headers if name.lower() == called]
+    return [canonical_uuid(unquote(match[1])) for match in matches if match is not None]
 
 
 def _path(address: bytes) -> str:
@@ -131,9 +130,6 @@ def _address_pattern(template: str) -> re.Pattern[str]:
     before, _, rest = template.partition("{")
     _, _, after = rest.partition("}")
     return re.compile(re.escape(before) + "([^/]+)" + re.escape(after) + "/?")
-
-
-# ---------------------------------------------------------------------- anywhere in a body
 
 
 class EscapingKinds(enum.Enum):

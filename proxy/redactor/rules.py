@@ -173,6 +173,9 @@ class BodyPlace:
     anchored: Mapping[str, Path]
     form: Mapping[str, str]  #: form member name (or pattern with ``*``) -> field name
     multipart: Mapping[str, str] = field(default_factory=dict)  #: the same of parts of a form
+    #: column name -> field name of a CSV file, of which each row is a record
+    csv: Mapping[str, str] = field(default_factory=dict)
+    part: str = ""  #: the part of a form that is the CSV file; empty: the whole body is
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,34 @@
-"""Reading uploads: the texts of forms of parts.
+"""Reading uploads: the texts of forms of parts, and CSV files whose rows are records.
 
 What such a body holds in places that no rule names passes byte for byte, so whatever only some
 applications would read as a named place is refused.
 """
 
-from typing import Final
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
 from proxy.redactor import form as form_codec
 from proxy.redactor.message import Media, Request, canonical_uuid, classify, read_text
 from proxy.redactor.multipart import form_parts
 from proxy.redactor.plan import BodyPlan, OperationPlan
 from proxy.redactor.redact import (
+    MOST_OBJECTS,
     BodyObject,
     ParsedBody,
     Spot,
     named_field,
     read_request,
+    refuse_many,
     upload_kind,
 )
 from proxy.redactor.rules import Operation, OtherKinds
 
 #: Kinds of bodies that are read here.
-UPLOADS: Final = frozenset({Media.MULTIPART})
+UPLOADS: Final = frozenset({Media.MULTIPART, Media.CSV})
 
 
 def read_upload(plan: OperationPlan, request: Request) -> ParsedBody | None:
@@ -30,6 +36,8 @@ def read_upload(plan: OperationPlan, request: Request) -> ParsedBody | None:
     named = plan.request
     if named is not None and classify(request.headers, request.body) is Media.OTHER:
         kind = upload_kind(named, request.headers)
+        if kind is Media.CSV:
+            return _from_rows(named, request.body, (0, len(request.body)))
         if kind is Media.MULTIPART:
             return _from_parts(named, request, plan.operation)
     return read_request(plan, request)
@@ -39,21 +47,148 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
     item = BodyObject()
     ids: list[str] = []
     declared = (*plan.multipart, plan.id_member) if plan.id_member else tuple(plan.multipart)
-    body = request.body
+    body, file = request.body, (0, 0)
+    if plan.part:
+        declared = (*declared, plan.part)
     for part in form_parts(request.headers, body, operation.endpoint.limits.form_fields):
         name, is_id = named_field(plan.multipart, part.name), part.name == plan.id_member
         content = b"" if part.is_file else body[part.start : part.end]
         form_codec.check_member(declared, part.name, content)
-        if part.is_file and (name or is_id or operation.request.files is OtherKinds.REFUSE):
+        if part.name == plan.part and part.is_file and not file[1]:
+            file = part.start, part.end
+        elif part.name == plan.part:
+            raise _unclear(f"does not hold its part '{plan.part}' once, as a file")
+        elif part.is_file and (name or is_id or operation.request.files is OtherKinds.REFUSE):
             raise VaultError(
                 Code.UNREADABLE_BODY,
                 f"The request matches {operation.label}, and one part of its form is a file, or "
                 "not a plain text, that its rule does not let pass (files: pass).",
             )
-        if name is not None:
+        elif name is not None:
             item.spots.append(Spot(name, part.start, part.end, read_text(content)))
         elif is_id:
             ids.append(canonical_uuid(read_text(content).text))
+    if plan.part:
+        return _from_rows(plan, body, file)
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
     return ParsedBody(Media.MULTIPART, [item], ids)
+
+
+# CSV (RFC 4180): a first line of names, then a record a row. Programs disagree about quotes inside
+# of cells, about rows of another length, and which sign stands between cells: each reading would
+# move values to other columns. So a file is refused unless all of them read it alike.
+
+_BOM: Final = b"\xef\xbb\xbf"
+_DELIMITERS: Final = (b",", b";", b"\t", b"|")
+
+
+class _Cell(NamedTuple):
+    start: int
+    end: int
+    text: str
+    last: bool  #: of its row
+
+
+@lru_cache(maxsize=len(_DELIMITERS))
+def _cell_pattern(delimiter: bytes) -> re.Pattern[bytes]:
+    sign = re.escape(delimiter)
+    return re.compile(
+        rb'(?:"((?:[^"]|"")*+)"|([^"\r\n' + sign + rb"]*+))(?:(" + sign + rb")|(\r\n|\n|\Z))"
+    )
+
+
+def _cells(body: bytes, start: int, end: int, delimiter: bytes) -> Iterator[_Cell]:
+    """The cells of a file, an empty line as one cell of nothing."""
+    pattern = _cell_pattern(delimiter)
+    while start < end:
+        match = pattern.match(body, start, end)
+        if match is None or b'\\"' in match[0]:
+            raise _unclear("has a quote or a carriage return where programs read it differently")
+        quoted = match[1] is not None
+        raw = match[1].replace(b'""', b'"') if quoted else match[2]
+        if b"\0" in raw:
+            raise _unclear("holds a NUL: it is no UTF-8, or no text")
+        stop = match.end(1) + 1 if quoted else match.end(2)
+        yield _Cell(start, stop, read_text(raw).text, match[3] is None)
+        start = match.end()
+        if match[3] and start == end:  # nothing behind the last delimiter
+            yield _Cell(start, start, "", last=True)
+
+
+def _from_rows(plan: BodyPlan, body: bytes, span: tuple[int, int]) -> ParsedBody:
+    """The records of a CSV file that stands at ``span``."""
+    start, end = span
+    if body.startswith(_BOM, start):
+        start += len(_BOM)
+    delimiter, columns, width = _columns(plan, body, (start, end))
+    parsed = ParsedBody(Media.CSV, [])
+    row: list[_Cell] = []
+    header = True
+    for cell in _cells(body, start, end, delimiter):
+        row.append(cell)
+        if not cell.last:
+            continue
+        if not header and not (len(row) == 1 and cell.start == cell.end):
+            if len(row) != width:
+                raise _unclear("has a row with more or fewer cells than its first line")
+            parsed.items.append(
+                BodyObject(
+                    [
+                        Spot(name, row[at].start, row[at].end, Value(row[at].text))
+                        for at, name in columns.items()
+                    ]
+                )
+            )
+            if len(parsed.items) > MOST_OBJECTS:
+                break
+        header = False
+        row = []
+    refuse_many(parsed)
+    return parsed
+
+
+def _header(body: bytes, span: tuple[int, int], delimiter: bytes) -> list[str]:
+    """The names in the first line, with that sign between them; none where it cannot be read."""
+    names: list[str] = []
+    try:
+        for cell in _cells(body, *span, delimiter):
+            names.append(cell.text)
+            if cell.last:
+                break
+    except VaultError:
+        return []
+    return names
+
+
+def _columns(
+    plan: BodyPlan, body: bytes, span: tuple[int, int]
+) -> tuple[bytes, dict[int, str], int]:
+    """What stands between cells, the fields by number of their columns, and how many there are."""
+    readings = []
+    for delimiter in _DELIMITERS:
+        names = _header(body, span, delimiter)
+        columns = {
+            at: name
+            for at, column in enumerate(names)
+            if (name := named_field(plan.csv, column)) is not None
+        }
+        if columns:
+            readings.append((delimiter, columns, names))
+    alike = all(names == readings[0][2] for _, _, names in readings)  # one column has no delimiter
+    if not readings or not alike:
+        raise _unclear("has none of the columns that the rule names, or no clear delimiter")
+    delimiter, columns, names = readings[0]
+    for name in names:
+        form_codec.check_member(tuple(plan.csv), name, b"")
+    if len(set(names)) < len(names):
+        raise _unclear("has two columns of one name")
+    return delimiter, columns, len(names)
+
+
+def _unclear(what: str) -> VaultError:
+    return VaultError(
+        Code.AMBIGUOUS_JSON,
+        f"The upload {what}: send a CSV file as RFC 4180 has it, in UTF-8, with names in its "
+        "first line.",
+    )

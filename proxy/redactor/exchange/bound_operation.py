@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.audit.services import AuditServices
 from proxy.errors import Code, VaultError
+from proxy.offload import is_long
 from proxy.redactor.exchange.audit import Teller
 from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.message import Request
@@ -31,8 +32,8 @@ class BoundOperation:
     """One operation ready to run: its plan, its collection, its counters."""
 
     __slots__ = (
-        *("collection", "notices", "plan", "protected", "read", "restored", "searching"),
-        "teller",
+        *("collection", "is_long", "notices", "plan", "protected", "read", "restored"),
+        *("searching", "teller"),
     )
 
     def __init__(
@@ -41,6 +42,9 @@ class BoundOperation:
         self.plan = plan
         #: what the body of a request says
         self.read = _reader(plan)
+        uploads = plan.request is not None and bool(plan.request.named & UPLOADS)
+        #: whether a body takes long to read; rows and parts are not counted for that
+        self.is_long: Callable[[bytes], bool] = bool if uploads else is_long
         self.collection = collection
         self.teller = Teller(audit, collection.around.environment, plan.operation)
         self.notices = Notices(metrics, plan.operation)

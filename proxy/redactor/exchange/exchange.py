@@ -111,7 +111,7 @@ class RuleExchange:
         if self._joined.searching is not None:
             request, self._search = await self._joined.searching.sent(request)
         operation, writing = self._operation, self._writing
-        long = len(request.body) > SMALL and is_long(request.body)
+        long = len(request.body) > SMALL and self._joined.is_long(request.body)
         read = self._joined.read
         body = await in_thread(read, request) if long else read(request)
         items = body.items if body is not None else []

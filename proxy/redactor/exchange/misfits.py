@@ -17,6 +17,7 @@ from proxy.redactor import form as form_codec
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
 from proxy.redactor.redact import ParsedBody, Spot, query_spots
+from proxy.redactor.uploads import UPLOADS
 from proxy.telemetry import logs
 
 _log = logs.logger("redactor")
@@ -98,8 +99,9 @@ def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, sp
         return next(
             (pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), ""
         )
-    if body.media is Media.MULTIPART:
-        return "|".join(name for name, field in rule.multipart.items() if field == spot.field)
+    if body.media in UPLOADS:
+        named = {**rule.multipart, **rule.csv}.items()
+        return "|".join(name for name, field in named if field == spot.field)
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
     known = {name for path in paths for name in path if isinstance(name, str)}
     return "".join(

@@ -21,7 +21,7 @@ from proxy.redactor.rules import (
 )
 
 #: Keys that say where something stands in a body.
-PLACE_KEYS = ("object", "each", "form", "fields", "multipart")
+PLACE_KEYS = ("object", "each", "form", "fields", "multipart", "csv")
 
 #: What a merge patch does with what it lacks and with null (RFC 7386).
 _MERGES: Final = {"absent": "keep", "nulls": "erase"}
@@ -37,8 +37,9 @@ def compile_body(
     """
     if section is None or not any(key in section for key in PLACE_KEYS):
         return _whole(entity) if default else None
-    form, parts = (
-        member_fields(section.value(key, {}), entity, faults) for key in ("form", "multipart")
+    form, parts, csv = (
+        member_fields(section.value(key, {}), entity, faults)
+        for key in ("form", "multipart", "csv")
     )
     objects = _objects(section, default, faults)
     own = _own_places(section.value("fields", {}), entity, faults)
@@ -51,7 +52,8 @@ def compile_body(
     outside = {name: path for name, path in own.items() if name not in inside}
     named = entity.fields.values() if objects is not None else ()
     fields = {rule.name: rule.at for rule in named if rule.name not in own}
-    body = BodyPlace(objects, "each" in section, fields | inside, outside, form, parts)
+    part = section.value("part", "") or ""
+    body = BodyPlace(objects, "each" in section, fields | inside, outside, form, parts, csv, part)
     if own:
         _check_places(body, section, faults)
     return body

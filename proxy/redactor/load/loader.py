@@ -379,12 +379,12 @@ def _settled_operation(operation: Operation, entity: Entity) -> Operation:
 def _body(body: BodyPlace | None, names: Mapping[str, str]) -> BodyPlace | None:
     if body is None:
         return None
-    form, parts = (
+    form, parts, csv = (
         {member: names.get(field, field) for member, field in members.items()}
-        for members in (body.form, body.multipart)
+        for members in (body.form, body.multipart, body.csv)
     )
     fields, anchored = _named(body.fields, names), _named(body.anchored, names)
-    return replace(body, fields=fields, anchored=anchored, form=form, multipart=parts)
+    return replace(body, fields=fields, anchored=anchored, form=form, multipart=parts, csv=csv)
 
 
 def _named(places: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:

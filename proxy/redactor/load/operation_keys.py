@@ -88,7 +88,9 @@ REQUEST = Block(
         _ELSEWHERE,
         Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root"),
         Key("multipart", MapOf(_FIELD, "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
-        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart`: parts that are files, or anything but a text: refuse the request, or pass "
+        Key("csv", MapOf(_FIELD, "column name", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
+        Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
+        Key("files", KeywordForm(("refuse", "pass")), "beside `multipart` or `part`: parts that are files, or anything but a text: refuse the request, or pass "
             "them byte for byte, whatever they hold", "refuse"),
         Key("absent", KeywordForm(("keep", "erase")), "update: a field that the body does not have", "keep"),
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),

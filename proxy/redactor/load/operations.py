@@ -19,6 +19,7 @@ from proxy.redactor.load.ids import (
 )
 from proxy.redactor.load.parameters import compile_search, has_same_tokens, same_hint
 from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.uploads import check_uploads, lists_ids
 from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
@@ -164,12 +165,8 @@ def _request(
     words = {} if inner is None else {word: inner.value(word) for word in inner}
     query: Mapping[str, PlacedValue] = section.value("query", {})
     searched = search is not None and bool(search.form or search.values)
-    if inner is not None and "files" in inner and "multipart" not in inner:
-        faults.add(
-            inner.key("files"),
-            "'files' are parts of a form, and the rule names none of its texts; write multipart: "
-            "{caption: note}, or other_kinds: pass for uploads that hold nobody's data",
-        )
+    if inner is not None:
+        check_uploads(inner, verb, faults)
     return RequestRule(
         None if searched else compile_body(inner, entity, default=writes, faults=faults),
         {} if search is not None and search.query else member_fields(query, entity, faults),
@@ -198,6 +195,8 @@ def _response(
     default = verb is not Verb.DELETE or (
         is_single(id_place) and not (inner is not None and "id" in inner)
     )
+    listed = inner is not None and sent is not None and lists_ids(inner, sent)
+    default = default and not listed
     stated = inner is not None and any(key in inner for key in PLACE_KEYS)
     restore = Restore(inner.value("restore", "named") if inner is not None else "named")
     named = restore is Restore.NAMED
