@@ -217,6 +217,8 @@ def _response(operation: Operation) -> dict[str, Any]:
         "members": dict(rule.members),
         **({"stream": str(rule.stream)} if rule.stream is not None else {}),
         "columns": dict(rule.columns),
+        "carriers": [*sorted(name.decode() for name in rule.carriers), *map(spell, rule.carried)],
+        "scan": rule.scan,
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

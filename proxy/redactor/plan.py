@@ -70,6 +70,7 @@ class OperationPlan:
     response: BodyPlan | None
     #: for a body that the rule says nothing about; ``None`` where it names one
     unnamed: Unnamed | None
+    carried: Selection | None = None  #: the addresses in a body of JSON
 
 
 def make_plan(operation: Operation) -> OperationPlan:
@@ -87,6 +88,9 @@ def make_plan(operation: Operation) -> OperationPlan:
         request,
         body_plan(operation.response.body, answer_id),
         Unnamed(operation) if _names_no_body(operation) else None,
+        Selection(None, (), list(operation.response.carried))
+        if operation.response.carried
+        else None,
     )
 
 

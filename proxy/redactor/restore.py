@@ -5,10 +5,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
@@ -16,7 +16,7 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened
-from proxy.redactor.message import CODECS, Media, RawHeaders, Request, canonical_uuid, write_cell
+from proxy.redactor.message import CODECS, Media, RawHeaders, canonical_uuid, write_cell
 from proxy.redactor.pages import Region, acting, text
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
@@ -74,9 +74,15 @@ class Written(NamedTuple):
 
 
 def rewritten(
-    content: bytes, body: ParsedBody, values: Sequence[Sequence[Value | None]]
+    content: bytes,
+    body: ParsedBody,
+    values: Sequence[Sequence[Value | None]],
+    more: Sequence[Edit] = (),
 ) -> Written:
-    """The body with these values in the places of its objects; ``None`` leaves a place alone."""
+    """The body with these values in the places of its objects; ``None`` leaves a place alone.
+
+    ``more``: what else is edited, beside those places.
+    """
     counts: dict[str, int] = {}
     spots: list[Spot] = []
     changed: list[Value] = []
@@ -99,7 +105,7 @@ def rewritten(
         (spot.start, spot.end, b"=" + text if spot.bare else text)
         for spot, text in zip(spots, texts, strict=True)
     ]
-    written = Written(splice(content, edits), counts)
+    written = Written(splice(content, [*edits, *more] if more else edits), counts)
     if len(spots) > FEW:
         free(edits, spots, changed, texts)
     return written
@@ -270,22 +276,16 @@ def rewrite(
     return made
 
 
-def replaced(
-    kind: EscapingKinds,
-    body: bytes,
-    found: Sequence[Candidate],
-    values: Mapping[str, Value],
-    *,
-    first: Sequence[Edit] = (),
-) -> bytes:
-    """A body with the values of those candidates that have one, and do not lie in ``first``."""
-    ends = [end for _, end, _ in first]  # in order
-    edits = [*first]
-    for edit in rewrite(kind, found, values):
-        at = bisect_right(ends, edit[0])
-        if at == len(ends) or edit[1] <= first[at][0]:
-            edits.append(edit)
-    return splice(body, edits) if edits else body
+def untouched(found: list[Candidate], taken: Sequence[tuple[int, int]]) -> list[Candidate]:
+    """The candidates that lie in none of these stretches, which come in order."""
+    ends = [end for _, end in taken]
+    if not ends:
+        return found
+    return [
+        item
+        for item in found
+        if (at := bisect_right(ends, item.start)) == len(ends) or item.end <= taken[at][0]
+    ]
 
 
 _ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
@@ -348,49 +348,3 @@ def _inside(
         if start >= last:
             last = -negative_end
             yield Candidate(token, offset + start, offset + last, False, quoted)
-
-
-# The caller's own words: what a request holds in the clear, as an application may repeat it in a
-# page.
-#
-# Only for pages in which a rule has every token restored (``restore: anywhere``). A token that the
-# caller wrote into the request in one of the usual forms comes back as the text it is. Forms cannot
-# be completed, so errors go by another rule (``error_answers``).
-
-
-#: Tokens looked for in one request, and bytes gone through for that.
-_MOST = 2000
-_BYTES = 256 * 1024 * 1024
-
-_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9A-Fa-f])|([/\"\\]))")
-
-
-class Words:
-    """Asked only when a page holds tokens that the exchange does not know."""
-
-    def __init__(self, request: Request) -> None:
-        parts = [request.target, *(value for _, value in request.headers), request.body]
-        raw = b"\n".join(parts)
-        plain = _ESCAPE.sub(_character, raw)
-        spaced = raw.replace(b"+", b" ")
-        self._forms = (raw, plain, unquote_to_bytes(plain), unquote_to_bytes(spaced))
-
-    def without(self, tokens: Iterable[str]) -> list[str]:
-        """The tokens that the request does not hold, neither as they are nor with JSON's escapes or
-        percent-encoded.
-
-        At most so many as can be looked for in a tenth of a second; what is left counts as held.
-        """
-        most = min(_MOST, _BYTES // (1 + sum(map(len, self._forms))))
-        return [
-            token
-            for token in islice(tokens, most)
-            if not self._hold(token.encode("utf-8", "surrogatepass"))
-        ]
-
-    def _hold(self, token: bytes) -> bool:
-        return any(token in form for form in self._forms)
-
-
-def _character(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 16)]) if match[1] else match[2]

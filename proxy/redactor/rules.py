@@ -268,7 +268,12 @@ class ResponseRule:
     only: frozenset[str] = frozenset()  #: the fields that a page shows; empty: all
     stream: Stream | None = None  #: each event is a body of its own, passed on as it arrives
     columns: Mapping[str, str] = field(default_factory=dict)  #: of an export: column -> field
+    #: header fields, in lower case, whose addresses or file name may show values
+    carriers: frozenset[bytes] = frozenset()
+    carried: tuple[Path, ...] = ()  #: places of addresses in a body of JSON
+    scan: bool = False  #: tokens are restored beside the named places as well
     in_parts: bool = False  #: restored as it arrives, not as a whole
+    special: bool = False  #: more than named objects is restored
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ from proxy.redactor import (
 )
 from proxy.redactor import form as globs
 from proxy.redactor import pages as html
-from proxy.redactor import restore as words
+from proxy.redactor.exchange import known_tokens as words
 from proxy.redactor.json import text as json_text
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.load import parsers, yaml_tree

@@ -3,10 +3,12 @@
 """
 
 import html
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -43,7 +45,9 @@ class Site:
         made.add_routes(
             [
                 web.post("/people", self._create),
+                web.get("/people", self._list),
                 web.get("/people/export.csv", self._export),
+                web.get("/people/{id:\\d+}/photo", self._photo),
                 web.get("/people/{id:\\d+}", self._page),
                 web.get("/people/{id:\\d+}/letter", self._letter),
             ]
@@ -67,6 +71,24 @@ class Site:
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=PAGE.format(**self._person(request)), content_type="text/html")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        address = f"/people?email={quote(request.query['email'], safe='')}&page=2"
+        people = [
+            {"id": number, **one}
+            for number, one in enumerate(self.people, 1)
+            if one["email"] == request.query["email"]
+        ]
+        hello = f"Found: {people[0]['name']}" if people else "Nobody"
+        return web.json_response(
+            {"people": people, "next": address, "hello": hello},
+            headers={"Link": f"<{address}>; rel=next", "X-Search": address},
+        )
+
+    async def _photo(self, request: web.Request) -> web.Response:
+        name = self.people[int(request.match_info["id"]) - 1]["name"]
+        field = f'attachment; filename="{name}.jpg"'
+        return web.Response(body=b"\xff\xd8", headers={"Content-Disposition": field})
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/csv; charset=utf-8"})
@@ -140,6 +162,28 @@ async def test_a_page_shows_the_person_in_every_place_with_the_escaping_of_that(
 async def test_a_letter_shows_the_fields_that_the_rule_lists(scene):
     _, text = await scene.call("GET", "/people/2/letter")
     assert text == f"Dear Bo Ek, born {scene.site.people[1]['birth_date']}"
+
+
+async def test_the_links_of_a_search_show_it_and_come_back_as_tokens(scene):
+    target = f"/people?email={BO['email']}"
+    async with scene.caller.get(scene.instance.proxy + target) as answer:
+        found = await answer.json()
+        link, other = answer.links["next"]["url"].path_qs, answer.headers["X-Search"]
+    assert found["people"] == [{"id": 2, **BO}]
+    assert found["hello"] == "Found: Bo Ek"
+    assert found["next"] == "/people?email=bo%40ek.example&page=2"
+    assert "bo@ek" in link
+    assert "bo" not in other.partition("=")[2].partition("%40")[0]
+    _, again = await scene.call("GET", found["next"])
+    assert json.loads(again)["people"] == [{"id": 2, **BO}]
+
+
+async def test_a_file_is_called_after_the_person(scene):
+    url = scene.instance.proxy + "/people/2/photo"
+    async with scene.caller.get(url) as answer:
+        assert answer.content_disposition is not None
+        assert answer.content_disposition.filename == "Bo Ek.jpg"
+        assert await answer.read() == b"\xff\xd8"
 
 
 async def test_an_export_of_any_length_is_clear_and_keeps_its_dialect(scene):

@@ -8,7 +8,6 @@ from proxy.redactor.csv_records import CsvRecords, CsvSlice, charset
 from proxy.redactor.exchange.error_answers import refuses_unread
 from proxy.redactor.exchange.event_stream import StreamExchange
 from proxy.redactor.message import RawHeaders, header
-from proxy.redactor.rules import Operation
 
 
 class CsvExchange(StreamExchange):
@@ -51,8 +50,3 @@ class CsvExchange(StreamExchange):
         return await self._restored_items(
             some.raw, [*some.items], partial(self._records.written, some)
         )
-
-
-def stream_exchange(operation: Operation) -> type[StreamExchange]:
-    """The kind of exchange of an operation whose answer is restored as it arrives."""
-    return CsvExchange if operation.response.columns else StreamExchange

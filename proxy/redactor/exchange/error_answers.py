@@ -21,7 +21,7 @@ from proxy.model.schema import Value
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken
+from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.pages import named_texts, text
 from proxy.redactor.plan import OperationPlan, Outcome
@@ -213,13 +213,16 @@ def wants_body(plan: OperationPlan, outcome: Outcome, headers: RawHeaders) -> bo
         kind in _NAMED or (declared is None and refuses_unread(operation))
     ):
         return True
-    return kind in _PAGES[operation.response.restore]
+    return kind in _PAGES[operation.response.restore] or (
+        operation.response.scan and kind is not None
+    )
 
 
 def is_page(plan: OperationPlan, answer: Response) -> bool:
     """Whether tokens are restored in an answer of success wherever they stand."""
     kind = restore.surroundings(header(answer.headers, b"content-type"))
-    if kind not in _PAGES[plan.operation.response.restore]:
+    rule = plan.operation.response
+    if kind is None or not (rule.scan or kind in _PAGES[rule.restore]):
         return False
     return plan.response is None or kind not in _NAMED
 
@@ -247,20 +250,37 @@ class AnswerScan:
 
         ``page``: when the answer was asked for, where it is a page.
         """
-        kind = restore.surroundings(header(answer.headers, b"content-type"))
-        operation = self._joined.plan.operation
-        scanned = operation.endpoint.on_error.upstream_not_2xx == "scan"
-        if not answer.body or kind is None or not (page is not None or scanned):
+        scanned = self._joined.plan.operation.endpoint.on_error.upstream_not_2xx == "scan"
+        if page is None and not scanned:
             return answer
-        wide = page is not None and operation.response.restore is Restore.HTML
-        bound = operation.id is not None and operation.response.restore in _BOUND
+        edits = await self.edits(answer, keys, page)
+        long = len(answer.body) > SMALL
+        return replace(answer, body=await run_in_thread(long, restore.splice, answer.body, edits))
+
+    async def edits(
+        self,
+        answer: Response,
+        keys: Sequence[str],
+        page: int | None,
+        taken: Sequence[tuple[int, int]] = (),
+    ) -> list[Edit]:
+        """What puts values into a body. ``keys``, ``page``: as above.
+
+        ``taken``: stretches, in order, that something else is written to.
+        """
+        kind = restore.surroundings(header(answer.headers, b"content-type"))
+        if not answer.body or kind is None:
+            return []
+        rule = self._joined.plan.operation.response
+        wide = page is not None and rule.restore is Restore.HTML
+        named = self._joined.plan.operation.id is not None
+        bound = named and (rule.scan or rule.restore in _BOUND)
         much = (self._request is not None and is_long(self._request.body)) or any(
             map(is_large, self._held)
         )
         search, collection = self._search, self._joined.collection
         sought = (search.values, search.returned) if search is not None else ({}, ())
-        only = operation.response.only if page is not None else frozenset()
-        own = collection, self._held, *sought, only
+        own = collection, self._held, *sought, rule.only if page is not None else frozenset()
         tokens = await run_in_thread(much, ErrorTokens, *own)
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
@@ -269,23 +289,25 @@ class AnswerScan:
         long = len(answer.body) > SMALL
         patterns = await run_in_thread(much, tokens.patterns, known)
         look = partial(restore.candidates, wide=wide)
-        found = await run_in_thread(long, look, kind, answer.body, patterns, known)
-        unknown = {
-            item.text: None
-            for item in found
-            if item.text not in known and item.text not in tokens.returned
-        }
+        likely = await run_in_thread(long, look, kind, answer.body, patterns, known)
         edits: list[Edit] = []
         try:
-            if operation.response.members and wide:
+            if rule.members and wide:
                 edits = await self._in_elements(answer, keys, page)
+                taken = [(start, end) for start, end, _ in edits]
+            likely = await run_in_thread(long, restore.untouched, likely, taken)
+            unknown = {
+                item.text: None
+                for item in likely
+                if item.text not in known and item.text not in tokens.returned
+            }
             if unknown and page is not None and not bound:
                 values.update(await self._of_anybody(unknown, answer.status, page))
             elif unknown and not withheld:
                 stored.update(await tokens.of_records(keys))
             quoted = {
                 item.text: stored[item.text]
-                for item in found
+                for item in likely
                 if item.text in stored and item.text not in values
             }
             if quoted:
@@ -294,9 +316,7 @@ class AnswerScan:
                 values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
             self._joined.pass_with_tokens(error)
-        write = partial(restore.replaced, first=edits)
-        body = await run_in_thread(long, write, kind, answer.body, found, values)
-        return replace(answer, body=body)
+        return [*edits, *await run_in_thread(long, restore.rewrite, kind, likely, values)]
 
     async def _in_elements(
         self, answer: Response, keys: Sequence[str], began: int | None
@@ -325,7 +345,7 @@ class AnswerScan:
     ) -> Mapping[str, Value]:
         """The values of tokens in a page, without those that the caller wrote itself."""
         collection = self._joined.collection
-        unwritten = restore.Words(self._request).without(tokens) if self._request else ()
+        unwritten = Words(self._request).without(tokens) if self._request else ()
         only = self._joined.plan.operation.response.only
         anywhere = await reveal_anywhere(collection, unwritten, only)
         if anywhere.values:

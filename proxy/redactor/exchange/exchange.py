@@ -49,14 +49,14 @@ from proxy.redactor.redact import (
     read_answer_body,
     request_ids,
 )
-from proxy.redactor.restore import rewritten
-from proxy.redactor.rules import Match, Restore, Verb
+from proxy.redactor.restore import Edit, rewritten
+from proxy.redactor.rules import Match, Verb
 from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, drop_staged, reconcile_gone
 from proxy.vault.proxied.reconcile import reconcile
 from proxy.vault.proxied.reveal import reveal
 from proxy.vault.vault import Vault
 
-_GONE, _BODILESS, _NAMED = (404, 410), (204, 304), Restore.NAMED
+_GONE, _BODILESS = (404, 410), (204, 304)
 #: whose bodies are searched by, and not stored
 _SEARCHING = (Verb.READ, Verb.DELETE)
 
@@ -68,6 +68,7 @@ class RuleExchange:
     """
 
     missed = False  #: whether it searched, and nothing stored is shown
+    _more: Sequence[Edit] = ()  #: what else is edited in an answer
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
         self._joined = joined
@@ -214,7 +215,7 @@ class RuleExchange:
                 else self._outcome(answer.status, answer.headers, answer.body)
             )
             if outcome is Outcome.TAKEN and not (
-                self._operation.response.restore is not _NAMED and is_page(self._plan, answer)
+                self._operation.response.special and is_page(self._plan, answer)
             ):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
@@ -254,7 +255,7 @@ class RuleExchange:
         else:
             await self._settle(taken, answer.status, answer.headers, body)
             restored = await self._values(body, long)
-        parts = answer.body, body, restored
+        parts = answer.body, body, restored, self._more
         written = await in_thread(rewritten, *parts) if long else rewritten(*parts)
         count(self._joined.restored, written.counts)
         shown = Reveals(frozenset(written.counts), body.items, restored, self._revealed)

@@ -10,7 +10,7 @@ from proxy.audit.services import AuditServices
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.csv_stream import stream_exchange
+from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import ForkExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
@@ -230,12 +230,10 @@ class Runtime:
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
 
     def _exchange(self, match: Match) -> RuleExchange:
-        kind = (
-            RuleExchange
-            if not match.operation.response.in_parts
-            else stream_exchange(match.operation)
-        )
-        return kind(self.joined[id(match.operation)], match, self.vault)
+        joined = self.joined[id(match.operation)]
+        if match.operation.response.special:
+            return special_exchange(joined, match, self)
+        return RuleExchange(joined, match, self.vault)
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
@@ -290,14 +288,10 @@ class InForce:
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
-        if match.operation.branches:
+        operation = match.operation
+        if operation.branches or operation.response.special:
             return runtime.exchange(match)
-        kind = (
-            RuleExchange
-            if not match.operation.response.in_parts
-            else stream_exchange(match.operation)
-        )
-        return kind(runtime.joined[id(match.operation)], match, runtime.vault)
+        return RuleExchange(runtime.joined[id(operation)], match, runtime.vault)
 
 
 def _runtime(match: Match) -> Runtime:

@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from proxy.model.schema import Path
 from proxy.redactor.load.body_places import member_fields
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import selectors_overlap
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
@@ -116,3 +118,25 @@ def csv_columns(
             "record's id; name its column (id: column ID), or choose a larger shape",
         )
     return columns
+
+
+def carrier_rules(
+    section: Section | None, body: BodyPlace | None, faults: RuleFaults
+) -> tuple[frozenset[bytes], tuple[Path, ...], bool]:
+    """The header fields and the places in JSON that hold addresses, and whether all is scanned."""
+    if section is None:
+        return frozenset(), (), False
+    items: list[PlacedValue] = section.value("carriers", [])
+    carried = [item for item in items if isinstance(item.value, tuple)]
+    for item in carried:
+        whole = [(body.objects or ()) + path for path in body.fields.values()] if body else []
+        if body is None or body.objects is None:
+            faults.add(item.at, "this answer names no object of JSON; name a header field")
+        elif not item.value or any(selectors_overlap(item.value, path) for path in whole):
+            faults.add(item.at, "this is a protected place; name the member that is an address")
+    scan = bool(section.value("scan"))
+    for key in ("carriers", "scan"):
+        if key in section and ("stream" in section or section.value("restore") == Restore.CSV):
+            faults.add(section.key(key), f"an answer that is restored as it arrives has no '{key}'")
+    names = frozenset(item.value for item in items if isinstance(item.value, bytes))
+    return names, tuple(item.value for item in carried), scan

@@ -19,6 +19,7 @@ from proxy.redactor.load.parsers import (
     RULE_NAME,
     SELECTOR,
     Status,
+    parse_carrier,
     parse_id,
     parse_location,
     parse_match,
@@ -139,8 +140,11 @@ RESPONSE = Block(
         Key("stream", KeywordForm(("ndjson", "sse")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`) or one a server-sent "
             "event (`sse`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
+        Key("carriers", ListOf(Text("header field or selector", "Location, Link, Refresh, Content-Disposition or $.next", r"(?s).+", parse_carrier)), "addresses in header fields or JSON members that may show "
+            "values of this exchange, in the parameters that a rule names; and `Content-Disposition`, the name of a file", "they keep their tokens"),
+        Key("scan", Flag(), "true: tokens of the record that the request names, or where it names none of the entity, are restored "
+            "beside the named places as well, wherever they stand in an answer of success"),
     ),
-    later=("carriers",),
 )  # fmt: skip
 
 OPERATION_BLOCK = Block(
@@ -164,5 +168,5 @@ OPERATION_BLOCK = Block(
         Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
         Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
     ),
-    later=("envelope", "carriers", "views", "mask", "guard", "caller"),
+    later=("envelope", "views", "mask", "caller"),
 )  # fmt: skip

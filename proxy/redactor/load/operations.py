@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proxy.redactor.load.answers import csv_columns, only_fields, page_members, stream_kind
+from proxy.redactor.load.answers import (
+    carrier_rules,
+    csv_columns,
+    only_fields,
+    page_members,
+    stream_kind,
+)
 from proxy.redactor.load.body_places import PLACE_KEYS, check_patch, compile_body, member_fields
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
@@ -210,9 +216,23 @@ def _response(
     members = page_members(inner, body, (entity, only), is_single(id_place), faults)
     stream = stream_kind(inner, verb, faults)
     columns = csv_columns(inner, entity, verb, faults)
+    carriers, carried, scan = carrier_rules(inner, body, faults)
     in_parts = stream is not None or bool(columns)
+    special = in_parts or not named or bool(carriers or carried or scan)
     return ResponseRule(
-        body, answer_id, *success, restore, members, only, stream, columns, in_parts
+        body,
+        answer_id,
+        *success,
+        restore=restore,
+        members=members,
+        only=only,
+        stream=stream,
+        columns=columns,
+        carriers=carriers,
+        carried=carried,
+        scan=scan,
+        in_parts=in_parts,
+        special=special,
     )
 
 

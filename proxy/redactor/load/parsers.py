@@ -153,6 +153,27 @@ def parse_id(text: str) -> IdPlace:
     return IdPlace(IdSource(source), name.strip("{}") if source == "path" else name)
 
 
+#: Header fields that may show values.
+_CARRIERS = ("location", "content-location", "link", "refresh", "content-disposition")
+
+
+def parse_carrier(text: str) -> bytes | Path:
+    """A header field, in lower case, or a selector of addresses in JSON."""
+    if text.startswith("$"):
+        return parse_jsonpath(text)
+    name = text.lower().removeprefix("header ").strip()
+    if name == "set-cookie":
+        raise ValueError(
+            "a cookie comes back with every request, also where no rule would swap it again; "
+            "leave it out: it keeps its token"
+        )
+    if name not in _CARRIERS:
+        raise ValueError(
+            f"'{text}' is none of {', '.join(_CARRIERS)} and no selector such as $.next"
+        )
+    return name.encode()
+
+
 def _id_selector(text: str) -> IdPlace:
     selector, blank, template = text.partition(" ")
     if blank and template.lstrip().startswith("/"):

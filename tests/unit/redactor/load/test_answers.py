@@ -84,3 +84,35 @@ def test_an_export_says_which_column_holds_which_field():
 )
 def test_what_an_export_cannot_be_is_a_fault(operation, text):
     assert text in " ".join(one.text for one in faults_of(with_operations(operation)))
+
+
+LIST = '{match: GET /n, read: note, response: {each: "$.items[*]", REST}}'
+
+
+def test_carriers_are_header_fields_and_places_of_addresses():
+    rule = operation_of(LIST.replace("REST", "carriers: [header Link, Location, $.next]")).response
+    assert rule.carriers == {b"link", b"location"}
+    assert rule.carried == (("next",),)
+    assert rule.special
+    assert operation_of(LIST.replace("REST", "scan: true")).response.scan
+
+
+@pytest.mark.parametrize(
+    ("rest", "text"),
+    [
+        ("carriers: [Set-Cookie]", "a cookie comes back with every request"),
+        ("carriers: [X-Next]", "'X-Next' is none of location"),
+        ('carriers: ["$.items[*].text"]', "this is a protected place"),
+        ("carriers: [$.next], stream: ndjson", "restored as it arrives has no 'carriers'"),
+        ("scan: true, stream: ndjson", "restored as it arrives has no 'scan'"),
+        ("scan: false", "this must be true"),
+    ],
+)
+def test_what_no_carrier_can_be_is_a_fault(rest, text):
+    faults = faults_of(with_operations(LIST.replace("REST", rest)))
+    assert text in " ".join(one.text for one in faults)
+
+
+def test_addresses_in_json_need_an_object_beside_them():
+    text = "{match: GET /n, read: note, response: {restore: html, carriers: [$.next]}}"
+    assert "names no object of JSON" in faults_of(with_operations(text))[0].text

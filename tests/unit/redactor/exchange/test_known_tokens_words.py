@@ -1,8 +1,8 @@
 import pytest
 
-from proxy.redactor import restore
+from proxy.redactor.exchange import known_tokens
+from proxy.redactor.exchange.known_tokens import Words
 from proxy.redactor.message import Request
-from proxy.redactor.restore import Words
 
 TOKEN = "Ab+3 d@e.example"
 
@@ -31,7 +31,7 @@ def test_escaped_quotes_backslashes_and_slashes() -> None:
 
 
 def test_what_would_take_too_long_counts_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore, "_MOST", 2)
+    monkeypatch.setattr(known_tokens, "_MOST", 2)
     assert Words(request()).without(["a", "b", "c"]) == ["a", "b"]
-    monkeypatch.setattr(restore, "_BYTES", 500)
+    monkeypatch.setattr(known_tokens, "_BYTES", 500)
     assert Words(request(body=b"x" * 100)).without(["a", "b"]) == ["a"]

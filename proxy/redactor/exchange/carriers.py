@@ -1,0 +1,217 @@
+"""Answers in which tokens stand beside the named places: in addresses that lead on (``carriers``),
+in the name of a file, and anywhere in a body of success (``scan``).
+
+An address shows a value only where that comes back as its token: in a parameter that a rule of the
+application names, at the application itself, and only a value of this very exchange. Whatever else
+stands in an address keeps its token, so no address bar and no log on the way shows it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+from msgspec.structs import replace
+
+from proxy.errors import VaultError
+from proxy.model.schema import Value
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.csv_stream import CsvExchange
+from proxy.redactor.exchange.error_answers import AnswerScan
+from proxy.redactor.exchange.event_stream import StreamExchange
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.form import write_form_value
+from proxy.redactor.json import tree as json_codec
+from proxy.redactor.message import RawHeaders, Response, header
+from proxy.redactor.redact import ParsedBody, query_spots
+from proxy.redactor.restore import Edit, splice
+from proxy.redactor.routing import Router
+from proxy.redactor.rules import Match
+from proxy.redactor.select import Selection
+from proxy.redactor.sought import Searched
+from proxy.vault.vault import Vault
+
+_ADDRESS: Final = re.compile(
+    rb"([ \t]*(?:(?:https?:)?//([^/?#]*))?)(/[^#]*)?(.*)", re.DOTALL | re.IGNORECASE
+)
+_LINK: Final = re.compile(rb"(?<=<)[^<>]*(?=>)")
+_REFRESH: Final = re.compile(rb"(?<=url=)[^\"']+|(?<=url=[\"'])[^\"']+", re.IGNORECASE)
+_FILE: Final = re.compile(r"(.*?);\s*filename(\*?)=\s*(?:UTF-8'[^']*')?\"?(.*?)\"?\s*", re.DOTALL)
+#: Where addresses stand in these fields.
+_ADDRESSES: Final = {
+    b"location": re.compile(rb"(?s).+"),
+    b"content-location": re.compile(rb"(?s).+"),
+    b"link": _LINK,
+    b"refresh": _REFRESH,
+}
+#: What a file name may not hold.
+_UNFIT: Final = re.compile(r"[\x00-\x1f\x7f\"\\/]")
+
+
+class Routes(Protocol):
+    """The rules that an exchange belongs to."""
+
+    @property
+    def router(self) -> Router:
+        """What finds the operation of an address."""
+
+    @property
+    def joined(self) -> Mapping[int, BoundOperation]:
+        """Operations by their identity."""
+
+    @property
+    def vault(self) -> Vault:
+        """Where values are."""
+
+
+def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> RuleExchange:
+    """The exchange of an operation whose answers show more than named objects."""
+    rule = match.operation.response
+    if rule.columns:
+        return CsvExchange(joined, match, routes.vault)
+    if rule.stream is not None:
+        return StreamExchange(joined, match, routes.vault)
+    if not (rule.carriers or rule.carried or rule.scan):
+        return RuleExchange(joined, match, routes.vault)
+    exchange = CarrierExchange(joined, match, routes.vault)
+    exchange.routes = routes
+    return exchange
+
+
+class CarrierExchange(RuleExchange):
+    """The exchange of an operation with ``response: {carriers: …}`` or ``{scan: true}``."""
+
+    routes: Routes
+    _answer: Response
+    _scanned = False  #: whether anything stored stands beside the named places
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        """As of any exchange; also where a field holds an address, whatever the body."""
+        carriers = self._operation.response.carriers
+        carried = status < 400 and any(name.lower() in carriers for name, _ in headers)
+        return carried or super().wants(status, headers)
+
+    async def incoming(self, answer: Response) -> Response:
+        """The answer as the caller may see it, its addresses as far as they may show values."""
+        self._answer = answer
+        restored = await super().incoming(answer)
+        if answer.status >= 400:
+            return restored
+        carriers = self._operation.response.carriers
+        values = self._addressed()
+        fields = [
+            (name, await self._field(name.lower(), value, values))
+            if name.lower() in carriers
+            else (name, value)
+            for name, value in restored.headers
+        ]
+        return replace(restored, headers=tuple(fields))
+
+    async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
+        values = await super()._values(body, long)
+        content = self._answer.body
+        edits = [*self._links(content)]
+        if self._operation.response.scan:
+            spots = [(spot.start, spot.end) for item in body.items for spot in item.spots]
+            taken = sorted([*spots, *((start, end) for start, end, _ in edits)])
+            scan = AnswerScan(self._joined, self._request, self._held, self._search)
+            edits += await scan.edits(self._answer, self._keys(), self._began, taken)
+            self._scanned = scan.revealed
+        self._more = edits
+        return values
+
+    def _close(self, status: int = 0) -> None:
+        self._shows = self._shows or self._scanned
+        super()._close(status)
+
+    def _addressed(self) -> Mapping[tuple[str, str], Value]:
+        """By (field, token), what the caller itself has sent in this exchange."""
+        values = dict(self._search.values) if self._search is not None else {}
+        for one in self._held:
+            for name, several in one.given.items():
+                values.update({(name, each.token): each.value for each in several})
+        return values
+
+    def _links(self, content: bytes) -> Iterator[Edit]:
+        """The edits of the addresses that the rule names in a JSON body."""
+        selection: Selection | None = self._plan.carried
+        if selection is None or content.lstrip()[:1] not in (b"{", b"["):
+            return
+        values = self._addressed()
+        for leaf in selection.find(content, self._operation.endpoint.limits.json_depth).anchored:
+            text = json_codec.read_json_value(content[leaf.start : leaf.end])
+            if text is None or text.json:
+                continue
+            address = text.text.encode("utf-8", "surrogatepass")
+            restored = self._address(address, values)
+            if restored != address:
+                value = Value(restored.decode("utf-8", "surrogatepass"))
+                yield leaf.start, leaf.end, json_codec.write_json_value(value)
+
+    async def _field(
+        self, name: bytes, text: bytes, values: Mapping[tuple[str, str], Value]
+    ) -> bytes:
+        pattern = _ADDRESSES.get(name)
+        if pattern is not None:
+            return pattern.sub(lambda one: self._address(one[0], values), text)
+        return await self._file_name(text)
+
+    def _address(self, address: bytes, values: Mapping[tuple[str, str], Value]) -> bytes:
+        """An address with values in the parameters that come back as tokens."""
+        before, authority, target, rest = _ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
+        if target is None or not values or not self._is_own(authority):
+            return address
+        host = header(self._request.headers, b"host") if self._request is not None else b""
+        try:
+            match = self.routes.router.match("GET", (host or b"").decode("latin-1"), target)
+            if not isinstance(match, Match):
+                return address
+            joined = self.routes.joined[id(match.operation)]
+            if joined.collection is not self._collection:
+                return address
+            return b"%b%b%b" % (before, _with_values(joined, target, values), rest)
+        except VaultError:
+            return address
+
+    def _is_own(self, authority: bytes | None) -> bool:
+        """Whether an address leads to the application, or to the proxy before it."""
+        if authority is None:
+            return True
+        host = header(self._request.headers, b"host") if self._request is not None else None
+        upstream = urlsplit(self._operation.endpoint.upstream).netloc.encode()
+        return authority.lower() in (upstream.lower(), (host or upstream).lower())
+
+    async def _file_name(self, text: bytes) -> bytes:
+        """A ``Content-Disposition`` with values in the name of the file (RFC 6266)."""
+        parts = _FILE.fullmatch(text.decode("latin-1"))
+        if parts is None:
+            return text
+        kind, extended, name = parts.groups()
+        name = unquote(name) if extended else name
+        scan = AnswerScan(self._joined, self._request, self._held, self._search)
+        body = Response(self._answer.status, _TEXT, name.encode("utf-8", "replace"))
+        edits = await scan.edits(body, self._keys(), None)
+        if not edits:
+            return text
+        file = _UNFIT.sub("_", splice(body.body, edits).decode())
+        ascii_name = file.encode("ascii", "replace").decode().replace("?", "_")
+        line = f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file, safe='')}"
+        return line.encode("latin-1", "replace")
+
+
+_TEXT: Final[RawHeaders] = ((b"content-type", b"text/plain"),)
+
+
+def _with_values(
+    joined: BoundOperation, target: bytes, values: Mapping[tuple[str, str], Value]
+) -> bytes:
+    """A target with the values of the tokens that a rule of searches finds in it."""
+    if joined.searching is not None:
+        part = Searched(joined.searching.plan.address(target).values)
+        return part.written(target, lambda one: values.get((one.field, one.value.text)))
+    edits: list[Edit] = []
+    for spot in query_spots(target, joined.plan.operation.request.query):
+        value = values.get((spot.field, spot.value.text)) if spot.value is not None else None
+        if value is not None:
+            edits.append((spot.start, spot.end, write_form_value(value.text)))
+    return splice(target, edits)
