@@ -18,6 +18,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
  && pip --python /opt/domicile/bin/python install --require-hashes -r requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy proxy
+COPY rules/contacts.yaml rules/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
  && pip --python /opt/domicile/bin/python install --no-deps --no-index /wheel/*.whl \
  && /opt/domicile/bin/python -m compileall -q /opt/domicile/lib

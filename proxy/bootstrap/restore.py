@@ -92,7 +92,14 @@ def _open(source: Path, aead: StreamAead, head: BackupHead) -> BinaryIO:
 
 def _unpack(settings: Settings, source: Path, scratch: Path, progress: ByteCount) -> BackupContent:
     head = read_head(source)
-    master = key_source(settings.keys).load()
+    source_of_key = key_source(settings.keys)
+    if not source_of_key.exists():
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"There is no key at {settings.keys.place}, and a backup holds none: put the copy of "
+            f"master key {head.master} there, or name its place with the setting `keys`.",
+        )
+    master = source_of_key.load()
     if head.master not in (master.id, *master.others):
         raise VaultError(
             Code.BAD_KEYS,

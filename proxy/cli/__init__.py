@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "emergency": "proxy.cli.emergency",
     "environment": "proxy.cli.environment",
     "health": "proxy.cli.health",
+    "token": "proxy.cli.token",
     "keys": "proxy.cli.keys",
     "policy": "proxy.cli.policy",
     "reload": "proxy.cli.reload",
@@ -41,6 +42,7 @@ COMMANDS: Final[dict[str, str]] = {
     "import": "proxy.cli.import_",
     "export": "proxy.cli.export",
     "rehash": "proxy.cli.rehash",
+    "completion": "proxy.cli.completion",
 }
 
 

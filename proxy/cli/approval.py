@@ -14,13 +14,8 @@ from proxy.cli.remote import remote
 
 def list_approvals_command(arguments: Arguments) -> int:
     """Print what waits, oldest first."""
-    approvals: list[Any] = []
     with contextlib.closing(remote(arguments)) as instance:
-        while True:
-            page = instance.content("GET", f"/api/approvals?offset={len(approvals)}")
-            approvals += page["data"]
-            if not page["data"] or len(approvals) >= page["meta"]["total"]:
-                break
+        approvals = instance.listed("/api/approvals")
     lines = [_line(one) for one in approvals] or ["Nothing waits for a second person."]
     command.show({"approvals": approvals}, "\n".join(lines), as_json=arguments.json)
     return OK

@@ -38,11 +38,19 @@ def instance_arguments(
     """What every command that talks to an instance takes; ``otherwise``: what it works on without a
     URL.
     """
-    parser.add_argument(
-        "--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})"
-    )
+    url_argument(parser, otherwise)
     parser.add_argument(
         "--environment", default="default", metavar="ID", help="the environment (default: default)"
+    )
+
+
+def url_argument(
+    parser: argparse.ArgumentParser,
+    otherwise: str = "the store of the settings, while no instance runs",
+) -> None:
+    """Add ``--url`` alone, for commands that work in the environment of their client."""
+    parser.add_argument(
+        "--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})"
     )
 
 
@@ -145,12 +153,7 @@ class RemoteBackend:
 
     async def listed(self) -> Sequence[JsonObject]:
         """See ``Declared.listed``."""
-        items: list[JsonObject] = []
-        while True:
-            content = self._answer("GET", f"?offset={len(items)}").content
-            items += content["data"]
-            if not content["data"] or len(items) >= content["meta"]["total"]:
-                return items
+        return self._instance.listed(self._path)
 
     async def one(self, name: str) -> JsonObject:
         """See ``Declared.one``."""
@@ -194,9 +197,7 @@ async def stopped(
     from proxy.bootstrap.schemas import open_schemas
 
     record = OfflineChanges(operation, arguments.environment)
-    with stopped_first(
-        f"name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."
-    ):
+    with stopped_first(remote.NAMED):
         async with stopped_vault(settings, arguments.environment, record) as (vault, _):
             catalog = await open_schemas(vault, None, settings.records)
             try:

@@ -5,14 +5,15 @@ each looks at the settings it is given and raises ``VaultError``, and one part's
 another's.
 """
 
+import argparse
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from proxy.cli import command
+from proxy.cli import command, health
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import Settings, load_settings
-from proxy.errors import VaultError
+from proxy.errors import Code, VaultError
 
 #: Looks at one part; answers what it looked at, or an empty text.
 SettingsCheck = Callable[[Settings], str]
@@ -95,7 +96,7 @@ def _upstream(settings: Settings) -> str:
         rules = None  # told by the part that looks at rules
     check_upstream(settings, rules)
     addresses = sorted({one.upstream for one in rules.endpoints}) if rules is not None else []
-    return f"nobody was asked: {', '.join(addresses)}" if addresses else ""
+    return f"whether it answers was not tried: {', '.join(addresses)}" if addresses else ""
 
 
 def _access(settings: Settings) -> str:
@@ -144,6 +145,8 @@ PARTS: Final[dict[str, SettingsCheck]] = {
 
 def run(arguments: Arguments) -> int:
     """Exit status 0 when everything is in order."""
+    if arguments.url is not None:
+        return _running(arguments)
     places: dict[str, str] = {}
     faults = run_checks(lambda: load_settings(arguments.config, os.environ), PARTS, places)
     names = ["settings", *PARTS]
@@ -158,6 +161,27 @@ def run(arguments: Arguments) -> int:
     report = {"ok": not faults, "faults": data, "places": places, "warnings": warned}
     command.show(report, "\n".join(lines), as_json=arguments.json)
     return FAULT if faults else OK
+
+
+def _running(arguments: Arguments) -> int:
+    """Print the checks of a running instance, and what is in force although it is stale."""
+    data = health.readiness(arguments.url)
+    lines = [
+        f"{name}: {command.in_order('in order') if state == 'ok' else command.at_fault(state)}"
+        for name, state in data["checks"].items()
+    ]
+    well = data["status"] == "ok" and not data["stale"]
+    command.show({"ok": well, **data}, "\n".join(lines), as_json=arguments.json)
+    return OK if well else FAULT
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--url",
+        type=health.http_address,
+        metavar="URL",
+        help="the admin listener of a running instance, to ask it (default: look at the settings)",
+    )
 
 
 def run_checks(
@@ -202,7 +226,8 @@ def _looked(name: str, faults: Mapping[str, Any]) -> bool:
 def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str]) -> list[str]:
     error = faults.get(name)
     if error is None:
-        return [f"{name}: in order ({places[name]})" if name in places else f"{name}: in order"]
+        where = f" ({places[name]})" if name in places else ""
+        return [f"{name}: {command.in_order('in order')}{where}"]
     first = next(
         other
         for other, earlier in faults.items()
@@ -210,15 +235,19 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     )
     if first != name:  # the store cannot be opened without its key: one sentence is enough
         return [f"{name}: cannot be looked at; mend {first} first"]
-    return [f"{name}: {error.message}", *command.detail_lines(error.details)]
+    lines = [f"{name}: {command.at_fault(error.message)}"]
+    if error.code is not Code.BAD_RULES:
+        return lines + command.detail_lines(error.details)
+    return lines + [text for detail in error.details for text in command.rule_fault_lines(detail)]
 
 
 COMMAND: Final = Command(
     summary=(
         "Look at settings, rules, schemas, policies, keys, store, secrets, TLS files and resident "
-        "functions and name every fault; listens nowhere."
+        "functions and name every fault; listens nowhere. With --url: ask a running instance."
     ),
     example="domicile check --config domicile.yaml",
     run=run,
+    arguments=_arguments,
     data=True,
 )

@@ -1,15 +1,17 @@
-"""``domicile client``: who may ask for access tokens, on a vault that no instance runs on; a
-running one has /api/clients.
+"""``domicile client``: the programs that may ask for access tokens, of an instance
+(``--url``) or of a vault that none runs on.
 """
 
 import argparse
+import contextlib
 import os
+import urllib.parse
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.cli import command
-from proxy.cli.backend import stopped_first
+from proxy.cli import command, remote
+from proxy.cli.backend import stopped_first, url_argument
 from proxy.cli.command import OK, Arguments, Command
 from proxy.cli.health import reachable
 from proxy.config import Settings, load_settings
@@ -23,15 +25,24 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_PATH: Final = "/api/clients"
+
 
 def create_client_command(arguments: Arguments) -> int:
     """Make a client and print its secret, this once."""
     settings = load_settings(arguments.config, os.environ)
-    created = _run(_create(settings, arguments))
+    if arguments.url is None:
+        created = _run(_create(settings, arguments))
+        ident, secret = created.client.id, created.secret
+        address = _vault_address(settings)
+    else:
+        answer = _request(arguments, "POST", "", _wanted(arguments))
+        ident, secret = answer["client_id"], answer.get("client_secret", "")
+        address = arguments.url.rstrip("/")
     if arguments.external is not None:
         data = {
-            "environment_id": created.client.environment,
-            "client_id": created.client.id,
+            "environment_id": arguments.environment,
+            "client_id": ident,
             "external_id": arguments.external,
         }
         command.show(
@@ -40,17 +51,21 @@ def create_client_command(arguments: Arguments) -> int:
             as_json=arguments.json,
         )
         return OK
-    data = credentials_text(settings, created)
+    data = credentials_json(arguments.environment, (ident, secret), address)
     command.show(data, client_text("Made the client.", data), as_json=arguments.json)
     return OK
 
 
 def list_clients_command(arguments: Arguments) -> int:
     """Print the clients, oldest first; never a secret."""
-    clients = _run(_listed(load_settings(arguments.config, os.environ)))
     from proxy.api.admin import client_json
 
-    data = [client_json(client) for client in clients]
+    if arguments.url is None:
+        clients = _run(_listed(load_settings(arguments.config, os.environ)))
+        data = [client_json(client) for client in clients]
+    else:
+        with contextlib.closing(remote.administered(arguments)) as instance:
+            data = instance.listed(_PATH)
     lines = [
         "  ".join(
             [
@@ -71,35 +86,73 @@ def list_clients_command(arguments: Arguments) -> int:
 
 def disable(arguments: Arguments) -> int:
     """End a client and its tokens; it stays in the list."""
-    client = _run(_disable(load_settings(arguments.config, os.environ), arguments.client))
     from proxy.api.admin import client_json
 
-    command.show(
-        client_json(client), f"The client {client.name} is disabled.", as_json=arguments.json
-    )
+    if arguments.url is None:
+        client = _run(_disable(load_settings(arguments.config, os.environ), arguments.client))
+        data = client_json(client)
+    else:
+        below = "/" + urllib.parse.quote(arguments.client, safe="")
+        data = _request(arguments, "GET", below)
+        _request(arguments, "DELETE", below)
+        data["disabled"] = True
+    end = "is disabled" if arguments.url is None else "is gone"
+    command.show(data, f"The client {data['name']} {end}.", as_json=arguments.json)
     return OK
 
 
 def rotate_secret(arguments: Arguments) -> int:
     """Give a client a new secret and print it, this once; the old one and its tokens end."""
     settings = load_settings(arguments.config, os.environ)
-    data = credentials_text(settings, _run(_renew(settings, arguments.client)))
+    created = _run(_renew(settings, arguments.client))
+    data = credentials_text(settings, created)
     command.show(data, client_text("The client has a new secret.", data), as_json=arguments.json)
     return OK
 
 
 def credentials_text(settings: Settings, created: "NewClient") -> dict[str, Any]:
-    """What somebody needs to use a new client."""
-    from proxy.bootstrap.network import address_of
+    """What somebody needs to use a new client of the vault of the settings."""
+    credentials = created.client.id, created.secret
+    return credentials_json(created.client.environment, credentials, _vault_address(settings))
 
-    address = address_of(settings, str(reachable(settings.listen.vault)))
+
+def credentials_json(
+    environment: str, credentials: tuple[str, str], address: str
+) -> dict[str, Any]:
+    """The same of a client by its id and secret, and of the vault at ``address``."""
     return {
-        "environment_id": created.client.environment,
-        "client_id": created.client.id,
-        "client_secret": created.secret,
+        "environment_id": environment,
+        "client_id": credentials[0],
+        "client_secret": credentials[1],
         "vault_url": address,
         "token_url": f"{address}/oauth2/token",
     }
+
+
+def _vault_address(settings: Settings) -> str:
+    from proxy.bootstrap.network import address_of
+
+    return address_of(settings, str(reachable(settings.listen.vault)))
+
+
+def _wanted(arguments: Arguments) -> dict[str, Any]:
+    """The client of a command line, as the interface is asked for it."""
+    wanted: dict[str, Any] = {
+        "name": arguments.name,
+        "environment_id": arguments.environment,
+        "admin": arguments.admin,
+        "policies": arguments.policy,
+        "roles": arguments.role,
+        "emergency_roles": arguments.emergency,
+    }
+    return wanted | ({} if arguments.external is None else {"external_id": arguments.external})
+
+
+def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
+    """What the running instance answers."""
+    headers = {} if method == "GET" else {"Idempotency-Key": os.urandom(16).hex()}
+    with contextlib.closing(remote.administered(arguments)) as instance:
+        return instance.content(method, _PATH + below, content, headers)
 
 
 def client_text(first: str, data: dict[str, Any]) -> str:
@@ -120,9 +173,7 @@ async def _opened(
 ) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
     from proxy.bootstrap.offline import stopped_access
 
-    with stopped_first(
-        "stop it first, or ask it itself, with /api/clients and an administrator's token."
-    ):
+    with stopped_first(remote.NAMED):
         async with stopped_access(settings, record) as opened:
             yield opened
 
@@ -205,6 +256,7 @@ def _state(item: dict[str, Any]) -> str:
 
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    url_argument(parser)
     parser.add_argument(
         "--environment",
         metavar="ID",
@@ -248,6 +300,11 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _disable_arguments(parser: argparse.ArgumentParser) -> None:
+    url_argument(parser)
+    _client_argument(parser)
+
+
 def _client_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "client", metavar="ID", help="the client id, as `domicile client list` shows it"
@@ -255,7 +312,7 @@ def _client_argument(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Make, list and end clients of the vault's own interface, while no instance runs.",
+    summary="Make, list and end clients of the vault's own interface.",
     example="domicile client list",
     children={
         "create": Command(
@@ -269,17 +326,18 @@ COMMAND: Final = Command(
             summary="List the clients, oldest first; never a secret.",
             example="domicile client list --json",
             run=list_clients_command,
+            arguments=url_argument,
             data=True,
         ),
         "disable": Command(
             summary="End a client and every token of it; it stays in the list.",
             example="domicile client disable k7m2p9xwq4ht6vbd",
             run=disable,
-            arguments=_client_argument,
+            arguments=_disable_arguments,
             data=True,
         ),
         "rotate-secret": Command(
-            summary="Give a client a new secret and print it once; the old one and its tokens end.",
+            summary="While no instance runs: give a client a new secret and print it once.",
             example="domicile client rotate-secret k7m2p9xwq4ht6vbd",
             run=rotate_secret,
             arguments=_client_argument,

@@ -9,14 +9,15 @@ import argparse
 import difflib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TextIO, cast
 
 from proxy import __version__
-from proxy.errors import Detail, VaultError
+from proxy.errors import Code, Detail, VaultError
 
 # How commands print: results on standard output, faults on standard error, both as text or JSON.
 
@@ -38,9 +39,11 @@ def complain(error: VaultError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(fault(error), ensure_ascii=False))
     else:
-        print(
-            "\n".join([f"domicile: {error.message}", *detail_lines(error.details)]), file=sys.stderr
-        )
+        lines = detail_lines(error.details)
+        if error.code is Code.BAD_RULES:
+            lines = [text for detail in error.details for text in rule_fault_lines(detail)]
+        head = painted("domicile:", _RED, sys.stderr)
+        print("\n".join([f"{head} {error.message}", *lines]), file=sys.stderr)
 
 
 def fault(error: VaultError) -> dict[str, Any]:
@@ -53,6 +56,50 @@ def detail_lines(details: Sequence[Detail]) -> list[str]:
     """One indented line per detail: where, and what to do."""
     return [f"  {detail.source}: {detail.text}" for detail in details]
 
+
+_RED, _GREEN = "31;1", "32"
+
+
+def painted(text: str, color: str, stream: TextIO) -> str:
+    """The text in a colour where ``stream`` is a terminal, unless NO_COLOR or TERM forbid it."""
+    bare = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty()
+    return text if bare else f"\x1b[{color}m{text}\x1b[0m"
+
+
+def in_order(text: str) -> str:
+    """A part of a report that is well, for standard output."""
+    return painted(text, _GREEN, sys.stdout)
+
+
+def at_fault(text: str) -> str:
+    """A part of a report that is not."""
+    return painted(text, _RED, sys.stdout)
+
+
+def rule_fault_lines(detail: Detail) -> list[str]:
+    """The line of a fault in a rule file, with the place in the file and a caret under it.
+
+    For rule files alone: settings may hold secrets.
+    """
+    lines = detail_lines([detail])
+    position = _POSITION.fullmatch(detail.source)
+    if position is None:
+        return lines
+    try:
+        written = Path(position[1]).read_text("utf-8").splitlines()[int(position[2]) - 1]
+    except (OSError, UnicodeDecodeError, IndexError):
+        return lines
+    column = int(position[3]) - 1
+    start = max(0, column - _BEFORE)
+    excerpt = written[start : start + _WIDTH].replace("\t", " ")
+    return [*lines, f"      {excerpt}", f"      {' ' * (column - start)}^"]
+
+
+#: ``file:line:column``.
+_POSITION: Final = re.compile(r"(.+):(\d+):(\d+)", re.DOTALL)
+
+#: Of a long line, the characters before the fault that are shown, and all that are.
+_BEFORE, _WIDTH = 40, 90
 
 OK: Final = 0
 FAULT: Final = 1  #: a fault that the command names
@@ -100,7 +147,7 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
             top.error(fault)
         arguments, unknown = top.parse_known_args(words)
         if unknown:  # told by the command that they were meant for, whose usage names what there is
-            arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            arguments.parser.error(_unrecognized(arguments.parser, unknown))
     except SystemExit as stop:  # argparse has printed its help or the usage already
         return stop.code if isinstance(stop.code, int) else USAGE
     run: Callable[[Arguments], int] | None = arguments.run
@@ -138,6 +185,18 @@ def _misspelt(commands: Mapping[str, Command], words: Sequence[str]) -> str:
     return ""
 
 
+def _unrecognized(branch: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """What is wrong with words that are no arguments of a command, and which options are near."""
+    options = option_names(branch)
+    near = [
+        match
+        for word in unknown
+        for match in difflib.get_close_matches(word.partition("=")[0], options, n=1)
+    ]
+    hint = f": did you mean {' and '.join(near)}?" if near else ""
+    return f"unrecognized arguments: {' '.join(unknown)}{hint}"
+
+
 def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> None:
     parent.set_defaults(run=None, parser=parent)
     branches = parent.add_subparsers(title="commands", metavar="COMMAND")
@@ -154,16 +213,26 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
             _grow(branch, command.children)
             continue
         branch.set_defaults(run=command.run, parser=branch)
-        if command.settings:
-            branch.add_argument(
-                "--config",
-                metavar="FILE",
-                type=Path,
-                help="settings file (default: domicile.yaml here)",
-            )
-        if command.data:
-            branch.add_argument("--json", action="store_true", help="print JSON")
-        command.arguments(branch)
+        add_options(branch, command)
+
+
+def add_options(branch: argparse.ArgumentParser, command: Command) -> None:
+    """Give the parser of one command what it takes: the common options, then its own."""
+    if command.settings:
+        branch.add_argument(
+            "--config",
+            metavar="FILE",
+            type=Path,
+            help="settings file (default: domicile.yaml here)",
+        )
+    if command.data:
+        branch.add_argument("--json", action="store_true", help="print JSON")
+    command.arguments(branch)
+
+
+def option_names(branch: argparse.ArgumentParser) -> list[str]:
+    """The options that a parser knows."""
+    return [*re.findall(r"--[a-z][a-z-]*", branch.format_usage()), "--help"]
 
 
 # Progress of long work: a bar on a terminal, nothing where standard error is none (a job, a pipe).

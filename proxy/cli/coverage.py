@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import load_settings
+from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
     from proxy.net.coverage import UnruledPath
@@ -24,6 +25,9 @@ def show_coverage(arguments: Arguments) -> int:
     settings = load_settings(arguments.config, os.environ)
     rules = load_rules(settings)
     unknown = [path for path in unruled_paths(settings) if not _is_ruled(rules, path)]
+    if arguments.strict and not (rules.operations or rules.passed):
+        text = f"There are no rules at {settings.rules}: nothing is protected."
+        raise VaultError(Code.BAD_RULES, text)
     faults = [path for path in unknown if path.kinds or arguments.strict]
     data = {
         "ok": not faults,

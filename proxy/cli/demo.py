@@ -4,12 +4,14 @@ both views.
 
 import argparse
 import os
+import shutil
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import proxy.demo
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import ListenAddress, Settings, load_settings
 from proxy.config.document import variable
@@ -82,11 +84,6 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: Arguments) -> int:
     """Run until Ctrl-C. Started again, it finds the people of last time."""
-    if not _RULES.is_file():
-        raise VaultError(
-            Code.BAD_RULES,
-            f"The demo uses {_RULES}: start it in the folder that Domicile was cloned into.",
-        )
     try:
         return _run(arguments, _wanted(arguments))
     except VaultError as error:
@@ -127,7 +124,7 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
         "data": str(arguments.data),
         "store": SETTINGS["store"].default,
         "keys": SETTINGS["keys"].default,
-        "rules": str(_RULES),
+        "rules": str(_rules_file(arguments.data)),
         "listen.proxy": f"{_HOST}:{ports.proxy}",
         "listen.vault": f"{_HOST}:{ports.vault}",
         "listen.admin": f"{_HOST}:{ports.admin}",
@@ -136,6 +133,25 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
         arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}}
     )
     return replace(settings, country=settings.country or _COUNTRY)
+
+
+def _rules_file(data: Path) -> Path:
+    """The rules: those of the clone that the demo is started in, else a copy in its data folder,
+    so that they can be edited.
+    """
+    if _RULES.is_file():
+        return _RULES
+    copy = data / _RULES.name
+    if not copy.exists():
+        packed = Path(proxy.demo.__file__).with_name(_RULES.name)
+        source = packed if packed.is_file() else Path(proxy.__file__).parents[1] / _RULES
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+        except OSError as error:
+            text = f"The rules of the demo cannot be copied to {copy} ({error.strerror})."
+            raise VaultError(Code.BAD_RULES, text) from None
+    return copy
 
 
 async def demo(settings: Settings, ports: Ports) -> int:
@@ -153,7 +169,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
         application=f"http://{_HOST}:{ports.application}",
         vault=f"http://{_HOST}:{ports.vault}",
         admin=f"http://{_HOST}:{ports.admin}",
-        rules=str(_RULES),
+        rules=str(settings.rules),
     )
     stop = stop_signal()
     async with AsyncExitStack() as stack:

@@ -1,15 +1,17 @@
-"""``domicile environment``: make, list and remove environments of a vault that no instance runs on;
-a running one has /api/environments.
+"""``domicile environment``: make, list and remove environments, of an instance (``--url``) or of a
+vault that none runs on.
 """
 
 import argparse
+import contextlib
 import os
+import urllib.parse
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.cli import command
-from proxy.cli.backend import stopped_first
+from proxy.cli import command, remote
+from proxy.cli.backend import stopped_first, url_argument
 from proxy.cli.command import OK, Arguments, Command
 from proxy.clock import to_wire
 from proxy.config import load_settings
@@ -22,10 +24,18 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_PATH: Final = "/api/environments"
+
 
 def create_environment_command(arguments: Arguments) -> int:
     """Make an environment, with keys of its own and nothing in it."""
-    data = _environment_json(_run(_create(arguments)))
+    if arguments.url is None:
+        data = _environment_json(_run(_create(arguments)))
+    else:
+        wanted = {"name": arguments.name}
+        if arguments.id is not None:
+            wanted["environment_id"] = arguments.id
+        data = _request(arguments, "POST", "", wanted)
     text = (
         f"Made the environment {data['environment_id']} ({data['name']}).\n"
         f"Next: domicile client create --environment {data['environment_id']} --admin NAME"
@@ -36,7 +46,11 @@ def create_environment_command(arguments: Arguments) -> int:
 
 def list_environments_command(arguments: Arguments) -> int:
     """Print the environments, oldest first."""
-    data = [_environment_json(environment) for environment in _run(_listed(arguments))]
+    if arguments.url is None:
+        data = [_environment_json(environment) for environment in _run(_listed(arguments))]
+    else:
+        with contextlib.closing(remote.administered(arguments)) as instance:
+            data = instance.listed(_PATH)
     width = max(len(item["environment_id"]) for item in data)
     lines = [
         f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data
@@ -49,11 +63,27 @@ def delete_environment_command(arguments: Arguments) -> int:
     """Remove an environment with its clients and schemas; with its records only where that was
     said.
     """
-    count = _run(_delete(arguments))
-    data = {"environment_id": arguments.id, "records": count}
-    text = f"The environment {arguments.id} is gone, with {count} records; its keys are destroyed."
+    if arguments.url is None:
+        count = _run(_delete(arguments))
+        data = {"environment_id": arguments.id, "records": count}
+        text = (
+            f"The environment {arguments.id} is gone, with {count} records; its keys are destroyed."
+        )
+    else:
+        ident = urllib.parse.quote(arguments.id, safe="")
+        records = "?records=delete" if arguments.records else ""
+        _request(arguments, "DELETE", f"/{ident}{records}")
+        data = {"environment_id": arguments.id}
+        text = f"The environment {arguments.id} is gone; its keys are destroyed."
     command.show(data, text, as_json=arguments.json)
     return OK
+
+
+def _request(arguments: Arguments, method: str, below: str, content: Any = None) -> Any:
+    """What the running instance answers to a change."""
+    headers = {"Idempotency-Key": os.urandom(16).hex()}
+    with contextlib.closing(remote.administered(arguments)) as instance:
+        return instance.content(method, _PATH + below, content, headers)
 
 
 @asynccontextmanager
@@ -62,11 +92,7 @@ async def _opened(
 ) -> "AsyncIterator[StoppedEnvironments]":
     from proxy.bootstrap.offline import stopped_environments
 
-    advice = (
-        "stop it first, or ask it itself, with /api/environments and the token of an "
-        "administrator of default."
-    )
-    with stopped_first(advice):
+    with stopped_first(remote.NAMED):
         async with stopped_environments(
             load_settings(arguments.config, os.environ), record
         ) as environments:
@@ -126,6 +152,7 @@ def _environment_json(environment: "Environment") -> dict[str, Any]:
 
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    url_argument(parser)
     parser.add_argument(
         "--id", metavar="ID", help="lower-case letters and digits (default: a random one)"
     )
@@ -135,6 +162,7 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    url_argument(parser)
     parser.add_argument(
         "--records", action="store_true", help="with all records that it holds, and their files"
     )
@@ -144,7 +172,7 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Make, list and remove environments, while no instance runs.",
+    summary="Make, list and remove environments.",
     example="domicile environment list",
     children={
         "create": Command(
@@ -158,6 +186,7 @@ COMMAND: Final = Command(
             summary="List the environments, oldest first.",
             example="domicile environment list --json",
             run=list_environments_command,
+            arguments=url_argument,
             data=True,
         ),
         "delete": Command(

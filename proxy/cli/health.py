@@ -2,14 +2,16 @@
 
 import argparse
 import http.client
+import json
 import os
 import urllib.parse
-from typing import Final
+from typing import Any, Final
 
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import load_settings
 from proxy.config.settings import ListenAddress
+from proxy.errors import Code, VaultError
 
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised here, not listened at
 
@@ -18,7 +20,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument(
         "--url",
-        type=_http,
+        type=http_address,
         metavar="URL",
         help="what to ask (default: the admin listener's /healthz)",
     )
@@ -72,6 +74,27 @@ def probe(url: str, timeout: float) -> tuple[int | None, str]:
     return answer.status, f"{answer.status} {answer.reason}"
 
 
+def readiness(url: str) -> dict[str, Any]:
+    """What ``/readyz`` of the admin listener at ``url`` tells: ``status``, ``checks``, ``stale``.
+
+    Raises ``VaultError``: VAULT_DOWN without an answer, BAD_SETTINGS for one of something else.
+    """
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=10)
+    try:
+        connection.request("GET", "/readyz")
+        data = json.loads(connection.getresponse().read())
+        return {name: data[name] for name in ("status", "checks", "stale")}
+    except (OSError, http.client.HTTPException):
+        text = f"{url} gives no answer: is the service running, and there?"
+        raise VaultError(Code.VAULT_DOWN, text) from None
+    except (ValueError, TypeError, KeyError):
+        text = f"{url} is no admin listener of domicile."
+        raise VaultError(Code.BAD_SETTINGS, text) from None
+    finally:
+        connection.close()
+
+
 def _own(arguments: Arguments) -> str:
     """The address of the admin listener of the settings, as seen from this machine."""
     here = reachable(load_settings(arguments.config, os.environ).listen.admin)
@@ -83,7 +106,8 @@ def reachable(listening: ListenAddress) -> ListenAddress:
     return listening._replace(host=_WILDCARDS.get(listening.host, listening.host))
 
 
-def _http(text: str) -> str:
+def http_address(text: str) -> str:
+    """A whole address at http://, as an argument."""
     parts = urllib.parse.urlsplit(text)
     try:
         whole = (

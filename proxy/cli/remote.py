@@ -26,6 +26,9 @@ from proxy.errors import Code, Detail, VaultError
 CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
 CLIENT_SECRET: Final = "DOMICILE_CLIENT_SECRET"
 
+#: What to do where a command finds an instance on the vault that it was to work on.
+NAMED: Final = f"name it with --url, and its client with {CLIENT_ID} and {CLIENT_SECRET}."
+
 _CHECK: Final = f"check {CLIENT_ID} and {CLIENT_SECRET}"
 
 #: Seconds that an answer may take; a batch on a busy instance needs some.
@@ -46,9 +49,13 @@ class RemoteAnswer(NamedTuple):
 
 
 class Remote:
-    """One instance, as one client sees it. Not for several threads."""
+    """One instance, as one client sees it, in one environment (``None``: its own). Not for several
+    threads.
+    """
 
-    def __init__(self, url: str, client: str, secret: str, environment: str = "default") -> None:
+    def __init__(
+        self, url: str, client: str, secret: str, environment: str | None = "default"
+    ) -> None:
         parts = urllib.parse.urlsplit(url)
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._host = parts.hostname or ""
@@ -102,6 +109,15 @@ class Remote:
             cursor = page["meta"].get("next")
             following = None if cursor is None else "&next=" + urllib.parse.quote(cursor, safe="")
 
+    def listed(self, path: str) -> list[Any]:
+        """All items of a listing that is paged by offset."""
+        items: list[Any] = []
+        while True:
+            page = self.content("GET", f"{path}?offset={len(items)}")
+            items += page["data"]
+            if not page["data"] or len(items) >= page["meta"]["total"]:
+                return items
+
     def close(self) -> None:
         """Close the connection. Idempotent."""
         if self._connection is not None:
@@ -112,19 +128,20 @@ class Remote:
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> RemoteAnswer:
         if self._token is None:
-            self._token = self._new_token()
+            self._token = self.new_token()
         return self._patiently(
             method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
         )
 
-    def _new_token(self) -> str:
+    def new_token(self) -> str:
+        """A new access token. Raises ``VaultError(UNAUTHORIZED)``."""
         basic = base64.b64encode(
             f"{urllib.parse.quote(self._client)}:{urllib.parse.quote(self._secret)}".encode()
         )
         form = {
             "grant_type": "client_credentials",
             "audience": self.url,
-            "scope": self._environment,
+            **({} if self._environment is None else {"scope": self._environment}),
         }
         fields = {
             "Authorization": f"Basic {basic.decode()}",
@@ -214,10 +231,19 @@ def refusal_of(answer: RemoteAnswer) -> VaultError:
 
 
 def remote(arguments: Arguments) -> Remote:
-    """The instance and the client of a command line.
+    """The instance, the client and the environment of a command line; see ``administered``."""
+    return _remote(arguments, arguments.environment)
+
+
+def administered(arguments: Arguments) -> Remote:
+    """The instance and the client of a command line, in the environment that the client has.
 
     Raises ``VaultError(BAD_SETTINGS)`` when the credentials are missing.
     """
+    return _remote(arguments, None)
+
+
+def _remote(arguments: Arguments, environment: str | None) -> Remote:
     client, secret = os.environ.get(CLIENT_ID, ""), os.environ.get(CLIENT_SECRET, "")
     if not client or not secret:
         raise VaultError(
@@ -229,7 +255,7 @@ def remote(arguments: Arguments) -> Remote:
         arguments.url or _own(load_settings(arguments.config, os.environ)),
         client,
         secret,
-        arguments.environment,
+        environment,
     )
 
 

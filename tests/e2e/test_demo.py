@@ -227,14 +227,11 @@ async def test_it_never_touches_the_vault_that_the_settings_name(tmp_path: Path)
         }
 
 
-def test_elsewhere_than_in_the_clone_it_says_where_to_start_it(tmp_path: Path) -> None:
-    done = domicile(tmp_path, "demo")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "domicile: The demo uses rules/contacts.yaml: start it in the folder that Domicile was "
-        "cloned into.\n"
-    )
-    assert list(tmp_path.iterdir()) == []
+async def test_elsewhere_than_in_a_clone_it_goes_by_a_copy_of_its_rules(tmp_path: Path) -> None:
+    async with demo(tmp_path, clone=False) as running:
+        copy = tmp_path / "demo-data" / "contacts.yaml"
+        assert str(copy) in running.text
+        assert copy.read_text() == (ROOT / "rules" / "contacts.yaml").read_text()
 
 
 def test_a_folder_that_takes_no_files_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -72,11 +72,11 @@ def sample_rules(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def demo(folder: Path, *arguments: str) -> AsyncIterator[Demo]:
+async def demo(folder: Path, *arguments: str, clone: bool = True) -> AsyncIterator[Demo]:
     """Start it there and wait until it says that it runs; killed at the end where it has not ended
     by then.
     """
-    if not (folder / "rules").exists():
+    if clone and not (folder / "rules").exists():
         sample_rules(folder)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proxy", "demo", *arguments),

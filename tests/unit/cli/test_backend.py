@@ -1,5 +1,6 @@
 import argparse
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -7,20 +8,23 @@ import pytest
 from proxy.bootstrap.offline import stopped_vault
 from proxy.cli import main
 from proxy.cli.backend import RemoteBackend, stopped, stopped_first
-from proxy.cli.remote import RemoteAnswer
+from proxy.cli.remote import Remote, RemoteAnswer
 from proxy.config import load_settings
 from proxy.errors import Code, VaultError
 
 NAMES = ("a", "b", "c", "d", "e")
 
 
-class Instance:
+class Instance(Remote):
     """It answers two at a time."""
 
     def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:9", "id", "secret")
         self.asked: list[str] = []
 
-    def ask(self, method: str, path: str, content: Any = None) -> RemoteAnswer:
+    def ask(
+        self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> RemoteAnswer:
         self.asked.append(f"{method} {path}")
         place, _, offset = path.partition("?offset=")
         if offset:
@@ -44,8 +48,8 @@ async def test_all_of_an_instance_are_those_of_all_its_pages():
 
 async def test_a_page_that_is_empty_before_the_end_ends_the_list():
     class Shrinking(Instance):
-        def ask(self, method: str, path: str, content: Any = None) -> RemoteAnswer:
-            told = super().ask(method, path, content)
+        def ask(self, method: str, path: str, *more: Any) -> RemoteAnswer:
+            told = super().ask(method, path, *more)
             told.content["data"] = [] if "offset=2" in path else told.content["data"]
             return told
 

@@ -111,7 +111,7 @@ def test_every_part_says_what_it_looked_at_and_what_a_start_would_make(elsewhere
     assert main(["check", "--json"]) == 0
     places = json.loads(capsys.readouterr().out)["places"]
     assert places["keys"] == f"{elsewhere}/data/keys.json"
-    assert places["upstream"] == "nobody was asked: http://127.0.0.1:9"
+    assert places["upstream"] == "whether it answers was not tried: http://127.0.0.1:9"
 
 
 def test_a_vault_whose_key_file_is_gone_is_not_in_order(elsewhere, capsys):

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import shlex
@@ -8,7 +9,16 @@ import pytest
 
 from proxy import __version__
 from proxy.cli import commands, main
-from proxy.cli.command import Arguments, Command, execute, parser, progress, show
+from proxy.cli.command import (
+    Arguments,
+    Command,
+    execute,
+    painted,
+    parser,
+    progress,
+    rule_fault_lines,
+    show,
+)
 from proxy.errors import Code, Detail, VaultError
 
 
@@ -157,3 +167,70 @@ def test_a_pipe_sees_nothing(capsys):
     bar.update(10)
     bar.close()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (["serve", "--upstrem", "http://x"], "did you mean --upstream?"),
+    (["serve", "--contry=se"], "did you mean --country?"),
+    (["client", "create", "--enviroment", "a", "b", "--environment", "c"], "did you mean --environment?"),
+    (["health", "--quibble"], "unrecognized arguments: --quibble\n"),
+])  # fmt: skip
+def test_an_option_that_is_misspelt_is_answered_with_the_nearest_one(words, text, capsys):
+    assert main(words) == 2
+    assert text in capsys.readouterr().err
+
+
+RULE_FAULT = VaultError(
+    Code.BAD_RULES, "The rules have one fault.", (Detail("rules.yaml:2:7", "unknown key"),)
+)
+
+
+def test_a_fault_of_a_rule_file_is_shown_at_its_place(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules.yaml").write_text("version: 1\n  abc\tdef: x\n")
+    assert execute(one(failing(RULE_FAULT)), ["one"]) == 1
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  rules.yaml:2:7: unknown key",
+        "        abc def: x",
+        "            ^",
+    ]
+    (tmp_path / "rules.yaml").write_text("version: 1\n")
+    assert execute(one(failing(RULE_FAULT)), ["one"]) == 1
+    assert capsys.readouterr().err.splitlines()[1:] == ["  rules.yaml:2:7: unknown key"]
+
+
+def test_a_long_line_is_shown_around_its_fault(tmp_path):
+    (tmp_path / "rules.yaml").write_text("x" * 500 + "y" + "z" * 500)
+    _, shown, caret = rule_fault_lines(Detail(f"{tmp_path}/rules.yaml:1:501", "unknown"))
+    assert len(shown) < 100
+    assert shown[caret.index("^")] == "y"
+
+
+def test_a_line_of_the_settings_is_never_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "domicile.yaml").write_text("store: secret\n")
+    fault = VaultError(Code.BAD_SETTINGS, "One fault.", (Detail("domicile.yaml:1:8", "no store"),))
+    assert execute(one(failing(fault)), ["one"]) == 1
+    assert "secret" not in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "variables", "colored"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_colors_are_for_terminals_that_want_them(stream, variables, colored, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    assert (painted("x", "31", stream) == "x") is not colored

@@ -79,3 +79,10 @@ def test_a_file_that_cannot_be_read_is_a_fault(folder, capsys, content):
     (folder / "data" / "coverage.json").write_text(content)
     assert main(["coverage"]) == 1
     assert "remove it, and it is made anew" in capsys.readouterr().err
+
+
+def test_strictly_a_folder_without_rules_is_a_fault(folder, capsys):
+    (folder / "domicile.yaml").unlink()
+    assert main(["coverage"]) == 0
+    assert main(["coverage", "--strict"]) == 1
+    assert "nothing is protected" in capsys.readouterr().err

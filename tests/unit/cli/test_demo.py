@@ -10,6 +10,7 @@ from proxy.cli import demo, main
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
 from tests.support.ports import closed_port
+from tests.support.tree import ROOT
 
 
 @pytest.fixture
@@ -113,10 +114,11 @@ def test_another_fault_is_told_at_once(clone, monkeypatch, capsys):
     assert capsys.readouterr().err == "domicile: Somebody has it.\n"
 
 
-def test_elsewhere_than_in_a_clone_it_says_where_to_start(tmp_path, monkeypatch, capsys):
+def test_a_data_folder_that_takes_no_copy_is_told_in_one_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["demo"]) == 1
-    assert "start it in the folder that Domicile was cloned into" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main(["demo", "--data", "file/data", "--port", "0"]) == 1
+    assert capsys.readouterr().err.startswith("domicile: The rules of the demo cannot be copied")
 
 
 @pytest.mark.parametrize("text", ["-1", "65536", "eighty", "²", "1e3", ""])
@@ -135,3 +137,16 @@ def test_ports_of_the_whole_range_are_understood():
     ]
     assert parser.parse_args([]).port == 8090
     assert parser.parse_args([]).data == Path("demo-data")
+
+
+def test_outside_a_clone_the_rules_are_copied_into_the_data_folder_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder()
+    monkeypatch.setattr(demo, "demo", recorder.demo)
+    assert main(["demo", "--port", "0"]) == 0
+    rules = tmp_path / "demo-data" / "contacts.yaml"
+    assert recorder.started[0][0].rules == rules
+    assert rules.read_text() == (ROOT / "rules" / "contacts.yaml").read_text()
+    rules.write_text("version: 1\n")
+    assert main(["demo", "--port", "0"]) == 0
+    assert rules.read_text() == "version: 1\n"

@@ -75,7 +75,7 @@ def test_while_an_instance_runs_it_says_whom_to_ask(run):
 
     fault = asyncio.run(while_running())
     assert fault["code"] == "store_busy"
-    assert "/api/environments" in fault["message"]
+    assert "--url" in fault["message"]
 
 
 def test_without_a_vault_nothing_is_made(run, tmp_path, monkeypatch):

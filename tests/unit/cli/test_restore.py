@@ -14,6 +14,10 @@ def test_a_backup_is_proved_and_brought_back(elsewhere, capsys):
     assert "a restore overwrites nothing" in capsys.readouterr().err
     (elsewhere / "data").rename(elsewhere / "old")
     (elsewhere / "data").mkdir()
+    assert main(["restore", "b"]) == 1
+    told = capsys.readouterr().err
+    assert "a backup holds none" in told
+    assert "domicile init" not in told
     (elsewhere / "old" / "keys.json").rename(elsewhere / "data" / "keys.json")
     assert main(["restore", "b"]) == 0
     told = capsys.readouterr().out

@@ -1,0 +1,32 @@
+"""``domicile token``: an access token of a running instance, for scripts."""
+
+import argparse
+import contextlib
+from typing import Final
+
+from proxy.cli import command
+from proxy.cli.backend import url_argument
+from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.remote import administered
+
+
+def run(arguments: Arguments) -> int:
+    """Print a token of the client that the environment names, and nothing else."""
+    with contextlib.closing(administered(arguments)) as instance:
+        token = instance.new_token()
+        data = {"access_token": token, "token_type": "Bearer", "vault_url": instance.url}
+    command.show(data, token, as_json=arguments.json)
+    return OK
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    url_argument(parser, "the vault listener of the settings")
+
+
+COMMAND: Final = Command(
+    summary="Print an access token of a running instance, for scripts.",
+    example="domicile token --url https://se-vault.example.com",
+    run=run,
+    arguments=_arguments,
+    data=True,
+)
