@@ -25,7 +25,7 @@ PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 BEFORE_STAMP  := $(BEFORE)/.installed
 
-.PHONY: help install demo test explore check fuzz bench openapi viewer sbom lock clean
+.PHONY: help install demo test explore check aiohttp fuzz bench dist sbom openapi viewer lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -61,6 +61,10 @@ fuzz: $(DEV_STAMP)  ## fuzz one target for so many seconds (ARGS="json 600"; hea
 
 bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and print the ratios (ARGS="1 4" for a choice)
 	@$(BIN)/python -m bench $(ARGS)
+
+dist: $(RUNTIME_STAMP)  ## write the wheel and the source distribution to dist/; the same sources give the same bytes
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
 
 sbom: $(SCAN_STAMP)  ## write build/sbom.cdx.json, the bill of materials of the locked versions (CycloneDX 1.6)
 	@mkdir -p build
