@@ -29,6 +29,7 @@ from proxy.net.client import HttpUpstream
 from proxy.net.coverage import Coverage
 from proxy.net.listener import listen
 from proxy.redactor.rules import BodyLimits, Endpoint, Match, OnError, RuleSet, Unmatched
+from proxy.redactor.views import View
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 
@@ -64,7 +65,7 @@ class NothingNamed:
     ) -> Sequence[tuple[bytes, bytes]]:
         return headers
 
-    def exchange(self, match: Match) -> Exchange:
+    def exchange(self, match: Match, view: View | None = None) -> Exchange:
         raise NotImplementedError
 
 

@@ -30,6 +30,8 @@ class Code(enum.StrEnum):
     FIELD_ABSENT = "field_absent"  #: a named field is missing and the rule says refuse
     VALUE_UNFIT = "value_unfit"  #: a value does not fit the token shape of its field
     SEARCH_REFUSED = "search_refused"  #: a parameter that the application could only get wrong
+    #: the caller's view does not show the field that it searches by
+    FIELD_HIDDEN = "field_hidden"
     OPERATION_DENIED = "operation_denied"  #: no rule names the request and the endpoint denies such
 
     # The vault.

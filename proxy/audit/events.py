@@ -36,6 +36,7 @@ MEMBERS: Final[dict[str, str]] = {
     "environment": "the environment",
     "endpoint": "the endpoint, as the rule file names it",
     "operation": "the operation of the interface document, or as the rule file writes its match",
+    "view": "the view of the rule file by which the caller was answered: its roles, none or outside",
     "status": "the status of the answer",
     "code": "the code of the error, as it was answered",
     "schema": "the schema of the records",

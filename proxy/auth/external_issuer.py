@@ -12,7 +12,7 @@ that ends, ends at once. An issuer that cannot be asked makes no token valid.
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -70,12 +70,15 @@ class ExternalIssuer(Protocol):
 class ByKeys:
     """Tokens are verified here, with keys that the issuer publishes.
 
-    ``fetch`` gives their document.
+    ``fetch`` gives their document; ``addressed``: a token has to say whom it is for.
     """
 
-    def __init__(self, fetch: Callable[[], Awaitable[bytes]], clock: Clock) -> None:
+    def __init__(
+        self, fetch: Callable[[], Awaitable[bytes]], clock: Clock, *, addressed: bool = True
+    ) -> None:
         self._fetch = fetch
         self._clock = clock
+        self._addressed = addressed
         self._keys: ForeignKeys | None = None
         self._at = 0  # when the keys were asked for
         self._failed: tuple[int, VaultError] | None = None
@@ -88,7 +91,8 @@ class ByKeys:
         except UnknownKeyError:
             payload = (await self._fresh(PAUSE)).payload(token)
         claims = _decode(payload)
-        if not isinstance(claims.get("exp"), int | float) or not claims.get("aud"):
+        addressed = claims.get("aud") or not self._addressed
+        if not isinstance(claims.get("exp"), int | float) or not addressed:
             raise ValueError("the token has no end, or is for nobody")
         return claims, self._at + BELIEVED
 
@@ -130,47 +134,50 @@ class ByIntrospection:
         return claims, now + BELIEVED
 
 
-class _CachedAnswer(NamedTuple):
+_Said = TypeVar("_Said")
+
+
+class _CachedAnswer(NamedTuple, Generic[_Said]):
     until: int  # milliseconds since the epoch
-    client: Client
-    principal: Principal
+    said: _Said
 
 
-class External:
-    """Whom tokens of the issuer stand for."""
+class TokenReader(Generic[_Said]):
+    """What tokens of an issuer say to us, remembered for as long as that may be believed.
+
+    ``read`` makes it of the claims and the end of their belief; ``ValueError`` when they do not
+    count here.
+    """
 
     def __init__(
-        self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock
+        self,
+        issuer: ExternalIssuer,
+        read: Callable[[ForeignClaims, int], tuple[_Said, int]],
+        clock: Clock,
     ) -> None:
         self._issuer = issuer
-        self._clients = clients
-        self._expected = expected
+        self._read = read
         self._clock = clock
-        self._cache: dict[str, _CachedAnswer] = {}
+        self._cache: dict[str, _CachedAnswer[_Said]] = {}
         #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for
         #: anybody can send long ones.
         self._bad: dict[bytes, int] = {}
-        self._running: dict[str, asyncio.Task[Principal]] = {}
+        self._running: dict[str, asyncio.Task[_Said]] = {}
 
     def __len__(self) -> int:
         """How many tokens are remembered."""
         return len(self._cache) + len(self._bad)
 
-    def remembered(self, token: str) -> Principal | None:
-        """Whom a token stands for that was shown before, and may still be believed."""
+    def remembered(self, token: str) -> _Said | None:
+        """What a token says that was shown before, and may still be believed."""
         cached = self._cache.get(token)
-        if cached is None or self._clock() >= cached.until:
-            return None
-        return cached.principal if self._clients.find(cached.client.id) is cached.client else None
+        return None if cached is None or self._clock() >= cached.until else cached.said
 
-    async def principal(self, token: str) -> Principal:
-        """Whom a token stands for.
+    async def ask(self, token: str) -> _Said:
+        """What a token says, by its issuer.
 
         Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE.
         """
-        principal = self.remembered(token)
-        if principal is not None:
-            return principal
         if self._clock() < self._bad.get(_digest(token), 0):
             raise _refused()
         task = self._running.get(token)
@@ -179,43 +186,61 @@ class External:
             task.add_done_callback(lambda done: self._ended(token, done))
         return await asyncio.shield(task)
 
-    def _ended(self, token: str, task: "asyncio.Task[Principal]") -> None:
+    def _ended(self, token: str, task: "asyncio.Task[_Said]") -> None:
         del self._running[token]
         if not task.cancelled():
             task.exception()  # whoever waited for it has heard of it, or has gone
 
-    async def _ask_once(self, token: str) -> Principal:
+    async def _ask_once(self, token: str) -> _Said:
         try:
             claims, until = await self._issuer.claims(token)
-            client, end = self._read(claims)
+            said, until = self._read(claims, until)
         except (ValueError, msgspec.MsgspecError):
             self._cache.pop(token, None)
             _put(self._bad, _digest(token), self._clock() + _REFUSED)
             raise _refused() from None
-        principal, until = client.principal_until(self._clock(), min(until, end))
         self._bad.pop(_digest(token), None)
-        _put(self._cache, token, _CachedAnswer(until, client, principal))
+        _put(self._cache, token, _CachedAnswer(until, said))
+        return said
+
+
+class External:
+    """Whom tokens of the issuer stand for."""
+
+    def __init__(
+        self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock
+    ) -> None:
+        self._clients = clients
+        self._expected = expected
+        self._clock = clock
+        self._reader = TokenReader(issuer, self._read, clock)
+
+    def __len__(self) -> int:
+        """How many tokens are remembered."""
+        return len(self._reader)
+
+    def remembered(self, token: str) -> Principal | None:
+        """Whom a token stands for that was shown before, and may still be believed."""
+        cached = self._reader.remembered(token)
+        if cached is None:
+            return None
+        client, principal = cached
+        return principal if self._clients.find(client.id) is client else None
+
+    async def principal(self, token: str) -> Principal:
+        """Whom a token stands for. Raises as ``TokenReader.ask``."""
+        principal = self.remembered(token)
+        if principal is None:
+            _, principal = await self._reader.ask(token)
         return principal
 
-    def _read(self, claims: ForeignClaims) -> tuple[Client, int]:
-        """The client that the claims name, and the end of the token.
+    def _read(self, claims: ForeignClaims, until: int) -> tuple[tuple[Client, Principal], int]:
+        """The client that the claims name.
 
         ``ValueError`` when they do not count here.
         """
-        now, expected = self._clock(), self._expected
-        end = int(_instant(claims, "exp", (now + BELIEVED) / 1000) * 1000)
-        if now >= end or _instant(claims, "nbf", 0) * 1000 > now + _SKEW:
-            raise ValueError("the token has ended, or has not begun")
-        if missing := {"iss", "aud"} - claims.keys() - expected.optional:
-            raise ValueError(f"nothing tells of the token's {' and '.join(sorted(missing))}")
-        if (
-            "iss" in claims
-            and claims["iss"] != expected.issuer
-            and not (expected.issuer is None and "iss" in expected.optional)
-        ):
-            raise ValueError("the token is of another issuer")
-        if "aud" in claims and not expected.audience(_words(claims["aud"])):
-            raise ValueError("the token is for somebody else")
+        expected = self._expected
+        end = check_claims(claims, expected, self._clock())
         (name,) = _words(claims.get(expected.client))
         places = (
             None
@@ -228,7 +253,26 @@ class External:
         ]
         if len(fitting) != 1 or fitting[0].disabled:
             raise ValueError("the token names no client that is registered, or several")
-        return fitting[0], end
+        principal, until = fitting[0].principal_until(self._clock(), min(until, end))
+        return (fitting[0], principal), until
+
+
+def check_claims(claims: ForeignClaims, expected: Expected, now: int) -> int:
+    """The end of a token, in milliseconds; ``ValueError`` when it does not count here."""
+    end = int(_instant(claims, "exp", (now + BELIEVED) / 1000) * 1000)
+    if now >= end or _instant(claims, "nbf", 0) * 1000 > now + _SKEW:
+        raise ValueError("the token has ended, or has not begun")
+    if missing := {"iss", "aud"} - claims.keys() - expected.optional:
+        raise ValueError(f"nothing tells of the token's {' and '.join(sorted(missing))}")
+    if (
+        "iss" in claims
+        and claims["iss"] != expected.issuer
+        and not (expected.issuer is None and "iss" in expected.optional)
+    ):
+        raise ValueError("the token is of another issuer")
+    if "aud" in claims and not expected.audience(_words(claims["aud"])):
+        raise ValueError("the token is for somebody else")
+    return end
 
 
 _Name = TypeVar("_Name")

@@ -328,12 +328,16 @@ async def outbound_clients(
         bounded = Outbound(seconds, context, services.reach)
         services.acl_elsewhere = AclClient(await stack.enter_async_context(bounded), observe)
         if settings.auth.issuer is not None:
-            context = _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
-            outbound = await stack.enter_async_context(Outbound(_ISSUER, context))
+            outbound = await stack.enter_async_context(issuer_outbound(settings))
             services.access = bearer(
                 services.auth.tokens, external(services, settings, outbound, clock)
             )
         yield
+
+
+def issuer_outbound(settings: Settings) -> Outbound:
+    """What asks issuers of tokens; raises as ``outbound_clients``."""
+    return Outbound(_ISSUER, _context(settings.auth.issuer_authorities, "auth.issuer_authorities"))
 
 
 def external(services: Services, settings: Settings, outbound: Outbound, clock: Clock) -> External:

@@ -24,6 +24,7 @@ from proxy.bootstrap.api import (
     Around,
     environment_services,
     interface,
+    issuer_outbound,
     keep_keys,
     open_access,
     open_approvals,
@@ -64,6 +65,7 @@ from proxy.bootstrap.storage import (
 )
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
+from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MetricsJournal
 from proxy.model.record import DEFAULT
@@ -184,6 +186,7 @@ async def running(
         options = replace(
             gateway_options(settings, applications, guard, ins.proxy, vault.keyset),
             misses=miss_limit(settings, guard, guessed),
+            callers=Callers(await stack.enter_async_context(issuer_outbound(settings)), clock),
         )
         gateway = Gateway(in_force, journal, options, coverage)
         stack.push_async_callback(gateway.close)

@@ -23,6 +23,7 @@ from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_rule_set, no_rules
 from proxy.redactor.load.rule_tests import Case, parse_case
 from proxy.redactor.rules import BodyLimits, Endpoint, OnError, RuleSet, Unmatched
+from proxy.redactor.views import CallerSource
 from proxy.storage import open_store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -54,11 +55,32 @@ def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSe
     Raises ``VaultError(BAD_RULES)`` with every fault.
     """
     rules = rules_at(settings.rules)
+    _refuse_uncertified(settings, rules)
     if overrides is None:
         return rules
     if overrides.only:
         rules = _for_one(rules, overrides.only)
     return redirected(rules, overrides.upstreams)
+
+
+def _refuse_uncertified(settings: Settings, rules: RuleSet) -> None:
+    """Raise ``VaultError(BAD_SETTINGS)`` where roles stand in certificates that nobody is asked
+    for.
+    """
+    tls = settings.listen.tls
+    if tls.secures("proxy") and tls.clients and tls.clients_at in ("proxy", "both"):
+        return
+    text = (
+        "callers prove their roles by certificates (endpoint.caller): name who vouches for them, "
+        "and set listen.tls.clients_at to proxy or both"
+    )
+    faults = tuple(
+        Detail("listen.tls.clients", f"by the rules of {endpoint.name} {text}")
+        for endpoint in rules.endpoints
+        if endpoint.caller is not None and endpoint.caller.source is CallerSource.CERTIFICATE
+    )
+    if faults:
+        raise VaultError(Code.BAD_SETTINGS, "Nobody is asked for a certificate.", faults)
 
 
 def _for_one(rules: RuleSet, upstream: str) -> RuleSet:

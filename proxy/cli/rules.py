@@ -72,8 +72,8 @@ def explain(arguments: Arguments) -> int:
     from proxy.redactor.load import load_rule_set
 
     rules = load_rule_set(rules_path(arguments))
-    operation = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
-    data = effective.as_data(*operation)
+    rule = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
+    data = effective.as_data(rule, arguments.role)
     command.show(data, effective.explanation_text(data), as_json=arguments.json)
     return OK
 
@@ -117,6 +117,13 @@ def _request_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host", default="", help="host name of the request, where endpoints are told apart by it"
+    )
+    parser.add_argument(
+        "--as",
+        dest="role",
+        metavar="ROLE",
+        default="",
+        help="role of the caller: what its view shows (default: every view)",
     )
     parser.add_argument("method", metavar="METHOD", help="method of the request, e.g. POST")
     parser.add_argument(

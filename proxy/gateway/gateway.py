@@ -12,11 +12,12 @@ from proxy.edge.firewall import Firewall, Mode, firewall_refusal
 from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
+from proxy.gateway.callers import Callers
 from proxy.gateway.correlation import trace_of
 from proxy.gateway.forwarded import Telling
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
 from proxy.gateway.ports import FAILURES, ActiveRules, Journal, Seen
-from proxy.gateway.redacted import RedactedHandler, RedactedRequest, masked
+from proxy.gateway.redacted import RedactedHandler, RedactedRequest
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
 from proxy.net.coverage import Coverage, Unruled
@@ -45,11 +46,11 @@ class GatewayOptions:
     access: bool = False  #: every request is a line of the log, not only those that fail
     entrance: Entrance | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
-    #: told of requests from outside: blocked, masked
-    screened: Callable[[str], None] = lambda _outcome: None
+    screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside
     quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
     limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
     misses: MissLimit | None = None  #: how often an address may miss; none: as often as it wants
+    callers: Callers = field(default_factory=Callers)  #: what tells their views
 
 
 class _Route(msgspec.Struct, frozen=True):
@@ -198,11 +199,10 @@ class Gateway:
                 if endpoint.searched or self._telling is not None:
                     fields = await self._retold(incoming, endpoint, fields, address)
                 if match is not None:
-                    job = RedactedRequest(fields, match, address, body)
-                    exchange = self._rules.exchange(match)
-                    await self._matched.carry(
-                        incoming, job, masked(match, exchange) if abroad else exchange
-                    )
+                    views = abroad or endpoint.views
+                    view = await self._options.callers.view(incoming, abroad) if views else None
+                    job = RedactedRequest(fields, match, address, body, view is not None)
+                    await self._matched.carry(incoming, job, self._rules.exchange(match, view))
                 else:
                     await self._passing.forward(incoming, fields, address, body)
         except VaultError as error:

@@ -8,10 +8,12 @@ that one was asked.
 """
 
 import re
+from copy import copy
 from functools import lru_cache
 from typing import Final
 
 from proxy.net import entity_tags
+from proxy.net.http1.head import ResponseHead
 from proxy.net.reply import UpstreamAddress
 from proxy.redactor.content_coding import CODINGS
 from proxy.redactor.message import RawHeaders, Request, Spellings, header
@@ -195,6 +197,27 @@ def answer_lines(
     if length is not None:
         lines.append(b"Content-Length: %d\r\n" % length)
     return lines
+
+
+def private_head(head: ResponseHead) -> ResponseHead:
+    """The head of an answer that other callers may be shown otherwise: no shared cache keeps it,
+    and that of a browser keeps it for one token alone.
+    """
+    parts = _of_answer
+    cached = b", ".join([value for name, value in head.headers if parts[name] == _CACHED])
+    fields = [
+        field
+        for field in head.headers
+        if parts[field[0]] not in (_CACHED, _EXPIRING) and not steers_caches(field[0].lower())
+    ]
+    marked = copy(head)
+    marked.headers = (
+        *fields,
+        (b"Cache-Control", private(cached)),
+        (b"Vary", b"Authorization"),
+    )
+    marked.verbatim, marked.wire = False, None
+    return marked
 
 
 def _ranged(name: bytes, value: bytes, length: int | None) -> list[bytes]:

@@ -9,6 +9,7 @@ from proxy.errors import Code
 from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Endpoint, Match, PassRule
+from proxy.redactor.views import View
 from proxy.telemetry.tracing import Trace
 
 
@@ -125,8 +126,8 @@ class ActiveRules(Protocol):
         and its like.
         """
 
-    def exchange(self, match: Match) -> Exchange:
-        """A new exchange for one matched request."""
+    def exchange(self, match: Match, view: View | None = None) -> Exchange:
+        """A new exchange for one matched request; its caller sees all, or what the view shows."""
 
 
 #: Faults of the application; all others are refusals of the proxy.

@@ -2,7 +2,7 @@
 of tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 
 import msgspec
@@ -21,7 +21,6 @@ from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, 
 from proxy.net.request import RequestContext
 from proxy.offload import SMALL, in_thread
 from proxy.redactor import content_coding
-from proxy.redactor.events import EventStream
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.rules import BodyLimits, Match, Verb
 
@@ -35,6 +34,7 @@ class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     match: Match
     address: UpstreamAddress
     body: bytes | None = None  #: as it came, where it was read before the match was found
+    viewed: bool = False  #: other callers may be shown another answer
 
 
 class RedactedHandler:
@@ -114,6 +114,8 @@ class RedactedHandler:
         except BaseException:
             await exchange.failed(True)
             raise
+        if job.viewed:
+            reply.head = rewriting.private_head(reply.head)
         try:
             if not job.match.operation.response.in_parts or not await restore_stream(
                 incoming, reply, exchange, self._patience.write
@@ -298,73 +300,3 @@ def _unmodified(
         incoming, (304, b"Not Modified"), rewriting.unchanged_lines(headers, tag), b""
     )
     return True
-
-
-# What is left of a matched exchange for a caller outside: it may read, and sees what the
-# application keeps, tokens and all.
-#
-# It may neither write nor search by values: what an application says to a value that is or is not
-# there already (a conflict, one hit more) would tell of people whom the caller must not see.
-
-
-_READS = (
-    "From outside the country, requests that a rule names may only read; what they read stays "
-    "replaced by tokens."
-)
-_SEARCHES = "From outside the country nobody can search by a value that is kept inside."
-
-
-def masked(match: Match, exchange: Exchange) -> Exchange:
-    """The exchange of an operation for a caller outside.
-
-    Raises ``VaultError`` (OUTSIDE_COUNTRY) where it would write.
-    """
-    if match.operation.verb is not Verb.READ:
-        raise VaultError(Code.OUTSIDE_COUNTRY, _READS)
-    return _Masked(exchange)
-
-
-class _Masked:
-    """An exchange whose answer passes as it comes."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self.timing = exchange.timing
-
-    @property
-    def missed(self) -> bool:
-        return self._exchange.missed
-
-    def check_head(self, head: Request) -> None:
-        self._exchange.check_head(head)
-
-    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
-        redacted = await self._exchange.outgoing(request, marks)
-        if redacted.target != request.target or redacted.body != request.body:
-            await self._exchange.failed(False)
-            raise VaultError(Code.OUTSIDE_COUNTRY, _SEARCHES)
-        return redacted
-
-    def wants(self, status: int, headers: RawHeaders) -> bool:  # noqa: ARG002  # the names of the port
-        return False
-
-    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """Nothing is restored, so it passes as it comes."""
-
-    def mark(self) -> bytes:
-        """No value is shown, so none is told apart."""
-        return b""
-
-    async def incoming(self, answer: Response) -> Response:
-        """Nothing is wanted, so nothing comes here but what holds nothing."""
-        await self._exchange.settled(answer.status, answer.headers)
-        return answer
-
-    async def settled(self, status: int, headers: RawHeaders) -> None:
-        await self._exchange.settled(status, headers)
-
-    def pass_unread(self, status: int, headers: RawHeaders) -> None:
-        """That nothing is restored is meant."""
-
-    async def failed(self, sent: bool) -> None:
-        await self._exchange.failed(sent)

@@ -3,7 +3,7 @@ METHOD PATH``.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from proxy.model.schema import Path, spell
 from proxy.redactor.forks import forked
@@ -13,6 +13,7 @@ from proxy.redactor.rules import (
     Condition,
     ConditionSource,
     Endpoint,
+    Entity,
     FieldRule,
     IdPlace,
     IdSource,
@@ -24,6 +25,7 @@ from proxy.redactor.rules import (
     RuleSet,
 )
 from proxy.redactor.search import search_in_words
+from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.tokenization.fallback import Fallback
 
 _EVERY_SUCCESS = frozenset(range(200, 300))
@@ -71,18 +73,17 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Fo
     return Found(endpoint, None, ruled, ruled and method.upper() == "PATCH")
 
 
-def as_data(
-    endpoint: Endpoint | None, operation: Rule | None, ruled: bool = False, refused: bool = False
-) -> dict[str, Any]:
+def as_data(effective: Found, role: str = "") -> dict[str, Any]:
     """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the
-    request.
+    request. With a role, what callers of that see.
     """
+    endpoint, operation, ruled, refused = effective
     out: dict[str, Any] = {"endpoint": _endpoint(endpoint) if endpoint else None, "operation": None}
     if operation is None or endpoint is None:
         out["ruled"], out["refused"] = ruled, refused
         return out
     if isinstance(operation, Operation) and operation.branches:
-        branches = [as_data(endpoint, one)["operation"] for one in operation.branches]
+        branches = [as_data(Found(endpoint, one), role)["operation"] for one in operation.branches]
         out["operation"] = {"match": operation.label, "branches": branches}
         return out
     when = {"when": {_looks_at(one): _answers(one) for one in operation.when}}
@@ -108,6 +109,9 @@ def as_data(
         "query": dict(operation.request.query),
         **({"search": search_in_words(search)} if (search := operation.request.search) else {}),
     }
+    if endpoint.views:
+        views = [view_of(endpoint.views, {role})] if role else [*endpoint.views, UNKNOWN_VIEW]
+        out["operation"]["views"] = {view.name: _view(view, operation.entity) for view in views}
     return out
 
 
@@ -193,12 +197,37 @@ def _field(field: FieldRule) -> dict[str, Any]:
     }
 
 
+def _view(view: View, entity: Entity) -> dict[str, str]:
+    """What each field is to callers of a view."""
+    levels = view.levels.get(entity.name, {})
+    example = {one: rule.mask.of(_EXAMPLES[rule.kind]) for one, rule in entity.fields.items()}
+    return {
+        name: f"mask, as {example[name]}" if level is Level.MASK else str(level)
+        for name in entity.fields
+        for level in [levels.get(name, Level.TOKEN)]
+    }
+
+
+#: Values of nobody, by kind, that show what a mask looks like.
+_EXAMPLES: Final = {
+    "text": "Some text",
+    "name": "Ann Example",
+    "email": "ann@example.com",
+    "phone": "+46 70 174 06 05",
+    "date": "1980-02-29",
+    "card": "4111 1111 1111 1111",
+    "number": "12345",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+}
+
+
+#: Words of a request that say what an empty or missing value means.
+_KEEPING: Final = ("absent", "nulls", "empty", "own_token", "own_mask")
+
+
 def _request(operation: Operation) -> dict[str, Any]:
     rule = operation.request
-    words = {
-        word: str(getattr(rule, word))
-        for word in ("absent", "nulls", "empty", "own_token", "other_kinds", "files")
-    }
+    words = {word: str(getattr(rule, word)) for word in (*_KEEPING, "other_kinds", "files")}
     patch = {"patch": str(rule.patch)} if rule.patch is not None else {}
     return (
         {"body": _body(rule.body)}

@@ -13,7 +13,9 @@ import msgspec
 
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
+from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
+from proxy.tokenization.mask import Mask
 
 
 class Verb(enum.StrEnum):
@@ -114,6 +116,7 @@ class FieldRule:
     at: Path  #: relative to the entity's object; one field may select several values
     plain: bool  #: ``stored: plain`` — kept typed and searchable in the vault
     find: frozenset[str]  #: of ``exact``, ``range``
+    mask: Mask  #: what a view that masks the field shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,7 @@ class RequestRule:
     files: OtherKinds = OtherKinds.REFUSE  #: parts of a multipart form that are no texts
     search: SearchRule | None = None  #: has all parameters of the query then
     patch: PatchKind | None = None
+    own_mask: OwnMask = OwnMask.KEEP
 
     @property
     def addressed(self) -> bool:
@@ -318,6 +322,8 @@ class Endpoint:
     limits: BodyLimits
     on_error: OnError
     searched: bool = False  #: whether some operation swaps values in the address of a request
+    caller: CallerRule | None = None  #: how callers prove their roles
+    views: tuple[View, ...] = ()  #: what they see; empty: everything
 
 
 class ConditionSource(enum.StrEnum):

@@ -69,6 +69,9 @@ METRICS: Final[dict[str, MetricSpec]] = {
     "domicile_restored_values_total": MetricSpec(
         "counter", ("entity", "field"), "Tokens replaced by values on the way to the caller."
     ),
+    "domicile_masked_values_total": MetricSpec(
+        "counter", ("entity", "field"), "Tokens replaced by masks on the way to the caller."
+    ),
     "domicile_undecided_updates_total": MetricSpec(
         "counter",
         ("entity", "field"),

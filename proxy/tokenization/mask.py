@@ -113,6 +113,32 @@ def _year(text: str) -> range | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Mask:
+    """What is shown in place of a value: computed in an answer, never stored."""
+
+    visible: Visible = Visible()
+    character: str = "*"
+
+    def of(self, text: str) -> str:
+        """The mask of a text; where nothing in it could be masked, of signs alone."""
+        if len(text) <= LONGEST_MASKED:
+            masked = mask_text(text, self.visible, self.character)
+            if masked != text:
+                return masked
+        return self.character * 3
+
+
+def field_mask(kind: str, options: Mapping[str, object] | None = None) -> Mask:
+    """The mask of a field of that kind; ``ValueError`` for options that do not fit."""
+    shape = _mask(ShapeOptions("mask", options or {}))
+    if shape.character not in string.punctuation and shape.character.isalnum():
+        raise ValueError(
+            "char of a mask is a sign, such as * or •: nobody could tell a letter apart"
+        )
+    return Mask(shape.visible or DEFAULT_MASK[kind], shape.character)
+
+
+@dataclass(frozen=True, slots=True)
 class MaskShape:
     """Tokens that show a part of the value."""
 

@@ -8,10 +8,12 @@ else gets a new token.
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import STRIDE, busy, give_way
 from proxy.vault.body import RecordBody, TokenizedFields, TokenizedValue
@@ -23,6 +25,20 @@ FieldMint = Callable[[Value, int, int], Value]
 
 #: Attempts to avoid a token that the field already has; small shapes (``fixed``) cannot.
 _TRIES = 4
+
+
+class MaskPort(Protocol):
+    """What somebody is shown in place of the values of a field."""
+
+    @property
+    def character(self) -> str:
+        """The sign that takes the place of others."""
+
+    def of(self, text: str) -> str:
+        """The mask of a text."""
+
+
+NO_MASKS: Final[Mapping[str, MaskPort]] = {}
 
 
 class ProxiedDraft(msgspec.Struct, frozen=True):
@@ -41,6 +57,9 @@ class ProxiedDraft(msgspec.Struct, frozen=True):
     absent_erased: bool = False
     declared: frozenset[str] | None = None  #: ``None``: every field is
     appended: frozenset[str] = frozenset()
+    #: of fields whose values are shown masked to the caller: what it is shown of a text, and the
+    #: sign that stands in masks alone
+    masks: Mapping[str, MaskPort] = NO_MASKS
 
     def erases(self, name: str) -> bool:
         """Whether a stored field that the request does not carry is erased."""
@@ -57,6 +76,7 @@ class Drafted(msgspec.Struct, frozen=True):
     content: RecordBody
     given: Mapping[str, tuple[TokenizedValue, ...]]
     own: frozenset[str] = frozenset()  #: fields in which an own token came back in a value's place
+    masked: frozenset[str] = frozenset()  #: fields in which the mask of a value came back
 
 
 async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> Drafted:
@@ -65,6 +85,8 @@ async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: in
     """
     number = 1
     given: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name, mask in draft.masks.items():
+        _unmasked(name, mask, (), draft.fields.get(name, ()))
     for name, values in draft.fields.items():
         mint = mints[name]
         if len(values) == 1:  # nearly always
@@ -95,10 +117,16 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     number = start
     given: dict[str, tuple[TokenizedValue, ...]] = {}
     own: set[str] = set()
-    for name, values in draft.fields.items():
+    masked: set[str] = set()
+    for name, sent in draft.fields.items():
         stored = before.get(name, ())
-        alone = len(stored) == len(values) == 1  # nearly always
+        values, mask = sent, draft.masks.get(name)
         appends = name in draft.appended
+        if mask is not None:
+            values = _unmasked(name, mask, () if appends else stored, sent)
+            if values is not sent:
+                masked.add(name)
+        alone = len(stored) == len(values) == 1  # nearly always
         if (
             not values
             if appends
@@ -134,11 +162,46 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
             number += 1
         given[name] = tuple(chosen)
     if _says_nothing_new(draft, before, given):
-        return Drafted(live, given)
+        return Drafted(live, given, masked=frozenset(masked))
     fields = {name: values for name, values in before.items() if not draft.erases(name)}
     fields.update(given)
     content = RecordBody({name: values for name, values in fields.items() if values}, number)
-    return Drafted(content, given, frozenset(own))
+    return Drafted(content, given, frozenset(own), frozenset(masked))
+
+
+def _unmasked(
+    name: str, mask: MaskPort, stored: Sequence[TokenizedValue], values: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    """The values with those that are stored in place of their masks; the same without any mask.
+
+    Raises ``VaultError(VALUE_UNFIT)`` for a mask of which nobody can tell what it stands for: none
+    is stored.
+    """
+    if not any(mask.character in value.text for value in values):
+        return values
+    left = list(stored)
+    chosen: list[Value] = []
+    for value in values:
+        if mask.character not in value.text:
+            chosen.append(value)
+            continue
+        meant = [one for one in left if value.text in (one.text, mask.of(one.text))]
+        if not meant:
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"{name} holds {mask.character}, which stands in masks alone, and is not what is "
+                "shown of the stored value: send it as it is shown now, or a whole new value.",
+            )
+        chosen.append(meant[0].value)
+        left.remove(meant[0])
+    sent = {value.text for value in values}
+    if any(mask.of(one.text) in sent for one in left):
+        raise VaultError(
+            Code.VALUE_UNFIT,
+            f"Several values of {name} have one mask, and not all of them came back: nobody can "
+            "tell which were left out.",
+        )
+    return tuple(chosen)
 
 
 def _says_nothing_new(draft: ProxiedDraft, before: TokenizedFields, after: TokenizedFields) -> bool:

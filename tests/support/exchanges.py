@@ -21,6 +21,7 @@ from proxy.redactor.exchange.runtime import Runtime, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
+from proxy.redactor.views import View, view_of
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
@@ -52,9 +53,10 @@ USUAL = (
 
 def rule_text(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "") -> str:
     """A rule file with one entity ``p`` of these fields; ``more`` are further lines at its root."""
+    caller = ', caller: {from: jwt, jwks: "http://localhost:9"}' if "views:" in more else ""
     lines = [
         "version: 1",
-        'endpoint: {name: app, upstream: "http://127.0.0.1:3000"}',
+        f'endpoint: {{name: app, upstream: "http://127.0.0.1:3000"{caller}}}',
         more,
         "entities:",
         "  p:",
@@ -142,7 +144,13 @@ class Desk:
     def people(self) -> Collection:
         return next(iter(self.runtime.joined.values())).collection
 
-    async def send(self, match: str, body: Any = b"", headers: RawHeaders | None = None) -> Call:
+    async def send(
+        self,
+        match: str,
+        body: Any = b"",
+        headers: RawHeaders | None = None,
+        view: View | None = None,
+    ) -> Call:
         """Redact a request such as ``POST /p``; what is no bytes is sent as JSON."""
         method, _, target = match.partition(" ")
         raw = written(body)
@@ -150,11 +158,15 @@ class Desk:
         _, matched = self.runtime.match(method, "app", request.target, request.headers)
         assert isinstance(matched, Match), f"no rule matches {match}"
         # what a fork gives behaves alike
-        exchange = cast(RuleExchange, self.runtime.exchange(matched))
+        exchange = cast(RuleExchange, self.runtime.exchange(matched, view))
         early = head_refused(exchange, request) if raw else None
         redacted = await exchange.outgoing(request)
         assert early is None, f"its head was refused, but not the request: {early}"
         return Call(exchange, redacted)
+
+    def view(self, role: str) -> View:
+        """What callers of a role see."""
+        return view_of(self.runtime.rules.endpoints[0].views, {role})
 
     async def create(self, body: dict[str, Any], ident: int = 1) -> dict[str, Any]:
         """Create a record by ``POST /p``; what the application has of it."""

@@ -34,6 +34,7 @@ from proxy.redactor.rules import (
     Unmatched,
     Verb,
 )
+from proxy.redactor.views import View
 
 #: Requests whose target begins with this are matched.
 MATCHED = b"/people"
@@ -124,6 +125,7 @@ class Steered:
     stream: Stream | None = None
     asked: list[tuple[str, str, bytes, RawHeaders]] = field(default_factory=list)
     notes: list[Seen] = field(default_factory=list)
+    views: list[View | None] = field(default_factory=list)
     fault: Exception | None = None
     gateway: Gateway | None = None
 
@@ -169,7 +171,8 @@ class Steered:
             for name, value in headers
         )
 
-    def exchange(self, match: Match) -> Exchange:
+    def exchange(self, match: Match, view: View | None = None) -> Exchange:
+        self.views.append(view)
         return self.exchange_
 
     def seen(self, seen: Seen) -> None:

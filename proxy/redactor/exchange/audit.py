@@ -19,6 +19,7 @@ from proxy.redactor.exchange.known_tokens import StoredToken
 from proxy.redactor.plan import Outcome
 from proxy.redactor.redact import BodyObject
 from proxy.redactor.rules import Operation, Verb
+from proxy.redactor.views import FieldView
 from proxy.vault.collection import Collection as VaultCollection
 from proxy.vault.proxied import OpenRow, Revealed, StagedWrite
 
@@ -73,6 +74,7 @@ class Teller:
 
     __slots__ = (
         "_about",
+        "_covered",
         "_environment",
         "_fields",
         "_head",
@@ -84,8 +86,16 @@ class Teller:
         "sink",
     )
 
-    def __init__(self, services: AuditServices, environment: str, operation: Operation) -> None:
+    def __init__(
+        self,
+        services: AuditServices,
+        environment: str,
+        operation: Operation,
+        view: FieldView | None = None,
+    ) -> None:
         self.sink = services.sink
+        #: fields that answers show masked
+        self._covered = frozenset() if view is None else frozenset(view.masks)
         self._services = services
         self._environment = environment
         self._schema = operation.entity.schema.name
@@ -94,6 +104,7 @@ class Teller:
             "environment": environment,
             "endpoint": operation.endpoint.name,
             "operation": operation.label,
+            "view": None if view is None else view.name,
         }
         written = EventKind.DELETE if operation.verb is Verb.DELETE else EventKind.WRITE
         self._head = encode_event(EventKind.REVEAL, **self._about)
@@ -114,7 +125,10 @@ class Teller:
         ``opened``: the records looked at.
         """
         marks = await self._marks(keys)
-        line = self._line(self._head, status, (len(keys), marks), fields)
+        clear, covered = fields, b""
+        if self._covered:
+            clear, covered = fields - self._covered, self._masked(fields)
+        line = self._line(self._head, status, (len(keys), marks), clear) + covered
         if self._services.honeytokens:
             self.sink.put(line, *self._alarms(status, marks, opened))
         else:
@@ -127,11 +141,14 @@ class Teller:
         self._services.misses.add(self._miss)
 
     async def found(
-        self, status: int, opened: Mapping[int, OpenRow], collection: VaultCollection
+        self,
+        status: int,
+        opened: Mapping[int, OpenRow],
+        collection: VaultCollection,
+        fields: frozenset[str],
     ) -> None:
-        """Values stand anywhere in a page. Raises as ``revealed``."""
+        """Values of these fields stand anywhere in a page. Raises as ``revealed``."""
         keys = [collection.sealer.open_key(one.row) for one in opened.values()]
-        fields = frozenset(name for one in opened.values() for name in one.live.values)
         await self.revealed(status, keys, fields, opened.keys())
 
     async def quoted(self, status: int, tokens: Collection[StoredToken]) -> None:
@@ -155,9 +172,13 @@ class Teller:
             line = b"%b,%b" % (line, _DOUBT)
         elif held[0].displaces or (len(held) > 1 and any(one.displaces for one in held)):
             line = b"%b,%b" % (line, _DISPLACES)
-        if revealed:
-            names = self._fields.get(revealed) or self._names(revealed)
+        clear, covered = revealed, b""
+        if self._covered:
+            clear, covered = revealed - self._covered, self._masked(revealed)
+        if clear:
+            names = self._fields.get(clear) or self._names(clear)
             line = b'%b,"revealed":[%b]' % (line, names)
+        line += covered
         if revealed and self._services.honeytokens:
             self.sink.put_or_queue(line, *self._alarms(status, marks, [one.rid for one in held]))
         else:
@@ -207,6 +228,11 @@ class Teller:
         if marks:
             line = b'%b,"records":["%b"]' % (line, '","'.join(marks).encode())
         return b'%b,"fields":[%b]' % (line, self._names(fields)) if fields else line
+
+    def _masked(self, fields: frozenset[str]) -> bytes:
+        """The end of a line that tells which of these fields were masked."""
+        masked = fields & self._covered
+        return b',"covered":[%b]' % self._names(masked) if masked else b""
 
     def _names(self, fields: frozenset[str]) -> bytes:
         text = self._fields.get(fields)

@@ -20,6 +20,7 @@ from proxy.redactor.redact import ParsedBody, read_request
 from proxy.redactor.rules import Entity, Operation, PatchKind
 from proxy.redactor.search import SearchPlan
 from proxy.redactor.uploads import UPLOADS, read_upload
+from proxy.redactor.views import FieldView, View
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.collection import Collection
@@ -29,15 +30,23 @@ _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
 
 class BoundOperation:
-    """One operation ready to run: its plan, its collection, its counters."""
+    """One operation ready to run: its plan, its collection, its counters.
+
+    ``view``: what its callers see; ``None``: everything.
+    """
 
     __slots__ = (
-        *("collection", "is_long", "notices", "plan", "protected", "read", "restored"),
-        *("searching", "teller"),
+        *("_services", "_viewed", "collection", "is_long", "notices", "plan", "protected"),
+        *("read", "restored", "searching", "teller", "view"),
     )
 
     def __init__(
-        self, plan: OperationPlan, collection: Collection, metrics: Metrics, audit: AuditServices
+        self,
+        plan: OperationPlan,
+        collection: Collection,
+        metrics: Metrics,
+        audit: AuditServices,
+        view: FieldView | None = None,
     ) -> None:
         self.plan = plan
         #: what the body of a request says
@@ -46,8 +55,11 @@ class BoundOperation:
         #: whether a body takes long to read; rows and parts are not counted for that
         self.is_long: Callable[[bytes], bool] = bool if uploads else is_long
         self.collection = collection
-        self.teller = Teller(audit, collection.around.environment, plan.operation)
+        self.view = view
+        self.teller = Teller(audit, collection.around.environment, plan.operation, view)
         self.notices = Notices(metrics, plan.operation)
+        self._services = metrics, audit
+        self._viewed: dict[View, BoundOperation] = {}
         entity = plan.operation.entity
         rule = plan.operation.request.search
         self.searching = (
@@ -55,6 +67,21 @@ class BoundOperation:
         )
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)
         self.restored = _cells(metrics, "domicile_restored_values_total", entity)
+        if view is not None:
+            masked = _cells(metrics, "domicile_masked_values_total", entity)
+            self.restored.update((name, masked[name]) for name in view.masks)
+
+    def under(self, view: View) -> "BoundOperation":
+        """The same for callers of that view, which is bound once."""
+        bound = self._viewed.get(view)
+        if bound is None:
+            entity = self.plan.operation.entity
+            masks = {name: rule.mask for name, rule in entity.fields.items()}
+            fields = FieldView(view, entity.name, masks)
+            bound = BoundOperation(self.plan, self.collection, *self._services, fields)
+            bound.notices = self.notices
+            self._viewed[view] = bound
+        return bound
 
     async def decide(self, reconciling: Awaitable[None]) -> None:
         """Have decided what an answer tells; without the vault, the next one that shows the record
@@ -84,6 +111,15 @@ def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
     if patch in (None, PatchKind.MERGE):
         return partial(read_request, plan)
     return PatchReader(plan.operation, patch).read
+
+
+def hidden(operation: Operation, names: Iterable[str]) -> VaultError:
+    """The refusal of a request whose answer would tell of values that the caller is not shown."""
+    return VaultError(
+        Code.FIELD_HIDDEN,
+        f"{operation.label} searches by or compares {', '.join(names)}, which the view of the "
+        "caller does not show clear: whether a value is there stays hidden, too.",
+    )
 
 
 def _cells(metrics: Metrics, name: str, entity: Entity) -> dict[str, MetricCell]:

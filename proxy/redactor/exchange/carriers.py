@@ -20,6 +20,7 @@ from proxy.redactor.exchange.csv_stream import CsvExchange
 from proxy.redactor.exchange.error_answers import AnswerScan
 from proxy.redactor.exchange.event_stream import StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.message import RawHeaders, Response, header
@@ -68,12 +69,12 @@ def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> Ru
     """The exchange of an operation whose answers show more than named objects."""
     rule = match.operation.response
     if rule.columns:
-        return CsvExchange(joined, match, routes.vault)
+        return viewed(CsvExchange, joined)(joined, match, routes.vault)
     if rule.stream is not None:
-        return StreamExchange(joined, match, routes.vault)
+        return viewed(StreamExchange, joined)(joined, match, routes.vault)
     if not (rule.carriers or rule.carried or rule.scan):
-        return RuleExchange(joined, match, routes.vault)
-    exchange = CarrierExchange(joined, match, routes.vault)
+        return viewed(RuleExchange, joined)(joined, match, routes.vault)
+    exchange = viewed(CarrierExchange, joined)(joined, match, routes.vault)
     exchange.routes = routes
     return exchange
 
@@ -125,10 +126,13 @@ class CarrierExchange(RuleExchange):
         super()._close(status)
 
     def _addressed(self) -> Mapping[tuple[str, str], Value]:
-        """By (field, token), what the caller itself has sent in this exchange."""
+        """By (field, token), what the caller itself has sent in this exchange, and sees clear."""
         values = dict(self._search.values) if self._search is not None else {}
+        view = self._joined.view
         for one in self._held:
             for name, several in one.given.items():
+                if view is not None and view.covers(name):
+                    continue
                 values.update({(name, each.token): each.value for each in several})
         return values
 

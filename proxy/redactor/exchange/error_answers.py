@@ -29,7 +29,6 @@ from proxy.redactor.restore import Edit, EscapingKinds
 from proxy.redactor.rules import Operation, Restore
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.collection import Collection
 from proxy.vault.proxied import AnswerObject, StagedWrite, is_large, keep, reveal_anywhere
 from proxy.vault.proxied.open_rows import open_rows
 from proxy.vault.proxied.reveal import reveal
@@ -71,7 +70,7 @@ class ErrorTokens:
 
     def __init__(
         self,
-        collection: Collection,
+        joined: BoundOperation,
         held: Sequence[StagedWrite],
         searched: Mapping[tuple[str, str], Value],
         returned: Iterable[tuple[str, str]],
@@ -83,9 +82,10 @@ class ErrorTokens:
         ``returned``: (field, token) that came in the request itself in place of a value. Whoever
         wrote them is shown them.
         """
-        self._collection = collection
+        self._collection = collection = joined.collection
+        self._view = view = joined.view
         self._held = held
-        self._only = only or collection.declared
+        self._only = (only or collection.declared) - (view.hidden if view else frozenset())
         self._returned = {*returned, *_returned(held)}
         self.returned = {token for _, token in self._returned}  #: as texts
         self._telling = {
@@ -101,7 +101,7 @@ class ErrorTokens:
         #: By token: what the caller sent in the clear.
         self.exchange: dict[str, Value] = {token: value for (_, token), value in searched.items()}
         self.exchange.update(
-            _unambiguous((kept.token, kept.value) for _, kept in self._distinct(sent))
+            _unambiguous((kept.token, visible) for _, kept, visible in self._distinct(sent))
         )
 
     def of_held(self) -> dict[str, StoredToken]:
@@ -152,9 +152,9 @@ class ErrorTokens:
 
     def _stored(self, versions: Iterable[tuple[str, int, RecordBody]]) -> dict[str, StoredToken]:
         entries = (
-            (kept.token, StoredToken(key, rid, name, kept.value))
+            (kept.token, StoredToken(key, rid, name, visible))
             for key, rid, content in versions
-            for name, kept in self._distinct(
+            for name, kept, visible in self._distinct(
                 (name, kept) for name, values in content.values.items() for kept in values
             )
         )
@@ -162,15 +162,19 @@ class ErrorTokens:
 
     def _distinct(
         self, values: Iterable[tuple[str, TokenizedValue]]
-    ) -> Iterable[tuple[str, TokenizedValue]]:
-        """Those whose token hardly stands in a text by chance, and did not come in the request."""
+    ) -> Iterable[tuple[str, TokenizedValue, Value]]:
+        """Those whose token hardly stands in a text by chance, and did not come in the request;
+        each with what the caller is shown of it.
+        """
         for name, kept in values:
             if (
                 name in self._telling
                 and len(kept.token) >= _SHORTEST
                 and (name, kept.token) not in self._returned
             ):
-                yield name, kept
+                visible = kept.value if self._view is None else self._view.visible(name, kept.value)
+                if visible is not None:
+                    yield name, kept, visible
 
 
 def _returned(held: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
@@ -278,9 +282,9 @@ class AnswerScan:
         much = (self._request is not None and is_long(self._request.body)) or any(
             map(is_large, self._held)
         )
-        search, collection = self._search, self._joined.collection
+        search = self._search
         sought = (search.values, search.returned) if search is not None else ({}, ())
-        own = collection, self._held, *sought, rule.only if page is not None else frozenset()
+        own = self._joined, self._held, *sought, rule.only if page is not None else frozenset()
         tokens = await run_in_thread(much, ErrorTokens, *own)
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
@@ -331,7 +335,11 @@ class AnswerScan:
         named = await run_in_thread(long, list, named_texts(answer.body, rule.members))
         record = AnswerObject(keys[0], tuple((one.field, one.text) for one in named))
         revealed = await reveal(collection, [record], began)
-        values = list(zip(named, revealed.values[0], strict=True))
+        view = self._joined.view
+        values = [
+            (one, value if view is None or value is None else view.visible(one.field, value))
+            for one, value in zip(named, revealed.values[0], strict=True)
+        ]
         fields = frozenset(one.field for one, value in values if value is not None)
         if fields:
             self.revealed = True
@@ -348,9 +356,16 @@ class AnswerScan:
         unwritten = Words(self._request).without(tokens) if self._request else ()
         only = self._joined.plan.operation.response.only
         anywhere = await reveal_anywhere(collection, unwritten, only)
-        if anywhere.values:
+        view = self._joined.view
+        visible = {
+            text: (name, value if view is None else view.visible(name, value))
+            for text, (name, value) in anywhere.values.items()
+        }
+        values = {text: value for text, (_, value) in visible.items() if value is not None}
+        if values:
             self.revealed = True
-            await self._joined.teller.found(status, anywhere.opened, collection)
+            fields = frozenset(visible[text][0] for text in values)
+            await self._joined.teller.found(status, anywhere.opened, collection, fields)
         if anywhere.loose:
             await self._joined.decide(keep(collection, anywhere.loose, began))
-        return anywhere.values
+        return values

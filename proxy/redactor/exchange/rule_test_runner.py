@@ -14,11 +14,14 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from proxy.errors import VaultError
 from proxy.model.jsonpath import parse_jsonpath
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.fork_exchange import ForkExchange
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.multipart import form_parts, is_multipart
 from proxy.redactor.rules import Match
+from proxy.redactor.views import view_of
 from proxy.tokenization import PERSISTENT, SYNONYMS
 from proxy.vault.collection import Collection
 
@@ -31,18 +34,22 @@ async def run_case(runtime: Runtime, case: Case) -> list[str]:
     request = _request(case.call)
     host = _host(runtime, case.endpoint)
     try:
-        _, match = runtime.match(request.method, host, request.target, request.headers)
+        endpoint, match = runtime.match(request.method, host, request.target, request.headers)
         if isinstance(match, Match):
             match = runtime.branch(match, request)
         if not isinstance(match, Match):
             return [f"no operation matches {request.method} {case.call.target.partition('?')[0]}"]
-        return await _run(runtime, case, match, request)
+        view = view_of(endpoint.views, case.roles) if endpoint.views else None
+        exchange = runtime.exchange(match, view)
+        return await _run(case, exchange, request, runtime.joined[id(match.operation)].collection)
     except VaultError as error:
         return [f"the proxy refuses it with {error.code}: {error.message}"]
 
 
-async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> list[str]:
-    exchange, refusal = runtime.exchange(match), case.caller_sees.code
+async def _run(
+    case: Case, exchange: RuleExchange | ForkExchange, request: Request, collection: Collection
+) -> list[str]:
+    refusal = case.caller_sees.code
     try:
         sent = await exchange.outgoing(request)
     except VaultError as error:
@@ -51,7 +58,6 @@ async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> 
         return []
     if refusal is not None:
         return [f"the proxy does not refuse it with {refusal}"]
-    collection = runtime.joined[id(match.operation)].collection
     problems = list(_check_sent(case.app_sees, sent, collection))
     answer = _answer(case, sent)
     wanted = exchange.wants(answer.status, answer.headers)

@@ -14,6 +14,7 @@ from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import ForkExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, forked
 from proxy.redactor.message import RawHeaders, Request, Spellings
 from proxy.redactor.plan import make_plan
@@ -28,6 +29,7 @@ from proxy.redactor.rules import (
     Rule,
     RuleSet,
 )
+from proxy.redactor.views import View
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
 from proxy.vault.proxied import Hosted
@@ -215,12 +217,13 @@ class Runtime:
             return before + target.partition(b"?")[0]
         return before + await swapped(self.joined[id(found.operation)], target)
 
-    def exchange(self, match: Match) -> RuleExchange | ForkExchange:
-        """A new exchange for one matched request."""
+    def exchange(self, match: Match, view: View | None = None) -> RuleExchange | ForkExchange:
+        """A new exchange for one matched request of a caller; ``view``: what it may see."""
         if match.operation.branches:
             fork = self.forks[id(match.operation)]
-            return ForkExchange(fork, lambda one: self._exchange(Match(one, match.params, self)))
-        return self._exchange(match)
+            of = match.params, self
+            return ForkExchange(fork, lambda one: self._exchange(Match(one, *of), view))
+        return self._exchange(match, view)
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""
@@ -229,11 +232,13 @@ class Runtime:
         rule = self.forks[id(match.operation)].by_body(request)
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
 
-    def _exchange(self, match: Match) -> RuleExchange:
+    def _exchange(self, match: Match, view: View | None) -> RuleExchange:
         joined = self.joined[id(match.operation)]
+        if view is not None:
+            joined = joined.under(view)
         if match.operation.response.special:
             return special_exchange(joined, match, self)
-        return RuleExchange(joined, match, self.vault)
+        return viewed(RuleExchange, joined)(joined, match, self.vault)
 
 
 _NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
@@ -283,14 +288,14 @@ class InForce:
         """As ``Runtime.contested``, by the rules that made this match."""
         return _runtime(match).contested(match, target)
 
-    def exchange(self, match: Match) -> RuleExchange | ForkExchange:
-        """An exchange by the rules that made this match."""
+    def exchange(self, match: Match, view: View | None = None) -> RuleExchange | ForkExchange:
+        """As ``Runtime.exchange``, by the rules that made this match."""
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
         operation = match.operation
-        if operation.branches or operation.response.special:
-            return runtime.exchange(match)
+        if view is not None or operation.branches or operation.response.special:
+            return runtime.exchange(match, view)
         return RuleExchange(runtime.joined[id(operation)], match, runtime.vault)
 
 

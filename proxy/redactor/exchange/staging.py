@@ -11,10 +11,11 @@ from typing import Concatenate, ParamSpec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.offload import FEW, discard, each
-from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
 from proxy.redactor.message import Timing
 from proxy.redactor.redact import BodyObject, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
+from proxy.redactor.views import OwnMask
 from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
@@ -39,12 +40,12 @@ class Writing:
         self.collection = joined.collection
         self.notices = joined.notices
         self._vault = vault
+        self._view = view = joined.view
+        self._masks = view.masks if view is not None else {}
         self._locks: tuple[bytes, ...] = ()
         self.held: list[StagedWrite] = []
-        self.renamed: str | None = (
-            #: how the application names the one record, where the request spelled it otherwise
-            None
-        )
+        #: how the application names the one record, where the request spelled it otherwise
+        self.renamed: str | None = None
         self._shared = False
         self._named: Sequence[str] = ()  #: the ids of a delete
 
@@ -97,7 +98,7 @@ class Writing:
             targets = list(zip(keys, drafts, strict=True))
             self.held = await staging.stage_updates(collection, targets)
         for one in self.held:
-            if one.own:
+            if one.own or one.masked:
                 self._refuse_own_tokens()
                 break
 
@@ -282,14 +283,11 @@ class Writing:
         }
         if self.collection.single:
             self._refuse_several(given)
-        erases = request.absent is Absent.ERASE
-        return ProxiedDraft(given, frozenset(keep), erases, declared, item.appended)
+        erases, masks = request.absent is Absent.ERASE, self._masks
+        return ProxiedDraft(given, frozenset(keep), erases, declared, item.appended, masks)
 
     def _empty(
-        self,
-        emptied: Mapping[str, Value | None],
-        fields: dict[str, list[Value]],
-        keep: set[str],
+        self, emptied: Mapping[str, Value | None], fields: dict[str, list[Value]], keep: set[str]
     ) -> None:
         """Fields that the request empties without a place of their own: erased, or kept."""
         request = self._operation.request
@@ -327,13 +325,17 @@ class Writing:
             self.collection.observe("field_absent", len(absent))
 
     def _refuse_own_tokens(self) -> None:
+        """Refuse tokens and masks of the record's own in place of values, where they may not be."""
+        request = self._operation.request
         own = sorted({name for held in self.held for name in held.own})
-        if own and self._operation.request.own_token is OwnToken.REFUSE:
-            raise VaultError(
-                Code.VALUE_UNFIT,
-                f"{self._operation.label} was sent tokens in place of values, in: "
-                f"{', '.join(own)}.",
-            )
+        masked = sorted({name for one in self.held for name in one.masked})
+        strict = [(own, "tokens")] if request.own_token is OwnToken.REFUSE else []
+        if self._shared or request.own_mask is OwnMask.REFUSE:
+            strict.append((masked, "masks"))
+        for names, what in strict:
+            if names:
+                sent = f"{self._operation.label} was sent {what} in place of values"
+                raise VaultError(Code.VALUE_UNFIT, f"{sent}, in: {', '.join(names)}.")
         meant = [
             name
             for name in own
@@ -349,14 +351,19 @@ class Writing:
 
     def _passing_token(self, held: StagedWrite, name: str, value: Value | None) -> Value | None:
         """For a value that the application compares, or that a later change overwrites: the token
-        of that value where the record has it, else one that stands for nothing.
+        of that value where the record has it, else one that stands for nothing. A comparison tells
+        a caller no value that its view covers.
         """
         if value is None or not (value.text or value.json):
             return None
+        view = self._view
         live = held.live.values.get(name, ()) if held.live is not None else ()
         for stored in (*live, *held.given.get(name, ())):
-            if value in (stored.value, stored.stands_for):
+            meant = stored.value if view is None else view.visible(name, stored.value)
+            if value in (meant, stored.stands_for):
                 return stored.stands_for
+        if view is not None and view.covers(name):
+            raise hidden(self._operation, [name])
         return self.collection.mints[name](value, 0, 0)
 
     def _kept_token(self, held: StagedWrite, spot: Spot, at: int) -> Value | None:

@@ -20,6 +20,7 @@ from proxy.model.schema import (
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.language import POPULATION
+from proxy.redactor.load.views import compile_mask
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyLimits,
@@ -33,6 +34,7 @@ from proxy.redactor.rules import (
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape
 from proxy.tokenization.fallback import with_fallback
+from proxy.tokenization.mask import Mask
 
 # ``schema: records``: entities whose records are kept among those of the record-based family, each
 # field in a field of it.
@@ -177,7 +179,7 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     # at fault, and told so: whoever names it makes no further one
     for field_name in declared.keys() - fields.keys():
         fields[field_name] = FieldRule(
-            field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset()
+            field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset(), mask=Mask()
         )
         places[field_name] = declared[field_name].at
     record_names = kept_as(name, item, fields, faults)
@@ -211,7 +213,8 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
             section.place("at"),
             f"a field stands inside the entity's object; write $.{name} or another member",
         )
-    return FieldRule(name, kind, shape, path, readable, find) if shape else None
+    mask = compile_mask(kind, section, faults)
+    return FieldRule(name, kind, shape, path, readable, find, mask) if shape else None
 
 
 def several(name: str, shape: Shape) -> str:

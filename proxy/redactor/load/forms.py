@@ -69,9 +69,7 @@ class PlacedValue:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. ``pattern`` must match all of it; ``hint`` says what to write; ``parse`` may refuse
-    it (ValueError).
-    """
+    """A text that fits ``pattern``; ``hint`` says what to write; ``parse`` raises ValueError."""
 
     name: str
     hint: str
@@ -335,6 +333,7 @@ class Block:
     keys: tuple[Key, ...]
     later: tuple[str, ...] = ()
     title: str = ""  #: what it is called in the manual when ``name`` is not enough
+    named: Key | None = None  #: for all names of the operator's own choice
 
     @property
     def label(self) -> str:
@@ -349,8 +348,9 @@ class Block:
         forms = {key.name: key.form for key in self.keys}
         for name, value in node.entries.items():
             place = node.place(name)
-            if name in forms:
-                items[name] = PlacedValue(forms[name].read(value, context), value.at, place)
+            form = forms.get(name) or (self.named.form if self.named is not None else None)
+            if form is not None:
+                items[name] = PlacedValue(form.read(value, context), value.at, place)
             elif name in self.later:
                 context.faults.add(place, f"'{name}' is not supported yet; leave it out")
             else:
@@ -376,7 +376,7 @@ class Block:
             "description": self.about,
             "properties": {key.name: _described(key) for key in self.keys},
             "required": [key.name for key in self.keys if key.required],
-            "additionalProperties": False,
+            "additionalProperties": False if self.named is None else _described(self.named),
         }
 
 

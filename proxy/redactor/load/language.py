@@ -32,6 +32,7 @@ from proxy.redactor.load.parsers import (
     parse_prefix,
     parse_upstream,
 )
+from proxy.redactor.load.views import CALLER_BLOCK, MASK_BLOCK, ROLE, VIEW_BLOCK
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 from proxy.tokenization.fallback import TOTAL
 
@@ -79,8 +80,9 @@ ENDPOINT = Block(
         Key("unmatched", KeywordForm(("report", "pass", "deny")), "what happens to a request that no operation names: it passes and each shape of a "
             "path is told once, it passes unsaid, or it is refused", "report"),
         Key("limits", LIMITS_BLOCK, "bounds on bodies"),
+        Key("caller", CALLER_BLOCK, "how callers prove the roles that `views` name", "nobody has a role"),
     ),
-    later=("caller", "tls", "ca", "certificate", "key"),
+    later=("tls", "ca", "certificate", "key"),
 )  # fmt: skip
 
 _SHAPE = KeywordForm((*SHAPES, *SYNONYMS, *PERSISTENT), title="[shape](#token-shapes)")
@@ -124,8 +126,8 @@ FIELD_BLOCK = Block(
         Key("keep_as", Text("record field", "a field of the record schema, such as key1 or range_key1", RULE_NAME), "where the entity's `schema` is `records`: the field of the record-based interface "
             "that the value is found in", "the field of the same name, if there is one; else it is found in none"),
         Key("stored", KeywordForm(("plain",)), "`plain` keeps the value readable in the vault's own table, which `range` needs", "sealed"),
+        Key("mask", MASK_BLOCK, "what a view that masks the field leaves readable", "that of [its kind](#kinds)"),
     ),
-    later=("mask", "views"),
 )  # fmt: skip
 
 ENTITY = Block(
@@ -251,12 +253,12 @@ TEST = Block(
     "One exchange with its expected outcome, run by `domicile rules test`.",
     (
         Key("name", Text("text", "a sentence that says what the test shows"), "what the test shows", required=True),
+        Key("as", ListOf(ROLE, single=True), "the roles of the caller", "none: where there are views, the caller sees tokens"),
         Key("call", CALL, "the caller's request", required=True),
         Key("app_sees", APP_SEES, "what must arrive at the application"),
         Key("app_answers", APP_ANSWERS, "what the application answers", "status 200 without a body"),
         Key("caller_sees", CALLER_SEES, "what must arrive at the caller"),
     ),
-    later=("as",),
 )  # fmt: skip
 
 RULE_FILE = Block(
@@ -276,10 +278,15 @@ RULE_FILE = Block(
             ListOf(OPERATION_BLOCK),
             "requests that carry personal data, and those that are known to carry none",
         ),
+        Key(
+            "views",
+            ListOf(VIEW_BLOCK),
+            "what callers see by their roles: the first view that names one counts; a caller whom none fits sees tokens",
+            "every caller sees clear values",
+        ),
         Key("on_error", ON_ERROR, "what happens when something cannot be understood"),
         Key("tests", ListOf(TEST), "exchanges with their expected outcome"),
     ),
-    later=("views",),
 )
 
 

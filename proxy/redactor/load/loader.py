@@ -20,6 +20,7 @@ from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.parameters import settled_search
 from proxy.redactor.load.rule_tests import parse_case
+from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks
 from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
 from proxy.redactor.rules import (
@@ -221,7 +222,9 @@ def _file(source: RuleSource, job: _Load) -> FileRules | None:
         return None
     entities = compile_entities(section.value("entities", {}), job.faults)
     head: Section | None = section.value("endpoint")
-    endpoint = compile_endpoint(head, section.value("on_error"))
+    drafted = {name: draft.entity for name, draft in entities.items()}
+    views = compile_views(section, drafted, job.faults)
+    endpoint = replace(compile_endpoint(head, section.value("on_error")), **views._asdict())
     # with an endpoint at fault, too: every fault of the file is told at once
     scope = Scope(endpoint, entities, job.faults)
     rules = _operations(section.value("operations", []), scope)

@@ -97,12 +97,12 @@ REQUEST = Block(
         Key("nulls", KeywordForm(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", KeywordForm(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
         Key("own_token", KeywordForm(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
+        Key("own_mask", KeywordForm(("keep", "refuse")), "a field that holds what the caller is shown masked of the stored value: keep the value, or refuse the request", "keep"),
         Key("other_kinds", KeywordForm(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a picture: refuse the "
             "request, or pass the body as it came, whatever it holds", "refuse"),
         Key("patch", KeywordForm(("json", "merge", "scim", "dotted")), "update: the body tells changes: JSON Patch (RFC 6902), merge patch (RFC 7386), SCIM "
             "PATCH (RFC 7644), or members such as `address.street`, alone or under `$set` and `$unset`", "the body is the object"),
     ),
-    later=("own_mask",),
 )  # fmt: skip
 
 _SUCCESS = Status(200, 399)
@@ -168,5 +168,5 @@ OPERATION_BLOCK = Block(
         Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
         Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
     ),
-    later=("envelope", "views", "mask", "caller"),
+    later=("envelope",),
 )  # fmt: skip

@@ -49,9 +49,10 @@ from proxy.redactor.rules import (
     SearchRule,
     Verb,
 )
+from proxy.redactor.views import OwnMask
 
 _SUCCESS = frozenset(range(200, 300))
-_WORDS = ("absent", "nulls", "empty", "own_token")
+_WORDS = ("absent", "nulls", "empty", "own_token", "own_mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def _request(
 ) -> RequestRule:
     inner: Section | None = section.value("request")
     writes = verb in (Verb.CREATE, Verb.UPDATE)
-    pointless = _WORDS if not writes else ("absent",) if verb is Verb.CREATE else ()
+    pointless = _WORDS if not writes else ("absent", "own_mask") if verb is Verb.CREATE else ()
     for word in pointless:
         if inner is not None and word in inner:
             faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
@@ -184,6 +185,7 @@ def _request(
         OtherKinds(words.get("files") or "refuse"),
         search,
         PatchKind(words["patch"]) if words.get("patch") else None,
+        OwnMask(words.get("own_mask") or "keep"),
     )
 
 

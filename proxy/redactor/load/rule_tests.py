@@ -90,6 +90,7 @@ class Case:
     app_answers: AppAnswers
     caller_sees: CallerSees
     position: Position
+    roles: frozenset[str] = frozenset()  #: of the caller
 
 
 def parse_case(test: RuleTest) -> Case:
@@ -129,6 +130,7 @@ def parse_case(test: RuleTest) -> Case:
             caller.get("code"),
         ),
         test.position,
+        frozenset(content.get("as", ())),
     )
 
 

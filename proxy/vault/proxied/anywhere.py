@@ -15,7 +15,7 @@ from proxy.vault.proxied.reveal import reveal
 class Anywhere(NamedTuple):
     """The values by token, and the nameless records that some of them belong to."""
 
-    values: dict[str, Value]
+    values: dict[str, tuple[str, Value]]  #: each with its field
     loose: list[OpenRow]
     opened: dict[int, OpenRow]  #: every record that was looked at, by its number
 
@@ -41,24 +41,29 @@ async def reveal_anywhere(
         for text in candidates
     ]
     revealed = await reveal(collection, shown)
-    found: dict[str, Value] = {}
+    found: dict[str, tuple[str, Value]] = {}
     for text, item, values in zip(candidates, shown, revealed.values, strict=True):
-        value = next((value for value in values if value is not None), None) or _of_old_shape(
-            collection, item, revealed
-        )
-        if value is not None:
-            found[text] = value
+        meanings = zip(item.places, values, strict=True)
+        meaning = next(
+            ((name, value) for (name, _), value in meanings if value is not None), None
+        ) or _of_old_shape(collection, item, revealed)
+        if meaning is not None:
+            found[text] = meaning
     return Anywhere(found, [record for _, record in revealed.loose], revealed.opened)
 
 
-def _of_old_shape(collection: Collection, item: AnswerObject, revealed: Revealed) -> Value | None:
+def _of_old_shape(
+    collection: Collection, item: AnswerObject, revealed: Revealed
+) -> tuple[str, Value] | None:
     """The value of a token that carries its record and looks like those of another field: its own
     has got another shape since.
     """
     for name, text in item.places[:1]:
         one = revealed.opened.get(collection.identify(name, text) or 0)
         if one is not None and text in one.token_texts:
-            return next(value for (_, token), value in one.values.items() if token == text)
+            return next(
+                (field, value) for (field, token), value in one.values.items() if token == text
+            )
     return None
 
 

@@ -41,6 +41,7 @@ class StagedWrite(msgspec.Struct, eq=False):
     sid: int | None = None
     key: str | None = None
     own: frozenset[str] = frozenset()
+    masked: frozenset[str] = frozenset()  #: fields in which the mask of a value came back
     salt: bytes = b""
     sealer: RecordSealer | None = None  #: of a new record
     #: whether the application gave it the id of another record that the vault has

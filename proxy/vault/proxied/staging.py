@@ -309,9 +309,8 @@ def _held(
     # promote that version meanwhile.
     moves = drafted.content is not live or collection.expires is not None or row.staged
     sid = collection.around.sequence() if moves else None
-    return StagedWrite(
-        row.rid, drafted.content, drafted.given, row, live, sid, key, drafted.own, row.salt
-    )
+    version, back = (drafted.content, drafted.given), (drafted.own, drafted.masked)
+    return StagedWrite(row.rid, *version, row, live, sid, key, *back, row.salt)
 
 
 async def _stage(

@@ -19,7 +19,7 @@ RULES = rules_of(
 
 
 def data(method: str, path: str, host: str = "") -> dict[str, Any]:
-    return explain.as_data(*explain.find_operation(RULES, method, path, host))
+    return explain.as_data(explain.find_operation(RULES, method, path, host))
 
 
 def test_every_default_of_a_short_rule_is_filled_in():
@@ -74,7 +74,7 @@ def test_conditions_of_success_show():
         'location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
     )
     endpoint, operation, *_ = explain.find_operation(rules_of(text), "PUT", "/n/1")
-    shown = explain.as_data(endpoint, operation)["operation"]["response"]["success"]
+    shown = explain.as_data(explain.Found(endpoint, operation))["operation"]["response"]["success"]
     assert shown == ["204", "302 or 303 to /n or /n/{id}", '200 with the text "ok"']
 
 
@@ -102,29 +102,29 @@ def test_a_request_without_rule_is_told_its_fate(unmatched, words):
         'version: 1\nendpoint: {name: crm, upstream: "http://a", host: a.example, unmatched: '
         f"{unmatched}}}\n"
     )
-    text = explain.explanation_text(explain.as_data(*explain.find_operation(rules, "GET", "/x")))
+    text = explain.explanation_text(explain.as_data(explain.find_operation(rules, "GET", "/x")))
     assert words in text
     assert "No endpoint" in explain.explanation_text(
-        explain.as_data(*explain.find_operation(rules, "GET", "/x", "b.example"))
+        explain.as_data(explain.find_operation(rules, "GET", "/x", "b.example"))
     )
 
 
 def test_a_rule_that_passes_is_explained():
     rules = rules_of('{match: "GET /static/{path*}", pass: true}')
-    shown = explain.as_data(*explain.find_operation(rules, "GET", "/static/a.js"))
+    shown = explain.as_data(explain.find_operation(rules, "GET", "/static/a.js"))
     assert shown["operation"] == {
         "match": "GET /static/{path*}",
         "at": "rules.yaml:13:5",
         "pass": True,
     }
     assert "passes unchanged" in explain.explanation_text(shown)
-    assert explain.as_data(*explain.find_operation(rules, "GET", "/static/{path*}")) == shown
+    assert explain.as_data(explain.find_operation(rules, "GET", "/static/{path*}")) == shown
 
 
 def test_a_ruled_path_says_what_is_refused_on_it():
     rules = rules_of('{match: "GET /notes/{id}", read: note}')
     texts = [
-        explain.explanation_text(explain.as_data(*explain.find_operation(rules, method, path)))
+        explain.explanation_text(explain.as_data(explain.find_operation(rules, method, path)))
         for method, path in (("PUT", "/notes/1"), ("PATCH", "/notes/1"), ("PATCH", "/other"))
     ]
     assert ["WebSocket" in text for text in texts] == [True, False, False]
@@ -144,7 +144,7 @@ def test_the_shape_of_values_that_do_not_fit_shows():
         "entities: {c: {fields: {phone: {kind: phone, token: {shape: numeric, else: lower}}}}}\n"
         "operations: [{match: POST /c, create: c}]\n"
     )
-    found = explain.as_data(*explain.find_operation(rules, "POST", "/c", ""))
+    found = explain.as_data(explain.find_operation(rules, "POST", "/c", ""))
     assert (
         found["operation"]["fields"]["phone"]["token"],
         found["operation"]["fields"]["phone"]["else"],

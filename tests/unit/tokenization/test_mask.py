@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from proxy.errors import VaultError
 from proxy.model.schema import Value
 from proxy.tokenization import FIELD_KINDS, make_shape
-from proxy.tokenization.mask import DEFAULT_MASK, LONGEST_MASKED, TYPES, Visible, mask_text
+from proxy.tokenization.mask import (
+    DEFAULT_MASK,
+    LONGEST_MASKED,
+    TYPES,
+    Visible,
+    field_mask,
+    mask_text,
+)
 from tests.support.shapes import bound
 
 
@@ -132,3 +139,31 @@ def test_a_long_value_is_masked_at_the_speed_of_the_machine_and_a_longer_one_doe
     assert quick < slow
     with pytest.raises(VaultError):
         bound("mask", "phone").mint(Value(text + "1"), 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shown"),
+    [
+        ("name", "Ann Lind", "A** ****"),
+        ("name", "A", "*"),
+        ("name", "?!", "***"),
+        ("email", "ann@example.com", "a**@example.com"),
+        ("date", "1980-02-29", "1980-**-**"),
+        ("date", "soon", "****"),
+        ("card", "4111 1111 1111 1234", "**** **** **** 1234"),
+        ("text", "", "***"),
+        ("text", "x" * (LONGEST_MASKED + 1), "***"),
+    ],
+)
+def test_what_people_see_in_place_of_a_value_goes_by_its_kind_and_never_is_the_value(
+    kind, text, shown
+):
+    assert field_mask(kind).of(text) == shown
+
+
+def test_a_field_may_say_what_its_mask_leaves_readable():
+    assert field_mask("name", {"last": 1, "char": "•"}).of("Ann") == "••n"
+    assert field_mask("name", {"char": "#"}).of("Ann") == "A##"
+    for wrong in ({"char": "x"}, {"char": "7"}, {"char": "**"}, {"first": -1}):
+        with pytest.raises(ValueError, match=r"char|first"):
+            field_mask("name", wrong)

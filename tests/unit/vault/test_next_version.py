@@ -1,7 +1,9 @@
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, draft_new, draft_next
@@ -136,3 +138,55 @@ def test_a_stored_field_that_is_declared_no_more_outlives_a_whole_replacement() 
             draft_next(replace(draft, declared=None), live(), 4, mint)
         ).content.values
     )
+
+
+class Mask:
+    """Shows the first sign."""
+
+    character = "*"
+
+    def of(self, text: str) -> str:
+        return text[:1] + "*" * (len(text) - 1)
+
+
+MASKS = {"name": Mask(), "tags": Mask()}
+
+
+def masked(**fields: str | list[str]) -> Drafted:
+    draft = {
+        name: tuple(Value(text) for text in ([given] if isinstance(given, str) else given))
+        for name, given in fields.items()
+    }
+    return asyncio.run(draft_next(ProxiedDraft(draft, masks=MASKS), live(), 10, mint))
+
+
+def test_the_mask_of_a_stored_value_is_that_value() -> None:
+    drafted = masked(name="A**", tags=["a", "b"])
+    assert drafted.content == live()
+    assert (set(drafted.masked), set(drafted.own)) == ({"name"}, set())
+    drafted = masked(name="Bo", tags=["a", "new"])
+    assert [kept.text for kept in drafted.given["tags"]] == ["a", "new"]
+    assert drafted.masked == set()
+
+
+@pytest.mark.parametrize("name", ["B**", "A*", "*", "A**n"])
+def test_another_mask_is_refused_and_so_is_one_of_a_new_record(name: str) -> None:
+    with pytest.raises(VaultError) as caught:
+        masked(name=name)
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert "Ann" not in caught.value.message
+    draft = ProxiedDraft({"name": (Value(name),)}, masks=MASKS)
+    with pytest.raises(VaultError):
+        asyncio.run(draft_new(draft, {}, 1))
+
+
+def test_of_values_with_one_mask_all_come_back_in_their_order() -> None:
+    before = new({"tags": (Value("ab"), Value("ac"), Value("d"))}).content
+    draft = ProxiedDraft({"tags": (Value("a*"), Value("a*"), Value("e"))}, masks=MASKS)
+    drafted = asyncio.run(draft_next(draft, before, 10, mint))
+    assert [kept.text for kept in drafted.given["tags"]] == ["ab", "ac", "e"]
+    assert tokens(drafted.given["tags"])[:2] == tokens(before.values["tags"])[:2]
+    draft = ProxiedDraft({"tags": (Value("a*"), Value("d"))}, masks=MASKS)
+    with pytest.raises(VaultError) as caught:
+        asyncio.run(draft_next(draft, before, 10, mint))
+    assert "nobody can tell" in caught.value.message

@@ -5,11 +5,12 @@ import pytest
 
 from proxy.model.schema import Value
 from proxy.redactor.exchange import error_answers
+from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.error_answers import ErrorTokens
 from proxy.redactor.exchange.runtime import bind_rules
 from proxy.redactor.load import load_text
 from tests.support.audit import audit_services
-from tests.support.exchanges import FIELDS, FORM, HTML, JSON, PLAIN, USUAL, desk, rule_text
+from tests.support.exchanges import FIELDS, FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, rule_text
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere",
@@ -29,6 +30,10 @@ SMALL = (
 )
 
 
+def bound(one: Desk) -> BoundOperation:
+    return next(iter(one.runtime.joined.values()))
+
+
 async def test_only_tokens_that_hardly_stand_in_a_text_by_chance_are_restored_anywhere():
     one = await desk(BULK, fields=SMALL)
     call = await one.send(
@@ -36,7 +41,7 @@ async def test_only_tokens_that_hardly_stand_in_a_text_by_chance_are_restored_an
         [{"name": "a", "pin": "1", "born": "1950-01-01", "plain": "as it is", "age": 7}],
     )
     (sent,) = call.json
-    tokens = ErrorTokens(one.people, call.exchange._held, {}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._held, {}, ())
     assert tokens.exchange == {sent["name"]: Value("a"), sent["born"]: Value("1950-01-01")}
     assert tokens.of_held() == {}
 
@@ -46,7 +51,7 @@ async def test_a_token_that_means_two_values_is_not_restored():
     call = await one.send(
         "POST /bulk", [{"email": "A@x.example"}, {"email": "a@x.example"}, {"email": "b@x.example"}]
     )
-    tokens = ErrorTokens(one.people, call.exchange._held, {}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._held, {}, ())
     assert tokens.exchange == {call.json[2]["email"]: Value("b@x.example")}
 
 
@@ -54,7 +59,7 @@ async def test_what_was_sent_and_what_is_stored_are_told_apart():
     one = await desk()
     stored = await one.create({"name": "Ann", "email": "ann@x.example"})
     call = await one.send("PATCH /p/1", {"name": "Anna"})
-    tokens = ErrorTokens(one.people, call.exchange._held, {("email", "searched"): Value("x")}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._held, {("email", "searched"): Value("x")}, ())
     assert tokens.exchange == {"searched": Value("x"), call.json["name"]: Value("Anna")}
     held = {
         token: (found.key, found.field, found.value.text)
@@ -78,11 +83,11 @@ async def test_a_token_that_came_in_place_of_a_value_is_neither():
     one = await desk()
     stored = await one.create({"name": "Ann", "email": "ann@x.example"})
     call = await one.send("PATCH /p/1", {"name": stored["name"], "email": "ann@x.example"})
-    tokens = ErrorTokens(one.people, call.exchange._held, {}, ())
+    tokens = ErrorTokens(bound(one), call.exchange._held, {}, ())
     assert tokens.exchange == {stored["email"]: Value("ann@x.example")}
     assert stored["name"] not in tokens.of_held()
     assert stored["name"] not in await tokens.of_records(["1"])
-    searched = ErrorTokens(one.people, (), {}, [("email", stored["email"])])
+    searched = ErrorTokens(bound(one), (), {}, [("email", stored["email"])])
     assert set(await searched.of_records(["1"])) == {stored["name"]}
 
 
@@ -91,7 +96,7 @@ async def test_an_error_about_very_many_records_shows_nothing_stored(
 ):
     one = await desk()
     await one.create({"name": "Ann"})
-    tokens = ErrorTokens(one.people, (), {}, ())
+    tokens = ErrorTokens(bound(one), (), {}, ())
     assert len(await tokens.of_records(["1", "2", "3"])) == 1
     monkeypatch.setattr(error_answers, "_MOST_RECORDS", 2)
     assert await tokens.of_records(["1", "2", "3"]) == {}
@@ -99,7 +104,7 @@ async def test_an_error_about_very_many_records_shows_nothing_stored(
 
 async def test_long_tokens_are_found_by_themselves_where_no_pattern_finds_them():
     one = await desk()
-    patterns = ErrorTokens(one.people, (), {}, ()).patterns(["a strange token", "short"])
+    patterns = ErrorTokens(bound(one), (), {}, ()).patterns(["a strange token", "short"])
     assert [pattern.findall("no a strange token, short") for pattern in patterns][-1] == [
         "a strange token"
     ]

@@ -51,7 +51,9 @@ def test_every_table_of_keys_is_in_it(block: Block):
     defined = SCHEMA if block is RULE_FILE else SCHEMA["$defs"][block.definition]
     assert list(defined["properties"]) == [key.name for key in block.keys]
     assert defined["required"] == [key.name for key in block.keys if key.required]
-    assert defined["additionalProperties"] is False
+    others = block.named is not None and block.named.form.schema()
+    named = defined["additionalProperties"]
+    assert others == (named and {key: one for key, one in named.items() if key != "description"})
 
 
 def test_it_refuses_what_a_table_alone_can_tell():

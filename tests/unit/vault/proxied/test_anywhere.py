@@ -28,8 +28,8 @@ async def test_tokens_in_running_text_stand_for_the_values_of_their_own_fields()
     found = await reveal_anywhere(
         bench.people, [token(held, "name"), token(held, "email"), "plain"]
     )
-    assert {text: value.text for text, value in found.values.items()} == {
-        token(held, "name"): "Ann",
-        token(held, "email"): "ann@example.com",
+    assert {text: (name, value.text) for text, (name, value) in found.values.items()} == {
+        token(held, "name"): ("name", "Ann"),
+        token(held, "email"): ("email", "ann@example.com"),
     }
     assert [one.row.rid for one in found.loose] == [held.rid]

@@ -1,0 +1,144 @@
+"""Which view the caller of a request has, by what proves its roles.
+
+A token stays in the request, for the application. One that is not valid proves nothing: its caller
+sees tokens, and the application says what it thinks of it. An issuer that cannot be asked refuses.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from proxy.auth.external_issuer import (
+    ByIntrospection,
+    ByKeys,
+    Expected,
+    ForeignClaims,
+    TokenReader,
+    check_claims,
+)
+from proxy.clock import Clock, system_clock
+from proxy.errors import Code, VaultError
+from proxy.net.outbound import IssuerClient, Outbound
+from proxy.net.request import RequestContext
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.rules import Verb
+from proxy.redactor.views import (
+    OUTSIDE_VIEW,
+    UNKNOWN_VIEW,
+    CallerRule,
+    CallerSource,
+    View,
+    outside_write,
+    roles_in,
+    view_of,
+)
+
+#: Ways of asking that are remembered: rule files come and go.
+_MOST: Final = 100
+
+_Roles = frozenset[str]
+
+
+class Callers:
+    """Tells callers' views. ``outbound`` asks issuers; without it no token proves anything."""
+
+    def __init__(self, outbound: Outbound | None = None, clock: Clock = system_clock) -> None:
+        self._outbound = outbound
+        self._clock = clock
+        self._readers: dict[CallerRule, TokenReader[_Roles]] = {}
+        self._certificates: WeakKeyDictionary[asyncio.BaseTransport, Mapping[str, Any]] = (
+            WeakKeyDictionary()
+        )
+
+    async def view(self, incoming: RequestContext, outside: bool = False) -> View:
+        """What the caller of a matched request sees.
+
+        Raises ``VaultError``: ISSUER_UNREACHABLE; OUTSIDE_COUNTRY for a write from there.
+        """
+        match, endpoint = incoming.match, incoming.endpoint
+        if outside:
+            if match is not None and match.operation.verb is not Verb.READ:
+                raise outside_write()
+            return OUTSIDE_VIEW
+        rule = endpoint.caller if endpoint is not None else None
+        if endpoint is None or rule is None:
+            return UNKNOWN_VIEW
+        if rule.source is CallerSource.CERTIFICATE:
+            return view_of(endpoint.views, self._certified(incoming, rule.part))
+        token = authorization_token(incoming.raw)
+        if token is None or self._outbound is None:
+            return UNKNOWN_VIEW
+        reader = self._readers.get(rule)
+        if reader is None:
+            reader = self._reader(rule, self._outbound)
+        roles = reader.remembered(token)
+        if roles is None:
+            try:
+                roles = await reader.ask(token)
+            except VaultError as error:
+                if error.code is not Code.UNAUTHORIZED:
+                    raise
+                return UNKNOWN_VIEW
+        return view_of(endpoint.views, roles)
+
+    def _certified(self, incoming: RequestContext, part: tuple[str, str]) -> _Roles:
+        """The roles in the certificate that the caller showed, verified, to the listener."""
+        transport = incoming.connection.transport
+        if transport is None:
+            return frozenset()
+        certificate = self._certificates.get(transport)
+        if certificate is None:
+            certificate = transport.get_extra_info("peercert") or {}
+            self._certificates[transport] = certificate
+        return certified_roles(certificate, part)
+
+    def _reader(self, rule: CallerRule, outbound: Outbound) -> TokenReader[_Roles]:
+        client = IssuerClient(outbound, rule.url, rule.credentials)
+        issuer = (
+            ByKeys(client.keys, self._clock, addressed=False)
+            if rule.source is CallerSource.JWT
+            else ByIntrospection(client.introspect, self._clock)
+        )
+        if len(self._readers) >= _MOST:
+            self._readers.clear()
+        read = partial(_roles, rule, _expected(rule), self._clock)
+        reader = self._readers[rule] = TokenReader(issuer, read, self._clock)
+        return reader
+
+
+def _roles(
+    rule: CallerRule, expected: Expected, clock: Clock, claims: ForeignClaims, until: int
+) -> tuple[_Roles, int]:
+    """The roles in the claims of a token, and until when they count."""
+    end = check_claims(claims, expected, clock())
+    return roles_in(claims, rule.roles), min(until, end)
+
+
+def _expected(rule: CallerRule) -> Expected:
+    """What has to be in a token; what the rule does not name may be anything, or missing."""
+    optional = [*(["iss"] if rule.issuer is None else []), *([] if rule.audience else ["aud"])]
+
+    def addressed(named: Sequence[str]) -> bool:
+        return not rule.audience or not rule.audience.isdisjoint(named)
+
+    return Expected(rule.issuer, addressed, optional=frozenset(optional))
+
+
+def authorization_token(headers: RawHeaders) -> str | None:
+    """The token of the one Authorization field; ``None`` where there is none, or several."""
+    fields = [
+        value for name, value in headers if len(name) == 13 and name.lower() == b"authorization"
+    ]
+    if len(fields) != 1 or fields[0][:7].lower() != b"bearer ":
+        return None
+    return fields[0][7:].strip().decode("latin-1") or None
+
+
+def certified_roles(certificate: Mapping[str, Any], part: tuple[str, str]) -> _Roles:
+    """The roles in a part of a certificate, as Python's TLS tells it."""
+    kind, name = part
+    entries = certificate.get(kind, ())
+    pairs = entries if kind == "subjectAltName" else [pair for one in entries for pair in one]
+    return frozenset(text for key, text in pairs if key == name)

@@ -1,0 +1,125 @@
+"""An exchange whose caller does not see every value: masks and tokens stand in the answer.
+
+What a request writes is written as ever. What it searches by must be clear to the caller, for an
+answer tells whether a value is there.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.offload import run_in_thread
+from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.bound_operation import BoundOperation, hidden
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.redact import BodyObject, ParsedBody
+from proxy.redactor.rules import Match, Verb
+from proxy.redactor.views import FieldView, outside_write
+from proxy.vault.vault import Vault
+
+_SEARCHES = "From outside the country nobody can search by a value that is kept inside."
+
+
+class ViewedExchange(RuleExchange):
+    """Shows what a view lets its callers see; ``viewed`` joins it with other kinds of exchange."""
+
+    def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
+        super().__init__(joined, match, vault)
+        if joined.view is None:
+            raise TypeError("an exchange without a view shows everything")
+        self._view = joined.view
+        nothing = self._view.hidden >= joined.plan.operation.entity.fields.keys()
+        #: whether nothing stored can stand in an answer that settles nothing either
+        self._passing = nothing and joined.plan.operation.verb is Verb.READ
+        self._blind = nothing
+
+    def check_head(self, head: Request) -> None:
+        """As of any exchange; a caller from outside may only read."""
+        self._refuse_write()
+        super().check_head(head)
+
+    def _refuse_write(self) -> None:
+        if self._view.outside and self._operation.verb is not Verb.READ:
+            raise outside_write()
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """As ``RuleExchange.outgoing``.
+
+        Raises ``VaultError`` (FIELD_HIDDEN, OUTSIDE_COUNTRY) for a search by what is not shown.
+        """
+        self._refuse_write()
+        redacted = await super().outgoing(request, marks)
+        searched = self._search.values if self._search is not None else {}
+        covered = sorted({name for name, _ in searched if self._view.covers(name)})
+        if covered:
+            await self.failed(False)
+            if self._view.outside:
+                raise VaultError(Code.OUTSIDE_COUNTRY, _SEARCHES)
+            raise hidden(self._operation, covered)
+        return redacted
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        """Whether the answer must be read whole; a read that shows nothing passes as it comes."""
+        return not self._passing and super().wants(status, headers)
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """As of any exchange; a stream that shows nothing passes as it comes."""
+        return None if self._passing else super().stream(status, headers)
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        """As of any exchange; that nothing is restored may be meant."""
+        if not self._passing:
+            super().pass_unread(status, headers)
+
+    async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
+        """What is shown in each place; the vault is not asked where that is nothing."""
+        if self._blind:
+            return [[None] * len(item.spots) for item in body.items]
+        rows = await super()._values(body, long)
+        return await run_in_thread(long, _visible, self._view, body.items, rows)
+
+
+#: By kind of exchange what it is with a view.
+_KINDS: dict[type[RuleExchange], Any] = {RuleExchange: ViewedExchange}
+
+_Kind = TypeVar("_Kind", bound=RuleExchange)
+
+
+def viewed(kind: type[_Kind], joined: BoundOperation) -> type[_Kind]:
+    """That kind of exchange as the view of an operation needs it."""
+    if joined.view is None or joined.view.clear:
+        return kind
+    if kind not in _KINDS:
+        _KINDS[kind] = type(f"Viewed{kind.__name__}", (ViewedExchange, kind), {})
+    fitting: type[_Kind] = _KINDS[kind]
+    return fitting
+
+
+def _visible(
+    view: FieldView, items: Sequence[BodyObject], rows: Sequence[Sequence[Value | None]]
+) -> list[list[Value | None]]:
+    """The values of all places as the view shows them.
+
+    What stands in a masked place and is no token of ours is masked as well: it may be a value that
+    the application had before there were rules.
+    """
+    visible: list[list[Value | None]] = []
+    for item, row in zip(items, rows, strict=True):
+        visible.append(
+            [
+                None
+                if (one := _source(view, spot.field, value, spot.value)) is None
+                else view.visible(spot.field, one)
+                for spot, value in zip(item.spots, row, strict=True)
+            ]
+        )
+    return visible
+
+
+def _source(view: FieldView, name: str, value: Value | None, present: Value | None) -> Value | None:
+    """The value that is to be shown: what was restored, or what the application itself wrote."""
+    if value is None and name in view.masks and present is not None and present.text:
+        return present
+    return value

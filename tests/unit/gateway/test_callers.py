@@ -1,0 +1,279 @@
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from proxy.clock import ManualClock
+from proxy.errors import Code, VaultError
+from proxy.gateway.callers import Callers, authorization_token, certified_roles
+from proxy.net.outbound import Outbound, UnansweredError
+from proxy.net.request import RequestContext
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.rules import Match, Verb
+from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW, CallerRule, CallerSource, View
+from tests.support.gateway import endpoint, operation
+from tests.support.issuer import AUDIENCE, ISSUER, claims, document, made, public, token
+
+KEY, NEXT = made("ES256"), made("ES256")
+SALES = View("sales", frozenset({"sales"}), {})
+JWT = CallerRule(CallerSource.JWT, "https://id.example/keys")
+
+
+class Issuer(Outbound):
+    """Publishes a key, or knows tokens, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0, ssl.create_default_context())
+        self.asked: list[tuple[str, str, Mapping[str, str], bytes]] = []
+        self.body = document(public(KEY, kid="one"))
+        self.down = False
+
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> bytes:
+        self.asked.append((method, url, headers, body))
+        await asyncio.sleep(0)
+        if self.down:
+            raise UnansweredError("it cannot be reached")
+        return self.body
+
+
+class Door:
+    """Callers of one endpoint."""
+
+    def __init__(self, rule: CallerRule | None) -> None:
+        self.issuer, self.clock = Issuer(), ManualClock()
+        self.callers = Callers(self.issuer, self.clock)
+        self.endpoint = endpoint("http://app", caller=rule, views=(SALES,))
+        self.certificate: dict[str, Any] = {}
+        self.transports: list[Any] = []
+
+    def token(self, key: Any = KEY, **more: Any) -> str:
+        return token(key, claims(self.clock(), roles=["sales"], **more), kid="one")
+
+    async def view(self, *fields: str, verb: Verb = Verb.READ, outside: bool = False) -> View:
+        raw = tuple((b"Authorization", field.encode("latin-1")) for field in fields)
+        transport = Transport(self.certificate)
+        self.transports.append(transport)
+        incoming = SimpleNamespace(
+            raw=raw,
+            endpoint=self.endpoint,
+            match=Match(operation(self.endpoint, verb), {}),
+            connection=SimpleNamespace(transport=transport),
+        )
+        return await self.callers.view(cast(RequestContext, incoming), outside)
+
+
+class Transport:
+    def __init__(self, certificate: dict[str, Any]) -> None:
+        self.certificate, self.looks = certificate, 0
+
+    def get_extra_info(self, name: str) -> Any:
+        self.looks += 1
+        return self.certificate if name == "peercert" else None
+
+
+# ---------------------------------------------------------------------- tokens
+
+
+async def test_a_signed_token_gives_its_roles_and_is_verified_once():
+    door = Door(JWT)
+    shown = door.token()
+    assert await door.view(f"Bearer {shown}") is SALES
+    assert await door.view(f"bearer  {shown} ") is SALES
+    assert [(method, url) for method, url, *_ in door.issuer.asked] == [
+        ("GET", "https://id.example/keys")
+    ]
+
+
+async def test_requests_that_come_together_ask_once():
+    door = Door(JWT)
+    shown = f"Bearer {door.token()}"
+    assert await asyncio.gather(*(door.view(shown) for _ in range(5))) == [SALES] * 5
+    assert len(door.issuer.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (),
+        ("",),
+        ("Basic c2FsZXM6eA==",),
+        ("Bearer",),
+        ("Bearer ",),
+        ("Bearer sales",),
+        ("Bearer é",),
+    ],
+)
+async def test_nothing_that_proves_a_role_is_a_caller_without_one(fields):
+    door = Door(JWT)
+    assert await door.view(*fields) is UNKNOWN_VIEW
+
+
+async def test_two_tokens_prove_nothing():
+    door = Door(JWT)
+    shown = f"Bearer {door.token()}"
+    assert await door.view(shown, shown) is UNKNOWN_VIEW
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"exp": 1}, {"exp": None}, {"nbf": 9_999_999_999}, {"roles": ["Sales"]}, {"roles": None},
+        {"key": NEXT},
+    ],
+)  # fmt: skip
+async def test_a_token_that_does_not_count_is_a_caller_without_a_role(more):
+    door = Door(JWT)
+    said = claims(
+        door.clock(), **{"roles": ["sales"], **{k: v for k, v in more.items() if k != "key"}}
+    )
+    shown = token(more.get("key", KEY), said, kid="one")
+    assert await door.view(f"Bearer {shown}") is UNKNOWN_VIEW
+
+
+async def test_issuer_and_audience_count_where_the_rule_names_them():
+    rule = CallerRule(CallerSource.JWT, "https://id", issuer=ISSUER, audience=frozenset({AUDIENCE}))
+    door = Door(rule)
+    assert await door.view(f"Bearer {door.token()}") is SALES
+    assert await door.view(f"Bearer {door.token(aud=['x', AUDIENCE])}") is SALES
+    for wrong in ({"iss": "https://evil.example"}, {"iss": None}, {"aud": "x"}, {"aud": None}):
+        assert await door.view(f"Bearer {door.token(**wrong)}") is UNKNOWN_VIEW
+    assert await Door(JWT).view(f"Bearer {door.token(aud=None, iss=None)}") is SALES
+
+
+async def test_a_token_ends_and_keys_are_rotated():
+    door = Door(JWT)
+    shown = f"Bearer {door.token()}"
+    assert await door.view(shown) is SALES
+    door.issuer.body = document(public(NEXT, kid="two"))
+    door.clock.advance(61_000)
+    assert await door.view(shown) is UNKNOWN_VIEW, "the key is gone"
+    fresh = token(
+        NEXT, claims(door.clock(), roles=["sales"], exp=door.clock() // 1000 + 30), kid="two"
+    )
+    assert await door.view(f"Bearer {fresh}") is SALES
+    door.clock.advance(31_000)
+    assert await door.view(f"Bearer {fresh}") is UNKNOWN_VIEW
+
+
+async def test_an_issuer_that_cannot_be_asked_refuses_and_shows_no_other_view():
+    door = Door(JWT)
+    door.issuer.down = True
+    with pytest.raises(VaultError) as caught:
+        await door.view(f"Bearer {door.token()}")
+    assert caught.value.code is Code.ISSUER_UNREACHABLE
+    assert await door.view() is UNKNOWN_VIEW, "who shows no token is not in need of it"
+
+
+async def test_a_token_may_be_asked_about():
+    rule = CallerRule(
+        CallerSource.INTROSPECTION, "https://id/ask", ("scope",), credentials="proxy:secret"
+    )
+    door = Door(rule)
+    door.issuer.body = json.dumps({"active": True, "scope": "openid sales"}).encode()
+    assert await door.view("Bearer opaque") is SALES
+    assert await door.view("Bearer opaque") is SALES
+    ((method, url, headers, body),) = door.issuer.asked
+    assert (method, url, b"token=opaque" in body) == ("POST", "https://id/ask", True)
+    assert headers["Authorization"].startswith("Basic ")
+    door.issuer.body = b'{"active": false, "scope": "sales"}'
+    assert await door.view("Bearer ended") is UNKNOWN_VIEW
+    door.clock.advance(61_000)
+    assert await door.view("Bearer opaque") is UNKNOWN_VIEW
+
+
+async def test_without_a_way_to_ask_no_token_proves_anything():
+    door = Door(JWT)
+    door.callers = Callers()
+    assert await door.view(f"Bearer {door.token()}") is UNKNOWN_VIEW
+    assert await Door(None).view(f"Bearer {door.token()}") is UNKNOWN_VIEW
+
+
+async def test_rules_that_come_and_go_leave_no_heap():
+    door = Door(JWT)
+    for number in range(250):
+        door.endpoint = endpoint(
+            "http://app",
+            caller=CallerRule(CallerSource.JWT, f"https://id/{number}"),
+            views=(SALES,),
+        )
+        assert await door.view(f"Bearer {door.token()}") is SALES
+    assert len(door.callers._readers) <= 100
+
+
+def test_one_field_names_one_token():
+    def read(*fields: tuple[bytes, bytes]) -> str | None:
+        headers: RawHeaders = ((b"Host", b"a"), *fields)
+        return authorization_token(headers)
+
+    assert read((b"AUTHORIZATION", b"BEARER a.b")) == "a.b"
+    assert read((b"Authorisation!", b"Bearer a")) is None
+    assert read((b"X-Authorized!", b"Bearer a")) is None
+
+
+# ---------------------------------------------------------------------- certificates
+
+CERTIFICATE = {
+    "subject": (
+        (("commonName", "ann"),),
+        (("organizationalUnitName", "sales"), ("organizationalUnitName", "web")),
+    ),
+    "subjectAltName": (("DNS", "a.example"), ("URI", "role:sales"), ("DNS", "b.example")),
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "roles"),
+    [
+        (("subject", "organizationalUnitName"), {"sales", "web"}),
+        (("subject", "commonName"), {"ann"}),
+        (("subject", "organizationName"), set()),
+        (("subjectAltName", "DNS"), {"a.example", "b.example"}),
+        (("subjectAltName", "URI"), {"role:sales"}),
+    ],
+)
+def test_roles_stand_in_a_part_of_a_certificate(part, roles):
+    assert certified_roles(CERTIFICATE, part) == roles
+    assert certified_roles({}, part) == frozenset()
+
+
+async def test_a_verified_certificate_gives_its_roles_and_a_header_none():
+    door = Door(CallerRule(CallerSource.CERTIFICATE))
+    assert await door.view(f"Bearer {door.token()}") is UNKNOWN_VIEW
+    door.certificate = CERTIFICATE
+    assert await door.view() is SALES
+    assert door.issuer.asked == []
+
+
+async def test_a_certificate_is_looked_at_once_a_connection():
+    door = Door(CallerRule(CallerSource.CERTIFICATE))
+    door.certificate = CERTIFICATE
+    transport = Transport(CERTIFICATE)
+    incoming = SimpleNamespace(
+        raw=(), endpoint=door.endpoint, match=None, connection=SimpleNamespace(transport=transport)
+    )
+    for _ in range(3):
+        assert await door.callers.view(cast(RequestContext, incoming)) is SALES
+    assert transport.looks == 1
+    incoming.connection.transport = None
+    assert await door.callers.view(cast(RequestContext, incoming)) is UNKNOWN_VIEW
+
+
+# ---------------------------------------------------------------------- outside the country
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+async def test_whoever_is_outside_may_only_read(verb):
+    door = Door(JWT)
+    shown = f"Bearer {door.token()}"
+    if verb is Verb.READ:
+        assert await door.view(shown, outside=True) is OUTSIDE_VIEW
+        return
+    with pytest.raises(VaultError) as caught:
+        await door.view(shown, verb=verb, outside=True)
+    assert (caught.value.code, door.issuer.asked) == (Code.OUTSIDE_COUNTRY, [])

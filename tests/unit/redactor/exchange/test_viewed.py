@@ -1,0 +1,336 @@
+"""Exchanges of callers who do not see every value."""
+
+import json
+from html import unescape
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.viewed import ViewedExchange
+from proxy.redactor.message import Response
+from proxy.redactor.rules import Verb
+from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
+from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
+
+ANN: dict[str, Any] = {
+    "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
+    "born": "1931-02-27", "tags": ["one", "two"],
+}  # fmt: skip
+MASKED: dict[str, Any] = {
+    "name": "A** *********", "email": "A**@Wexlomere.example", "phone": "+** ** *** ** 36",
+    "born": "1931-**-**", "tags": ["***", "***"],
+}  # fmt: skip
+VIEWS = (
+    "views: [{who: [dpo], p: clear}, {who: [sales], p: clear, except: {phone: mask, born: token}}, "
+    "{who: [support], p: mask}, {who: [robot], p: token}]"
+)
+
+
+async def office(*operations: str) -> Desk:
+    return await desk(*(operations or USUAL), more=VIEWS)
+
+
+async def seen(one: Desk, role: str, stored: Any, match: str = "GET /p/1") -> Any:
+    return await (await one.send(match, view=one.view(role))).seen(200, stored)
+
+
+async def refused(one: Desk, role: str, match: str, body: Any = b"") -> VaultError:
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, body, view=one.view(role))
+    return caught.value
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+async def test_each_view_shows_what_it_says():
+    one = await office()
+    stored = await one.create({**ANN, "vip": True})
+    rest = {"vip": True, "id": 1}
+    assert await seen(one, "dpo", stored) == {**ANN, **rest}
+    assert await seen(one, "support", stored) == {**MASKED, **rest}
+    sales = {**ANN, "phone": MASKED["phone"], "born": stored["born"], **rest}
+    assert await seen(one, "sales", stored) == sales
+    assert await seen(one, "robot", stored) == stored
+    assert await seen(one, "a stranger", stored) == stored
+
+
+async def test_lists_are_shown_alike():
+    one = await office()
+    stored = [await one.create(ANN, ident) for ident in range(1, 60)]
+    shown = await seen(one, "support", stored, "GET /p")
+    assert shown == [{**MASKED, "id": ident} for ident in range(1, 60)]
+    assert await seen(one, "robot", stored, "GET /p") == stored
+
+
+async def test_all_but_the_masks_stays_byte_for_byte():
+    one = await office()
+    stored = await one.create({"name": "Ann"})
+    body = f'{{ "a": 1.50,"name" : "{stored["name"]}",\n"é":"\\u00e9" }}'.encode()
+    answer = await (await one.send("GET /p/1", view=one.view("support"))).answer(200, body)
+    assert answer.body == body.replace(stored["name"].encode(), b"A**")
+
+
+async def test_the_answer_to_a_write_shows_its_own_values_as_the_view_does():
+    one = await office()
+    for role, shown in (("support", MASKED), ("dpo", ANN)):
+        call = await one.send("POST /p", ANN, view=one.view(role))
+        assert await call.seen(201, {**call.json, "id": 1}) == {**shown, "id": 1}
+    call = await one.send("POST /p", ANN, view=one.view("robot"))
+    assert await call.seen(201, {**call.json, "id": 2}) == {**call.json, "id": 2}
+    assert await one.shown({**call.json, "id": 2}, "GET /p/2") == {**ANN, "id": 2}
+
+
+async def test_what_the_application_had_before_is_masked_as_well():
+    one = await office()
+    old = {"id": 9, "name": "Bo Oldman", "phone": 12345, "email": None, "tags": []}
+    assert await seen(one, "support", old, "GET /p/9") == {
+        **old, "name": "B* ******", "phone": "***45",
+    }  # fmt: skip
+
+
+async def test_a_clear_view_is_an_ordinary_exchange():
+    one = await office()
+    await one.create(ANN)
+    assert type((await one.send("GET /p/1", view=one.view("dpo"))).exchange) is RuleExchange
+    assert type((await one.send("GET /p/1", view=one.view("sales"))).exchange) is ViewedExchange
+    assert type((await one.send("GET /p/1")).exchange) is RuleExchange
+
+
+# ---------------------------------------------------------------------- pages and errors
+
+
+PAGE = '{match: "GET /page/{id}", read: p, id: path id, response: {restore: anywhere}}'
+
+
+async def test_pages_show_masks_and_tokens():
+    one = await office(*USUAL, PAGE)
+    stored = await one.create(ANN)
+    page = f"<p>{stored['name']}, {stored['email']}, {stored['tags'][0]}</p>".encode()
+
+    async def shown(role: str) -> str:
+        call = await one.send("GET /page/1", view=one.view(role))
+        return unescape((await call.answer(200, page, HTML)).body.decode())
+
+    assert await shown("dpo") == "<p>Ann Wexlomere, Ann@Wexlomere.example, one</p>"
+    assert await shown("support") == "<p>A** *********, A**@Wexlomere.example, ***</p>"
+    assert await shown("robot") == page.decode()
+
+
+async def test_errors_show_what_was_sent_and_stored_as_the_view_does():
+    one = await office()
+    stored = await one.create(ANN)
+
+    async def shown(role: str) -> str:
+        call = await one.send("PATCH /p/1", {"name": "Bo Berg"}, view=one.view(role))
+        text = f"{call.json['name']} is no {stored['email']}"
+        answer = await call.answer(422, text.encode(), PLAIN)
+        return answer.body.decode().replace(stored["email"], "T").replace(call.json["name"], "U")
+
+    assert await shown("dpo") == "Bo Berg is no Ann@Wexlomere.example"
+    assert await shown("support") == "B* **** is no A**@Wexlomere.example"
+    assert await shown("robot") == "U is no T"
+
+
+# ---------------------------------------------------------------------- searching
+
+
+async def test_only_what_is_clear_can_be_searched_by():
+    one = await office()
+    stored = await one.create(ANN)
+    for role in ("dpo", "sales"):
+        call = await one.send("GET /p?email=ann@wexlomere.example", view=one.view(role))
+        assert stored["email"].encode() in call.sent.target.replace(b"%40", b"@")
+    for role in ("support", "robot", "a stranger"):
+        error = await refused(one, role, "GET /p?email=ann@wexlomere.example")
+        assert error.code is Code.FIELD_HIDDEN
+        assert "searches by or compares email" in error.message
+        assert "wexlomere" not in error.message.lower()
+    # a link of the application's own holds a token, and tells nothing
+    call = await one.send(f"GET /p?email={stored['email']}", view=one.view("support"))
+    assert stored["email"].encode() in call.sent.target
+    assert one.idle
+
+
+async def test_a_body_that_searches_is_held_to_the_same():
+    search = "{match: POST /s, read: p, request: {fields: {email: $.q}}, response: {id: $.id}}"
+    one = await office(*USUAL, search)
+    assert (
+        await refused(one, "support", "POST /s", {"q": "a@b.example"})
+    ).code is Code.FIELD_HIDDEN
+    await one.send("POST /s", {"q": "a@b.example"}, view=one.view("dpo"))
+
+
+# ---------------------------------------------------------------------- masks that come back
+
+
+async def test_masks_that_come_back_change_nothing_but_what_was_edited():
+    one = await office()
+    stored = await one.create(ANN)
+    edited = {**MASKED, "phone": "+46 8 123"}
+    call = await one.send("PATCH /p/1", edited, view=one.view("support"))
+    kept = {name: token for name, token in call.json.items() if name != "phone"}
+    assert kept == {name: stored[name] for name in MASKED if name != "phone"}
+    assert await call.seen(200, {**call.json, "id": 1}) == {
+        **MASKED, "phone": "+** * *23", "id": 1,
+    }  # fmt: skip
+    assert await one.shown({**call.json, "id": 1}) == {**ANN, "phone": "+46 8 123", "id": 1}
+
+
+async def test_a_form_of_masks_changes_nothing():
+    one = await office(
+        "{match: POST /p, create: p}",
+        '{match: "POST /f/{id}", update: p, id: path id, request: {form: {name: name, born: born}}}',
+        '{match: "GET /p/{id}", read: p}',
+    )
+    stored = await one.create(ANN)
+    form = member_form(name=MASKED["name"], born=MASKED["born"], x="1")
+    call = await one.send("POST /f/1", form, FORM, view=one.view("support"))
+    assert call.form == {"name": stored["name"], "born": stored["born"], "x": "1"}
+    await call.answer(302, b"")
+    assert await one.shown(stored) == {**ANN, "id": 1}
+
+
+async def test_tokens_that_come_back_from_a_token_view_change_nothing():
+    one = await office()
+    stored = await one.create(ANN)
+    call = await one.send("PATCH /p/1", {**stored, "name": "Bo"}, view=one.view("robot"))
+    await call.answer(200, {**call.json, "id": 1})
+    assert await one.shown({**call.json, "id": 1}) == {**ANN, "name": "Bo", "id": 1}
+
+
+@pytest.mark.parametrize("name", ["B**", "A** ********", "A**", "***", "Ann *"])
+async def test_a_mask_of_something_else_is_refused(name):
+    one = await office()
+    stored = await one.create(ANN)
+    error = await refused(one, "support", "PATCH /p/1", {"name": name})
+    assert (error.code, "stands in masks alone" in error.message) == (Code.VALUE_UNFIT, True)
+    assert (await refused(one, "support", "POST /p", {"name": name})).code is Code.VALUE_UNFIT
+    assert (await refused(one, "support", "PATCH /p/2", {"name": name})).code is Code.VALUE_UNFIT
+    assert await one.shown(stored) == {**ANN, "id": 1}
+    assert one.idle
+
+
+async def test_who_sees_clear_values_may_write_any_sign():
+    one = await office()
+    call = await one.send("POST /p", {"name": "A**"}, view=one.view("dpo"))
+    assert await call.seen(201, {**call.json, "id": 3}) == {"name": "A**", "id": 3}
+    call = await one.send(
+        "PATCH /p/3", {"name": "A**", "email": "a@b.example"}, view=one.view("dpo")
+    )
+    await call.answer(200, {**call.json, "id": 3})
+    assert await one.shown({**call.json, "id": 3}, "GET /p/3") == {
+        "name": "A**",
+        "email": "a@b.example",
+        "id": 3,
+    }
+
+
+async def test_of_several_values_with_one_mask_all_come_back_or_none():
+    one = await office()
+    stored = await one.create(ANN)
+    call = await one.send("PATCH /p/1", {"tags": ["***", "***", "new"]}, view=one.view("support"))
+    assert call.json["tags"][:2] == stored["tags"]
+    await call.answer(200, {"id": 1, "tags": call.json["tags"]})
+    assert (await one.shown({"id": 1, "tags": call.json["tags"]}))["tags"] == ["one", "two", "new"]
+    error = await refused(one, "support", "PATCH /p/1", {"tags": ["***"]})
+    assert "nobody can tell" in error.message
+
+
+async def test_masks_are_refused_where_the_rule_says_so_or_many_records_are_meant():
+    strict = '{match: "PUT /p/{id}", update: p, request: {own_mask: refuse}}'
+    many = '{match: PATCH /many, update: p, id: "$.keys[*]", request: {object: $.data}, response: {id: $.id}}'
+    one = await office(*USUAL, strict, many)
+    await one.create(ANN)
+    await one.create({**ANN, "name": "Abe Wexlomerx"}, 2)
+    error = await refused(one, "support", "PUT /p/1", {"name": MASKED["name"]})
+    assert "was sent masks in place of values, in: name" in error.message
+    body = {"keys": [1, 2], "data": {"name": MASKED["name"]}}
+    assert "was sent masks" in (await refused(one, "support", "PATCH /many", body)).message
+    assert one.idle
+
+
+# ---------------------------------------------------------------------- outside the country
+
+
+async def test_callers_outside_see_tokens_and_search_by_nothing():
+    one = await desk()
+    stored = await one.create(ANN)
+    call = await one.send("GET /p/1", view=OUTSIDE_VIEW)
+    assert not call.exchange.wants(200, JSON)
+    assert json.loads((await call.answer(200, stored)).body) == stored
+    with pytest.raises(VaultError) as caught:
+        await one.send("GET /p?email=ann@wexlomere.example", view=OUTSIDE_VIEW)
+    assert caught.value.code is Code.OUTSIDE_COUNTRY
+    assert one.idle
+
+
+@pytest.mark.parametrize("match", ["POST /p", "PATCH /p/1", "DELETE /p/1"])
+async def test_callers_outside_write_nothing(match):
+    one = await desk()
+    stored = await one.create(ANN)
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, b"" if match.startswith("D") else {"name": "Bo"}, view=OUTSIDE_VIEW)
+    assert caught.value.code is Code.OUTSIDE_COUNTRY
+    assert await one.shown(stored) == {**ANN, "id": 1}
+
+
+async def test_an_answer_that_comes_all_the_same_is_not_restored():
+    one = await desk()
+    stored = await one.create(ANN)
+    call = await one.send("GET /p/1", view=OUTSIDE_VIEW)
+    body = json.dumps(stored).encode()
+    assert (await call.exchange.incoming(Response(200, JSON, body))).body == body
+
+
+async def test_an_answer_that_nobody_reads_may_pass_to_who_sees_tokens():
+    strict = "\non_error: {unreadable_answer: 502}"
+    one = await desk(*USUAL, more=VIEWS + strict)
+    for view in (OUTSIDE_VIEW, UNKNOWN_VIEW):
+        call = await one.send("GET /p/1", view=view)
+        assert (await call.answer(200, b"{", JSON)).body == b"{"
+
+
+# ---------------------------------------------------------------------- what is told
+
+
+async def test_the_audit_log_names_the_view_and_what_was_masked():
+    one = await office()
+    stored = await one.create(ANN)
+    one.audit.lines.clear()
+    for role in ("dpo", "sales", "support", "robot"):
+        await seen(one, role, stored)
+    await (await one.send("PATCH /p/1", {"name": "Bo"}, view=one.view("support"))).answer(
+        200, stored
+    )
+    told = one.audit.lines
+    assert [line["view"] for line in told] == ["dpo", "sales", "support", "support"]
+    every = sorted(ANN)
+    assert [(line.get("fields"), line.get("covered")) for line in told] == [
+        (every, None),
+        (["email", "name", "tags"], ["phone"]),
+        (None, every),
+        (["name"], every),
+    ]
+    assert "revealed" not in told[3]
+
+
+async def test_metrics_tell_masks_from_values():
+    one = await office()
+    stored = await one.create(ANN)
+    await seen(one, "support", stored)
+    text = one.metrics.render().decode()
+    assert 'domicile_masked_values_total{entity="p",field="tags"} 2.0' in text
+    assert 'domicile_restored_values_total{entity="p",field="name"} 0.0' in text
+
+
+async def test_an_operation_is_bound_once_for_each_view():
+    one = await office()
+    joined = next(
+        bound for bound in one.runtime.joined.values() if bound.plan.operation.verb is Verb.READ
+    )
+    assert joined.under(one.view("sales")) is joined.under(one.view("sales"))
+    assert joined.under(one.view("sales")).notices is joined.notices
+    assert joined.view is None
