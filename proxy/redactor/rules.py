@@ -13,6 +13,7 @@ import msgspec
 
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
+from proxy.redactor.search_rules import SearchRule
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
 from proxy.tokenization.mask import Mask
@@ -115,7 +116,7 @@ class FieldRule:
     shape: Shape
     at: Path  #: relative to the entity's object; one field may select several values
     plain: bool  #: ``stored: plain`` — kept typed and searchable in the vault
-    find: frozenset[str]  #: of ``exact``, ``range``
+    find: frozenset[str]  #: of ``exact``, ``partial``, ``range``
     mask: Mask  #: what a view that masks the field shows
 
 
@@ -179,38 +180,6 @@ class BodyPlace:
     #: column name -> field name of a CSV file, of which each row is a record
     csv: Mapping[str, str] = field(default_factory=dict)
     part: str = ""  #: the part of a form that is the CSV file; empty: the whole body is
-
-
-@dataclass(frozen=True, slots=True)
-class ListSpelling:
-    """How several values of one parameter are sent on."""
-
-    param: str  #: the name that they are sent under; empty: the parameter's own
-    join: str  #: what stands between them; empty: the parameter is repeated
-    none: str | None  #: what is sent where there is none; ``None``: nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """What a parameter of a search holds, and what becomes of it."""
-
-    name: str  #: as the rule writes it: a name, a pattern with ``*``, or a selector
-    of: str = ""  #: the field whose same-value tokens take the place of its values
-    split: str = ""  #: what stands between several values
-    send: ListSpelling | None = None
-    refused: bool = False  #: in any case
-    #: fields that make it refused, by their names as ``search.field_word`` writes them
-    unwanted: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRule:
-    """What a search carries where a rule says more of it than which field a parameter holds."""
-
-    query: Mapping[str, Parameter]  #: by name or pattern, the most specific first
-    form: Mapping[str, Parameter]
-    values: tuple[tuple[Path, Parameter], ...]  #: places in a JSON body, from its root
-    path: Mapping[str, str]  #: placeholder -> the field whose same-value token takes its place
 
 
 @dataclass(frozen=True, slots=True)

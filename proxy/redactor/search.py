@@ -21,13 +21,15 @@ from proxy.redactor.message import Media, RawHeaders, Request, classify
 from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span
-from proxy.redactor.rules import Operation, Parameter, SearchRule
+from proxy.redactor.rules import Operation
+from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule, VaultQuestion
 from proxy.redactor.select import Selection
 from proxy.redactor.sought import (
     JSON_TEXT,
     URL_VALUE,
     Searched,
     SoughtList,
+    SoughtQuestion,
     SoughtValue,
     json_list,
     name_start,
@@ -35,12 +37,15 @@ from proxy.redactor.sought import (
     url_list,
 )
 
-#: Values that one search may hold.
+#: Values that one search may hold, and of them those of one question to the vault.
 MOST_SOUGHT = 10_000
+MOST_ALTERNATIVES = 100
 
 _WORDS = re.compile(r"[^\w-]+")
 _PARTS = re.compile(r"[^\w]+|_{2,}")
 _SIGNS = re.compile(r"[\W_]+")
+#: One field of an order: its sign, its name, its direction.
+_ITEM = re.compile(r"([+-]?)\s*(.+?)(?:(?::|\s|_)+(asc|desc)(?:ending)?)?", re.IGNORECASE)
 _ORDER = re.compile(r"(?:asc|desc)(?:ending)?\Z")
 _DOUBTFUL = re.compile(r"[/\\;\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|\A\.{1,2}\Z")
 
@@ -142,13 +147,18 @@ class SearchPlan:
             start, end = first + member.start, first + member.end
             text = form_codec.read_form_value(data[start:end])
             self._refuse(parameter, text)
+            begin = max(data.rfind(b"&", first, start) + 1, first)
+            if _asks(parameter, text):
+                if any(one.parameter is parameter for one in part.questions):
+                    raise self._refusal(f"the parameter '{parameter.name}' stands twice")
+                texts = _texts(parameter, split_values(parameter, (data, start, end), URL_VALUE))
+                part.questions.append(_question(parameter, (first, begin, end), texts))
             if not parameter.of:
                 continue
             values = split_values(parameter, (data, start, end), URL_VALUE)
             if parameter.send is None:
                 part.values += values
                 continue
-            begin = max(data.rfind(b"&", first, start) + 1, first)
             if (earlier := lists.get(member.name)) is None:
                 name = parameter.send.param or member.name
                 write = partial(url_list, parameter.send, name)
@@ -157,13 +167,15 @@ class SearchPlan:
                 earlier.spans.append((begin - 1, end))
                 earlier.values.extend(values)
         part.lists += lists.values()
-        self._refuse_sent(names, lists)
+        sent = {name: one.parameter for name, one in lists.items()}
+        sent |= {one.parameter.name: one.parameter for one in part.questions}
+        self._refuse_sent(names, sent)
         _bound(part)
 
-    def _refuse_sent(self, names: set[str], lists: Mapping[str, SoughtList]) -> None:
+    def _refuse_sent(self, names: set[str], parameters: Mapping[str, Parameter]) -> None:
         """Refuse a request that sends by itself what the proxy sends for another parameter."""
-        for name, one in lists.items():
-            sent = one.parameter.send.param if one.parameter.send is not None else ""
+        for name, one in parameters.items():
+            sent = one.send.param if one.send is not None else ""
             if sent and sent != name and sent in names:
                 raise self._refusal(f"it has the parameter '{sent}', which the proxy sends itself")
 
@@ -177,7 +189,8 @@ class SearchPlan:
         if value is None or (value.json and value.text in ("true", "false")):
             return
         self._refuse(parameter, value.text)
-        if not parameter.of:
+        asks = _asks(parameter, value.text)
+        if not parameter.of and not asks:
             return
         if value.json and value.text[0] in "[{":
             raise self._refusal(f"an object or array stands at {parameter.name}")
@@ -189,9 +202,14 @@ class SearchPlan:
             values = split_values(parameter, (body, start + 1, end - 1), JSON_TEXT)
         if parameter.send is None:
             part.values += values
+            return
+        begin = name_start(body, start) if parameter.send.param else start
+        write = partial(json_list, parameter.send)
+        if asks:
+            removed = start, end, b"null"
+            texts = _texts(parameter, values)
+            part.questions.append(SoughtQuestion(parameter, (begin, end), texts, write, removed))
         else:
-            begin = name_start(body, start) if parameter.send.param else start
-            write = partial(json_list, parameter.send)
             part.lists.append(SoughtList(parameter, [(begin, end)], values, write))
         _bound(part)
 
@@ -258,11 +276,7 @@ class SearchPlan:
                 f"the application keeps tokens in place of values of {', '.join(named)}, and "
                 "would sort or search by those"
             )
-        raise VaultError(
-            Code.SEARCH_REFUSED,
-            f"The parameter '{parameter.name}' cannot be answered: {reason}.",
-            (Detail(parameter.name, reason),),
-        )
+        raise search_refused(parameter, reason)
 
     def _refusal(self, what: str) -> VaultError:
         return VaultError(
@@ -283,6 +297,63 @@ def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter 
         return exact
     fits = (of for pattern, of in parameters.items() if form_codec.pattern_matches(pattern, name))
     return next(fits, None)
+
+
+def _asks(parameter: Parameter, text: str) -> bool:
+    """Whether the vault is asked by this text of a parameter."""
+    if parameter.vault is None or not text.strip():
+        return False
+    return bool(parameter.vault.fields or order_keys(parameter, text))
+
+
+def _texts(parameter: Parameter, values: list[SoughtValue]) -> list[str]:
+    if len(values) > MOST_ALTERNATIVES:
+        raise VaultError(
+            Code.TOO_LARGE, f"'{parameter.name}' holds more than {MOST_ALTERNATIVES} values."
+        )
+    return [one.value.text for one in values]
+
+
+def _question(parameter: Parameter, at: tuple[int, int, int], texts: list[str]) -> SoughtQuestion:
+    first, begin, end = at
+    send = parameter.send or ListSpelling("", ",", None)
+    removed = max(begin - 1, first), end, b""
+    write = partial(url_list, send, send.param)
+    return SoughtQuestion(parameter, (begin, end), texts, write, removed)
+
+
+def order_keys(parameter: Parameter, text: str) -> list[tuple[str, bool]]:
+    """The fields of an order, each with whether it descends; none for an order of other fields.
+
+    Raises ``VaultError(SEARCH_REFUSED)`` for one that nobody can answer whole.
+    """
+    question, keys, others = parameter.vault or VaultQuestion(), [], False
+    for item in text.split(","):
+        match = _ITEM.fullmatch(item.strip())
+        word = field_word(match[2]) if match is not None else ""
+        if match is not None and word in question.order:
+            keys.append(
+                (question.order[word], match[1] == "-" or (match[3] or "").lower() == "desc")
+            )
+        elif not field_words(item).isdisjoint({*question.order, *question.orderless}):
+            raise search_refused(
+                parameter,
+                "the vault cannot order records so; name fields in the clear, with commas",
+            )
+        else:
+            others = others or bool(item.strip())
+    if keys and others:
+        raise search_refused(parameter, "it mixes fields that the vault orders with others")
+    return keys
+
+
+def search_refused(parameter: Parameter, reason: str) -> VaultError:
+    """The error of a parameter that cannot be answered; tells no value."""
+    return VaultError(
+        Code.SEARCH_REFUSED,
+        f"The parameter '{parameter.name}' cannot be answered: {reason}.",
+        (Detail(parameter.name, reason),),
+    )
 
 
 def _bound(part: Searched) -> None:
@@ -317,6 +388,10 @@ def _words(parameter: Parameter) -> str:
         how = f"joined by '{send.join}'" if send.join else "repeated"
         words.append(f"sent as {send.param or parameter.name}, {how}")
         words += [f"'{send.none}' for none"] if send.none is not None else []
+    if (question := parameter.vault) is not None:
+        ways = [f"{name} ({how})" for name, how in question.fields.items()]
+        order = f"order of {', '.join(sorted(set(question.order.values())))}"
+        words.append(f"asked of the vault: {' or '.join(ways) or order}")
     if parameter.refused:
         words.append("refused")
     elif parameter.unwanted:

@@ -14,7 +14,7 @@ from proxy.model.schema import Value
 from proxy.redactor import form as form_codec
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.restore import Edit, splice
-from proxy.redactor.rules import ListSpelling, Parameter
+from proxy.redactor.search_rules import ListSpelling, Parameter
 
 _BLANKS = re.compile(rb"(?:[ \t+]|%20|%09)*")
 _NAME_END = re.compile(rb'"[ \t\n\r]*:[ \t\n\r]*\Z')
@@ -46,19 +46,37 @@ class SoughtList(NamedTuple):
         yield from ((start, end, b"") for start, end in others)
 
 
+class SoughtQuestion(NamedTuple):
+    """What the vault is asked by one parameter."""
+
+    parameter: Parameter
+    span: tuple[int, int]  #: where the ids are written that answer it, and all others of the part
+    texts: list[str]  #: one of which the record has
+    write: Callable[[Sequence[str]], bytes]
+    removed: Edit  #: what takes it away where the ids are written elsewhere
+
+
 class Searched(msgspec.Struct):
     """What stands in one part of a request: its address, or its body."""
 
     values: list[SoughtValue] = []
     lists: list[SoughtList] = []
+    questions: list[SoughtQuestion] = []
 
     @property
     def every(self) -> list[SoughtValue]:
         """All values, those of lists among them."""
         return [*self.values, *(one for several in self.lists for one in several.values)]
 
-    def written(self, content: bytes, token_of: Callable[[SoughtValue], Value | None]) -> bytes:
-        """The part with tokens in the places of values; ``None`` leaves a value as it is."""
+    def written(
+        self,
+        content: bytes,
+        token_of: Callable[[SoughtValue], Value | None],
+        ids: Sequence[str] = (),
+    ) -> bytes:
+        """The part with tokens in the places of values, where ``None`` leaves a value as it is, and
+        these ids in the place of its questions.
+        """
         edits: list[Edit] = [
             (one.start, one.end, one.write(token))
             for one in self.values
@@ -67,6 +85,9 @@ class Searched(msgspec.Struct):
         for several in self.lists:
             texts = [(token_of(one) or one.value).text for one in several.values]
             edits += several.edits(texts)
+        if self.questions:
+            first, *others = self.questions
+            edits += [(*first.span, first.write(ids)), *(one.removed for one in others)]
         return splice(content, edits) if edits else content
 
 

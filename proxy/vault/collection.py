@@ -18,6 +18,7 @@ from proxy.tokenization.normalize import normalize
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.minting import EarlierTokens, TokenizedField, findable
 from proxy.vault.next_version import FieldMint, Mint
+from proxy.vault.part_index import CollectedParts
 from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
 from proxy.vault.table_state import TableState
@@ -122,6 +123,7 @@ class Collection:
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
         self._prepare_tokens(recipe, keyset, around.region)
         self._mark_key = keyset.hasher("mark", self.name)
+        self.parts = CollectedParts(keyset.hasher, recipe.schema)
         self._columns = [
             None if of is None else (of, keyset.hasher("field", self.name, of.name))
             for of in self.slots
@@ -187,8 +189,6 @@ class Collection:
         """Count an event of this schema."""
         self.around.observe(event, self.name, count)
 
-    # ------------------------------------------------------------------ names and hashes
-
     def key_hash(self, key: str) -> bytes:
         """The keyed hash by which a record key is found; of one key it is often asked for twice."""
         roots = self._roots[0]
@@ -212,7 +212,7 @@ class Collection:
         return mint(value, 0, 0)
 
     async def recall(self, fields: Iterable[tuple[str, Iterable[Value]]]) -> None:
-        """Look which values have earlier tokens; before new ones, where there are older roots."""
+        """Look which values have earlier tokens; before new ones."""
         self.mints = self._steady_mints
         places = [(name, value) for name, values in fields for value in values]
         await self.earlier.recall(places, partial(self.store.by_tokens, self.table))
@@ -269,7 +269,7 @@ class Collection:
     ) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
-        expires, cells = self._expiry(now), self._cells(content)
+        expires, cells = self._expiry(now), self.cells(content)
         sealer = sealer or self.sealer.record(rid, salt)
         body = sealer.body(content, 1, self.state.columns.bind(now, now, expires, cells))
         state, statement = RowState.PENDING, sealer.unbound(RowState.PENDING, now)
@@ -283,7 +283,7 @@ class Collection:
             version=row.version + 1,
             updated_at=now,
             expires_at=self._expiry(now),
-            cells=self._cells(content),
+            cells=self.cells(content),
         )
         return self.sealer.with_body(following, content)
 
@@ -386,7 +386,8 @@ class Collection:
     def _expiry(self, now: int) -> int | None:
         return None if self.expires is None else now + self.expires
 
-    def _cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
+    def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
+        """What stands beside the body of a version."""
         cells: list[ColumnValue] = []
         for column in self._columns:
             values = content.values.get(column[0].name) if column is not None else None

@@ -85,6 +85,8 @@ class TableState:
     retired: Retired = field(default_factory=Retired)
     #: staged changes that were reported: no answer can decide them
     reported: set[int] = field(default_factory=set)
+    #: whether records are still given what they are found by (``proxied.filling``)
+    filling: bool = False
 
     def report(self, sid: int) -> bool:
         """Whether a staged change was not reported yet; from now on it is."""

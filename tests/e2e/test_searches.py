@@ -54,9 +54,13 @@ class Directory:
         found = list(self.stored.values())
         if "email" in request.query:
             found = [one for one in found if one["email"] in request.query["email"].split(",")]
+        if "ids" in request.query:
+            wanted = [int(text) for text in request.query["ids"].split(",")]
+            found = [self.stored[number] for number in wanted if number in self.stored]
         if "phones" in request.query:
             found = [one for one in found if one["phone"] in request.query.getall("phones")]
-        return web.json_response(found)
+        first, most = int(request.query.get("offset", 0)), int(request.query.get("limit", 100))
+        return web.json_response(found[first : first + most])
 
     async def search(self, request: web.Request) -> web.Response:
         asked = (await request.json())["filter"]
@@ -132,11 +136,42 @@ async def test_people_are_found_by_what_nobody_but_the_vault_knows(office):
     assert office.directory.leaked() == set()
 
 
+async def test_the_vault_finds_what_the_application_cannot_and_the_application_pages_over_it(
+    office,
+):
+    for number in range(60):
+        person = {"name": f"Quill {number:02}", "born": f"19{number + 20}-06-01"}
+        assert (await office.ask("POST", "/people", json=person))[0] == 201
+    names = [f"Quill {number:02}" for number in range(60)]
+    assert await office.names("GET", "/people", params={"q": "uibb"}) == [ANN["name"]]
+    assert await office.names("GET", "/people", params={"q": BOB["email"]}) == [BOB["name"]]
+    assert await office.names("GET", "/people", params={"q": "nobody at all"}) == []
+    pages = [
+        await office.names("GET", "/people", params={"q": "QUILL", "limit": 25, "offset": at})
+        for at in range(0, 75, 25)
+    ]
+    assert pages == [names[:25], names[25:50], names[50:]]
+    span = {"born_from": "1935-01-01", "born_to": "1937-12-31", "order": "-born"}
+    assert await office.names("GET", "/people", params=span) == names[17:14:-1]
+    both = {"q": "quill 1", "order": "born", "limit": 2}
+    assert await office.names("GET", "/people", params=both) == names[10:12]
+    assert await office.instance.stop() == 0
+    await office.instance.start()
+    assert await office.names("GET", "/people", params={"q": "uibb"}) == [ANN["name"]]
+    for number in range(60):
+        assert (await office.ask("POST", "/people", json={"name": f"Quill {number}"}))[0] == 201
+    status, problem = await office.ask("GET", "/people", params={"q": "quill"})
+    assert (status, problem["code"]) == (422, "too_broad")
+    assert "100 records" in problem["detail"]
+    assert office.directory.leaked() == set()
+    assert not any("uill" in one and "GET" in one for one in office.directory.received)
+
+
 async def test_what_could_only_be_answered_wrongly_is_refused_with_its_reason(office):
     before = len(office.directory.received)
     for method, path, options in (
         ("GET", "/people?sort=id,-name", {}),
-        ("GET", "/people?q=Zorbina", {}),
+        ("GET", "/people?fuzzy=Zorbina", {}),
         ("POST", "/people/search", {"json": {"filter": {}, "order": "email"}}),
     ):
         status, problem = await office.ask(method, path, **options)

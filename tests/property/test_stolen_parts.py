@@ -7,7 +7,7 @@ from collections import Counter
 from functools import cache
 
 from proxy.crypto.prf import hasher
-from proxy.vault.records.columns import FinePartIndex, PartIndex
+from proxy.vault.part_index import FinePartIndex, PartIndex
 from tests.support.part_thief import Stolen, common_names, guesses
 
 ROWS, NAMES = 1_200, 300

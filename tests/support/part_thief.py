@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from proxy.vault.records.columns import grams
+from proxy.vault.part_index import grams
 
 _STEMS = (
     "ander johan karl nils erik lars olof per svens gustaf petter jons jans hans bengt lind berg "

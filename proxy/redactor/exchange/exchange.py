@@ -394,7 +394,7 @@ class RuleExchange:
         if self._writing is not None:
             self._writing.close()
         elif not self._shows and 200 <= status < 500 and status != 304:
-            searched = self._search is not None and self._search.values
+            searched = self._search and (self._search.values or self._search.questioned)
             self.missed = bool(searched or (status in _GONE and self._ids))
             if self.missed:
                 self._teller.missed()

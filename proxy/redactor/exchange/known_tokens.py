@@ -43,12 +43,13 @@ class StoredToken(NamedTuple):
 class SearchTokens:
     """What a request looks for: the same-value tokens that it is sent with in place of values."""
 
-    __slots__ = ("_collection", "returned", "values")
+    __slots__ = ("_collection", "questioned", "returned", "values")
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         #: (field, token) of what it searched for by token already
         self.returned: frozenset[_Place] = frozenset()
+        self.questioned = False  #: whether the vault was asked who it is about
         #: by (field, token), what it searched for as it was spelled
         self.values: dict[_Place, Value] = {}
 
@@ -169,24 +170,24 @@ def add_revealed(
     known: tuple[Sequence[list[Value | None]], AbstractSet[str] | None],
     items: Sequence[BodyObject],
     revealed: Revealed,
-    asked: Mapping[tuple[str, str], Value],
+    sought: Mapping[tuple[str, str], Value],
 ) -> None:
     """Add what the vault knows to what the exchange knew; that counts first in these fields
     (``None``: in all of them).
     """
     own, certain = known
     for item, row, values in zip(items, own, revealed.values, strict=True):
-        if not asked and len(values) == len(row) and not any(row):
+        if not sought and len(values) == len(row) and not any(row):
             row[:] = values
             continue
-        found = iter(values)
+        resolved = iter(values)
         for index, spot in enumerate(item.spots):
             if spot.value is None:
                 continue
-            first, second = row[index], next(found)
+            first, second = row[index], next(resolved)
             if certain is not None and spot.field not in certain:
                 first, second = second, first
-            row[index] = first or second or asked.get((spot.field, spot.value.text))
+            row[index] = first or second or sought.get((spot.field, spot.value.text))
 
 
 def unresolved(
@@ -248,16 +249,16 @@ def _known(held: StagedWrite) -> _Known:
 
 def _repeated(held: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
     """The values of the record that share a token of their field, in their order."""
-    found: dict[tuple[str, str], Iterator[Value]] = {}
+    repeated: dict[tuple[str, str], Iterator[Value]] = {}
     for name, values in held.content.values.items() if held.content is not None else ():
         if len(values) > 1 and len(set(tokens_of(values))) < len(values):
             several: dict[str, list[Value]] = {}
             for kept in values:
                 several.setdefault(kept.token, []).append(kept.value)
-            found.update(
+            repeated.update(
                 {(name, token): iter(those) for token, those in several.items() if len(those) > 1}
             )
-    return found
+    return repeated
 
 
 # The caller's own words: what a request holds in the clear, as an application may repeat it in a

@@ -367,9 +367,10 @@ async def bind_rules(
     router = Router(routed, rules.endpoints)
     runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?", forks)
     if catalog is not None:
-        await catalog.take_rules(
-            collections[entity.schema.name] for entity in rules.entities if entity.kept_as is None
-        )
+        own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]
+        await catalog.take_rules(own)
+        for collection in own:
+            await catalog.filling.begin(collection)
     return runtime
 
 

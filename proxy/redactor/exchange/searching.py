@@ -10,6 +10,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.offload import SMALL, in_thread, is_long
 from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.vault_search import VaultSearch
 from proxy.redactor.message import Request
 from proxy.redactor.search import SearchPlan
 from proxy.redactor.sought import Searched, SoughtValue
@@ -22,6 +23,7 @@ class Searching:
     def __init__(self, plan: SearchPlan, collection: Collection) -> None:
         self.plan = plan
         self._collection = collection
+        self._vault = VaultSearch(collection)
 
     async def sent(self, request: Request) -> tuple[Request, SearchTokens]:
         """The request as the application may see it, and the tokens that it searches by.
@@ -33,9 +35,13 @@ class Searching:
         parts = request.headers, request.body
         body = await in_thread(self.plan.body, *parts) if long else self.plan.body(*parts)
         tokens = await self._looked_up(address, body)
+        questions = [*address.questions, *body.questions]
+        ids: list[str] = []
+        if questions:
+            ids, tokens.questioned = await self._vault.ids(questions), True
         token_of = _explaining(tokens)
-        target = address.written(request.target, token_of)
-        written = request.body, token_of
+        target = address.written(request.target, token_of, ids)
+        written = request.body, token_of, ids
         content = await in_thread(body.written, *written) if long else body.written(*written)
         return replace(request, target=target, body=content), tokens
 
@@ -45,7 +51,7 @@ class Searching:
         """
         try:
             address = self.plan.address(target)
-            if address.lists:
+            if address.lists or address.questions:
                 target = target.partition(b"?")[0]
                 address = Searched([one for one in address.values if one.end <= len(target)])
             return address.written(target, _explaining(await self._looked_up(address)))

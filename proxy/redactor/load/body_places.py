@@ -67,11 +67,11 @@ def member_fields(
     """
 
     def field_of(_: str, item: PlacedValue) -> str | None:
-        place = item.value.items.get("field") if isinstance(item.value, Section) else item
-        if place is None or place.value is None:
+        named = item.value.items.get("field") if isinstance(item.value, Section) else item
+        if named is None or named.value is None:
             return None
-        field: str = place.value
-        return field if known_field(field, place, entity, faults) else None
+        field: str = named.value[0].value if isinstance(named.value, list) else named.value
+        return field if known_field(field, named, entity, faults) else None
 
     return by_weight(members, field_of, faults)
 

@@ -131,6 +131,9 @@ def _check(
 #: (``tokenization.digits``).
 _UNIQUE = 900_000
 
+#: Kinds of which nobody looks for parts.
+_WHOLE = ("date", "number")
+
 #: The shape of a field whose declaration is at fault, until it is mended: one that no operation is
 #: refused for.
 _STAND_IN = make_shape("opaque", {"same": True})
@@ -204,6 +207,11 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
             section.key("find"),
             "range search needs order, and order tells something about the value; write 'stored: "
             f"plain' beside it to accept that {name} is readable in the vault, or leave range out",
+        )
+    if "partial" in find and kind in _WHOLE:
+        faults.add(
+            section.key("find"),
+            f"parts of a {kind} mean nothing; leave partial out, or give {name} the kind text",
         )
     path = section.value("at", (name,))
     if shape is not None and shape.capacity() == 1 and selects_many(path):
@@ -335,7 +343,13 @@ def _schema_field(rule: FieldRule) -> Field:
         else Storage.ENCRYPTED
     )
     dated = rule.plain and rule.kind == "date"
-    return Field(rule.name, FieldType.DATE if dated else FieldType.STRING, storage, rule.kind)
+    return Field(
+        rule.name,
+        FieldType.DATE if dated else FieldType.STRING,
+        storage,
+        rule.kind,
+        partial_match="partial" in rule.find,
+    )
 
 
 # ``endpoint:`` and ``on_error:`` compiled.

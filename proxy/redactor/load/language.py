@@ -122,7 +122,7 @@ FIELD_BLOCK = Block(
         Key("token", Either(_SHAPE, TOKEN), "what the application gets instead of the value", "the shape of the kind"),
         Key("at", SELECTOR, "where the value stands in the entity's object; with `[*]` several values are one "
             "field", "the member of the field's name"),
-        Key("find", ListOf(KeywordForm(("exact", "range"), later=("partial",))), "how the vault can be asked for the value", "not at all"),
+        Key("find", ListOf(KeywordForm(("exact", "partial", "range"))), "how the vault can be asked for the value", "not at all"),
         Key("keep_as", Text("record field", "a field of the record schema, such as key1 or range_key1", RULE_NAME), "where the entity's `schema` is `records`: the field of the record-based interface "
             "that the value is found in", "the field of the same name, if there is one; else it is found in none"),
         Key("stored", KeywordForm(("plain",)), "`plain` keeps the value readable in the vault's own table, which `range` needs", "sealed"),

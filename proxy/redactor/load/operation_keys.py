@@ -13,6 +13,7 @@ from proxy.redactor.load.forms import (
     ListOf,
     MapOf,
     Text,
+    Whole,
 )
 from proxy.redactor.load.parsers import (
     NAME_HINT,
@@ -41,7 +42,8 @@ _LIST = Block(
         Key("param", Text("parameter name", "a name", r"[^*\s]+"), "the name that they are sent under", "the parameter's own"),
         Key("join", Text("text", "a sign or two, such as `,`", r".{1,3}"), "what stands between them in one parameter", "as `split`, else `,`"),
         Key("repeat", Flag(), "true: the parameter is repeated for each; in JSON they are an array"),
-        Key("none", Text("text", "a text that finds nothing, such as -1"), "what is sent where there is no value", "nothing"),
+        Key("none", Text("text", "a text that finds nothing, such as -1"), "what is sent where there is no value, or the vault finds nobody", "nothing"),
+        Key("most", Whole(1, 10_000), "`via: vault`: ids that are sent at most; a search that finds more is answered with 422", "500"),
     ),
 )  # fmt: skip
 _PARAMETER = Block(
@@ -49,13 +51,15 @@ _PARAMETER = Block(
     "A parameter of a search. `field` says whose values it holds, or `refuse` that it cannot be "
     "answered.",
     (
-        Key("field", _FIELD, "the field; a value is swapped for its same-value token"),
+        Key("field", ListOf(_FIELD, single=True), "the field; a value is swapped for its same-value token. With `via` also several: the value stands in one of them"),
+        Key("via", KeywordForm(("vault",)), "the vault finds the records, and `send` sends their ids in place of the parameter; without `field` the parameter says an order, of fields with `stored: plain`"),
+        Key("find", KeywordForm(("exact", "partial", "from", "to", "after", "before")), "with `via`: how the value is looked for; from, to, after and before need `find: [range]`", "`partial` in fields that have it, else `exact`"),
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
         Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
         Key("refuse", ListOf(Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True), "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
             "whatever sign, in lists", "not at all"),
     ),
-    later=("via", "expression", "fields", "json"),
+    later=("expression", "fields", "json"),
 )  # fmt: skip
 _CARRIER = Block(
     "member",

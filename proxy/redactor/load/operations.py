@@ -46,9 +46,9 @@ from proxy.redactor.rules import (
     ResponseRule,
     Restore,
     Rule,
-    SearchRule,
     Verb,
 )
+from proxy.redactor.search_rules import SearchRule
 from proxy.redactor.views import OwnMask
 
 _SUCCESS = frozenset(range(200, 300))

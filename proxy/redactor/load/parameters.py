@@ -12,16 +12,20 @@ from proxy.redactor import form as globs
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
+from proxy.redactor.load.vault_questions import check_questions, field_question, order_question
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
-from proxy.redactor.rules import Entity, ListSpelling, Parameter, SearchRule, Verb
+from proxy.redactor.rules import Entity, Verb
 from proxy.redactor.search import field_word
+from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution
 
 _T = TypeVar("_T")
 _Members = Mapping[str, PlacedValue]
 
+#: Ids that are sent at most, where the file does not say.
+MOST_IDS = 500
 #: What may say where the values of a search stand, and not beside ``values``.
 _BODY_KEYS = ("object", "each", "fields")
 
@@ -55,12 +59,18 @@ def compile_search(
         _path(path, entity, template, faults),
     )
     _check_same(rule, entity, (query, form, values, path), faults)
+    parts = ((rule.query.values(), query), (rule.form.values(), form))
+    asking = [(one, items) for part, items in parts for one in part if one.vault]
+    asking += [(one, values) for _, one in rule.values if one.vault]
+    check_questions(asking, verb, faults)
     return rule
 
 
 def says_more(item: PlacedValue) -> bool:
     """Whether a parameter says more than which field it holds."""
-    return isinstance(item.value, Section) and any(key != "field" for key in item.value)
+    if not isinstance(item.value, Section):
+        return False
+    return any(key != "field" for key in item.value) or len(item.value.value("field", ())) > 1
 
 
 def by_weight(
@@ -120,6 +130,8 @@ def _parameter(
     section: Section = item.value
     if "refuse" in section:
         return _refused(name, section, entity, faults)
+    if "via" in section:
+        return vault_parameter(name, section, entity, faults)
     if "field" not in section:
         if not section.strange:
             faults.add(
@@ -127,11 +139,30 @@ def _parameter(
                 f"'{name}' does not say what it holds; write field: NAME, or refuse: always",
             )
         return None
-    field = section.value("field")
-    if field is None or not known_field(field, section.items["field"], entity, faults):
+    fields = _fields(section, entity, faults)
+    if len(fields) != 1:
+        for one in section.value("field", [])[1:]:
+            faults.add(
+                one.at,
+                "one parameter holds values of one field; write via: vault to look in several",
+            )
         return None
     split = section.value("split", "")
-    return Parameter(name, field, split, _spelling(section, split, faults))
+    for key in ("find", "most"):
+        holder = section if key == "find" else section.value("send")
+        if holder is not None and key in holder:
+            faults.add(holder.key(key), f"'{key}' is about a search of the vault; write via: vault")
+    return Parameter(name, fields[0], split, _spelling(section, split, faults))
+
+
+def _fields(section: Section, entity: Entity, faults: RuleFaults) -> list[str]:
+    """The fields that a parameter names, as far as the entity has them."""
+    named: list[PlacedValue] = section.value("field", [])
+    return [
+        one.value
+        for one in named
+        if one.value is not None and known_field(one.value, one, entity, faults)
+    ]
 
 
 def _refused(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
@@ -166,7 +197,37 @@ def _spelling(section: Section, split: str, faults: RuleFaults) -> ListSpelling 
             "'join' puts several values into one parameter, and 'repeat' repeats it; keep one",
         )
     join = "" if "repeat" in send else send.value("join", split or ",")
-    return ListSpelling(send.value("param", ""), join, send.value("none"))
+    most = send.value("most", MOST_IDS)
+    return ListSpelling(send.value("param", ""), join, send.value("none"), most)
+
+
+# ---------------------------------------------------------------------- via: vault
+
+
+def vault_parameter(
+    name: str, section: Section, entity: Entity, faults: RuleFaults
+) -> Parameter | None:
+    """A parameter by which the vault finds the records."""
+    split = section.value("split", "")
+    send = _spelling(section, split, faults)
+    if entity.kept_as is not None:
+        faults.add(
+            section.key("via"),
+            f"{entity.name} is kept among the records of the record-based interface, where this "
+            "search is not done; leave via out, or give the entity a schema of its own",
+        )
+    if "refuse" in section or send is None or not send.param or send.none is None:
+        faults.add(
+            section.key("via"),
+            "the ids that the vault finds are sent as a parameter of the application; write send: "
+            '{param: ids, join: ",", none: "-1"}, with a text for none that finds nobody',
+        )
+        return None
+    if "field" not in section:
+        return Parameter(name, send=send, vault=order_question(section, entity, faults))
+    listed = _fields(section, entity, faults)
+    question = field_question(section, entity, faults)
+    return Parameter(name, split=split, send=send, vault=question) if listed else None
 
 
 # ---------------------------------------------------------------------- places

@@ -12,6 +12,7 @@ from proxy.vault.proxied.binding import (
     is_large,
     overtake,
 )
+from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
@@ -20,6 +21,7 @@ from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 __all__ = [
     "AnswerObject",
+    "Filling",
     "Hosted",
     "OpenRow",
     "ProxiedDraft",

@@ -72,7 +72,7 @@ class Hosted(Collection):
         self._note(row.rid)
         return super().next_row(row, content)
 
-    def _cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
+    def cells(self, content: RecordBody) -> tuple[ColumnValue, ...]:
         return self.records.cells(self.records.contents(content)[0])
 
     def _note(self, rid: int) -> None:

@@ -174,6 +174,7 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
     changes: list[Change] = [
         Replace(after, home.row.version),
         *await _files(collection, stray.row, after),
+        *collection.parts.moves(rid, home.live, content),
     ]
     changes += [Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
     # an older value that the application may have kept: in doubt until an answer shows the field

@@ -60,6 +60,8 @@ async def promotion(
         Replace(collection.next_row(row, content), row.version),
         Unstage(update.rid, update.sid),
     ]
+    if collection.parts.names:
+        changes.extend(collection.parts.moves(update.rid, current, content))
     if current.fields and any(
         of and not content.fields.get(name) for name, of in current.fields.items()
     ):

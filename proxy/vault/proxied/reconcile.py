@@ -154,6 +154,7 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
             waiting.append((staged, version))
     if content is not opened.live:
         told.changes.append(Replace(collection.next_row(row, content), row.version))
+        told.changes.extend(collection.parts.moves(row.rid, opened.live, content))
         rebased = rebase(collection, row, waiting, (opened.live, content))
         told.changes.extend(rebased.changes)
         told.left.extend((content, *rebased.left))

@@ -224,10 +224,7 @@ async def _tell_apart(
     collection: Collection, held: list[StagedWrite], drafts: Sequence[ProxiedDraft]
 ) -> None:
     """Draw again where two new records of one request got the same small token: the answer may show
-    nothing else of them.
-
-    Only where the shape has room, so that this ends soon; what stays alike then is told apart by
-    other tokens, or not.
+    nothing else of them. Only where the shape has room, so that this ends soon.
     """
     roomy = [name for name, capacity in collection.small.items() if capacity >= 10 * len(held)]
     taken: set[tuple[str, str]] = set()
@@ -316,9 +313,7 @@ def _held(
 async def _stage(
     collection: Collection, held: Sequence[StagedWrite], *, shared: bool = False
 ) -> bool:
-    """Write the staged state; ``False`` when a token collides or a row is gone, and the whole is to
-    be tried again.
-    """
+    """Write the staged state; ``False`` when a token collides or a row is gone."""
     changes: list[Change] = []
     for count, item in enumerate(held, 1):
         change = await _staging_change(collection, item, shared=shared)
@@ -352,6 +347,8 @@ async def _staging_change(
         return StageRow(_staged(collection, item, StagedKind.DELETE))
     if item.row is not None and item.sid is None:
         return None
+    if collection.parts.names:
+        collection.parts.check(item.content)
     before = item.live.values if item.live is not None else {}
     fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
     if before:
@@ -369,6 +366,8 @@ async def _staging_change(
         unique = set()
     if item.row is None:
         row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
+        if collection.parts.names:
+            hashes |= collection.parts.hashes(item.content)
         return Insert(row, tuple(hashes), tuple(unique))
     return StageRow(_staged(collection, item, StagedKind.UPDATE), tuple(hashes), tuple(unique))
 

@@ -50,7 +50,7 @@ from proxy.storage.query import (
 from proxy.storage.rows import Row
 from proxy.tokenization.normalize import plain_text
 from proxy.vault.collection import LONG
-from proxy.vault.records.columns import SIZE, folded
+from proxy.vault.part_index import SIZE, folded, texts_of_field
 from proxy.vault.records.repository import Records
 
 #: Rows that are read at once, and opened before others may have to be let go on, while candidates
@@ -83,7 +83,7 @@ class Look(NamedTuple):
         return any(
             self.text in folded(value)
             for name in self.fields
-            if (value := record.fields.get(name)) is not None
+            for value in texts_of_field(record.fields.get(name))
         )
 
 

@@ -19,7 +19,8 @@ from proxy.model.schema import FieldType, Storage
 from proxy.storage.query import MATCH_ALL, All, Holds, ValidatedQuery, Where, fold, holds
 from proxy.storage.rows import ColumnType, ColumnValue, Row, scaled
 from proxy.tokenization.normalize import plain_text
-from proxy.vault.records.columns import folded, leaf
+from proxy.vault.part_index import folded, texts_of_field
+from proxy.vault.records.columns import leaf
 from proxy.vault.records.query import field_name, text_in_column, where_of
 from proxy.vault.records.repository import Records
 
@@ -215,7 +216,7 @@ def _compiled_like(records: Records, query: ValidatedQuery, like: Like) -> Check
 
     def check(fields: Fields, cell_of: CellOf) -> bool:
         found = any(holds(where, cell_of, _never) for where in conditions) or any(
-            text in folded(value) for name in hashed if (value := fields.get(name)) is not None
+            text in folded(value) for name in hashed for value in texts_of_field(fields.get(name))
         )
         return found is not like.negated
 

@@ -21,6 +21,7 @@ from proxy.model.schema_change import ChangeStep, SchemaChangePlan, planned
 from proxy.vault.collection import Collection
 from proxy.vault.job import JobProgress, Pass
 from proxy.vault.locks import InFlight
+from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import SharedTable
 from proxy.vault.records.repository import Records
 from proxy.vault.schema_store import (
@@ -85,8 +86,9 @@ class Catalog:
         #: definitions of files that wait for a migration to end
         self._later: dict[str, asyncio.Task[None]] = {}
         self._changing = asyncio.Lock()
-        self._closing: list[Callable[[], Awaitable[None]]] = []
         self._epochs = InFlight()
+        self.filling = Filling(report)  #: of what rules make searchable
+        self._closing: list[Callable[[], Awaitable[None]]] = [self.filling.close]
         #: names that files, and rules, declare now
         self._in_force: dict[Origin, frozenset[str]] = {}
 
@@ -227,9 +229,7 @@ class Catalog:
         return SharedTable(lambda: self._records[name], self.using)
 
     async def take_rules(self, collections: Iterable[Collection]) -> None:
-        """Let what the proxy collects be found: the collections with a schema of their own of the
-        rules that come into force. Others keep what they were.
-        """
+        """Let what the proxy collects be found; collections of other rules keep what they were."""
         async with self._changing:
             by_name = {one.name: one for one in collections}
             fresh = [

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.model.schema import Value
-from proxy.redactor.rules import ListSpelling, Parameter
+from proxy.redactor.search_rules import ListSpelling, Parameter
 from proxy.redactor.sought import URL_VALUE, Searched, json_list, name_start, split_values, url_list
 
 SEVERAL = Parameter("e", "email", ", ")

@@ -8,8 +8,8 @@ from proxy.model.query import AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.record import RecordLimits
 from proxy.storage.changes import Reindex
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Select, Where
+from proxy.vault.part_index import grams
 from proxy.vault.records import query
-from proxy.vault.records.columns import grams
 from proxy.vault.records.query import CompiledQuery, Look, compile_query, open_candidates
 from tests.support.contacts import Contacts, contact, make_contacts
 

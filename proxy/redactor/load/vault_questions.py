@@ -1,0 +1,85 @@
+"""Parameters by which the vault is asked (``via: vault``): whether it can answer, and how."""
+
+from collections.abc import Mapping, Sequence
+
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import selects_many
+from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.rules import Entity, Verb
+from proxy.redactor.search import field_word
+from proxy.redactor.search_rules import Parameter, VaultQuestion
+
+#: How a value is looked for that stands in an order, and the kinds that have one.
+_RANGES = ("from", "to", "after", "before")
+_ORDERED = ("date", "name", "text", "email")
+
+
+def field_question(section: Section, entity: Entity, faults: RuleFaults) -> VaultQuestion:
+    """How the vault looks for a value in each of the fields that a parameter names."""
+    how: str = section.value("find", "")
+    listed = [one for one in section.value("field", []) if one.value in entity.fields]
+    for item in listed:
+        _check_findable(item, how, entity, faults)
+    return VaultQuestion({one.value: how or _widest(entity, one.value) for one in listed})
+
+
+def _widest(entity: Entity, name: str) -> str:
+    return "partial" if "partial" in entity.fields[name].find else "exact"
+
+
+def _check_findable(item: PlacedValue, how: str, entity: Entity, faults: RuleFaults) -> None:
+    rule = entity.fields[item.value]
+    needed = "range" if how in _RANGES else how or "exact"
+    if needed not in rule.find and not (needed == "exact" and "partial" in rule.find):
+        faults.add(
+            item.at,
+            f"the vault cannot be asked so for {rule.name}; write find: [{needed}] at the field "
+            f"{rule.name} of {entity.name}",
+        )
+    elif needed == "range" and rule.kind not in _ORDERED:
+        faults.add(
+            item.at,
+            f"values of the kind {rule.kind} stand in no order that means anything to people; "
+            f"look for {rule.name} as a whole",
+        )
+    elif selects_many(rule.at):
+        faults.add(item.at, f"{rule.name} has several values, and the vault finds the first alone")
+
+
+def order_question(section: Section, entity: Entity, faults: RuleFaults) -> VaultQuestion:
+    """The fields in whose order ids can be sent, and those for which it is refused."""
+    for key in ("split", "find"):
+        if key in section:
+            faults.add(section.key(key), f"'{key}' means nothing to a parameter that says an order")
+    order: dict[str, str] = {}
+    orderless: dict[str, str] = {}
+    for rule in entity.fields.values():
+        sortable = rule.plain and rule.kind in (*_ORDERED, "number") and not selects_many(rule.at)
+        last = [step for step in rule.at if isinstance(step, str)][-1:]
+        words = {field_word(word): rule.name for word in (rule.name, *last)}
+        (order if sortable else orderless).update(words)
+    if not order:
+        faults.add(
+            section.key("via"),
+            f"no field of {entity.name} has an order in the vault; write stored: plain at one, or "
+            "refuse: always here",
+        )
+    return VaultQuestion(order=order, orderless=orderless)
+
+
+def check_questions(
+    asking: Sequence[tuple[Parameter, Mapping[str, PlacedValue]]], verb: Verb, faults: RuleFaults
+) -> None:
+    """All parameters by which one operation asks the vault send the same ids.
+
+    ``asking``: each with the members among which it stands.
+    """
+    for one, items in asking:
+        if verb is not Verb.READ:
+            faults.add(items[one.name].at, f"via: vault belongs to reads, and this is a {verb}")
+        elif items is not asking[0][1] or one.send != asking[0][0].send:
+            faults.add(
+                items[one.name].at,
+                f"one search sends one list of ids; write the same 'send' as at "
+                f"'{asking[0][0].name}', in the same part of the request",
+            )

@@ -1,0 +1,58 @@
+"""Compiled rules of searches: what their parameters hold, and what becomes of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxy.model.schema import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ListSpelling:
+    """How several values of one parameter are sent on."""
+
+    param: str  #: the name that they are sent under; empty: the parameter's own
+    join: str  #: what stands between them; empty: the parameter is repeated
+    none: str | None  #: what is sent where there is none; ``None``: nothing
+    most: int = 500  #: ids that are sent at most
+
+
+@dataclass(frozen=True, slots=True)
+class VaultQuestion:
+    """What the vault is asked by a parameter; the ids that it finds are sent on."""
+
+    #: by name, how each is looked for: ``exact``, ``partial``, ``from``, ``to``, ``after``,
+    #: ``before``; the value stands in one of them
+    fields: Mapping[str, str] = field(default_factory=dict)
+    #: of a parameter that says the order: fields by their names as ``search.field_word`` writes
+    #: them, in the order of which ids can be sent; and those for which it is refused
+    order: Mapping[str, str] = field(default_factory=dict)
+    orderless: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a parameter of a search holds, and what becomes of it."""
+
+    name: str  #: as the rule writes it: a name, a pattern with ``*``, or a selector
+    of: str = ""  #: the field whose same-value tokens take the place of its values
+    split: str = ""  #: what stands between several values
+    send: ListSpelling | None = None
+    vault: VaultQuestion | None = None
+    refused: bool = False  #: in any case
+    #: fields that make it refused, by their names as ``search.field_word`` writes them
+    unwanted: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def vault_fields(self) -> Mapping[str, str]:
+        """How the vault looks for a value in each of its fields."""
+        return self.vault.fields if self.vault is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRule:
+    """What a search carries where a rule says more of it than which field a parameter holds."""
+
+    query: Mapping[str, Parameter]  #: by name or pattern, the most specific first
+    form: Mapping[str, Parameter]
+    values: tuple[tuple[Path, Parameter], ...]  #: places in a JSON body, from its root
+    path: Mapping[str, str]  #: placeholder -> the field whose same-value token takes its place

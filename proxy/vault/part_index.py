@@ -1,0 +1,212 @@
+"""The index of parts of texts: what a text is found by although the store sees only keyed hashes.
+
+The grams of a text are every three characters in a row of its folded normal form. A text that is
+searched for has all its grams in each text that holds it; the reverse is not sure, and several
+grams share an entry of the index, so a query opens what it finds (``records.query``).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from proxy.crypto.prf import Prf
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Field, Schema
+from proxy.model.schema_change import length_of
+from proxy.storage.changes import Reindex
+from proxy.tokenization.normalize import plain_text
+from proxy.vault.body import RecordBody
+
+#: Characters of a gram, and so the shortest text that can be searched for.
+SIZE = 3
+
+#: What case folding makes of ``İ``: an i with a dot of its own, which is an i to whoever searches.
+_DOTTED_I = "i\u0307"
+
+
+def folded(text: str) -> str:
+    """The form in which texts are compared part by part: normal form, case folded, normal form
+    again.
+    """
+    if text.isascii():
+        return text.strip().lower()
+    return _folded(text).replace(_DOTTED_I, "i")
+
+
+def folded_before(text: str) -> str | None:
+    """The form that was indexed before ``İ`` was found by ``i``; ``None`` where it is the same."""
+    if text.isascii() or _DOTTED_I not in (earlier := _folded(text)):
+        return None
+    return earlier
+
+
+def _folded(text: str) -> str:
+    return plain_text(plain_text(text).casefold())
+
+
+def grams(text: str) -> set[str]:
+    """Every three characters in a row of a folded text; none of a shorter one."""
+    return {text[start : start + SIZE] for start in range(len(text) - SIZE + 1)}
+
+
+# The index of parts. Whoever reads the store without a key sees which entries a row has, and may
+# know how common each text is. So texts of about one length all have the same number of entries,
+# several grams share one, and the texts are spread over groups, in each of which a gram has
+# another entry: what is learned of frequent texts tells next to nothing of others.
+
+#: Entries of the shortest texts; longer ones have twice as many, four times …
+_SMALLEST = 8
+#: Buckets for each entry of a text: one text of twenty has a bucket.
+_SPREAD = 20
+#: Groups of texts, up to the class of so many entries; of longer ones, which are no names, one.
+_GROUPS, _GROUPED = 16, 32
+#: Characters that folding makes of one, at most (of U+FDFA).
+_UNFOLDED = 18
+#: Buckets of a text that are asked for: a row that has them all by chance is one in 10^10.
+_ASKED = 8
+
+_BUCKET, _GROUP, _FILL = b"\x00", b"\x01", b"\x02"  # what is hashed begins with what it is for
+
+
+class PartIndex:
+    """The entries by which the texts of one field are found by their parts."""
+
+    def __init__(self, hash_of: Prf, longest: int) -> None:
+        self._hash = hash_of
+        self._classes = [_SMALLEST]
+        while self._classes[-1] < longest * _UNFOLDED:
+            self._classes.append(2 * self._classes[-1])
+
+    def entries(self, text: str) -> set[bytes]:
+        """Those of a folded text: as many as its class has, whatever its grams."""
+        parts, encoded = grams(text), text.encode()
+        size = next((one for one in self._classes if one >= len(parts)), self._classes[-1])
+        group = self._hash(_GROUP + encoded)[0] % _groups(size)
+        prefix, entries = self._buckets(size, group, parts)
+        drawn = 0
+        while len(entries) < size:
+            fill = self._hash(_FILL + drawn.to_bytes(4, "big") + encoded)
+            entries.update(
+                prefix + _number(fill[at : at + 4], size)
+                for at in range(0, len(fill), 4)[: size - len(entries)]
+            )
+            drawn += 1
+        return entries
+
+    def alternatives(self, text: str) -> list[list[bytes]]:
+        """Entries that a text has all in which this folded one occurs, for each class and group."""
+        parts = grams(text)
+        return [
+            sorted(self._buckets(size, group, parts)[1])[:_ASKED]
+            for size in self._classes
+            if size >= len(parts)
+            for group in range(_groups(size))
+        ]
+
+    def _buckets(self, size: int, group: int, parts: Iterable[str]) -> tuple[bytes, set[bytes]]:
+        head = _BUCKET + bytes((size.bit_length(), group))
+        prefix = self._hash(head)[:12]
+        return prefix, {prefix + _number(self._hash(head + part.encode()), size) for part in parts}
+
+
+def _groups(size: int) -> int:
+    return _GROUPS if size <= _GROUPED else 1
+
+
+def _number(digest: bytes, size: int) -> bytes:
+    """The bucket of a digest, one of those of a class."""
+    return (int.from_bytes(digest[:4], "big") % (size * _SPREAD)).to_bytes(4, "big")
+
+
+class FinePartIndex:
+    """The same as earlier versions made it, an entry for each gram; until it is made anew."""
+
+    def __init__(self, hash_of: Prf) -> None:
+        self._hash = hash_of
+
+    def entries(self, text: str) -> set[bytes]:
+        """Those of the grams of a folded text."""
+        return {self._hash(gram.encode()) for gram in grams(text)}
+
+    def alternatives(self, text: str) -> list[list[bytes]]:
+        """The entries of each text in which this folded one occurs."""
+        return [list(self.entries(text))]
+
+
+def under_other(hash_of: Prf) -> Prf:
+    """The hash under the other root, while there are two."""
+    return lambda message: getattr(digest := hash_of(message), "other", digest)
+
+
+def part_index(hash_of: Prf, field: Field) -> PartIndex | FinePartIndex:
+    """The index of the parts of a field."""
+    return FinePartIndex(hash_of) if field.fine_parts else PartIndex(hash_of, length_of(field))
+
+
+def forms_of(index: PartIndex | FinePartIndex, text: str) -> list[str]:
+    """The forms of a text that the index may have: that of now, and of an index that is older,
+    that of before.
+    """
+    before = folded_before(text) if isinstance(index, FinePartIndex) else None
+    return [folded(text)] if before is None else [folded(text), before]
+
+
+def field_life(field: Field) -> tuple[str, ...]:
+    """What tells the index entries of a field from those of an earlier one of its name."""
+    return (str(field.life),) if field.life else ()
+
+
+def texts_of_field(value: Any) -> Sequence[str]:
+    """The texts that a field has: what the proxy collects may have several."""
+    return () if value is None else (value,) if isinstance(value, str) else value
+
+
+#: Characters of a collected value in a field that is searched in part.
+LONGEST = 1000
+
+
+class CollectedParts:
+    """The index of parts of what the proxy collects of one schema."""
+
+    def __init__(self, hasher: Callable[..., Prf], schema: Schema) -> None:
+        indexes = {
+            field: part_index(hasher("gram", schema.name, field.name, *field_life(field)), field)
+            for field in schema.fields
+        }
+        self._indexes = {of.name: index for of, index in indexes.items() if of.hashed_parts}
+        self.names = frozenset(self._indexes)  #: of the fields that are searched in part
+        self._others = {of.name: index for of, index in indexes.items() if not of.hashed_parts}
+
+    def hashes(self, content: RecordBody) -> set[bytes]:
+        """The entries of a version."""
+        return _entries(self._indexes, content)
+
+    def leftovers(self, content: RecordBody) -> set[bytes]:
+        """What it may have of fields that were searched in part before, and are not any more."""
+        return _entries(self._others, content)
+
+    def moves(self, rid: int, before: RecordBody, after: RecordBody) -> list[Reindex]:
+        """What a record needs whose live version was the one and is the other."""
+        if all(before.values.get(name) == after.values.get(name) for name in self._indexes):
+            return []
+        new, old = self.hashes(after), self.hashes(before)
+        return [Reindex(rid, tuple(new), tuple(old - new))]
+
+    def check(self, content: RecordBody) -> None:
+        """Raise ``VaultError(VALUE_UNFIT)`` for a value too long to be found by its parts."""
+        for name in self._indexes:
+            if any(len(value.text) > LONGEST for value in content.values.get(name, ())):
+                raise VaultError(
+                    Code.VALUE_UNFIT,
+                    f"A value of {name} has more than {LONGEST} characters, and parts of it could "
+                    "not be searched for: send a shorter one, or leave 'partial' out of the rule.",
+                )
+
+
+def _entries(indexes: Mapping[str, PartIndex | FinePartIndex], content: RecordBody) -> set[bytes]:
+    return {
+        entry
+        for name, index in indexes.items()
+        for value in content.values.get(name, ())
+        if len(value.text) <= LONGEST
+        for entry in index.entries(folded(value.text))
+    }

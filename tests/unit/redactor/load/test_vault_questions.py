@@ -1,0 +1,81 @@
+import pytest
+
+from proxy.redactor.load import load_text
+from proxy.redactor.search_rules import ListSpelling
+from tests.support.rules import faults_of, marked
+
+HEAD = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
+entities:
+  contact:
+    fields:
+      name:  {kind: name, find: [exact, partial]}
+      email: {kind: email, token: {shape: email, same: true}, find: [exact]}
+      born:  {kind: date, token: opaque, stored: plain, find: [range]}
+      size:  {kind: number, token: opaque, stored: plain, find: [range]}
+      tags:  {kind: text, at: "$.tags[*]", find: [exact]}
+      note:  {kind: text}
+  kept:
+    schema: records
+    fields:
+      mail: {kind: email, keep_as: key3}
+operations:
+"""
+SEND = 'send: {param: ids, none: "-1"}'
+
+
+def test_a_question_says_how_each_field_is_looked_for():
+    text = (
+        f"{HEAD}  - {{match: GET /n, read: contact, query: {{q: {{field: [name, email], via: vault, {SEND}}}, "
+        f"f: {{field: born, via: vault, find: from, {SEND}}}, o: {{via: vault, {SEND}}}}}, response: {{id: $.id}}}}\n"
+    )
+    search = load_text(text).operations[0].request.search
+    assert search is not None
+    q, f, o = (search.query[name] for name in ("q", "f", "o"))
+    assert q.vault_fields == {"name": "partial", "email": "exact"}
+    assert q.send == ListSpelling("ids", ",", "-1", 500)
+    assert f.vault_fields == {"born": "from"}
+    assert o.vault is not None
+    assert o.vault.order == {"born": "born", "size": "size"}
+    assert o.vault.orderless == {name: name for name in ("name", "email", "tags", "note")}
+
+
+@pytest.mark.parametrize(
+    ("operation", "fault"),
+    [
+        ("GET /n|read: contact|q: {field: name, ▲via: vault}", "write send:"),
+        ("GET /n|read: contact|q: {field: name, ▲via: vault, send: {param: ids}}", "finds nobody"),
+        ("GET /n|read: contact|q: {field: ▲note, via: vault, SEND}", "write find: [exact]"),
+        ("GET /n|read: contact|q: {field: ▲email, via: vault, find: partial, SEND}", "write find: [partial]"),
+        ("GET /n|read: contact|q: {field: ▲name, via: vault, find: to, SEND}", "write find: [range]"),
+        ("GET /n|read: contact|q: {field: ▲size, via: vault, find: to, SEND}", "no order that means"),
+        ("GET /n|read: contact|q: {field: ▲tags, via: vault, SEND}", "several values"),
+        ("GET /n|read: contact|q: {via: vault, ▲split: ',', SEND}", "says an order"),
+        ("GET /n|read: contact|q: {field: [email, ▲name]}", "write via: vault"),
+        ("GET /n|read: contact|q: {field: email, ▲find: exact}", "write via: vault"),
+        ("GET /n|read: kept|q: {field: mail, ▲via: vault, SEND}", "record-based interface"),
+        ("DELETE /n|delete: contact|q: ▲{field: name, via: vault, SEND}", "belongs to reads"),
+        (
+            ("GET /n|read: contact|q: {field: name, via: vault, SEND}, r: ▲{field: name, via: vault, send: "
+            '{param: id, none: "-1"}}'),
+            "one list of ids",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_vault_cannot_answer_is_told_with_its_place(operation, fault):
+    match, verb, query = operation.replace("SEND", SEND).split("|")
+    text, places = marked(
+        f"{HEAD}  - {{match: {match}, {verb}, query: {{{query}}}, id: query id, response: {{id: $.id}}}}\n"
+    )
+    told = faults_of(text)
+    assert any(
+        fault in one.text and one.source.endswith(f":{place}") for one in told for place in places
+    ), told
+
+
+def test_an_entity_without_an_order_is_told():
+    text = HEAD.replace(", stored: plain, find: [range]", "")
+    (fault,) = faults_of(
+        f"{text}  - {{match: GET /n, read: contact, query: {{o: {{via: vault, {SEND}}}}}, response: {{id: $.id}}}}\n"
+    )
+    assert "no field of contact has an order" in fault.text

@@ -1,0 +1,86 @@
+"""Fields that rules make searchable when there are records already."""
+
+from proxy.errors import VaultError
+from proxy.vault.proxied import Filling
+from tests.support.exchanges import USUAL, Desk, desk
+
+SEND = 'send: {param: ids, none: "-1"}'
+SEARCH = (
+    f"{{match: GET /p, read: p, query: {{n: {{field: name, via: vault, {SEND}}}, e: {{field: email, via: vault, {SEND}}}}}, "
+    'response: {each: "$[*]", id: $.id}}'
+)
+BEFORE = ("name: {kind: name}", "email: {kind: email}")
+AFTER = ("name: {kind: name, find: [partial]}", "email: {kind: email, find: [exact]}")
+
+
+async def ids(one: Desk, query: str) -> str:
+    return (await one.send(f"GET /p?{query}")).sent.target.decode().partition("=")[2]
+
+
+def is_filling(one: Desk) -> bool:
+    return one.people.state.filling
+
+
+async def test_records_from_before_are_found_once_they_are_filled():
+    faults: list[VaultError] = []
+    old = await desk(USUAL[0], fields=BEFORE)
+    for number in range(1, 251):
+        await old.create({"name": f"Zorbina {number:03}", "email": f"z{number}@x.example"}, number)
+    one = await desk(USUAL[0], SEARCH, *USUAL[2:], fields=AFTER, before=old)
+    assert await ids(one, "n=bina%20117") == "-1", "not yet"
+    filling = Filling(faults.append)
+    await filling.begin(one.people)
+    assert is_filling(one)
+    await filling.done()
+    assert not is_filling(one)
+    assert await ids(one, "n=bina%20117") == "117"
+    assert await ids(one, "e=Z250@x.example") == "250"
+    assert (await one.shown({"id": 3, "name": "x"}, "GET /p/3"))["id"] == 3
+    await Filling(faults.append).begin(one.people)
+    assert not is_filling(one), "done once and for all"
+    await filling.close()
+    assert faults == []
+
+
+async def test_an_empty_table_needs_nothing_and_a_fault_of_the_store_is_tried_again():
+    faults: list[VaultError] = []
+    empty = await desk(USUAL[0], SEARCH, fields=AFTER)
+    filling = Filling(faults.append)
+    await filling.begin(empty.people)
+    assert not empty.people.state.filling
+    await empty.create({"name": "Zorbina"})
+    assert await ids(empty, "n=orbi") == "1"
+    plain = await desk(USUAL[0], fields=BEFORE)
+    await filling.begin(plain.people)
+    assert not plain.people.state.filling, "nothing is searched there"
+    await filling.close()
+
+
+async def test_what_no_longer_counts_is_stopped():
+    old = await desk(USUAL[0], fields=BEFORE)
+    await old.create({"name": "Zorbina"})
+    one = await desk(USUAL[0], SEARCH, fields=AFTER, before=old)
+    filling = Filling(lambda _: None)
+    await filling.begin(one.people)
+    await filling.begin(one.people)
+    await filling.done()
+    assert await ids(one, "n=orbi") == "1"
+    await filling.close()
+
+
+async def test_a_field_that_is_not_searched_in_part_any_more_leaves_nothing_in_the_index():
+    old = await desk(USUAL[0], SEARCH, fields=AFTER)
+    filling = Filling(lambda _: None)
+    await filling.begin(old.people)
+    await old.create({"name": "Zorbina", "email": "z@x.example"})
+    exact = ("name: {kind: name, find: [exact]}", AFTER[1])
+    one = await desk(USUAL[0], SEARCH, fields=exact, before=old)
+    await filling.begin(one.people)
+    await filling.done()
+    assert await ids(one, "n=Zorbina") == "1"
+    back = await desk(USUAL[0], SEARCH, fields=AFTER, before=one)
+    assert await ids(back, "n=zorb") == "-1", "its entries went with the word"
+    await filling.begin(back.people)
+    await filling.done()
+    assert await ids(back, "n=zorb") == "1"
+    await filling.close()
