@@ -25,7 +25,7 @@ PEERS_STAMP   := $(PEERS)/.installed
 SCAN_STAMP    := $(SCAN)/.installed
 BEFORE_STAMP  := $(BEFORE)/.installed
 
-.PHONY: help install demo test explore check aiohttp fuzz bench dist sbom openapi viewer lock clean
+.PHONY: help install demo test explore check aiohttp fuzz bench dist chart sbom openapi viewer lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -65,6 +65,9 @@ bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and p
 dist: $(RUNTIME_STAMP)  ## write the wheel and the source distribution to dist/; the same sources give the same bytes
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build
+
+chart: $(DEV_STAMP)  ## write the Helm chart in k8s/chart from k8s/base
+	@$(BIN)/python -m tests.support.chart
 
 sbom: $(SCAN_STAMP)  ## write build/sbom.cdx.json, the bill of materials of the locked versions (CycloneDX 1.6)
 	@mkdir -p build

@@ -20,13 +20,14 @@ from proxy.redactor.load import load_rule_set as load_rules
 from tests.support.tree import ROOT
 
 FOLDER = ROOT / "k8s"
+OVERLAYS = ["embedded", "postgresql", "gateway"]
 VERSIONS = ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 
 Manifest = dict[str, Any]
 
 
 def manifests() -> Iterator[tuple[str, Manifest]]:
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in [*sorted((FOLDER / "base").glob("*.yaml")), FOLDER / "secret.example.yaml"]:
         if path.name != "kustomization.yaml":
             for document in yaml.safe_load_all(path.read_text("utf-8")):
                 yield f"{path.name}:{document['kind']}/{document['metadata']['name']}", document
@@ -68,16 +69,23 @@ def test_the_schema_check_can_fail():
         kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
 
 
-def test_the_kustomization_names_every_manifest_but_the_example():
-    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text("utf-8"))
-    files = {path.name for path in FOLDER.glob("*.yaml")} - {
-        "kustomization.yaml",
-        "secret.example.yaml",
-    }
-    assert set(kustomization["resources"]) == files
-    replaced = {image["name"] for image in kustomization["images"]}
+def kustomization(folder: str) -> Manifest:
+    content: Manifest = yaml.safe_load((FOLDER / folder / "kustomization.yaml").read_text("utf-8"))
+    return content
+
+
+def test_the_base_names_every_manifest_of_its_folder():
+    files = {path.name for path in (FOLDER / "base").glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(kustomization("base")["resources"]) == files
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_names_the_images_of_the_base(overlay):
+    content = kustomization(f"overlays/{overlay}")
+    assert content["resources"] == ["../../base"]
+    replaced = {image["name"] for image in content["images"]}
     assert {container["image"] for container in CONTAINERS.values()} == replaced
-    assert all(image["newTag"] != "latest" for image in kustomization["images"])
+    assert all(image["newTag"] != "latest" for image in content["images"])
 
 
 def test_kustomize_builds_it(unavailable):
@@ -329,8 +337,11 @@ def test_kustomize_adds_the_backup(tmp_path, unavailable):
     if shutil.which("kubectl") is None:
         unavailable("building k8s/ with kustomize", "kubectl is not installed")
     shutil.copytree(FOLDER, tmp_path / "k8s")
-    file = tmp_path / "k8s" / "kustomization.yaml"
-    file.write_text(file.read_text("utf-8").replace("components: []  # ", "components: "))
+    file = tmp_path / "k8s" / "overlays" / "embedded" / "kustomization.yaml"
+    written = file.read_text("utf-8")
+    file.write_text(
+        written.replace("components: []  # [../../backup, ", "components: [../../backup]  # ")
+    )
     built = subprocess.run(
         ["kubectl", "kustomize", file.parent],
         capture_output=True,
@@ -343,3 +354,94 @@ def test_kustomize_adds_the_backup(tmp_path, unavailable):
     containers = {c["name"]: c for c in stateful["spec"]["template"]["spec"]["containers"]}
     assert containers["backup"]["image"] == containers["domicile"]["image"] != "domicile"
     assert "contacts-backups" in {m["metadata"]["name"] for m in rendered}
+
+
+def built(folder: Path) -> dict[str, Manifest]:
+    """What kustomize makes of a folder, by kind and name."""
+    done = subprocess.run(
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    return {f"{m['kind']}/{m['metadata']['name']}": m for m in yaml.safe_load_all(done.stdout)}
+
+
+def pods(rendered: dict[str, Manifest]) -> list[Manifest]:
+    return [m["spec"]["template"]["spec"] for m in rendered.values() if "template" in m["spec"]]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_what_an_overlay_builds_is_valid_and_restricted(overlay, unavailable):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    rendered = built(FOLDER / "overlays" / overlay)
+    for version in (VERSIONS[0], VERSIONS[3], VERSIONS[-1]):
+        for manifest in rendered.values():
+            kubernetes_validate.validate(manifest, version, strict=True)
+    for pod in pods({name: m for name, m in rendered.items() if "spec" in m}):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            assert container["image"].startswith("registry.example.com/")
+            assert container["securityContext"] == DOMICILE["securityContext"]
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            named = {volume["name"] for volume in pod["volumes"]} | {"data"}
+            assert mounted <= named
+
+
+def test_the_overlay_for_postgresql_names_a_store_and_the_way_to_it(
+    unavailable, monkeypatch, tmp_path
+):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    monkeypatch.chdir(tmp_path)
+    rendered = built(FOLDER / "overlays" / "postgresql")
+    (pod,) = pods({"": rendered["StatefulSet/contacts"]})
+    (container,) = [one for one in pod["containers"] if one["name"] == "domicile"]
+    settings = load_settings(
+        None, {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    )
+    assert settings.store.label.startswith("postgresql.database:5432")
+    assert "sslmode=verify-full" in settings.store.uri
+    ports = {
+        port["port"]
+        for rule in rendered["NetworkPolicy/contacts"]["spec"]["egress"]
+        for port in rule["ports"]
+    }
+    assert ports == {53, 5432}
+
+
+def test_behind_the_gateway_the_application_speaks_to_the_proxy_alone(unavailable):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    rendered = built(FOLDER / "overlays" / "gateway")
+    (own,) = pods({"": rendered["StatefulSet/contacts"]})
+    assert [one["name"] for one in own["containers"]] == ["domicile"]
+    arguments = parser(commands("serve")).parse_args(own["containers"][0]["args"])
+    service = rendered["Service/contacts-application"]
+    port = service["spec"]["ports"][0]["port"]
+    assert arguments.upstream == f"http://{service['metadata']['name']}:{port}"
+    policy = rendered["NetworkPolicy/contacts-application"]["spec"]
+    labels = rendered["Deployment/contacts-application"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    proxy = POD["metadata"]["labels"].items()
+    (entry,) = policy["ingress"]
+    assert entry["from"][0]["podSelector"]["matchLabels"].items() <= proxy
+    to_proxy, to_names = policy["egress"]
+    assert to_proxy["to"][0]["podSelector"]["matchLabels"].items() <= proxy
+    assert {port["port"] for port in to_names["ports"]} == {53}
+    selector = rendered["Service/contacts"]["spec"]["selector"]
+    assert not selector.items() <= labels.items(), "callers would reach the application itself"
+
+
+def test_a_native_sidecar_starts_before_the_application(unavailable, tmp_path):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+    shutil.copytree(FOLDER, tmp_path / "k8s")
+    file = tmp_path / "k8s" / "overlays" / "embedded" / "kustomization.yaml"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("components: []  # ", "components: [../../native-sidecar]  # "))
+    (pod,) = pods({"": built(file.parent)["StatefulSet/contacts"]})
+    (sidecar,) = pod["initContainers"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("domicile", "Always")
+    assert {"startupProbe", "readinessProbe", "livenessProbe", "lifecycle"} <= sidecar.keys()
+    assert [one["name"] for one in pod["containers"]] == ["web-app"]
+    assert "lifecycle" not in pod["containers"][0]

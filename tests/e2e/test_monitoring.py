@@ -134,7 +134,7 @@ def test_the_files_are_of_the_kinds_that_the_operator_reads():
 
 def test_the_service_monitor_finds_the_service_and_shows_its_token():
     monitor = document("service-monitor.yaml")["spec"]
-    services = list(yaml.safe_load_all((ROOT / "k8s/services.yaml").read_text("utf-8")))
+    services = list(yaml.safe_load_all((ROOT / "k8s/base/services.yaml").read_text("utf-8")))
     (admin,) = [one for one in services if one["metadata"]["name"] == "contacts-admin"]
     assert monitor["selector"]["matchLabels"].items() <= admin["metadata"]["labels"].items()
     (endpoint,) = monitor["endpoints"]
