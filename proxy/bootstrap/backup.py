@@ -4,15 +4,18 @@ A backup is one line of JSON that tells what it is and no value, and behind it a
 (``crypto.stream``) under the master key, bound to that line. Its content is a tar (POSIX.1-2001) of
 ``files/`` (sealed objects), ``audit/`` (the log), ``rules/``, ``schemas/`` and ``policies/`` as the
 settings have them, and last ``vault.db``: the database as it was at one moment, which every object
-that it names was there for. The master key is not in it.
+that it names was there for. It is the same file whatever engine and object store the vault has; so
+a backup can be restored to others. The master key is not in it.
 """
 
 import asyncio
 import base64
 import contextlib
+import io
 import os
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,9 +36,11 @@ from proxy.crypto.prf import random_bytes
 from proxy.crypto.stream import StreamSealer
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
-from proxy.objectstore.base import SHARDS
-from proxy.objectstore.files import object_path
+from proxy.objectstore import open_objects
+from proxy.objectstore.base import SHARDS, NoObject, ObjectStore
+from proxy.storage import engine_of, open_store
 from proxy.storage.sqlite.file import snapshot
+from proxy.storage.transfer import copy_vault
 from proxy.vault.attachments import named_objects
 from proxy.vault.schemas import wake
 
@@ -128,8 +133,11 @@ def make_backup(settings: Settings, target: Path, progress: ByteCount) -> Backup
         file.write(line + sealer.header)
         content = BackupContent(head)
         sealed = cast(BinaryIO, _Sealed(file, sealer, progress))
-        with tarfile.open(fileobj=sealed, mode="w|", bufsize=TAR_PIECE) as tar:
-            _Backup(settings, tar, content, scratch).write()
+        with (
+            asyncio.Runner() as runner,
+            tarfile.open(fileobj=sealed, mode="w|", bufsize=TAR_PIECE) as tar,
+        ):
+            _Backup(settings, tar, content, scratch).write(runner)
         file.write(sealer.finish())
     return content
 
@@ -185,31 +193,35 @@ class _Backup:
         self._log: list[tuple[Path, int]] = []  #: its files, and how much of each is copied
         self._last_line = 0  #: of the log, by its number
 
-    def write(self) -> None:
+    def write(self, runner: asyncio.Runner) -> None:
         """Write everything; the database last, when every object that it names is in."""
-        owner = self._settings.files.path / "owner"
-        if owner.exists():
-            self._add(_OWNER, owner)
-        self._copy_objects()
+        runner.run(self._copy_objects())
         self._copy_audit()
         for name in ("rules", "schemas", "policies"):
             self._copy_declared(name, getattr(self._settings, name))
         self._content.database = self._add(DATABASE, self._database)
 
-    def _copy_objects(self) -> None:
-        """Copy the objects that a snapshot names. Those that were removed meanwhile, because their
-        file was deleted, make the next snapshot necessary.
+    async def _copy_objects(self) -> None:
+        """Copy the mark of the files, and the objects that a snapshot names. Those that were
+        removed meanwhile, because their file was deleted, make the next snapshot necessary.
         """
         lost: set[str] | None = None
-        for _ in range(_ROUNDS):
-            named, checkpoint = self._take_snapshot()
-            missing = {name for name in named - self._objects if not self._copy_object(name)}
-            lost = missing if lost is None else lost & missing
-            if not missing and checkpoint <= self._last_line:
-                break
+        objects = await open_objects(self._settings.files.uri, own=False)
+        try:
+            if (mark := await objects.owner()) is not None:
+                self._content_of(_OWNER, f"{mark}\n".encode())
+            for _ in range(_ROUNDS):
+                named, checkpoint = await self._take_snapshot()
+                fresh = sorted(named - self._objects)
+                missing = {name for name in fresh if not await self._copy_object(objects, name)}
+                lost = missing if lost is None else lost & missing
+                if not missing and checkpoint <= self._last_line:
+                    break
+        finally:
+            await objects.close()
         self._content.lost = sorted(lost or ())
 
-    def _take_snapshot(self) -> tuple[set[str], int]:
+    async def _take_snapshot(self) -> tuple[set[str], int]:
         """Copy the database, and note how far the audit log was before; gives the objects that the
         copy names, and the line of the log that it says is on the disk.
         """
@@ -217,18 +229,31 @@ class _Backup:
         self._log = [(path, end.size) for path, end in ends]
         lines = [parse_line(end.last) for _, end in ends if end.last]
         self._last_line = lines[-1].n if lines and lines[-1] is not None else 0
-        self._database.unlink(missing_ok=True)
-        snapshot(self._settings.store.path, self._database)
-        return asyncio.run(_look_into(self._settings, self._database))
+        for path in self._database.parent.glob(f"{DATABASE}*"):
+            path.unlink()
+        await _copy_database(self._settings, self._database)
+        return await _look_into(self._settings, self._database)
 
-    def _copy_object(self, name: str) -> bool:
+    async def _copy_object(self, objects: ObjectStore, name: str) -> bool:
+        """Copy an object by way of a file, since a bucket has it piece by piece."""
         try:
-            self._add(f"files/{name}", object_path(self._settings.files.path, name))
-        except FileNotFoundError:
+            opened = await objects.open(name)
+        except NoObject:
             return False
+        try:
+            with tempfile.TemporaryFile(dir=self._database.parent) as file:
+                for at in range(0, opened.size, TAR_PIECE):
+                    file.write(await opened.read(at, TAR_PIECE))
+                file.seek(0)
+                self._tar.addfile(_member(f"files/{name}", opened.size), file)
+        finally:
+            opened.close()
         self._objects.add(name)
         self._content.objects += 1
         return True
+
+    def _content_of(self, name: str, content: bytes) -> None:
+        self._tar.addfile(_member(name, len(content)), io.BytesIO(content))
 
     def _copy_audit(self) -> None:
         """Copy the log as it was when the database was copied: a later line may tell of a later
@@ -255,11 +280,32 @@ class _Backup:
     def _add(self, name: str, path: Path, size: int | None = None) -> int:
         """Add a file, or so many bytes from its beginning; the bytes added."""
         with path.open("rb") as file:
-            member = tarfile.TarInfo(name)
-            member.size = os.fstat(file.fileno()).st_size if size is None else size
-            member.mtime, member.mode = int(os.fstat(file.fileno()).st_mtime), 0o600
+            status = os.fstat(file.fileno())
+            member = _member(name, status.st_size if size is None else size, int(status.st_mtime))
             self._tar.addfile(member, file)
         return member.size
+
+
+def _member(name: str, size: int, at: int | None = None) -> tarfile.TarInfo:
+    """The entry of a file of so many bytes, as only its owner reads it."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    member.mtime = int(time.time()) if at is None else at
+    return member
+
+
+async def _copy_database(settings: Settings, target: Path) -> None:
+    """Write the vault as it is at one moment to a new SQLite file, whatever engine has it."""
+    if settings.store.file is not None:
+        snapshot(settings.store.file, target)
+        return
+    engine, location = engine_of(settings.store.uri)
+    async with engine.snapshot(location, target.parent) as source:
+        copy = await open_store(embedded_store(target).uri)
+        try:
+            await copy_vault(source, copy, lambda _part, _count: None)
+        finally:
+            await copy.close()
 
 
 async def _look_into(settings: Settings, database: Path) -> tuple[set[str], int]:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -25,12 +26,16 @@ from proxy.bootstrap.backup import (
     read_head,
 )
 from proxy.bootstrap.offline import stopped_vaults
-from proxy.bootstrap.storage import key_source
-from proxy.config import Settings, embedded_files, embedded_store
+from proxy.bootstrap.storage import has_vault, key_source
+from proxy.config import FileSettings, Settings, StoreSettings, embedded_files, embedded_store
 from proxy.crypto.stream import SealedReader, StreamAead
 from proxy.errors import Code, VaultError
+from proxy.objectstore import copy_objects, open_objects
 from proxy.objectstore.base import OBJECT_NAME
 from proxy.objectstore.files import object_path
+from proxy.storage import open_store
+from proxy.storage.notes import NoteWrite
+from proxy.storage.transfer import INCOMING, copy_vault, verify_copy
 from proxy.vault.maintenance import VaultFindings, verify_vault
 
 
@@ -42,7 +47,7 @@ class RestoreFindings:
     vault: VaultFindings
     audit_lines: int
     audit_faults: list[str]
-    restored: list[Path] = field(default_factory=list)  #: what was put in its place
+    restored: list[Path | str] = field(default_factory=list)  #: what was put in its place
 
     @property
     def sound(self) -> bool:
@@ -64,7 +69,7 @@ def restore_backup(
     read_head(source)
     if not check:
         _refuse_occupied(settings)
-    parent = None if check else _nearest(settings.store.path)
+    parent = None if check else _nearest(settings.store.file or settings.data / DATABASE)
     with tempfile.TemporaryDirectory(prefix=".domicile-restore-", dir=parent) as name:
         scratch = Path(name)
         content = _unpack(settings, source, scratch, progress)
@@ -167,26 +172,45 @@ async def _verify(staged: Settings, content: BackupContent) -> RestoreFindings:
     return RestoreFindings(content, findings, lines, faults)
 
 
-def _occupied(settings: Settings) -> list[Path]:
-    places = [settings.store.path, settings.files.path, settings.audit.folder]
-    return [path for path in places if path.is_file() or (path.is_dir() and any(path.iterdir()))]
+def _occupied(settings: Settings) -> list[str]:
+    paths = filter(None, (settings.store.file, settings.files.folder, settings.audit.folder))
+    labels = [
+        str(path) for path in paths if path.is_file() or (path.is_dir() and any(path.iterdir()))
+    ]
+    if settings.store.file is None and has_vault(settings):
+        labels.append(settings.store.label)
+    if settings.files.folder is None and asyncio.run(_mark(settings)) is not None:
+        labels.append(settings.files.label)
+    return labels
+
+
+async def _mark(settings: Settings) -> str | None:
+    """The mark of the vault that the files belong to."""
+    objects = await open_objects(settings.files.uri, own=False)
+    try:
+        return await objects.owner()
+    finally:
+        await objects.close()
 
 
 def _refuse_occupied(settings: Settings) -> None:
     if occupied := _occupied(settings):
         raise VaultError(
             Code.BAD_STORE,
-            f"There is something at {', '.join(map(str, occupied))}, and a restore overwrites "
+            f"There is something at {', '.join(occupied)}, and a restore overwrites "
             "nothing: stop the instance and move that away, or name another folder for the data.",
         )
 
 
-def _put(settings: Settings, scratch: Path) -> list[Path]:
+def _put(settings: Settings, scratch: Path) -> list[Path | str]:
     """Put what was unpacked in its places, the database last: with it the vault is there."""
-    moves: list[tuple[Path, Path]] = [
-        (scratch / "files", settings.files.path),
-        (scratch / "audit", settings.audit.folder),
-    ]
+    restored: list[Path | str] = []
+    moves: list[tuple[Path, Path]] = [(scratch / "audit", settings.audit.folder)]
+    if settings.files.folder is not None:
+        moves.insert(0, (scratch / "files", settings.files.folder))
+    else:
+        asyncio.run(_upload(embedded_files(scratch / "files"), settings.files))
+        restored.append(settings.files.label)
     for name in ("rules", "schemas", "policies"):
         target: Path | None = getattr(settings, name)
         unpacked = scratch / name
@@ -194,14 +218,42 @@ def _put(settings: Settings, scratch: Path) -> list[Path]:
             only = list(unpacked.iterdir())
             single = len(only) == 1 and only[0].name == target.name
             moves.append((only[0] if single else unpacked, target))
-    moves.append((scratch / DATABASE, settings.store.path))
+    if settings.store.file is not None:
+        moves.append((scratch / DATABASE, settings.store.file))
     for unpacked, target in moves:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if target.is_dir():
             target.rmdir()  # empty, as was looked at before
         shutil.move(unpacked, target)
         flush_folder(target.parent)
-    return [target for _, target in moves]
+        restored.append(target)
+    if settings.store.file is None:
+        asyncio.run(_fill(embedded_store(scratch / DATABASE), settings.store))
+        restored.append(settings.store.label)
+    return restored
+
+
+async def _upload(unpacked: FileSettings, files: FileSettings) -> None:
+    """Copy objects, and at last their mark."""
+    async with AsyncExitStack() as stack:
+        source, target = await open_objects(unpacked.uri), await open_objects(files.uri)
+        for objects in (source, target):
+            stack.push_async_callback(objects.close)
+        await copy_objects(source, target, lambda _count: None)
+        if (mark := await source.owner()) is not None:
+            await target.claim(mark)
+
+
+async def _fill(unpacked: StoreSettings, store: StoreSettings) -> None:
+    """Copy a database to an engine on a server; until that is done nothing starts on it."""
+    async with AsyncExitStack() as stack:
+        source, target = await open_store(unpacked.uri), await open_store(store.uri)
+        for opened in (source, target):
+            stack.push_async_callback(opened.close)
+        await target.write_notes([NoteWrite(INCOMING, b"a backup", None)])
+        await copy_vault(source, target, lambda _part, _count: None)
+        await verify_copy(source, target, lambda _part, _count: None)
+        await target.write_notes([NoteWrite(INCOMING, None, b"a backup")])
 
 
 def _nearest(path: Path) -> Path:

@@ -14,7 +14,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.storage import engine_of, open_store
-from proxy.storage.base import Hooks, Store
+from proxy.storage.base import Hooks, OpenStore, Store
+from proxy.storage.transfer import INCOMING, MOVED
 from proxy.telemetry import logs
 from proxy.telemetry.reloads import Reload
 from proxy.vault.attachments import Contents, check_pair
@@ -135,6 +136,21 @@ def look_beside(settings: Settings) -> str:
     return "in use by a running instance: its country and its key fit, the rest was not looked at"
 
 
+async def refuse_moving(settings: Settings, store: OpenStore) -> None:
+    """Raise ``VaultError(BAD_STORE)`` for a vault that has moved elsewhere, or is not here yet."""
+    notes = await store.read_notes((MOVED, INCOMING))
+    if MOVED in notes:
+        text = f"has moved to {notes[MOVED].decode()}: name that one in the setting store"
+    elif INCOMING in notes:
+        text = (
+            f"is still being copied from {notes[INCOMING].decode()}: run that command to its end, "
+            "or remove what is there and begin anew"
+        )
+    else:
+        return
+    raise VaultError(Code.BAD_STORE, f"The vault at {settings.store.label} {text}.")
+
+
 async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
     """The open store, its master key being there; and whether one of them was made just now."""
     settings = replace(settings, country=country_of(settings))
@@ -145,6 +161,7 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
         source.load()
     store = await open_store(settings.store.uri, hooks)
     try:
+        await refuse_moving(settings, store)
         missing = not source.exists()
         if missing:
             await refuse_lost_key(settings, store)
@@ -324,6 +341,7 @@ async def _check_store(settings: Settings) -> str:
             raise
         return look_beside(settings)
     try:
+        await refuse_moving(settings, store)
         refuse_other_country(settings, await store.note("country"))
         if not source.exists():
             await refuse_lost_key(settings, store)

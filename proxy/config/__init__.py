@@ -9,6 +9,7 @@ default. It connects to nothing and creates nothing.
 
 from proxy.config.load import DEFAULT_FILE, load_settings
 from proxy.config.settings import (
+    FileSettings,
     FirewallSettings,
     Forwarding,
     KeySettings,
@@ -26,6 +27,7 @@ from proxy.config.settings import (
 
 __all__ = [
     "DEFAULT_FILE",
+    "FileSettings",
     "FirewallSettings",
     "Forwarding",
     "KeySettings",

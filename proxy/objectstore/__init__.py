@@ -6,26 +6,31 @@ or connection, and answers with ``VaultError`` and ``NoObject``. A further backe
 and a line in ``BACKENDS``; the conformance suite then runs over it.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from proxy.errors import Code, VaultError
-from proxy.objectstore.base import ObjectStore
+from proxy.objectstore.base import SHARDS, NoObject, ObjectStore, OpenObject
 from proxy.objectstore.files import open_folder
 from proxy.objectstore.memory import open_memory_objects
 from proxy.objectstore.s3 import open_bucket
 
-#: Scheme of the setting ``files``: what opens it, given what follows ``scheme://``.
+#: Scheme of the setting ``files``: what opens it, given what follows ``scheme://``, and whether
+#: this process is to own it.
 #: ``memory:`` keeps nothing beyond the process; it is for tests and for the trials of rule files.
-BACKENDS: dict[str, Callable[[str], Awaitable[ObjectStore]]] = {
+BACKENDS: dict[str, Callable[[str, bool], Awaitable[ObjectStore]]] = {
     "file": open_folder,
     "memory": open_memory_objects,
     "s3": open_bucket,
 }
 
+#: Objects that are copied at the same moment, and bytes of a piece of each.
+_TOGETHER, _PIECE = 8, 1 << 20
 
-async def open_objects(uri: str) -> ObjectStore:
+
+async def open_objects(uri: str, *, own: bool = True) -> ObjectStore:
     """Open the place of that address: ``file:///folder/files``, which is made where it is missing,
-    or ``s3://bucket/prefix``.
+    or ``s3://bucket/prefix``. Without ``own`` it may be another process's, and is only read.
 
     Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no backend has; otherwise what the
     backend says.
@@ -38,4 +43,37 @@ async def open_objects(uri: str) -> ObjectStore:
             f"The setting files begins with {scheme!r}, which no backend has; there are: "
             f"{', '.join(BACKENDS)}.",
         )
-    return await backend(location.removeprefix("//"))
+    return await backend(location.removeprefix("//"), own)
+
+
+async def copy_objects(
+    source: ObjectStore, target: ObjectStore, progress: Callable[[int], object]
+) -> int:
+    """Copy the objects that the target lacks; how many. ``progress`` is told of each its bytes.
+
+    One that goes meanwhile is left out; what the target has more of, a running instance removes.
+    """
+
+    async def copy(name: str) -> int:
+        try:
+            opened = await source.open(name)
+        except NoObject:
+            return 0
+        try:
+            progress(await target.put(name, _pieces(opened)))
+        finally:
+            opened.close()
+        return 1
+
+    copied = 0
+    for shard in SHARDS:
+        present = {(stored.name, stored.size) for stored in await target.listed(shard)}
+        missing = [one.name for one in await source.listed(shard) if one[:2] not in present]
+        for at in range(0, len(missing), _TOGETHER):
+            copied += sum(await asyncio.gather(*map(copy, missing[at : at + _TOGETHER])))
+    return copied
+
+
+async def _pieces(opened: OpenObject) -> AsyncIterator[tuple[bytes]]:
+    for at in range(0, opened.size, _PIECE):
+        yield (await opened.read(at, _PIECE),)

@@ -112,12 +112,12 @@ class _Opened:
 
 
 class FolderObjects:
-    """The folder, owned by this process until ``close``."""
+    """The folder, owned by this process until ``close``, or else only read beside its owner."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, own: bool = True) -> None:
         self._folder = folder
         self._incoming = folder / _INCOMING
-        self._lock = _claim(folder)
+        self._lock = _claim(folder) if own else -1
         self._threads = Threads(_THREADS)
         self._writing: set[str] = set()
 
@@ -209,13 +209,13 @@ def object_path(folder: Path, name: str) -> Path:
     return folder / name[:2] / name[2:]
 
 
-async def open_folder(location: str) -> ObjectStore:
-    """Open the folder of that path, which is made where it is missing.
+async def open_folder(location: str, own: bool) -> ObjectStore:
+    """Open the folder of that path, which its owner makes where it is missing.
 
     Raises ``VaultError``: NOT_WRITABLE where it cannot be made or written, STORE_BUSY where another
     process has it.
     """
-    return FolderObjects(Path(location))
+    return FolderObjects(Path(location), own=own)
 
 
 def _claim(folder: Path) -> int:

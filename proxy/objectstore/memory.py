@@ -60,6 +60,6 @@ class MemoryObjects:
         self._owner = owner
 
 
-async def open_memory_objects(_location: str) -> ObjectStore:
+async def open_memory_objects(_location: str, _own: bool) -> ObjectStore:
     """A new, empty place."""
     return MemoryObjects()

@@ -260,8 +260,8 @@ class BucketObjects:
             )
 
 
-async def open_bucket(location: str) -> ObjectStore:
-    """Open the bucket of that address, which has to be there; nobody is asked yet.
+async def open_bucket(location: str, _own: bool) -> ObjectStore:
+    """Open the bucket of that address, which has to be there; nobody is asked yet. It has no lock.
 
     Raises ``VaultError(BAD_SETTINGS)`` for an address or a reference that cannot be used.
     """

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Final
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Engine, Hooks, Store
+from proxy.storage.base import Engine, Hooks, OpenStore
 
 #: Scheme of the setting ``store``: the module and the name of its engine, which is imported where
 #: it is used. ``memory:`` keeps nothing beyond the process; it is for tests, and settings that mean
@@ -42,7 +42,7 @@ def engine_of(uri: str) -> tuple[Engine, str]:
     return engine, uri if engine.whole else location.removeprefix("///")
 
 
-async def open_store(uri: str, hooks: Hooks | None = None) -> Store:
+async def open_store(uri: str, hooks: Hooks | None = None) -> OpenStore:
     """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db``
     from the root), ``postgresql://user@host/database``.
 

@@ -10,11 +10,14 @@ within the process).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteRoot, NoteWrite
 from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
+from proxy.storage.raw import RawTables
 from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 
 #: Asked before a commit is accepted; raises ``Conflict`` for one that must not be.
@@ -198,6 +201,16 @@ class Store(Protocol):
         """The names of all notes that are not as they were written last."""
 
 
+class OpenStore(Store, Protocol):
+    """A store as an engine opens it: one that can be copied as it is stored."""
+
+    async def write_notes(self, writes: Sequence[NoteWrite]) -> None:
+        """Write notes as they are, the root left as it is; raises as ``put_note``."""
+
+    def raw(self) -> RawTables:
+        """The tables, row by row. Raises ``VaultError(BAD_SETTINGS)`` where nothing is stored."""
+
+
 # What an engine tells of its writer, as plain callables: no engine knows the metrics of the
 # program.
 
@@ -233,8 +246,10 @@ class Engine(NamedTuple):
     Each raises ``VaultError``.
     """
 
-    open: Callable[[str, Hooks], Awaitable[Store]]
+    open: Callable[[str, Hooks], Awaitable[OpenStore]]
     exists: Callable[[str], bool]  #: whether there is a store
     refuse_new: Callable[[str], None]  #: raises what making one there would raise; makes nothing
     peek: Callable[[str], dict[str, bytes]]  #: the notes, whoever owns the store
+    #: the vault as it is at one moment, whoever owns it, to be read alone; given a folder for it
+    snapshot: Callable[[str, Path], AbstractAsyncContextManager[OpenStore]]
     whole: bool = False  #: whether a place is the whole address, its scheme included

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from itertools import islice
 from time import perf_counter
 from typing import Any as Anything
+from typing import NoReturn
 
+from proxy.errors import Code, VaultError
 from proxy.storage.base import (
     CommitGuard,
     Engine,
@@ -39,6 +41,7 @@ from proxy.storage.query import (
     holds,
     unknown,
 )
+from proxy.storage.raw import RawTables
 from proxy.storage.rows import (
     TOKEN_RIDS,
     ColumnValue,
@@ -323,6 +326,9 @@ class MemoryStore(RootedNotes, Untallied):
         self._refuse_closed()
         return sorted(name for name in self._notes if name.endswith(ending))
 
+    def raw(self) -> RawTables:
+        _no_copy()
+
     def _table(self, table: str) -> Table:
         self._refuse_closed()
         if table not in self._tables:
@@ -334,9 +340,15 @@ class MemoryStore(RootedNotes, Untallied):
             raise closed()
 
 
+def _no_copy() -> NoReturn:
+    raise VaultError(Code.BAD_SETTINGS, "A vault that is kept in memory alone cannot be copied.")
+
+
 async def _open(_place: str, hooks: Hooks) -> MemoryStore:
     return MemoryStore(hooks)
 
 
 #: Every store is new and empty; its place has no meaning.
-MEMORY = Engine(_open, lambda _place: False, lambda _place: None, lambda _place: {})
+MEMORY = Engine(
+    _open, lambda _place: False, lambda _place: None, lambda _place: {}, lambda *_: _no_copy()
+)

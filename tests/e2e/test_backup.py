@@ -6,16 +6,20 @@ import asyncio
 import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.support.application import Application
 from tests.support.attached import everything
+from tests.support.bucket import CREDENTIALS, fresh_files
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
+from tests.support.postgres import fresh_address
 from tests.support.serving import serving
 
 SCHEMA = {
@@ -111,7 +115,18 @@ def copied(writers: Writers) -> Writers:
     return now
 
 
-async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(tmp_path: Path) -> None:
+def elsewhere() -> dict[str, str]:
+    """The settings of a vault in PostgreSQL and in a bucket."""
+    return {"DOMICILE__STORE": fresh_address(), "DOMICILE__FILES": fresh_files(), **CREDENTIALS}
+
+
+@pytest.mark.parametrize("source", [dict, elsewhere], ids=["embedded", "elsewhere"])
+@pytest.mark.parametrize("destination", [dict, elsewhere], ids=["embedded", "elsewhere"])
+async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(
+    tmp_path: Path,
+    source: Callable[[], dict[str, str]],
+    destination: Callable[[], dict[str, str]],
+) -> None:
     home, target = tmp_path / "home", tmp_path / "backups"
     for folder in (home / "rules", target):
         folder.mkdir(parents=True)
@@ -121,7 +136,7 @@ async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(tmp_pat
         aiohttp.ClientSession(timeout=timeout) as caller,
     ):
         (home / "rules" / "rules.yaml").write_text(rules(upstream))
-        instance = Instance(home)
+        instance = Instance(home, environment=source())
         first = await instance.command("init")
         proof = {name: first[name] for name in ("client_id", "client_secret")}
         client = Client(instance, caller, proof)
@@ -149,7 +164,10 @@ async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(tmp_pat
         # the machine is lost: another one has the backup and the key alone
         other = Instance(tmp_path / "other")
         other.folder.mkdir()
-        other.environment = {"DOMICILE__KEYS": f"file://{tmp_path / 'keys.json'}"}
+        other.environment = {
+            "DOMICILE__KEYS": f"file://{tmp_path / 'keys.json'}",
+            **destination(),
+        }
         checked = await other.command("restore", "--check", told["file"])
         assert (checked["ok"], checked["faults"], checked["audit_faults"]) == (True, [], [])
         assert not other.data.exists()

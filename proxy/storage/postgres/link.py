@@ -257,6 +257,30 @@ class DatabaseLink:
             raise vault_error(error) from error
 
 
+class SnapshotLink(DatabaseLink):
+    """One connection that reads, whoever owns the vault, and sees it as it was when it opened."""
+
+    async def open(self) -> None:
+        self._lock = asyncio.Lock()
+        self._reader = await self._guarded(lambda: connect(self.address))
+        await self.read(
+            lambda connection: connection.execute(
+                "SET idle_in_transaction_session_timeout = 0;"
+                " BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1"
+            )
+        )
+
+    async def close(self) -> None:
+        await _part(self._reader)
+
+    async def read(self, ask: Callable[[Any], Awaitable[_T]], patience: float | None = None) -> _T:
+        try:
+            async with self._lock, asyncio.timeout(patience or self.address.timeout):
+                return await ask(self._reader)
+        except Exception as error:
+            raise vault_error(error) from error
+
+
 async def _nothing(_connection: Any) -> None:
     """A session that reads leaves nothing behind."""
 

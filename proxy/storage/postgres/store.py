@@ -4,7 +4,9 @@ A commit has returned when the server says that it is durable, on its standby to
 waits for one; what is read comes from the same server, so it is seen at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from proxy.errors import Code, VaultError
@@ -21,10 +23,12 @@ from proxy.storage.postgres.link import (
     LONG_QUESTION,
     LONG_WORK,
     DatabaseLink,
+    SnapshotLink,
     copied_notes,
     look,
     refuse_no_right,
 )
+from proxy.storage.postgres.raw import PostgresTables
 from proxy.storage.postgres.select import aggregate_rows, select_page
 from proxy.storage.postgres.statements import DOOMED_OBJECTS, FORGET_DOOMED, TableSql
 from proxy.storage.postgres.tables import drop_tables, make_tables, present_columns
@@ -74,6 +78,9 @@ class PostgresStore(RootedNotes, Untallied):
         self._writer = PostgresWriter(link, hooks)
         self._tables: dict[str, TableSql] = {}
         self._closed = False
+
+    def raw(self) -> PostgresTables:
+        return PostgresTables(self._link, self._writer.call)
 
     async def close(self) -> None:
         """Finish what was accepted, and let another process own the vault."""
@@ -289,7 +296,7 @@ def _address(location: str) -> DatabaseAddress:
 
 
 def _exists(location: str) -> bool:
-    return look(_address(location), copied_notes) is not None
+    return bool(look(_address(location), copied_notes))
 
 
 def _refuse_new(location: str) -> None:
@@ -301,4 +308,15 @@ def _peek(location: str) -> dict[str, bytes]:
     return look(_address(location), copied_notes) or {}
 
 
-POSTGRESQL = Engine(open_postgres, _exists, _refuse_new, _peek, whole=True)
+@asynccontextmanager
+async def _snapshot(location: str, _scratch: Path) -> AsyncIterator[PostgresStore]:
+    """The vault as it is at one moment, whoever owns it: to be read alone."""
+    link = SnapshotLink(_address(location))
+    try:
+        await link.open()
+        yield PostgresStore(link, Hooks())
+    finally:
+        await link.close()
+
+
+POSTGRESQL = Engine(open_postgres, _exists, _refuse_new, _peek, _snapshot, whole=True)

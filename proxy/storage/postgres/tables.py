@@ -45,20 +45,23 @@ class EncodedCells(Cells):
     text is longer than what its index holds.
     """
 
-    __slots__ = ("_texts",)
+    __slots__ = ("texts",)
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         super().__init__(columns)
-        self._texts = [at for at, column in enumerate(columns) if column.type is ColumnType.TEXT]
+        self.texts = [at for at, column in enumerate(columns) if column.type is ColumnType.TEXT]
 
     def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
-        whole = super().stored(cells)
-        if not self._texts:
+        return self.encoded(super().stored(cells))
+
+    def encoded(self, whole: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
+        """Numbers as they are kept, texts encoded."""
+        if not self.texts:
             return whole
         encoded = list(whole)
         folds: list[ColumnValue] = []
         wide = False
-        for at in self._texts:
+        for at in self.texts:
             text = whole[at]
             if text is None:
                 folds.append(None)
@@ -70,12 +73,16 @@ class EncodedCells(Cells):
         return (*encoded, *folds, wide)
 
     def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
-        if any(cells[at] is not None for at in self._texts):
-            cells = tuple(
-                cell.decode() if at in self._texts and isinstance(cell, bytes) else cell
-                for at, cell in enumerate(cells)
-            )
-        return super().read(cells)
+        return super().read(self.decoded(cells))
+
+    def decoded(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
+        """Numbers as they are kept, texts decoded."""
+        if not any(cells[at] is not None for at in self.texts):
+            return cells
+        return tuple(
+            cell.decode() if at in self.texts and isinstance(cell, bytes) else cell
+            for at, cell in enumerate(cells)
+        )
 
 
 async def present_columns(connection: Any, layout: TableLayout) -> dict[str, str] | None:

@@ -7,12 +7,15 @@ returns: it sees every commit that has returned, and never keeps the log from be
 that may take long go to ``sqlite_readers``.
 """
 
+import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
@@ -48,8 +51,15 @@ from proxy.storage.rows import (
 from proxy.storage.sqlite import aggregate as sqlite_groups
 from proxy.storage.sqlite import inserts
 from proxy.storage.sqlite import select as sqlite_query
-from proxy.storage.sqlite.file import DatabaseFile, peek, refuse_new, translated_error
+from proxy.storage.sqlite.file import (
+    DatabaseFile,
+    peek,
+    refuse_new,
+    snapshot,
+    translated_error,
+)
 from proxy.storage.sqlite.inserts import Used
+from proxy.storage.sqlite.raw import SqliteTables
 from proxy.storage.sqlite.select import Readers
 from proxy.storage.sqlite.statements import (
     Listed,
@@ -95,6 +105,15 @@ class SqliteStore(RootedNotes):
         self._used: dict[str, Used] = {}
         self._tables: dict[str, Statements] = {}
         self._closed = False
+
+    def raw(self) -> SqliteTables:
+        return SqliteTables(self._readers.ask, self._writer.call, self._has_everything)
+
+    def _has_everything(self, table: str) -> None:
+        """Take down that a table may have past versions, files and replies that show rows."""
+        if table in self._used:
+            used = self._used[table]
+            used.past = used.files = used.links = True
 
     async def close(self) -> None:
         """Finish what was accepted, move the log into the database, let another process own it."""
@@ -354,9 +373,23 @@ async def open_sqlite(location: str, hooks: Hooks) -> SqliteStore:
     return SqliteStore(file, writer)
 
 
+@asynccontextmanager
+async def _snapshot(location: str, scratch: Path) -> AsyncIterator[SqliteStore]:
+    """The vault as it is at one moment, whoever owns it: a copy, in a folder for it."""
+    with TemporaryDirectory(prefix=".domicile-snapshot-", dir=scratch) as folder:
+        copy = Path(folder, "vault.db")
+        await asyncio.to_thread(snapshot, Path(location), copy)
+        store = await open_sqlite(str(copy), Hooks())
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
 SQLITE = Engine(
     open_sqlite,
     lambda location: Path(location).exists(),
     lambda location: refuse_new(Path(location)),
     lambda location: peek(Path(location)),
+    _snapshot,
 )

@@ -61,16 +61,16 @@ async def test_an_object_is_flushed_before_it_has_its_name_and_the_name_after(ob
 
 async def test_another_process_may_not_use_the_folder(objects, tmp_path):
     with pytest.raises(VaultError, match="Another process") as caught:
-        await open_folder(str(tmp_path / "files"))
+        await open_folder(str(tmp_path / "files"), own=True)
     assert caught.value.code is Code.STORE_BUSY
     await objects.close()
-    await (await open_folder(str(tmp_path / "files"))).close()
+    await (await open_folder(str(tmp_path / "files"), own=True)).close()
 
 
 async def test_a_folder_that_cannot_be_made_is_told_by_its_name(tmp_path):
     (tmp_path / "files").write_text("a file")
     with pytest.raises(VaultError, match=str(tmp_path)) as caught:
-        await open_folder(str(tmp_path / "files"))
+        await open_folder(str(tmp_path / "files"), own=True)
     assert caught.value.code is Code.NOT_WRITABLE
 
 

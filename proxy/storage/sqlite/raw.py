@@ -1,0 +1,86 @@
+"""The tables of a SQLite store, row by row (``storage.raw.RawTables``)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from sqlite3 import Connection
+from typing import Any, Final
+
+from proxy.storage.raw import RawRow, TablePart, columns_of
+from proxy.storage.rows import Column, ColumnType, TableLayout
+from proxy.storage.sqlite.statements import DECLARED, table_columns
+
+# ruff: noqa: S608 - names come from the store's own list of tables, or have passed check_names
+
+_TYPES: Final = {declared: ColumnType(kind) for kind, declared in DECLARED.items()}
+
+#: Runs a question, or a change in a transaction, on a connection.
+OnConnection = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
+
+
+class SqliteTables:
+    """The tables behind a store's connections."""
+
+    def __init__(
+        self, ask: OnConnection, write: OnConnection, written: Callable[[str], None]
+    ) -> None:
+        self._ask, self._write = ask, write
+        self._written = written  # told the name of a table
+
+    async def layouts(self) -> list[TableLayout]:
+        layouts: list[TableLayout] = await self._ask(_layouts)
+        return layouts
+
+    async def page(
+        self, layout: TableLayout, part: TablePart, after: RawRow | None, limit: int
+    ) -> list[RawRow]:
+        key = ", ".join(part.columns[: part.key])
+        behind = "" if after is None else f"WHERE ({key}) > ({', '.join('?' * part.key)})"
+        text = (
+            f"SELECT DISTINCT {', '.join(columns_of(layout, part))}"
+            f" FROM {part.letter}_{layout.table} {behind} ORDER BY {key} LIMIT ?"
+        )
+        if part.letter != "l":
+            text = text.replace("DISTINCT ", "", 1)  # their keys are unique
+        rows: list[RawRow] = await self._ask(
+            lambda reader: reader.execute(text, (*(after or ()), limit)).fetchall()
+        )
+        return rows
+
+    async def replace(
+        self, layout: TableLayout, part: TablePart, gone: Sequence[RawRow], rows: Sequence[RawRow]
+    ) -> None:
+        if gone or rows:
+            self._written(layout.table)
+            await self._write(lambda connection: _replace(connection, (layout, part), gone, rows))
+
+
+def _layouts(reader: Connection) -> list[TableLayout]:
+    tables = reader.execute("SELECT name FROM tables ORDER BY name").fetchall()
+    return [
+        TableLayout(
+            table,
+            tuple(
+                Column(name, _TYPES[declared])
+                for name, declared in (table_columns(reader, table) or {}).items()
+            ),
+        )
+        for (table,) in tables
+    ]
+
+
+def _replace(
+    connection: Connection,
+    what: tuple[TableLayout, TablePart],
+    gone: Sequence[RawRow],
+    rows: Sequence[RawRow],
+) -> None:
+    layout, part = what
+    name, columns = f"{part.letter}_{layout.table}", columns_of(layout, part)
+    key = " AND ".join(f"{column} = ?" for column in part.columns[: part.key])
+    removed = connection.executemany(f"DELETE FROM {name} WHERE {key}", gone).rowcount
+    marks = ", ".join("?" * len(columns))
+    connection.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", rows)
+    if part.letter == "r":
+        grown = len(rows) - max(removed, 0)
+        connection.execute(
+            "UPDATE tables SET rows = rows + ? WHERE name = ?", (grown, layout.table)
+        )
