@@ -1,16 +1,22 @@
-"""``domicile store``: look after the store of an instance that is stopped."""
+"""``domicile store``: look after the store of an instance, and move it."""
 
+import argparse
+import dataclasses
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
-from proxy.config import Settings, load_settings
+from proxy.config import Settings, load_settings, parsers
+from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 
 if TYPE_CHECKING:
+    from proxy.bootstrap.migrate import MoveResult
     from proxy.vault.maintenance import VaultFault, VaultFindings
+
+_Parsed = TypeVar("_Parsed")
 
 #: Faults that are printed one by one; of more, the number is told.
 _SHOWN: Final = 1_000
@@ -53,6 +59,72 @@ async def _verify(settings: Settings) -> "VaultFindings":
         finally:
             for bar in bars.values():
                 bar.close()
+
+
+def migrate_store(arguments: Arguments) -> int:
+    """Copy the vault to another store, or finish its move there."""
+    import asyncio
+
+    from proxy.bootstrap.migrate import Move
+
+    settings = load_settings(arguments.config, os.environ)
+    files = None if arguments.files is None else _address("--files", parsers.files, arguments.files)
+    move = Move(settings, _address("--to", parsers.store, arguments.to), files)
+    bars: dict[str, Progress] = {}
+
+    def advance(what: str, count: int) -> None:
+        if what not in bars:
+            bars[what] = progress(what, None, "bytes" if what == "bytes" else "rows")
+        bars[what].update(count)
+
+    try:
+        work = move.finish if arguments.finish else move.copy
+        result = asyncio.run(work(advance))
+    finally:
+        for bar in bars.values():
+            bar.close()
+    command.show(dataclasses.asdict(result), _move_text(result), as_json=arguments.json)
+    return OK
+
+
+def _address(option: str, parse: "Callable[[str], _Parsed]", text: str) -> "_Parsed":
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise VaultError(Code.BAD_SETTINGS, f"{option}: {error}.") from None
+
+
+def _move_text(result: "MoveResult") -> str:
+    count = command.count_noun
+    changes = [sum(changed.values()) for changed in result.rounds]
+    copied = f"{count(sum(changes), 'change')} copied in {count(len(changes), 'round')}"
+    lines = [f"{copied}, and {count(result.attachments, 'attachment')}."]
+    if result.finished:
+        compared = (
+            f"{count(result.rows, 'row')} compared: each is the same. "
+            f"{count(result.objects, 'attachment')} there, {result.samples} compared byte by byte."
+        )
+        lines += [compared, "The vault has moved: write its new place in the settings, and start."]
+    else:
+        lines.append(
+            f"The last round found {count(changes[-1], 'change')}. Stop the instance, and finish "
+            "the move with --finish."
+        )
+    return "\n".join(lines)
+
+
+def _migrate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", required=True, metavar="ADDRESS", help="as the setting store will name it"
+    )
+    parser.add_argument(
+        "--files", metavar="ADDRESS", help="as the setting files will name it; else they stay"
+    )
+    parser.add_argument(
+        "--finish",
+        action="store_true",
+        help="of a stopped instance: copy what is left, compare everything, and cut over",
+    )
 
 
 def verification_json(findings: "VaultFindings") -> dict[str, Any]:
@@ -112,7 +184,7 @@ def _table_of(fault: "VaultFault") -> str:
 
 
 COMMAND: Final = Command(
-    summary="Look after the store of a stopped instance.",
+    summary="Look after the store of a stopped instance, or move it to another one.",
     example="domicile store verify",
     children={
         "verify": Command(
@@ -122,6 +194,16 @@ COMMAND: Final = Command(
             ),
             example="domicile store verify --config domicile.yaml",
             run=verify_store,
+            data=True,
+        ),
+        "migrate": Command(
+            summary=(
+                "Copy the vault to another store and object store while an instance serves, and "
+                "with --finish move it there; go on where an earlier call was ended."
+            ),
+            example="domicile store migrate --to postgresql://domicile@db.internal/vault",
+            run=migrate_store,
+            arguments=_migrate_arguments,
             data=True,
         ),
         "accept-notes": Command(

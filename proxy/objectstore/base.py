@@ -83,3 +83,6 @@ class ObjectStore(Protocol):
 
     async def claim(self, owner: str) -> None:
         """Write the mark, durably. Only where there is none."""
+
+    async def release(self) -> None:
+        """Remove the mark, durably: the vault's objects are elsewhere. None: no effect."""

@@ -185,6 +185,9 @@ class FolderObjects:
     async def claim(self, owner: str) -> None:
         await self._run(_set_mark, self._incoming / _OWNER, self._folder / _OWNER, owner)
 
+    async def release(self) -> None:
+        await self._run(_remove_mark, self._folder / _OWNER)
+
     async def _run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         with _translated():
             return await self._threads.run(work, *arguments, **named)
@@ -349,6 +352,11 @@ def _set_mark(draft: Path, path: Path, owner: str) -> None:
     finally:
         os.close(descriptor)
     os.rename(draft, path)  # noqa: PTH104  # as above
+    _flush(path.parent)
+
+
+def _remove_mark(path: Path) -> None:
+    path.unlink(missing_ok=True)
     _flush(path.parent)
 
 

@@ -59,6 +59,9 @@ class MemoryObjects:
     async def claim(self, owner: str) -> None:
         self._owner = owner
 
+    async def release(self) -> None:
+        self._owner = None
+
 
 async def open_memory_objects(_location: str, _own: bool) -> ObjectStore:
     """A new, empty place."""

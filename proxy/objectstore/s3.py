@@ -253,11 +253,11 @@ class BucketObjects:
 
     async def claim(self, owner: str) -> None:
         if not await self._threads.run(_create, self._bucket, _OWNER, f"{owner}\n".encode()):
-            raise VaultError(
-                Code.BAD_STORE,
-                f"Another vault has just taken {self._address.label} for its files: give this one "
-                "a prefix of its own.",
-            )
+            text = f"Another vault has just taken {self._address.label}: use another prefix."
+            raise VaultError(Code.BAD_STORE, text)
+
+    async def release(self) -> None:
+        await self._threads.run(_delete, self._bucket, _OWNER)
 
 
 async def open_bucket(location: str, _own: bool) -> ObjectStore:

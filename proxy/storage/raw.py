@@ -19,15 +19,21 @@ class TablePart(NamedTuple):
     columns: tuple[str, ...]
 
 
-PARTS: Final = {
-    "records": TablePart("r", 1, ("rid", "key", "key_sealed", "state", "version", "created_at", "updated_at", "expires_at", "salt", "body")),  # noqa: E501
+_ROW = (
+    "rid", "key", "key_sealed", "state", "version", "created_at", "updated_at", "expires_at",
+    "salt", "body",
+)  # fmt: skip
+_FILE = ("file_id", "rid", "name", "object", "size", "created_at", "updated_at", "sealed")
+
+TABLE_PARTS: Final = {
+    "records": TablePart("r", 1, _ROW),
     "staged": TablePart("s", 1, ("sid", "rid", "kind", "at", "doubt", "answered", "body")),
     "tokens": TablePart("t", 2, ("hash", "rid")),
     "versions": TablePart("h", 2, ("rid", "version", "key", "at", "salt", "body")),
-    "attachments": TablePart("f", 1, ("file_id", "rid", "name", "object", "size", "created_at", "updated_at", "sealed")),  # noqa: E501
+    "attachments": TablePart("f", 1, _FILE),
     "replies": TablePart("i", 1, ("key", "expires_at", "digest", "sealed")),
     "links": TablePart("l", 3, ("rid", "reply", "files")),
-}  # fmt: skip
+}
 
 
 def columns_of(layout: TableLayout, part: TablePart) -> list[str]:

@@ -13,11 +13,11 @@ from typing import Final
 from proxy.errors import Code, VaultError
 from proxy.storage.base import OpenStore
 from proxy.storage.notes import NoteWrite
-from proxy.storage.raw import PARTS, RawRow, RawTables, TablePart
+from proxy.storage.raw import TABLE_PARTS, RawRow, RawTables, TablePart
 from proxy.storage.rows import TableLayout
 
 #: Rows that are read, compared and written in one go.
-PAGE: Final = 1_000
+_PAGE: Final = 1_000
 
 #: Told the name of a part and how many more of its rows were looked at.
 RowProgress = Callable[[str, int], object]
@@ -35,7 +35,7 @@ async def copy_vault(source: OpenStore, target: OpenStore, progress: RowProgress
             changed["tables"] += 1
     for layout in tables.values():
         await target.ensure(layout)
-        for name in PARTS:
+        for name in TABLE_PARTS:
             changed[name] += await _copy_part(source, target, (layout, name), progress)
     changed["notes"] = await _copy_notes(source, target)
     return +changed
@@ -51,7 +51,7 @@ async def count_differences(
     counts["tables"] = len({one.table for one in tables} ^ {one.table for one in others})
     for layout in tables:
         await target.ensure(layout)
-        for name, part in PARTS.items():
+        for name, part in TABLE_PARTS.items():
             streams = [_rows(store.raw(), layout, part) for store in (source, target)]
             async for here, there in _merged(part.key, *streams):
                 counts[name if here != there else "rows"] += 1
@@ -78,7 +78,7 @@ async def _copy_part(
     source: OpenStore, target: OpenStore, what: tuple[TableLayout, str], progress: RowProgress
 ) -> int:
     layout, name = what
-    part = PARTS[name]
+    part = TABLE_PARTS[name]
     sides = source.raw(), target.raw()
     gone: list[RawRow] = []
     added: list[RawRow] = []
@@ -88,7 +88,7 @@ async def _copy_part(
             if there is not None and here != there:
                 gone.append(there[: part.key])
                 changed += 1
-            if len(gone) == PAGE:
+            if len(gone) == _PAGE:
                 await sides[1].replace(layout, part, gone, ())
                 gone.clear()
         await sides[1].replace(layout, part, gone, ())
@@ -97,7 +97,7 @@ async def _copy_part(
         if there is None and here is not None:
             added.append(here)
             changed += 1
-        if len(added) == PAGE:
+        if len(added) == _PAGE:
             await sides[1].replace(layout, part, (), added)
             added.clear()
     await sides[1].replace(layout, part, (), added)
@@ -107,10 +107,10 @@ async def _copy_part(
 async def _rows(tables: RawTables, layout: TableLayout, part: TablePart) -> AsyncIterator[RawRow]:
     """All rows of a part, by their keys."""
     after: RawRow | None = None
-    while page := await tables.page(layout, part, after, PAGE):
+    while page := await tables.page(layout, part, after, _PAGE):
         for row in page:
             yield row
-        if len(page) < PAGE:
+        if len(page) < _PAGE:
             return
         after = page[-1][: part.key]
 

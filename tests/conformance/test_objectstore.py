@@ -188,4 +188,9 @@ async def test_a_place_belongs_to_whoever_claimed_it(objects: ObjectStore) -> No
     assert await objects.owner() is None
     await objects.claim("some vault")
     assert await objects.owner() == "some vault"
+    await objects.release()
+    await objects.release()
+    assert await objects.owner() is None
+    await objects.claim("another vault")
+    assert await objects.owner() == "another vault"
     assert [name for shard in ("ow", "00") for name in await names(objects, shard)] == []

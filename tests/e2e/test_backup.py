@@ -120,6 +120,22 @@ def elsewhere() -> dict[str, str]:
     return {"DOMICILE__STORE": fresh_address(), "DOMICILE__FILES": fresh_files(), **CREDENTIALS}
 
 
+async def backed_up(client: Client, target: Path, keys: Path) -> tuple[Writers, dict[str, Any]]:
+    """A backup while everybody writes: what was acknowledged before it, and what it tells."""
+    writers = Writers(client)
+    work = [asyncio.create_task(writers.write(number)) for number in range(3)]
+    work.append(asyncio.create_task(writers.meet()))
+    try:
+        while len(writers.files) < 10 or len(writers.people) < 10:  # the workers count
+            assert not any(task.done() for task in work)
+            await asyncio.sleep(0.01)
+        wanted = copied(writers)
+        return wanted, await client.instance.command("backup", str(target), "--keys", str(keys))
+    finally:
+        writers.over = True
+        await asyncio.gather(*work)
+
+
 @pytest.mark.parametrize("source", [dict, elsewhere], ids=["embedded", "elsewhere"])
 @pytest.mark.parametrize("destination", [dict, elsewhere], ids=["embedded", "elsewhere"])
 async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(
@@ -142,20 +158,7 @@ async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(
         client = Client(instance, caller, proof)
         await client.arrive()
         await client.ask("PUT", "/api/schemas/contact", json=SCHEMA)
-        writers = Writers(client)
-        work = [asyncio.create_task(writers.write(number)) for number in range(3)]
-        work.append(asyncio.create_task(writers.meet()))
-        try:
-            while len(writers.files) < 10 or len(writers.people) < 10:  # the workers count
-                assert not any(task.done() for task in work)
-                await asyncio.sleep(0.01)
-            wanted = copied(writers)
-            told = await instance.command(
-                "backup", str(target), "--keys", str(tmp_path / "keys.json")
-            )
-        finally:
-            writers.over = True
-            await asyncio.gather(*work)
+        wanted, told = await backed_up(client, target, tmp_path / "keys.json")
         assert (told["lost"], told["declared_files"]) == ([], 1)
         assert told["attachments"] >= len(wanted.files)
         assert MARKER not in everything(target).decode("latin-1")

@@ -6,10 +6,11 @@ Its face is what stands here, and the use cases in ``service``.
 
 from proxy.vault.attachment_content import Contents
 from proxy.vault.attachments.service import Download, IncomingFile, Owner, Then
-from proxy.vault.attachments.sweep import check_pair, named_objects
+from proxy.vault.attachments.sweep import PAIR_NOTE, check_pair, named_objects
 from proxy.vault.records.attachment_metadata import Label
 
 __all__ = [
+    "PAIR_NOTE",
     "Contents",
     "Download",
     "IncomingFile",

@@ -114,7 +114,8 @@ async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
 # for them. So both are marked, and a start refuses what does not belong together.
 
 
-_NOTE = "files"
+#: The note with the mark of the object store.
+PAIR_NOTE = "files"
 _FOREIGN = (
     "The files (setting files) belong to another vault than the database (setting store): name "
     "the two that belong together, "
@@ -136,13 +137,13 @@ async def belong(objects: ObjectStore, store: Store) -> None:
     store with a mark.
     """
     await check_pair(objects, store)
-    if await store.note(_NOTE) is not None:
+    if await store.note(PAIR_NOTE) is not None:
         return
     mark = await objects.owner()
     if mark is None:
         mark = random_bytes(16).hex()
         await objects.claim(mark)
-    await store.put_note(_NOTE, mark.encode(), None)
+    await store.put_note(PAIR_NOTE, mark.encode(), None)
 
 
 async def check_pair(objects: ObjectStore | None, store: Store) -> None:
@@ -150,7 +151,7 @@ async def check_pair(objects: ObjectStore | None, store: Store) -> None:
 
     ``None``: there is no object store yet.
     """
-    note, mark = await store.note(_NOTE), None if objects is None else await objects.owner()
+    note, mark = await store.note(PAIR_NOTE), None if objects is None else await objects.owner()
     if note is None:
         if objects is not None and mark is not None and await _used(objects):
             raise VaultError(Code.BAD_STORE, _FOREIGN)

@@ -23,7 +23,7 @@ from proxy.storage.changes import (
     StageRow,
 )
 from proxy.storage.notes import NoteWrite
-from proxy.storage.raw import PARTS
+from proxy.storage.raw import TABLE_PARTS
 from proxy.storage.rows import (
     Column,
     ColumnType,
@@ -120,7 +120,7 @@ async def test_a_copy_is_the_same_vault_and_a_second_one_takes_what_has_changed(
     async with stores(tmp_path, one, other) as (source, target):
         await fill(source)
         changed = await copy_vault(source, target, silent)
-        assert {*changed} == {*PARTS, "notes"}
+        assert {*changed} == {*TABLE_PARTS, "notes"}
         assert changed["records"] == 1_500
         assert await shown(target) == await shown(source)
         assert await copy_vault(source, target, silent) == {}
