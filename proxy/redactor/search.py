@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from urllib.parse import quote, unquote_to_bytes
 
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Value, spell
 from proxy.redactor import form as form_codec
 from proxy.redactor.checks import Outline
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.field_words import field_words, order_keys, question_fields, search_refused
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
@@ -22,7 +22,7 @@ from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span
 from proxy.redactor.rules import Operation
-from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule, VaultQuestion
+from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
 from proxy.redactor.select import Selection
 from proxy.redactor.sought import (
     JSON_TEXT,
@@ -41,24 +41,7 @@ from proxy.redactor.sought import (
 MOST_SOUGHT = 10_000
 MOST_ALTERNATIVES = 100
 
-_WORDS = re.compile(r"[^\w-]+")
-_PARTS = re.compile(r"[^\w]+|_{2,}")
-_SIGNS = re.compile(r"[\W_]+")
-#: One field of an order: its sign, its name, its direction.
-_ITEM = re.compile(r"([+-]?)\s*(.+?)(?:(?::|\s|_)+(asc|desc)(?:ending)?)?", re.IGNORECASE)
-_ORDER = re.compile(r"(?:asc|desc)(?:ending)?\Z")
 _DOUBTFUL = re.compile(r"[/\\;\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|\A\.{1,2}\Z")
-
-
-def field_word(name: str) -> str:
-    """A name of a field without what its spellings differ in: ``lastName``, ``last_name``."""
-    return _SIGNS.sub("", fold_name(name))
-
-
-def field_words(text: str) -> set[str]:
-    """The names that a text may hold, with sign, direction, in lists or in a path."""
-    words = {field_word(word) for split in (_WORDS, _PARTS) for word in split.split(text)}
-    return words | {_ORDER.sub("", word) for word in words}
 
 
 class SearchPlan:
@@ -208,7 +191,16 @@ class SearchPlan:
         if asks:
             removed = start, end, b"null"
             texts = _texts(parameter, values)
-            part.questions.append(SoughtQuestion(parameter, (begin, end), texts, write, removed))
+            part.questions.append(
+                SoughtQuestion(
+                    parameter,
+                    (begin, end),
+                    texts,
+                    write,
+                    question_fields(parameter, texts),
+                    removed,
+                )
+            )
         else:
             part.lists.append(SoughtList(parameter, [(begin, end)], values, write))
         _bound(part)
@@ -319,40 +311,8 @@ def _question(parameter: Parameter, at: tuple[int, int, int], texts: list[str]) 
     send = parameter.send or ListSpelling("", ",", None)
     removed = max(begin - 1, first), end, b""
     write = partial(url_list, send, send.param)
-    return SoughtQuestion(parameter, (begin, end), texts, write, removed)
-
-
-def order_keys(parameter: Parameter, text: str) -> list[tuple[str, bool]]:
-    """The fields of an order, each with whether it descends; none for an order of other fields.
-
-    Raises ``VaultError(SEARCH_REFUSED)`` for one that nobody can answer whole.
-    """
-    question, keys, others = parameter.vault or VaultQuestion(), [], False
-    for item in text.split(","):
-        match = _ITEM.fullmatch(item.strip())
-        word = field_word(match[2]) if match is not None else ""
-        if match is not None and word in question.order:
-            keys.append(
-                (question.order[word], match[1] == "-" or (match[3] or "").lower() == "desc")
-            )
-        elif not field_words(item).isdisjoint({*question.order, *question.orderless}):
-            raise search_refused(
-                parameter,
-                "the vault cannot order records so; name fields in the clear, with commas",
-            )
-        else:
-            others = others or bool(item.strip())
-    if keys and others:
-        raise search_refused(parameter, "it mixes fields that the vault orders with others")
-    return keys
-
-
-def search_refused(parameter: Parameter, reason: str) -> VaultError:
-    """The error of a parameter that cannot be answered; tells no value."""
-    return VaultError(
-        Code.SEARCH_REFUSED,
-        f"The parameter '{parameter.name}' cannot be answered: {reason}.",
-        (Detail(parameter.name, reason),),
+    return SoughtQuestion(
+        parameter, (begin, end), texts, write, question_fields(parameter, texts), removed
     )
 
 

@@ -53,6 +53,7 @@ class SoughtQuestion(NamedTuple):
     span: tuple[int, int]  #: where the ids are written that answer it, and all others of the part
     texts: list[str]  #: one of which the record has
     write: Callable[[Sequence[str]], bytes]
+    fields: frozenset[str]
     removed: Edit  #: what takes it away where the ids are written elsewhere
 
 
@@ -67,6 +68,12 @@ class Searched(msgspec.Struct):
     def every(self) -> list[SoughtValue]:
         """All values, those of lists among them."""
         return [*self.values, *(one for several in self.lists for one in several.values)]
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields that it is about."""
+        questioned = (one.fields for one in self.questions)
+        return {one.field for one in self.every}.union(*questioned)
 
     def written(
         self,

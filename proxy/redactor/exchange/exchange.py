@@ -6,7 +6,7 @@ between the requests of a connection.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -89,15 +89,15 @@ class RuleExchange:
         self._shows = False  #: whether anything stored stands in the answer
 
     def check_head(self, head: Request) -> None:
-        """Refuse a request for what stands in its head, before its body is sent.
-
-        Raises ``VaultError`` as ``outgoing`` would.
-        """
+        """Raise ``VaultError`` for what stands in a head, before the body is sent."""
         if self._teller.sink.fault is not None:
             self._permit()
         redact.check_head(self._plan, self._match, head)
         if self._joined.searching is not None:
             self._joined.searching.plan.check_head(head)
+
+    def _permit_search(self, fields: Collection[str]) -> None:
+        """Raise ``VaultError`` where the caller may not search by one of these fields."""
 
     async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """The request as the application may see it.
@@ -110,7 +110,7 @@ class RuleExchange:
         if self._teller.sink.fault is not None:
             self._permit()
         if self._joined.searching is not None:
-            request, self._search = await self._joined.searching.sent(request)
+            request, self._search = await self._joined.searching.sent(request, self._permit_search)
         operation, writing = self._operation, self._writing
         long = len(request.body) > SMALL and self._joined.is_long(request.body)
         read = self._joined.read

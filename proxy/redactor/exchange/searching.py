@@ -25,15 +25,19 @@ class Searching:
         self._collection = collection
         self._vault = VaultSearch(collection)
 
-    async def sent(self, request: Request) -> tuple[Request, SearchTokens]:
+    async def sent(
+        self, request: Request, permit: Callable[[set[str]], None]
+    ) -> tuple[Request, SearchTokens]:
         """The request as the application may see it, and the tokens that it searches by.
 
+        ``permit``: raises for fields that the caller may not search by, before anything is asked.
         Raises ``VaultError``; then nothing may be sent.
         """
         address = self.plan.address(request.target)
         long = len(request.body) > SMALL and is_long(request.body)
         parts = request.headers, request.body
         body = await in_thread(self.plan.body, *parts) if long else self.plan.body(*parts)
+        permit(address.fields | body.fields)
         tokens = await self._looked_up(address, body)
         questions = [*address.questions, *body.questions]
         ids: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, Final
 from proxy.errors import Code, VaultError
 from proxy.model.query import AnyOf, Compares, Equals, Like, Op, Query, Test
 from proxy.model.record import DEFAULTS, Record
-from proxy.redactor.search import order_keys, search_refused
+from proxy.redactor.field_words import order_keys, search_refused
 from proxy.redactor.search_rules import Parameter
 from proxy.redactor.sought import SoughtQuestion
 from proxy.tokenization.normalize import normalize, read_date

@@ -4,7 +4,7 @@ What a request writes is written as ever. What it searches by must be clear to t
 answer tells whether a value is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
@@ -52,13 +52,19 @@ class ViewedExchange(RuleExchange):
         self._refuse_write()
         redacted = await super().outgoing(request, marks)
         searched = self._search.values if self._search is not None else {}
-        covered = sorted({name for name, _ in searched if self._view.covers(name)})
-        if covered:
+        try:
+            self._permit_search({name for name, _ in searched})
+        except VaultError:
             await self.failed(False)
-            if self._view.outside:
-                raise VaultError(Code.OUTSIDE_COUNTRY, _SEARCHES)
-            raise hidden(self._operation, covered)
+            raise
         return redacted
+
+    def _permit_search(self, fields: Collection[str]) -> None:
+        covered = sorted(filter(self._view.covers, fields))
+        if covered and self._view.outside:
+            raise VaultError(Code.OUTSIDE_COUNTRY, _SEARCHES)
+        if covered:
+            raise hidden(self._operation, covered)
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole; a read that shows nothing passes as it comes."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from proxy.model.schema import Path, spell
 from proxy.redactor import form as globs
+from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
@@ -16,7 +17,6 @@ from proxy.redactor.load.vault_questions import check_questions, field_question,
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
 from proxy.redactor.rules import Entity, Verb
-from proxy.redactor.search import field_word
 from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Entity, Verb
-from proxy.redactor.search import field_word
 from proxy.redactor.search_rules import Parameter, VaultQuestion
 
 #: How a value is looked for that stands in an order, and the kinds that have one.

@@ -156,3 +156,17 @@ async def test_while_records_are_made_ready_a_search_waits(office):
 async def test_addresses_in_headers_lose_their_question(office):
     header = ((b"Referer", b"http://app/p?q=Zorbina&x=1"),)
     assert await office.runtime.referred("app", header) == ((b"Referer", b"http://app/p"),)
+
+
+@pytest.mark.parametrize("query", ["q=qui", "q=q", "born_from=1980-01-01", "sort=born", "q=nobody"])
+async def test_nobody_asks_the_vault_for_what_they_do_not_see(query):
+    views = "views: [{who: [dpo], p: clear}, {who: [support], p: clear, except: {name: mask, born: token}}]"
+    one = await desk(*OPERATIONS, fields=FIELDS, more=views)
+    for number in range(1, 10):
+        call = await one.send("POST /p", PEOPLE[0], view=one.view("dpo"))
+        await call.answer(201, {"id": number})
+    with pytest.raises(VaultError) as caught:
+        await one.send(f"GET /p?{query}", view=one.view("support"))
+    assert caught.value.code is Code.FIELD_HIDDEN, "and not that there are too many"
+    sent = (await one.send("GET /p?mail=no@x.example", view=one.view("support"))).sent
+    assert sent.target == b"/p?ids=-1"

@@ -1,0 +1,65 @@
+"""Names of fields in the texts of parameters: what an order names, and what nobody may name."""
+
+import re
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.json.names import fold_name
+from proxy.redactor.search_rules import Parameter, VaultQuestion
+
+_WORDS = re.compile(r"[^\w-]+")
+_PARTS = re.compile(r"[^\w]+|_{2,}")
+_SIGNS = re.compile(r"[\W_]+")
+_ORDER = re.compile(r"(?:asc|desc)(?:ending)?\Z")
+#: One field of an order: its sign, its name, its direction.
+_ITEM = re.compile(r"([+-]?)\s*(.+?)(?:(?::|\s|_)+(asc|desc)(?:ending)?)?", re.IGNORECASE)
+
+
+def field_word(name: str) -> str:
+    """A name of a field without what its spellings differ in: ``lastName``, ``last_name``."""
+    return _SIGNS.sub("", fold_name(name))
+
+
+def field_words(text: str) -> set[str]:
+    """The names that a text may hold, with sign, direction, in lists or in a path."""
+    words = {field_word(word) for split in (_WORDS, _PARTS) for word in split.split(text)}
+    return words | {_ORDER.sub("", word) for word in words}
+
+
+def order_keys(parameter: Parameter, text: str) -> list[tuple[str, bool]]:
+    """The fields of an order, each with whether it descends; none for an order of other fields.
+
+    Raises ``VaultError(SEARCH_REFUSED)`` for one that nobody can answer whole.
+    """
+    question, keys, others = parameter.vault or VaultQuestion(), [], False
+    for item in text.split(","):
+        match = _ITEM.fullmatch(item.strip())
+        word = field_word(match[2]) if match is not None else ""
+        if match is not None and word in question.order:
+            keys.append(
+                (question.order[word], match[1] == "-" or (match[3] or "").lower() == "desc")
+            )
+        elif not field_words(item).isdisjoint({*question.order, *question.orderless}):
+            raise search_refused(
+                parameter,
+                "the vault cannot order records so; name fields in the clear, with commas",
+            )
+        else:
+            others = others or bool(item.strip())
+    if keys and others:
+        raise search_refused(parameter, "it mixes fields that the vault orders with others")
+    return keys
+
+
+def question_fields(parameter: Parameter, texts: list[str]) -> frozenset[str]:
+    """The fields that a question is about."""
+    ordered = () if parameter.vault_fields else order_keys(parameter, ",".join(texts))
+    return frozenset([*parameter.vault_fields, *(name for name, _ in ordered)])
+
+
+def search_refused(parameter: Parameter, reason: str) -> VaultError:
+    """The error of a parameter that cannot be answered; tells no value."""
+    return VaultError(
+        Code.SEARCH_REFUSED,
+        f"The parameter '{parameter.name}' cannot be answered: {reason}.",
+        (Detail(parameter.name, reason),),
+    )
