@@ -4,7 +4,7 @@ It stands for the customer's own application and knows nothing of Domicile.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -203,6 +203,11 @@ def contacts_app(storage_path: Path | str) -> web.Application:
     app[STORE] = store
     app.add_routes([*Api(store).routes(), *Pages(store).routes()])
     return app
+
+
+def from_arguments(arguments: Sequence[str]) -> web.Application:
+    """The application for ``python -m aiohttp.web``; its one argument is the path of the file."""
+    return contacts_app(arguments[0])
 
 
 class Api:
