@@ -188,3 +188,21 @@ def normalize(kind: str, text: str, region: str = "") -> str:
     (``se``: 070… is +4670…); empty: only numbers with their country code become E.164.
     """
     return _phone(text, region) if kind == "phone" else _FORMS[kind](text)
+
+
+#: What case folding makes of ``İ``: an i with a dot of its own, which is an i to whoever searches.
+DOTTED_I = "i\u0307"
+
+
+def folded(text: str) -> str:
+    """The form in which texts are compared part by part: normal form, case folded, normal form
+    again.
+    """
+    if text.isascii():
+        return text.strip().lower()
+    return casefolded(text).replace(DOTTED_I, "i")
+
+
+def casefolded(text: str) -> str:
+    """The normal form of a text, case folded, in normal form again."""
+    return plain_text(plain_text(text).casefold())

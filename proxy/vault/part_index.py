@@ -13,34 +13,18 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema
 from proxy.model.schema_change import length_of
 from proxy.storage.changes import Reindex
-from proxy.tokenization.normalize import plain_text
+from proxy.tokenization.normalize import DOTTED_I, casefolded, folded
 from proxy.vault.body import RecordBody
 
 #: Characters of a gram, and so the shortest text that can be searched for.
 SIZE = 3
 
-#: What case folding makes of ``İ``: an i with a dot of its own, which is an i to whoever searches.
-_DOTTED_I = "i\u0307"
-
-
-def folded(text: str) -> str:
-    """The form in which texts are compared part by part: normal form, case folded, normal form
-    again.
-    """
-    if text.isascii():
-        return text.strip().lower()
-    return _folded(text).replace(_DOTTED_I, "i")
-
 
 def folded_before(text: str) -> str | None:
     """The form that was indexed before ``İ`` was found by ``i``; ``None`` where it is the same."""
-    if text.isascii() or _DOTTED_I not in (earlier := _folded(text)):
+    if text.isascii() or DOTTED_I not in (earlier := casefolded(text)):
         return None
     return earlier
-
-
-def _folded(text: str) -> str:
-    return plain_text(plain_text(text).casefold())
 
 
 def grams(text: str) -> set[str]:

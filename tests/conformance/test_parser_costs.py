@@ -71,8 +71,9 @@ from proxy.redactor.message import Request
 from proxy.redactor.select import Selection
 from proxy.storage.postgres.address import parse_address
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, strategy, uuid
+from proxy.vault import part_index
 from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
-from proxy.vault.records import attachment_metadata, columns
+from proxy.vault.records import attachment_metadata
 from tests.support.audit import KEY
 from tests.support.shapes import SAMPLES, bound
 from tests.unit.model.test_filter_language import SCHEMA
@@ -343,8 +344,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "api.upload:of_part": lambda text: upload.of_part("form-data" + text),
     "crypto.keyset:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
     "vault.records.attachment_metadata:id_of": attachment_metadata.id_of,
-    "vault.records.columns:folded": columns.folded,
-    "vault.records.columns:grams": lambda text: columns.grams(columns.folded(text)),
+    "tokenization.normalize:folded": normalize.folded,
+    "vault.part_index:grams": lambda text: part_index.grams(normalize.folded(text)),
     # what callers of the token service and issuers write
     "auth.credentials:read_form": lambda text: credentials.read_form(_bytes(text)),
     "auth.credentials:credentials": lambda text: credentials.credentials("Basic " + text, {}),

@@ -11,9 +11,8 @@ from proxy.model.record import DEFAULTS, Record
 from proxy.redactor.field_words import order_keys, search_refused
 from proxy.redactor.search_rules import Parameter
 from proxy.redactor.sought import SoughtQuestion
-from proxy.tokenization.normalize import normalize, read_date
+from proxy.tokenization.normalize import folded, normalize, read_date
 from proxy.vault.collection import Collection
-from proxy.vault.part_index import folded
 from proxy.vault.records import Records, find_page
 
 #: Records that one search may open to know which of them hold a part of a text, and bytes of those

@@ -11,16 +11,9 @@ import msgspec
 from proxy.model.record import Fields, RehashTokens
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.rows import ColumnValue, Row, spelled_exactly
-from proxy.tokenization.normalize import normalize, plain_text
+from proxy.tokenization.normalize import folded, normalize, plain_text
 from proxy.vault.collection import Collection
-from proxy.vault.part_index import (
-    field_life,
-    folded,
-    forms_of,
-    part_index,
-    texts_of_field,
-    under_other,
-)
+from proxy.vault.part_index import field_life, forms_of, part_index, texts_of_field, under_other
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 

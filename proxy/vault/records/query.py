@@ -48,9 +48,9 @@ from proxy.storage.query import (
     fold,
 )
 from proxy.storage.rows import Row
-from proxy.tokenization.normalize import plain_text
+from proxy.tokenization.normalize import folded, plain_text
 from proxy.vault.collection import LONG
-from proxy.vault.part_index import SIZE, folded, texts_of_field
+from proxy.vault.part_index import SIZE, texts_of_field
 from proxy.vault.records.repository import Records
 
 #: Rows that are read at once, and opened before others may have to be let go on, while candidates

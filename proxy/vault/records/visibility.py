@@ -18,8 +18,8 @@ from proxy.model.rights import denied
 from proxy.model.schema import FieldType, Storage
 from proxy.storage.query import MATCH_ALL, All, Holds, ValidatedQuery, Where, fold, holds
 from proxy.storage.rows import ColumnType, ColumnValue, Row, scaled
-from proxy.tokenization.normalize import plain_text
-from proxy.vault.part_index import folded, texts_of_field
+from proxy.tokenization.normalize import folded, plain_text
+from proxy.vault.part_index import texts_of_field
 from proxy.vault.records.columns import leaf
 from proxy.vault.records.query import field_name, text_in_column, where_of
 from proxy.vault.records.repository import Records

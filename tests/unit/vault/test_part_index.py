@@ -4,8 +4,9 @@ from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage
 from proxy.storage.changes import Reindex
+from proxy.tokenization.normalize import folded
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.part_index import LONGEST, CollectedParts, PartIndex, folded, grams
+from proxy.vault.part_index import LONGEST, CollectedParts, PartIndex, grams
 
 
 def test_a_text_that_occurs_has_all_its_grams_in_the_other() -> None:
