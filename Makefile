@@ -41,7 +41,7 @@ test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=2; ARGS="-k name" f
 
 explore: $(DEV_STAMP)  ## try new random examples, twenty times as many as make test (nightly; EXPLORE=20)
 	@EXPLORE=$(or $(EXPLORE),20) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/property tests/fuzz $(wildcard tests/e2e/test_kill*.py) \
-	    tests/e2e/test_key_rotation.py $(ARGS)
+	    tests/e2e/test_key_rotation.py tests/e2e/test_database_writer.py $(ARGS)
 	@$(BIN)/python -m tests.support.modelcheck $$RANDOM 100000
 
 check: $(DEV_STAMP)  ## lint, format, types, import directions and the architecture tests

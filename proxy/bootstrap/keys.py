@@ -336,7 +336,7 @@ class _Watched:
 
     async def told(self) -> DataKeys:
         run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
-        keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0, "none")
+        keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0)
         wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
         return DataKeys(
             self.vault.environment,
@@ -351,7 +351,7 @@ class _Watched:
             run.used,
             keyset.hash_roots,
             keyset.token_roots,
-            hashed.state,
+            self.rehashing.state,
             {name: getattr(hashed, name) for name in ("records", "versions", "unreadable")},
             hashed.left,
         )

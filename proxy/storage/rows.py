@@ -91,9 +91,12 @@ class Staged(NamedTuple):
 
 
 def read_staged(raw: Sequence[Any]) -> Staged:
-    """A staged change from its members as engines keep them, in their order."""
-    sid, rid, kind, at, doubt, answered, body = raw
-    return Staged(sid, rid, StagedKind(kind), at, doubt, bool(answered), body)
+    """A staged change from its members as engines keep them, in their order; a kind that there is
+    none of, which somebody wrote there, is that of an update.
+    """
+    sid, rid, number, at, doubt, answered, body = raw
+    kind = StagedKind.DELETE if number == StagedKind.DELETE else StagedKind.UPDATE
+    return Staged(sid, rid, kind, at, doubt, bool(answered), body)
 
 
 class Past(NamedTuple):

@@ -23,8 +23,7 @@ from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer, Tampered
 from proxy.vault.table_state import TableState
 
-#: Keys that the store is asked about at once, and rows that are opened before others may have to be
-#: let go on.
+#: Keys asked of the store at once, and rows opened before others may have to be let go on.
 LOOKED_UP = 500
 _OPENED = 64
 #: Bytes of a sealed body from which on it is opened on another thread.
@@ -101,8 +100,7 @@ class Collection:
         self.layout = placed.layout
         self.table = placed.layout.table
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
-        #: Which of these fields each cell of a row is of; ``None`` for what another version of the
-        #: schema kept there.
+        #: The field of each cell of a row; ``None`` for what another version of the schema kept.
         fields = dict(zip(placed.columns, recipe.schema.kept_outside, strict=True))
         self.slots: tuple[Field | None, ...] = tuple(
             fields.get(column.name) for column in placed.layout.columns
@@ -294,7 +292,10 @@ class Collection:
 
     def alive(self, row: Row) -> bool:
         """Whether the row has not expired; an expired one is never answered, swept or not."""
-        return row.expires_at is None or row.expires_at > self.clock()
+        try:
+            return row.expires_at is None or row.expires_at > self.clock()
+        except TypeError:  # somebody wrote a text there: the row does not open
+            return True
 
     async def by_key(
         self,

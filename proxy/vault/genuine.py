@@ -1,13 +1,15 @@
 """Whether what is about to end is what its columns say: the store is not trusted, so nothing is
 removed on the word of a column that was not compared with what is sealed.
 
-What does not open cannot tell. It may go all the same, since a damaged record has to end like any
-other, unless something of another record stands under its number: then the two were exchanged, and
-the other one's past versions and files would go with it.
+With a row goes all that stands under its number. Where something of another record was put there,
+that is an alarm. What does not open cannot tell whose it is. It may go all the same, since a
+damaged record has to end like any other, but not with something of another record: then the two
+rows were exchanged.
 """
 
 from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
+from proxy.offload import busy, give_way
 from proxy.storage.rows import File, Past, Row, Staged
 from proxy.vault.collection import Collection
 from proxy.vault.seal import Tampered
@@ -16,42 +18,54 @@ _PAGE = 500
 
 
 async def may_end(collection: Collection, row: Row) -> bool:
-    """Whether a row may be removed on the word of its columns; one that may not, and one that does
-    not open, is reported.
+    """Whether a row may be removed on the word of its columns; one that may not, one that does not
+    open, and what is of another record under its number, is reported.
     """
+    opens = genuine = True
     try:
         collection.sealer.open_with_key(row)
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN:
             raise
-        tampered = isinstance(error, Tampered) or await hosts_others(collection, row)
-        collection.observe("tampered" if tampered else "unopenable")
-        return not tampered
-    return True
+        opens, genuine = False, not isinstance(error, Tampered)
+    if genuine and await hosts_others(collection, row):
+        collection.observe("tampered")
+        return opens
+    if not opens:
+        collection.observe("unopenable" if genuine else "tampered")
+    return genuine
 
 
 async def hosts_others(collection: Collection, row: Row) -> bool:
-    """Whether past versions or files of another record stand under the number of a row that does
-    not open, or some of which nobody can tell whose they are.
+    """Whether past versions, files or staged changes of another record stand under the number of a
+    row, or some of which nobody can tell whose they are.
     """
-    files = await collection.store.files(collection.table, [row.rid])
-    if not all(_is_of(collection, row, file) for file in files.get(row.rid, ())):
+    store, table = collection.store, collection.table
+    parts: list[File | Staged] = list((await store.files(table, [row.rid])).get(row.rid, ()))
+    if row.staged:
+        parts += (await store.staged(table, [row.rid])).get(row.rid, ())
+    if not all(_is_of(collection, row, part) for part in parts):
         return True
     after = (row.rid, 0)
-    while page := await collection.store.past_scan(collection.table, after, _PAGE):
+    while page := await store.past_scan(table, after, _PAGE):
         own = [past for past in page if past.rid == row.rid]
         if not all(_is_of(collection, row, past) for past in own):
             return True
         if len(own) < len(page):
             break
+        if busy():
+            await give_way()
         after = (row.rid, page[-1].version)
     return False
 
 
-def _is_of(collection: Collection, row: Row, part: File | Past) -> bool:
+def _is_of(collection: Collection, row: Row, part: File | Past | Staged) -> bool:
     try:
         if isinstance(part, File):
             collection.sealer.open_file(part, row.salt)
+            return True
+        if isinstance(part, Staged):
+            collection.sealer.open_staged(part, row.salt)
             return True
         fields = collection.sealer.open(part).fields
     except VaultError as error:

@@ -1,5 +1,6 @@
 """One pass of a migration, or of another piece of work that goes through all records: every row of
-a table, batch by batch, each record under its lock.
+a table, batch by batch, each record under its lock. And runs in the background that others go on
+with (``NotedJob``).
 
 Reads never wait. A write to a record waits while the batch that the record is in is committed, some
 milliseconds. How far the pass is stands in a note of the store, so that another process goes on
@@ -7,8 +8,11 @@ there; rows that are visited twice are left as they are.
 """
 
 import asyncio
+import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -151,3 +155,109 @@ class Pass:
         if content != self._written:
             await self._store.put_note(self._note, content, self._written)
             self._written = content
+
+
+#: Seconds until a run that the store has interrupted is tried again.
+_RETRY = 5.0
+
+
+class JobState(enum.StrEnum):
+    """Where a run stands."""
+
+    NONE = "none"  #: there was none
+    RUNNING = "running"
+    STOPPED = "stopped"  #: by somebody; it can go on
+    DONE = "done"
+
+
+class JobRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as its note has it."""
+
+    state: JobState = JobState.RUNNING
+
+
+RunT = TypeVar("RunT", bound=JobRun)
+
+
+class NotedJob(ABC, Generic[RunT]):
+    """Runs in the background, one at a time, whose state stands in a note of the store: whoever
+    opens the store next goes on there. ``load`` before use, ``close`` after it.
+    """
+
+    def __init__(
+        self, store: Store, note: str, of: type[RunT], report: Callable[[VaultError], None]
+    ) -> None:
+        self._store = store
+        self._note = note
+        self._decode = msgspec.json.Decoder(of).decode
+        self._report = report
+        self._stored: bytes | None = None
+        #: how far it is; ``None``: there never was a run
+        self.run: RunT | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> JobState:
+        """Where it stands."""
+        return JobState.NONE if self.run is None else self.run.state
+
+    async def load(self) -> None:
+        """Read where it stands."""
+        self._stored = await self._store.note(self._note)
+        self.run = None if self._stored is None else self._decode(self._stored)
+
+    async def stop(self) -> None:
+        """Stop a run under way; ``begin`` goes on with it. Raises what the store raises."""
+        await self.close()
+        if self.run is not None and self.run.state is JobState.RUNNING:
+            await self._save(msgspec.structs.replace(self.run, state=JobState.STOPPED))
+
+    async def settled(self) -> None:
+        """Wait until no run is under way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Pause; a run under way goes on at the next start."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @abstractmethod
+    async def _through(self) -> None:
+        """Carry the run out, from where it is to its end."""
+
+    @property
+    def _busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def _go(self) -> None:
+        self._task = asyncio.create_task(self._carry_out())
+
+    async def _carry_out(self) -> None:
+        while True:
+            try:
+                await self._through()
+                return
+            except VaultError as error:
+                self._report(error)
+                await asyncio.sleep(_RETRY)
+
+    async def _save(self, run: RunT) -> None:
+        """Write down how far it is.
+
+        Who is cancelled meanwhile waits until that is written. The writing itself notes what is
+        stored, so that no cancellation comes between the two.
+        """
+        writing = asyncio.ensure_future(self._write(run))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise
+
+    async def _write(self, run: RunT) -> None:
+        content = _encode(run)
+        await self._store.put_note(self._note, content, self._stored)
+        self._stored, self.run = content, run

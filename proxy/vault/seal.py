@@ -138,8 +138,7 @@ class Sealer:
         Raises ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key;
         ``Tampered`` when a column of the row was changed. Key and state are not looked at.
         """
-        context = self._live + _numbers(row.rid, row.version)
-        clear = self._aead.open(row.body, row.salt, context)
+        clear = self._aead.open(row.body, row.salt, self._of_version(row))
         if isinstance(row, Past):
             return unpack(packed_in(clear))
         return self._checked(row, clear)[0]
@@ -150,7 +149,7 @@ class Sealer:
         """
         if row.key_sealed is None:
             return self.open(row), None
-        body = row.body, self._live + _numbers(row.rid, row.version)
+        body = row.body, self._of_version(row)
         parts = body, (row.key_sealed, self._of_statement(row))
         try:
             clear, statement = self._aead.open_together(row.salt, parts)
@@ -302,6 +301,13 @@ class Sealer:
         clear = self._aead.open(sealed, salt, context)
         return sealed if self._aead.current(sealed) else self._aead.seal(clear, salt, context)
 
+    def _of_version(self, row: Row | Past) -> bytes:
+        """What a body is bound to. ``Tampered`` where no number stands in the place of one."""
+        try:
+            return self._live + _numbers(row.rid, row.version)
+        except struct.error:
+            raise Tampered from None
+
     def _of_statement(self, row: Row) -> bytes:
         if row.key is None:
             return _of_unbound(self.scope, row.rid, row.state)
@@ -321,10 +327,16 @@ def _of_unbound(scope: bytes, rid: int, state: RowState) -> bytes:
 
 
 def _of_staged(scope: bytes, staged: Staged) -> bytes:
-    numbers = _numbers(staged.rid, staged.sid) + _numbers(staged.kind, staged.at)
+    try:
+        numbers = _numbers(staged.rid, staged.sid) + _numbers(staged.kind, staged.at)
+    except struct.error:
+        raise Tampered from None
     return b"S%b%b" % (scope, numbers)
 
 
 def _of_file(scope: bytes, file: File) -> bytes:
-    numbers = _numbers(file.rid, file.size) + _numbers(file.created_at, file.updated_at)
+    try:
+        numbers = _numbers(file.rid, file.size) + _numbers(file.created_at, file.updated_at)
+    except struct.error:
+        raise Tampered from None
     return b"F%b%b%b%b%b" % (scope, numbers, file.file_id, file.name, file.object.encode())

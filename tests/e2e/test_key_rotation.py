@@ -72,6 +72,12 @@ class House:
     async def rotate(self, key: str) -> Any:
         return await self.ask("POST", "/api/keys/rotate", {"key": key})
 
+    async def replace(self) -> Any:
+        """What ``keys replace`` says of the running instance."""
+        variables = {f"DOMICILE_{name.upper()}": text for name, text in self.proof.items()}
+        words = ("keys", "replace", "--url", self.instance.vault)
+        return await self.instance.command(*words, status=0, **variables)
+
     async def sealed_anew(self) -> Any:
         """Wait until nothing is being sealed anew, and no older key is left."""
         async with asyncio.timeout(2 * PATIENCE):
@@ -80,6 +86,21 @@ class House:
                 if told["reseal"]["state"] == "done" and len(told["keys"]) == 1:
                     return told
                 await asyncio.sleep(0.02)
+
+    async def replaced(self) -> None:
+        """Wait until nothing is under an older data key or hash root but answers that are kept for
+        a day.
+        """
+        async with asyncio.timeout(2 * PATIENCE):
+            while True:
+                (told,) = (await self.ask("GET", "/api/keys"))["data"]
+                left = set(told["hash"]["rehash"]["left"])
+                for key in told["keys"][:-1]:
+                    left |= set(key["used_by"] or ("not looked",))
+                states = {told["reseal"]["state"], told["hash"]["rehash"]["state"]}
+                if left <= {"replies"} and states <= {"done", "none"}:
+                    return
+                await asyncio.sleep(0.1)
 
     async def rehashed(self) -> Any:
         """Wait until nothing is under an older hash root, and none is left."""
@@ -132,14 +153,13 @@ class House:
         return count
 
     async def judge(self) -> None:
-        """Everything that was acknowledged can be read."""
+        """Everything that was acknowledged can be read, and nothing is there twice."""
         names = list(self.kept)
         for start in range(0, len(names), 500):
             asked = {"filter": {"id": names[start : start + 500]}, "options": {"limit": 500}}
             found = await self.ask("POST", "/api/models/contact/find", asked)
-            assert {one["id"]: one["note"] for one in found["data"]} == {
-                name: self.kept[name] for name in names[start : start + 500]
-            }
+            read = sorted((one["id"], one["note"]) for one in found["data"])
+            assert read == sorted((name, self.kept[name]) for name in names[start : start + 500])
         headers = {"Authorization": f"Bearer {self.token}"}
         for name, file_id in self.files.items():
             path = f"{self.instance.vault}/api/models/contact/b0/files/{file_id}"
@@ -151,6 +171,10 @@ class House:
         for ident, name in self.people.items():
             async with self.caller.get(f"{self.instance.proxy}/people/{ident}") as answer:
                 assert (await answer.json())["name"] == name
+        async with self.caller.get(f"{self.instance.proxy}/people") as answer:
+            shown = [str(one["id"]) for one in (await answer.json())["items"]]
+        assert len(shown) == len(set(shown))
+        assert self.people.keys() <= set(shown)
 
 
 @pytest.fixture
@@ -227,7 +251,7 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     for number in range(ROUNDS):
         over = asyncio.Event()
         workers = [asyncio.create_task(house.load(worker, over)) for worker in range(2)]
-        keys = ["data", "master", "signing", "hash", "token"]
+        keys = ["data", "master", "signing", "hash", "token", "audit"]
         random.shuffle(keys)
         reached = len(house.kept) + len(house.people)
         while len(house.kept) + len(house.people) < reached + 5:  # noqa: ASYNC110  # the workers count
@@ -248,8 +272,28 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     await house.judge()
     assert await house.instance.stop() == 0
     assert (await house.domicile("store", "verify"))["ok"]
+    assert (await house.domicile("audit", "verify"))["ok"]
     (counted,) = (await house.domicile("keys", "verify"))["environments"]
     assert set(counted["sealed"]) == {told["keys"][-1]["key_id"]}
+
+
+async def test_killed_while_every_key_is_replaced_it_goes_on_and_shows_nothing_twice(
+    house: House,
+) -> None:
+    over = asyncio.Event()
+    workers = [asyncio.create_task(house.load(worker, over)) for worker in range(2)]
+    replacing = asyncio.create_task(house.replace())
+    await asyncio.sleep(random.uniform(1, 3))
+    await house.instance.kill()
+    over.set()
+    await asyncio.gather(replacing, *workers, return_exceptions=True)
+    await house.arrive()
+    await house.judge()
+    await house.replaced()
+    await house.judge()
+    assert await house.instance.stop() == 0
+    assert (await house.domicile("store", "verify"))["ok"]
+    assert (await house.domicile("audit", "verify"))["ok"]
 
 
 async def test_killed_while_each_part_is_sealed_anew_it_goes_on_and_the_older_key_goes(

@@ -1,6 +1,7 @@
 """The whole interface over a vault of its own, on an engine of choice and a clock that tests own."""
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class World:
     office: Office
     realm: Realm
     audit: Kept
+    events: Counter[str]  #: of the vaults, by name
 
     async def declare(
         self, name: str, definition: Mapping[str, Any], environment: str = "default"
@@ -199,9 +201,14 @@ async def world(
         book = Environments(store, keyset, source.load, clock)
         await book.load()
 
+        events = Counter[str]()
+
+        def observe(event: str, _schema: str, count: int) -> None:
+            events[event] += count
+
         def vault_of(keyset: Keyset) -> Vault:
             options = VaultOptions(keyset.environment, "SE", 86_400_000, detect_rollback=True)
-            return new_vault(keyset, store, clock, lambda *_: None, options)
+            return new_vault(keyset, store, clock, observe, options)
 
         async def opening(keyset: Keyset) -> OpenEnvironment:
             vault = vault_of(keyset)
@@ -239,7 +246,7 @@ async def world(
         oversee(made, folder, SealedNote(store, keyset.aead(), "default", "approvals"), clock)
         client = await stack.enter_async_context(serving(made))
         unlisted = watched(made)
-        yield World(client, made, store, vault, catalog, clock, here, realm, audit)
+        yield World(client, made, store, vault, catalog, clock, here, realm, audit, events)
         assert unlisted == set(), "statuses that the table does not list for their operations"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
-from proxy.objectstore.base import SHARDS, ObjectStore
+from proxy.objectstore.base import OBJECT_NAME, SHARDS, ObjectStore
 from proxy.storage.base import Store
 from proxy.vault.attachment_content import Contents
 from proxy.vault.schema_store import placed_schemas
@@ -65,7 +65,7 @@ class ObjectSweep:
         removed = 0
         for _ in range(_BATCHES):
             names = await self._store.doomed(_BATCH)
-            for name in names:
+            for name in filter(OBJECT_NAME.fullmatch, names):  # the store may have been written to
                 await self._contents.objects.delete(name)
             if names:
                 await self._store.absolve(names)

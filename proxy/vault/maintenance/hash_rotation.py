@@ -11,13 +11,14 @@ nothing ends the run, and the older root is dropped as soon as no kept answer ne
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from proxy.errors import VaultError
 from proxy.vault.idempotency import KEEP
+from proxy.vault.job import JobRun, JobState, NotedJob
 from proxy.vault.maintenance.hash_moves import (
     RootedPage,
     RootedTable,
@@ -28,8 +29,6 @@ from proxy.vault.maintenance.hash_moves import (
 from proxy.vault.schema_store import placed_schemas
 from proxy.vault.vault import Vault
 
-#: Seconds until a run that the store has interrupted is tried again.
-_RETRY: Final = 5.0
 #: Kept answers that are looked at in one go.
 _PAGE: Final = 500
 #: Pages after which it is written down how far the run is.
@@ -40,12 +39,11 @@ _LATER: Final = 3_600_000
 _NO_VERSION: Final = -1  # smaller than any
 
 
-class HashRotationRun(msgspec.Struct, frozen=True):
+class HashRotationRun(JobRun, frozen=True):
     """One run, as its note has it. Figures are of this round."""
 
     root: str  #: id of the root that everything comes under
     began_at: int  #: milliseconds since the epoch
-    state: str = "running"  #: running, stopped, done
     round: int = 1
     tables: tuple[str, ...] = ()  #: that are through in this round
     table: str = ""  #: that the run is at
@@ -56,17 +54,15 @@ class HashRotationRun(msgspec.Struct, frozen=True):
     unreadable: int = 0  #: of both, those that do not open; they stay as they are
     moved: int = 0  #: of both, those that came under the root in this round
     #: what the older root is still needed for, by kind
-    left: dict[str, int] = {}
+    left: Mapping[str, int] = {}
     again: int = 0  #: when to look again
 
 
-_decode = msgspec.json.Decoder(HashRotationRun).decode
-_encode = msgspec.json.Encoder().encode
 _change = msgspec.structs.replace
 
 
-class HashRotation:
-    """The run of one environment. ``load`` before use, ``close`` after it.
+class HashRotation(NotedJob[HashRotationRun]):
+    """The run of one environment.
 
     ``drop`` takes the older root out of the keyset. ``linger``: seconds after which nobody is at
     work with a hash that was made before the run began.
@@ -79,19 +75,10 @@ class HashRotation:
         drop: Callable[[], Awaitable[None]],
         linger: float,
     ) -> None:
+        super().__init__(vault.store, f"hashes:{vault.environment}", HashRotationRun, report)
         self._vault = vault
-        self._report = report
         self._drop = drop
         self._linger = linger
-        self._note = f"hashes:{vault.environment}"
-        self._stored: bytes | None = None
-        self.run: HashRotationRun | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    async def load(self) -> None:
-        """Read where it stands."""
-        self._stored = await self._vault.store.note(self._note)
-        self.run = None if self._stored is None else _decode(self._stored)
 
     @property
     def needed(self) -> bool:
@@ -102,8 +89,8 @@ class HashRotation:
         """Go on with what was under way; begin where nobody got as far as that. After ``load``."""
         if self.needed and (self.run is None or self.run.root != self._root):
             await self.begin()
-        elif self.needed and self.run is not None and self.run.state == "running":
-            self._task = asyncio.create_task(self._carry_out())
+        elif self.needed and self.state is JobState.RUNNING:
+            self._go()
 
     async def begin(self) -> None:
         """Bring everything under the root of now, from the beginning or from where it was stopped.
@@ -112,38 +99,19 @@ class HashRotation:
         """
         await self.close()
         run = self.run
-        if run is None or run.root != self._root or run.state == "done":
+        if run is None or run.root != self._root or run.state is JobState.DONE:
             run = HashRotationRun(self._root, self._vault.clock())
-        await self._save(_change(run, state="running"))
-        self._task = asyncio.create_task(self._carry_out())
+        await self._save(_change(run, state=JobState.RUNNING))
+        self._go()
 
     async def follow_up(self) -> None:
         """Look again at what keeps the older root, where it is time to."""
         run = self.run
-        over = self._task is None or self._task.done()
-        if run is None or not over or not self.needed or run.state != "done":
+        if run is None or self._busy or not self.needed or run.state is not JobState.DONE:
             return
         if run.again and self._vault.clock() >= run.again:
             await self._save(HashRotationRun(run.root, run.began_at, round=_ROUNDS - 1))
-            self._task = asyncio.create_task(self._carry_out())
-
-    async def settled(self) -> None:
-        """Wait until no run is under way."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def stop(self) -> None:
-        """Stop a run under way; ``begin`` goes on with it."""
-        await self.close()
-        if self.run is not None and self.run.state == "running":
-            await self._save(_change(self.run, state="stopped"))
-
-    async def close(self) -> None:
-        """Pause; a run under way goes on at the next start."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            self._go()
 
     # ------------------------------------------------------------------ parts
 
@@ -151,15 +119,9 @@ class HashRotation:
     def _root(self) -> str:
         return self._vault.keyset.hash_roots[-1]
 
-    async def _carry_out(self) -> None:
-        while True:
-            try:
-                while await self._round():
-                    pass
-                return
-            except VaultError as error:
-                self._report(error)
-                await asyncio.sleep(_RETRY)
+    async def _through(self) -> None:
+        while await self._round():
+            pass
 
     async def _round(self) -> bool:
         """One round, from where it is; whether another one has to follow."""
@@ -185,7 +147,7 @@ class HashRotation:
             again = replies_end if left.keys() == {"replies"} else later
         else:
             await self._drop()
-        await self._save(_change(run, state="done", left=left, again=again))
+        await self._save(_change(run, state=JobState.DONE, left=left, again=again))
         return False
 
     async def _table(self, table: RootedTable) -> None:
@@ -218,20 +180,6 @@ class HashRotation:
                 count += sum(now < one.expires_at <= run.began_at + KEEP for one in page)
                 key = page[-1].key
         return {"replies": count} if count else {}
-
-    async def _save(self, run: HashRotationRun) -> None:
-        """Write down how far it is; who is cancelled meanwhile waits until that is written."""
-        writing = asyncio.ensure_future(self._write(run))
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait([writing])
-            raise
-
-    async def _write(self, run: HashRotationRun) -> None:
-        content = _encode(run)
-        await self._vault.store.put_note(self._note, content, self._stored)
-        self._stored, self.run = content, run
 
 
 def _counted(run: HashRotationRun, page: RootedPage) -> HashRotationRun:

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from proxy.errors import VaultError
+from proxy.vault.job import JobRun, JobState, NotedJob
 from proxy.vault.maintenance import reencrypt_pages
 from proxy.vault.maintenance.key_usage import Use, fence_of, scan_key_usage
 from proxy.vault.maintenance.reencrypt_pages import PageResult, SealedTable, Turn
@@ -26,8 +27,6 @@ from proxy.vault.schema_store import placed_schemas
 from proxy.vault.seal import Sealer
 from proxy.vault.vault import Vault
 
-#: Seconds until a run that the store has interrupted is tried again.
-_RETRY = 5.0
 #: Pages after which it is written down how far the run is.
 _NOTED: Final = 20
 #: Seconds between two looks whether uploads have ended that began before.
@@ -44,15 +43,6 @@ _SOON: Final = 60_000
 Retire = Callable[[Sequence[str]], Awaitable[None]]
 
 
-class ReencryptionState(enum.StrEnum):
-    """Where the run for the key that seals now stands."""
-
-    NONE = "none"  #: nothing was sealed with another key
-    RUNNING = "running"
-    STOPPED = "stopped"  #: by somebody; it can go on
-    DONE = "done"
-
-
 class ReencryptionStage(enum.StrEnum):
     """What a run is at."""
 
@@ -64,11 +54,10 @@ class ReencryptionStage(enum.StrEnum):
     END = "end"
 
 
-class ReencryptionRun(msgspec.Struct, frozen=True):
+class ReencryptionRun(JobRun, frozen=True):
     """One run, as its note has it. Figures are of this round."""
 
     key: str  #: the data key that everything is sealed with
-    state: ReencryptionState = ReencryptionState.RUNNING
     done: int = 0  #: records
     unreadable: int = 0  #: things that do not open; they stay as they are
     tables: tuple[str, ...] = ()  #: that are done in this stage
@@ -83,8 +72,6 @@ class ReencryptionRun(msgspec.Struct, frozen=True):
     again: int = 0  #: when to look again, in milliseconds since the epoch
 
 
-_decode = msgspec.json.Decoder(ReencryptionRun).decode
-_encode = msgspec.json.Encoder().encode
 _change = msgspec.structs.replace
 
 _TURNS: Final[Mapping[ReencryptionStage, tuple[Turn, str]]] = {
@@ -95,40 +82,21 @@ _TURNS: Final[Mapping[ReencryptionStage, tuple[Turn, str]]] = {
 _ORDER: Final = tuple(ReencryptionStage)
 
 
-class ReencryptionJob:
-    """The runs of one environment, one at a time. ``load`` before use, ``close`` after it."""
+class ReencryptionJob(NotedJob[ReencryptionRun]):
+    """The runs of one environment."""
 
     def __init__(self, vault: Vault, report: Callable[[VaultError], None], retire: Retire) -> None:
+        super().__init__(vault.store, f"reseal:{vault.environment}", ReencryptionRun, report)
         self._vault = vault
-        self._report = report
         self._retire = retire
-        self._note = f"reseal:{vault.environment}"
-        self._stored: bytes | None = None
-        self._run: ReencryptionRun | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def run(self) -> ReencryptionRun | None:
-        """How far it is; ``None``: nothing was ever sealed with another key."""
-        return self._run
-
-    @property
-    def state(self) -> ReencryptionState:
-        """Where it stands."""
-        return ReencryptionState.NONE if self._run is None else self._run.state
-
-    async def load(self) -> None:
-        """Read where it stands."""
-        self._stored = await self._vault.store.note(self._note)
-        self._run = None if self._stored is None else _decode(self._stored)
 
     async def start(self) -> None:
         """Go on with what was under way; begin where a key was rotated and nobody got as far as to
         begin. After ``load``.
         """
-        keys, run = self._vault.keyset.data_keys, self._run
+        keys, run = self._vault.keyset.data_keys, self.run
         if run is not None and run.key == keys[-1] and run.stage is not None:
-            if run.state is ReencryptionState.RUNNING:
+            if run.state is JobState.RUNNING:
                 self._go()
         elif len(keys) > 1:
             await self.begin()
@@ -139,21 +107,20 @@ class ReencryptionJob:
         Raises what the store raises.
         """
         await self.close()
-        key, run = self._vault.keyset.data_keys[-1], self._run
+        key, run = self._vault.keyset.data_keys[-1], self.run
         if run is not None and run.key == key and run.stage not in (None, ReencryptionStage.END):
-            await self._save(_change(run, state=ReencryptionState.RUNNING))
+            await self._save(_change(run, state=JobState.RUNNING))
         else:
             await self._save(ReencryptionRun(key, stage=ReencryptionStage.RECORDS))
         self._go()
 
     async def follow_up(self) -> None:
         """Look again at what keeps older keys, where it is time to."""
-        run = self._run
-        busy = self._task is not None and not self._task.done()
+        run = self.run
         if (
             run is None
-            or busy
-            or run.state is not ReencryptionState.DONE
+            or self._busy
+            or run.state is not JobState.DONE
             or not run.again
             or self._vault.clock() < run.again
         ):
@@ -167,40 +134,10 @@ class ReencryptionJob:
                 )
             self._go()
 
-    async def stop(self) -> None:
-        """Stop a run under way; ``begin`` goes on with it. Raises what the store raises."""
-        await self.close()
-        if self._run is not None and self._run.state is ReencryptionState.RUNNING:
-            await self._save(_change(self._run, state=ReencryptionState.STOPPED))
-
-    async def settled(self) -> None:
-        """Wait until no run is under way."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def close(self) -> None:
-        """Pause; a run under way goes on at the next start."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     # ------------------------------------------------------------------ parts
 
-    def _go(self) -> None:
-        self._task = asyncio.create_task(self._carry_out())
-
-    async def _carry_out(self) -> None:
-        while True:
-            try:
-                await self._through()
-                return
-            except VaultError as error:
-                self._report(error)
-                await asyncio.sleep(_RETRY)
-
     async def _through(self) -> None:
-        run = self._run
+        run = self.run
         while run is not None:
             if run.stage in _TURNS:
                 await self._tables(run)
@@ -209,7 +146,7 @@ class ReencryptionJob:
                 await self._save(_change(run, unreadable=unreadable, stage=ReencryptionStage.LOOK))
             elif await self._looked(run):
                 return
-            run = self._run
+            run = self.run
 
     async def _tables(self, run: ReencryptionRun) -> None:
         """One stage, from where it is."""
@@ -232,14 +169,14 @@ class ReencryptionJob:
         try:
             while page := await turn(place, after):
                 run, after, pages = _counted(run, table, page, figure), page.after, pages + 1
-                self._run = run
+                self.run = run
                 if pages % _NOTED == 0:
                     await self._save(run)
         except VaultError:
             if await self._there(name):
                 raise  # else its schema was removed meanwhile, with everything in it
         await self._save(_change(run, tables=(*run.tables, table), table="", after=""))
-        return self._run or run
+        return self.run or run
 
     async def _there(self, name: str) -> bool:
         return name in await placed_schemas(self._vault.store, self._vault.environment)
@@ -261,7 +198,7 @@ class ReencryptionJob:
         staying = [key for key in older if key not in free]
         left = sum(use.of(key).total() - use.of(key)["replies"] for key in staying)
         if (
-            run.state is ReencryptionState.RUNNING
+            run.state is JobState.RUNNING
             and run.round < _ROUNDS
             and (used_since or left > run.unreadable)
         ):
@@ -274,7 +211,7 @@ class ReencryptionJob:
         await self._save(
             _change(
                 run,
-                state=ReencryptionState.DONE,
+                state=JobState.DONE,
                 stage=ReencryptionStage.END,
                 used=used,
                 again=again,
@@ -296,24 +233,6 @@ class ReencryptionJob:
         before = frozenset() if contents is None else contents.uploading()
         while contents is not None and (before := before & contents.uploading()):  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(_UPLOADS)
-
-    async def _save(self, run: ReencryptionRun) -> None:
-        """Write down how far it is.
-
-        Who is cancelled meanwhile waits until that is written. The writing itself notes what is
-        stored, so that no cancellation comes between the two.
-        """
-        writing = asyncio.ensure_future(self._write(run))
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait([writing])
-            raise
-
-    async def _write(self, run: ReencryptionRun) -> None:
-        content = _encode(run)
-        await self._vault.store.put_note(self._note, content, self._stored)
-        self._stored, self._run = content, run
 
 
 def _counted(run: ReencryptionRun, table: str, page: PageResult, figure: str) -> ReencryptionRun:

@@ -146,14 +146,18 @@ def _settled(collection: Collection, one: OpenRow) -> bool:
 
 async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> None:
     mine, other = home.live.values, stray.live.values
+    later = stray.row.rid < home.row.rid
+    cleared = {name for name, values in mine.items() if later and not values}
+    mine = {name: values for name, values in mine.items() if values}
     theirs = {
         name: other[name]
         for name in changed(mine, other) & other.keys()
         if not _shows(item, name, mine.get(name, ()), other[name])
+        and (name not in cleared or _shows(item, name, other[name], ()))
     }
     # of values with one token the later one counts: nothing that is shown tells them apart
     same = alike(mine, other)
-    if stray.row.rid < home.row.rid:
+    if later:
         theirs = {name: values for name, values in theirs.items() if name not in same}
     moved, number = _renumbered(theirs, next_generation([home.live]))
     rivals = {

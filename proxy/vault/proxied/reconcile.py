@@ -24,7 +24,7 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.genuine import is_genuine_change
+from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
@@ -107,16 +107,17 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
     rows = await collection.by_key(keys)
     waiting = [row.rid for row in rows.values() if row.staged]
     staged = await collection.store.staged(collection.table, waiting) if waiting else {}
-    salts = {row.rid: row.salt for row in rows.values()}
+    by_rid = {row.rid: row for row in rows.values()}
     gone = [
         rid
         for rid, changes in staged.items()
         if any(
             change.kind is StagedKind.DELETE
             and _doubtful(collection, change, began)
-            and is_genuine_change(collection, change, salts[rid])
+            and is_genuine_change(collection, change, by_rid[rid].salt)
             for change in changes
         )
+        and await may_end(collection, by_rid[rid])
     ]
     if gone:
         await collection.store.commit(collection.table, [Remove(rid) for rid in gone])

@@ -10,15 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
 from proxy.offload import FEW, busy, give_way, run_in_thread
-from proxy.storage.changes import (
-    Change,
-    Conflict,
-    Insert,
-    MarkInDoubt,
-    Remove,
-    StageRow,
-    Unstage,
-)
+from proxy.storage.changes import Change, Conflict, Insert, MarkInDoubt, Remove, StageRow, Unstage
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.body import (
     RecordBody,
@@ -29,6 +21,7 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
+from proxy.vault.genuine import hosts_others
 from proxy.vault.next_version import (
     Drafted,
     ProxiedDraft,
@@ -164,6 +157,9 @@ async def promote(
 
 async def remove_records(collection: Collection, held: Sequence[StagedWrite]) -> None:
     """The application deleted the records: nothing of them stays."""
+    for item in held:
+        if item.row is not None and await hosts_others(collection, item.row):
+            collection.observe("tampered")
     await finish(collection, held, [Remove(item.rid) for item in held])
     collection.observe("deleted", len(held))
 
@@ -256,7 +252,13 @@ async def _next(
 ) -> StagedWrite:
     """``live``: the only version of the row, where it was opened already."""
     if row is None:
-        return await _new(collection, draft, key)
+        held = await _new(collection, draft, key)
+        # its create may be in doubt: what this change clears must not come back with that
+        cleared = {name for name, values in draft.fields.items() if not values}
+        cleared.update(filter(draft.erases, collection.declared))
+        if cleared and (new := held.content) is not None:
+            held.content = RecordBody(dict.fromkeys(cleared, ()) | new.values, new.following)
+        return held
     versions = [live] if live is not None else await collection.versions(row)
     if collection.around.keyset.older_tokens:
         await collection.recall(draft.fields.items())

@@ -69,16 +69,20 @@ async def attempt(records: Records, changes: Sequence[Change]) -> bool:
 
 
 async def check_end(records: Records, row: Row) -> None:
-    """Raise ``Tampered`` unless a row may be removed on the word of its columns; as
+    """Raise ``Tampered`` unless a row may be removed on the word of its columns; reports as
     ``genuine.may_end``.
     """
+    opens = True
     try:
         records.open(row)
     except VaultError as error:
         if error.code is not Code.CANNOT_OPEN or isinstance(error, Tampered):
             raise
-        if await hosts_others(records.collection, row):
-            raise records.tampered() from None
+        opens = False
+    if await hosts_others(records.collection, row):
+        tampered = records.tampered()
+        if not opens:
+            raise tampered
 
 
 @asynccontextmanager

@@ -24,11 +24,19 @@ from proxy.model.query import Equals
 from proxy.model.record import Record
 from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType
+from proxy.offload import busy, give_way
 from proxy.storage.changes import AddVersion, Change, Remove
 from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
 from proxy.vault.genuine import hosts_others
-from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken
+from proxy.vault.records.commit import (
+    COMMIT_TRIES,
+    ExtraChanges,
+    attempt,
+    check_end,
+    locked,
+    overtaken,
+)
 from proxy.vault.records.repository import Records
 from proxy.vault.records.sent_back import check_condition
 from proxy.vault.records.visibility import Verified, Within, visible
@@ -49,7 +57,8 @@ async def delete_one(
     Raises ``VaultError``: ``NOT_FOUND``; ``ACCESS_DENIED`` where something hangs on it that the
     caller sees and may not delete; ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for
     equality; ``UNPROCESSABLE`` when more than ``MOST`` records would go; ``CANNOT_OPEN`` for a key
-    that has to be followed; ``CONFLICT``.
+    that has to be followed, and where a row that does not open bears something of another record;
+    ``CONFLICT``.
     """
     if not await _delete(
         _Delete(records, (key,), by, _followed(records, cascade_by), set()), closing
@@ -132,6 +141,11 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: ExtraChanges) -> b
     """Commit the end of these rows; whether nothing came between."""
     if not rows:
         return True
+    for row in rows:
+        if await hosts_others(delete.records.collection, row):
+            await check_end(delete.records, row)  # reports it, and refuses what does not open
+        if busy():
+            await give_way()
     changes = [change for row in rows for change in _ending(delete.records, row, delete.by)]
     if not await attempt(delete.records, [*changes, *closing(())]):
         return False
@@ -170,7 +184,7 @@ async def _doomed(delete: _Delete) -> list[Row]:
     rows: dict[int, Row] = {}
     following: list[str] = []
     for row in (await records.by_key(delete.keys)).values():
-        there, key = await _there(delete, within, row)
+        there, key = _there(delete, within, row)
         if there:
             rows[row.rid] = row
             following += [] if key is None else [key]
@@ -210,11 +224,11 @@ async def _doomed(delete: _Delete) -> list[Row]:
     return list(rows.values())
 
 
-async def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
+def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
     """Whether the row of a key is there for the caller, and the key.
 
     One that does not open at all can be deleted by who is under no row policies, unless what hangs
-    on it goes as well, or something of another record stands under its number.
+    on it goes as well.
     """
     try:
         record = within.open(row)
@@ -225,8 +239,6 @@ async def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str |
             or isinstance(error, Tampered)
         ):
             raise
-        if await hosts_others(delete.records.collection, row):
-            raise delete.records.tampered() from None
         return True, None
     return record is not None, None if record is None else record.key
 

@@ -27,6 +27,7 @@ from proxy.vault.records.commit import (
     COMMIT_TRIES,
     ExtraChanges,
     attempt,
+    check_end,
     locked,
     overtaken,
     refuse_of_rules,
@@ -66,6 +67,7 @@ async def merge_records(
             taken = records.open(pair.source)
             merged, changes = _merged(records, (pair, taken), await _past(records, pair.source), by)
             changes += await _files(records, pair)
+            await check_end(records, pair.source)
             if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
                 records.collection.observe("migrated")
                 # readers of the destination see what the source had

@@ -44,8 +44,8 @@ from proxy.net.client_address import Trusted
 from proxy.net.response import problem
 from proxy.telemetry.metric_table import METRICS
 from proxy.tokenization.strategy import strategy_names
+from proxy.vault.job import JobState
 from proxy.vault.maintenance.key_usage import USAGE_KINDS
-from proxy.vault.maintenance.reencryption import ReencryptionState
 from proxy.vault.schema_store import Origin, Phase
 from tests.support.api import Client, NoSchemas, no_policies, services, serving
 from tests.support.examples import CONTACT, FILE, RECORDS
@@ -402,7 +402,7 @@ def _values(*members: str) -> Any:
                 "state",
                 "enum",
             ),
-            [*map(str, ReencryptionState)],
+            [*map(str, JobState)],
         ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",

@@ -26,7 +26,7 @@ from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.model.record import KeyKind, RecordDraft
 from proxy.model.schema_document import read_definition
-from proxy.vault.maintenance.reencryption import ReencryptionState
+from proxy.vault.job import JobState
 from proxy.vault.maintenance.verify import verify_vault
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.create import store_records
@@ -283,7 +283,7 @@ async def test_keys_of_a_stopped_vault_are_rotated_and_left_for_the_next_instanc
         await keys.rotate(KeyKind.MASTER)
         after = await keys.listed()
     (one,) = after.environments
-    assert (len(one.keys), one.reseal) == (2, ReencryptionState.NONE)
+    assert (len(one.keys), one.reseal) == (2, JobState.NONE)
     assert after.master != before.master
     async with stopped_vault(settings_stoppedkeys) as (vault, _):
         assert vault.keyset.data_keys == one.keys

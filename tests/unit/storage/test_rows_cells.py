@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import Cells, Column, ColumnType, scaled, spelled
+from proxy.storage.rows import Cells, Column, ColumnType, StagedKind, read_staged, scaled, spelled
 
 COLUMNS = (Column("a", ColumnType.TEXT), Column("d", ColumnType.DECIMAL))
 
@@ -51,3 +51,9 @@ def test_cells_of_a_layout_that_has_grown_since_are_those_of_its_first_columns()
 def test_more_cells_than_columns_are_refused() -> None:
     with pytest.raises(VaultError):
         Cells(COLUMNS).stored(("a", "1", "2"))
+
+
+@pytest.mark.parametrize(("number", "kind"), [(1, 1), (2, 2), (0, 1), (9_223_372_036_854, 1)])
+def test_a_staged_change_is_read_whatever_number_somebody_wrote_as_its_kind(number, kind):
+    change = read_staged((7, 1, number, 5, None, 0, b"sealed"))
+    assert (change.sid, change.kind, change.body) == (7, StagedKind(kind), b"sealed")

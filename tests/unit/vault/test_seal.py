@@ -1,10 +1,14 @@
+from typing import Any
+
 import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.seal import Sealer
+from proxy.vault.proxied.staging import stage_creates
+from proxy.vault.seal import Sealer, Tampered
+from tests.support.vaults import draft, make_bench
 
 CONTENT = RecordBody({"name": (TokenizedValue(1, "Zorbina", False, "t1", False),)}, 2)
 ONE, TWO = RecordBody(fields={"name": "one"}, at=1), RecordBody(fields={"name": "two"}, at=2)
@@ -130,3 +134,16 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
     assert made.row_again(again._replace(key_sealed=None))[1] is None
     with pytest.raises(VaultError):
         made.row_again(held._replace(version=4))
+
+
+@pytest.mark.parametrize("name", ["version", "expires_at", "created_at", "updated_at"])
+async def test_a_text_in_the_place_of_a_number_is_no_record(name: str) -> None:
+    """A column of SQLite holds what somebody wrote to it, whatever its type."""
+    bench = await make_bench()
+    (made,) = await stage_creates(bench.people, [draft(name="Ann")], [None])
+    (row,) = (await bench.store.rows(bench.people.table, [made.rid])).values()
+    columns: dict[str, Any] = {name: "red"}
+    changed = row._replace(**columns)
+    assert bench.people.alive(changed)
+    with pytest.raises(Tampered):
+        bench.people.sealer.open_with_key(changed)

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 from proxy.clock import ManualClock
+from proxy.objectstore import open_objects
 from proxy.objectstore.base import SHARDS
-from proxy.storage.changes import Remove
+from proxy.storage.changes import Remove, UpdateFile
 from proxy.vault.attachments.sweep import SWEEP_GRACE, ObjectSweep, named_objects
 from proxy.vault.collection import TableSpec
 from proxy.vault.schema_store import wake
@@ -105,3 +108,19 @@ async def test_doomed_objects_go_in_batches(monkeypatch):
     )
     assert await files.names() == []
     assert await files.contacts.store.doomed(10) == []
+
+
+async def test_what_is_no_name_of_an_object_keeps_no_sweep_from_its_end(tmp_path: Path):
+    """Somebody wrote it to the database; object stores refuse such names."""
+    objects = await open_objects(f"file://{tmp_path / 'files'}")
+    files = await make_files(objects=objects)
+    await files.add(b"x")
+    await files.add(b"y", "other")
+    store, table = files.contacts.store, files.contacts.records.collection.table
+    one, _ = await files.rows()
+    await store.commit(table, [UpdateFile(one._replace(object="../red"), one.rid)])
+    await store.commit(table, [Remove(one.rid)])
+    assert "../red" in await store.doomed(10)
+    await ObjectSweep(files.contents, store, lambda: ("test",), ManualClock()).round()
+    assert (await files.names(), await store.doomed(10)) == ([], [])
+    await objects.close()

@@ -8,13 +8,13 @@ import pytest
 from proxy.crypto.master_key import MasterKey
 from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import AddVersion, Conflict
+from proxy.vault.job import JobState
 from proxy.vault.maintenance import reencryption
 from proxy.vault.maintenance.key_usage import scan_key_usage
 from proxy.vault.maintenance.reencryption import (
     ReencryptionJob,
     ReencryptionRun,
     ReencryptionStage,
-    ReencryptionState,
 )
 from tests.support.patience import PATIENCE
 from tests.support.resealing import CONTENTS, Desk, Slow, opened
@@ -44,7 +44,7 @@ def run_of(desk: Desk) -> ReencryptionRun:
 async def test_where_there_is_one_key_nothing_is_done(desk):
     await desk.fill(3)
     assert (desk.work.state, desk.work.run, len(desk.vault.keyset.data_keys)) == (
-        ReencryptionState.NONE,
+        JobState.NONE,
         None,
         1,
     )
@@ -67,7 +67,7 @@ async def test_everything_is_sealed_anew_and_keeps_versions_times_and_salts_and_
     await desk.whole()
     run, (second,) = run_of(desk), desk.vault.keyset.data_keys
     assert (run.state, run.done, run.versions, run.contents, run.unreadable, run.used, run.again) == (
-        ReencryptionState.DONE, COUNT, COUNT, len(CONTENTS), 0, {}, 0,
+        JobState.DONE, COUNT, COUNT, len(CONTENTS), 0, {}, 0,
     )  # fmt: skip
     assert (await desk.sealing(), desk.retired, await desk.stored()) == (
         {second},
@@ -84,7 +84,7 @@ async def test_everything_is_sealed_anew_and_keeps_versions_times_and_salts_and_
     assert set(await desk.store.doomed(100)) == objects
     await desk.judge(COUNT)
     await (again := await next_process(desk)).judge(COUNT)
-    assert again.work.state is ReencryptionState.DONE
+    assert again.work.state is JobState.DONE
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_the_next_process_goes_on_with_the_stage_that_was_under_way(desk, 
     assert desk.retired == []
     again = await next_process(desk)
     await again.done()
-    assert (again.work.state, len(await again.stored())) == (ReencryptionState.DONE, 1)
+    assert (again.work.state, len(await again.stored())) == (JobState.DONE, 1)
     run = run_of(again)
     assert (run.done, run.versions, run.contents) == (COUNT, COUNT, len(CONTENTS))
     assert await again.sealing() == set(await again.stored())
@@ -134,13 +134,13 @@ async def test_it_is_stopped_and_goes_on_where_it_was(desk):
     await desk.work.begin()
     await desk.store.waiting.wait()
     await desk.work.stop()
-    assert desk.work.state is ReencryptionState.STOPPED
+    assert desk.work.state is JobState.STOPPED
     desk.store.gate.set()
     assert len(await desk.sealing()) == 1
     stopped = await next_process(desk)
-    assert stopped.work.state is ReencryptionState.STOPPED  # somebody wanted that
+    assert stopped.work.state is JobState.STOPPED  # somebody wanted that
     await stopped.whole()
-    assert (stopped.work.state, len(await stopped.stored())) == (ReencryptionState.DONE, 1)
+    assert (stopped.work.state, len(await stopped.stored())) == (JobState.DONE, 1)
     await stopped.judge(COUNT)
     await stopped.close()
 
@@ -150,7 +150,7 @@ async def test_a_rotation_that_nobody_followed_up_is_followed_up_by_the_next_pro
     await desk.rotate()
     again = await next_process(desk)
     await again.done()
-    assert (again.work.state, len(await again.stored())) == (ReencryptionState.DONE, 1)
+    assert (again.work.state, len(await again.stored())) == (JobState.DONE, 1)
     await again.close()
 
 
@@ -182,7 +182,7 @@ async def test_another_rotation_in_the_middle_begins_anew_and_both_older_keys_go
     desk.store.gate.set()
     await desk.done()
     assert (desk.work.state, len(desk.retired), await desk.sealing()) == (
-        ReencryptionState.DONE,
+        JobState.DONE,
         2,
         set(await desk.stored()),
     )
@@ -198,7 +198,7 @@ async def test_what_does_not_open_keeps_its_key_and_that_is_told(desk):
     await desk.whole()
     run, (first, second) = run_of(desk), desk.vault.keyset.data_keys
     assert (run.state, run.done, run.unreadable, run.used) == (
-        ReencryptionState.DONE,
+        JobState.DONE,
         3,
         1,
         {first: {"records": 1}},
@@ -207,10 +207,10 @@ async def test_what_does_not_open_keeps_its_key_and_that_is_told(desk):
     # and it is tried again the next day
     held[broken] = held[broken]._replace(body=held[broken].body[:-1])
     await desk.work.follow_up()
-    assert run_of(desk).state is ReencryptionState.DONE
+    assert run_of(desk).state is JobState.DONE
     desk.contacts.clock.advance(86_400_000)
     await desk.work.follow_up()
-    assert run_of(desk).state is ReencryptionState.RUNNING
+    assert run_of(desk).state is JobState.RUNNING
     await desk.done()
     assert run_of(desk).used == {first: {"records": 1}}
 
@@ -322,7 +322,7 @@ async def test_once_a_key_is_gone_nothing_comes_that_it_has_sealed(desk):
 
 
 async def test_a_store_that_fails_is_reported_and_tried_again(desk, monkeypatch):
-    monkeypatch.setattr("proxy.vault.maintenance.reencryption._RETRY", 0.001)
+    monkeypatch.setattr("proxy.vault.job._RETRY", 0.001)
     await desk.fill(3)
     await desk.rotate()
     desk.store.fails = True
@@ -332,7 +332,7 @@ async def test_a_store_that_fails_is_reported_and_tried_again(desk, monkeypatch)
             await asyncio.sleep(0.001)
     desk.store.fails = False
     await desk.done()
-    assert (desk.work.state, len(await desk.stored())) == (ReencryptionState.DONE, 1)
+    assert (desk.work.state, len(await desk.stored())) == (JobState.DONE, 1)
 
 
 async def test_a_schema_that_is_removed_meanwhile_is_none_of_its_business(desk):
@@ -357,7 +357,7 @@ async def test_who_cancels_it_while_it_writes_down_how_far_it_is_can_go_on(desk)
         await desk.work.begin()
     await desk.done()
     assert (desk.work.state, desk.reported, len(await desk.stored())) == (
-        ReencryptionState.DONE,
+        JobState.DONE,
         [],
         1,
     )

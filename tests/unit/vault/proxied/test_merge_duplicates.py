@@ -80,6 +80,24 @@ async def test_a_record_that_was_changed_before_it_was_shown_is_one() -> None:
     assert row.rid == second.rid
 
 
+async def test_a_field_that_was_cleared_before_its_record_was_shown_stays_cleared() -> None:
+    bench = await make_bench()
+    first = await lost_create(bench)
+    (cleared,) = await stage_updates(bench.people, [("17", draft(phone=[]))])
+    await bind(bench.people, [(cleared, "17")])
+    stored = [(name, text) for name, text in all_of(first) if name != "phone"]
+    assert await show(bench, "17", *stored) == ["Ann", "ann@example.com", "1931-02-27"]
+    row = (await bench.people.by_key(["17"]))["17"]
+    assert not bench.people.sealer.open(row).values.get("phone")
+    # another change that tells nothing of the field clears nothing
+    other = await lost_create(bench, name="Bo", email="bo@example.com", phone=ANN["phone"])
+    changed = await change(bench, "18", born="1950-01-01")
+    shown = [(name, text) for name, text in all_of(other, changed) if name != "phone"]
+    assert await show(bench, "18", *shown) == ["Bo", "bo@example.com", "1950-01-01"]
+    row = (await bench.people.by_key(["18"]))["18"]
+    assert bench.people.sealer.open(row).values["phone"][0].text == ANN["phone"]
+
+
 async def test_its_tokens_resolve_without_its_name_too() -> None:
     bench = await make_bench()
     first = await lost_create(bench)
