@@ -107,8 +107,7 @@ class Collection:
         )
         self.around = around
         self.state = state
-        self.store = around.store
-        self.clock = around.clock
+        self.store, self.clock = around.store, around.clock
         self.expires = recipe.expires
         keyset = around.keyset
         self.sealer = Sealer(keyset.aead(), around.environment, self.name, state.columns)

@@ -138,7 +138,11 @@ class Sealer:
         Raises ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key;
         ``Tampered`` when a column of the row was changed. Key and state are not looked at.
         """
-        clear = self._aead.open(row.body, row.salt, self._of_version(row))
+        try:
+            context = self._live + _numbers(row.rid, row.version)
+        except struct.error:  # somebody wrote something else there
+            raise Tampered from None
+        clear = self._aead.open(row.body, row.salt, context)
         if isinstance(row, Past):
             return unpack(packed_in(clear))
         return self._checked(row, clear)[0]
@@ -149,7 +153,10 @@ class Sealer:
         """
         if row.key_sealed is None:
             return self.open(row), None
-        body = row.body, self._of_version(row)
+        try:
+            body = row.body, self._live + _numbers(row.rid, row.version)
+        except struct.error:
+            raise Tampered from None
         parts = body, (row.key_sealed, self._of_statement(row))
         try:
             clear, statement = self._aead.open_together(row.salt, parts)
@@ -300,13 +307,6 @@ class Sealer:
     def _again(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
         clear = self._aead.open(sealed, salt, context)
         return sealed if self._aead.current(sealed) else self._aead.seal(clear, salt, context)
-
-    def _of_version(self, row: Row | Past) -> bytes:
-        """What a body is bound to. ``Tampered`` where no number stands in the place of one."""
-        try:
-            return self._live + _numbers(row.rid, row.version)
-        except struct.error:
-            raise Tampered from None
 
     def _of_statement(self, row: Row) -> bytes:
         if row.key is None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,11 @@ async def _written_log(
     return keys, log
 
 
+def counted(events: Counter[str], event: str, _schema: str, count: int) -> None:
+    """Count an event of a vault."""
+    events[event] += count
+
+
 @asynccontextmanager
 async def world(
     folder: Path,
@@ -191,7 +197,7 @@ async def world(
 
     ``keys`` says how those of the record-based family are kept.
     """
-    clock, master = ManualClock(), MasterKey(bytes(range(32)))
+    clock, master, events = ManualClock(), MasterKey(bytes(range(32))), Counter[str]()
     async with AsyncExitStack() as stack:
         base, shelf = places(engine, folder)
         store = await open_store(base)
@@ -201,14 +207,9 @@ async def world(
         book = Environments(store, keyset, source.load, clock)
         await book.load()
 
-        events = Counter[str]()
-
-        def observe(event: str, _schema: str, count: int) -> None:
-            events[event] += count
-
         def vault_of(keyset: Keyset) -> Vault:
             options = VaultOptions(keyset.environment, "SE", 86_400_000, detect_rollback=True)
-            return new_vault(keyset, store, clock, observe, options)
+            return new_vault(keyset, store, clock, partial(counted, events), options)
 
         async def opening(keyset: Keyset) -> OpenEnvironment:
             vault = vault_of(keyset)
