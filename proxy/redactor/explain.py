@@ -15,6 +15,7 @@ from proxy.redactor.rules import (
     Endpoint,
     Entity,
     FieldRule,
+    GraphField,
     IdPlace,
     IdSource,
     Match,
@@ -87,6 +88,15 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
         out["operation"] = {"match": operation.label, "branches": branches}
         return out
     when = {"when": {_looks_at(one): _answers(one) for one in operation.when}}
+    if isinstance(operation, Operation) and operation.graph:
+        out["operation"] = {
+            "match": operation.label,
+            "at": str(operation.position),
+            **(when if operation.when else {}),
+            "graphql": {one.name: _graph_field(one) for one in operation.graph},
+            "persisted": [digest for digest, _ in operation.persisted],
+        }
+        return out
     if isinstance(operation, PassRule):
         out["operation"] = {
             "match": operation.label,
@@ -276,6 +286,18 @@ def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
         return f"{place.source} {place.name}"
     start: Path = () if place.absolute or body is None else body.objects or ()
     return spell(start + place.path)
+
+
+def _graph_field(field: GraphField) -> dict[str, Any]:
+    operation = field.operation
+    return {
+        str(operation.verb): operation.entity.name,
+        "fields": {rule.name: _field(rule) for rule in operation.entity.fields.values()},
+        "object": ".".join(field.object),
+        "key": ".".join(field.key),
+        "id": field.id,
+        "arguments": {".".join(way): name for way, name in field.arguments.items()},
+    }
 
 
 def _looks_at(condition: Condition) -> str:

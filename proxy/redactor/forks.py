@@ -176,3 +176,10 @@ def forked(rules: Iterable[Rule]) -> tuple[list[Rule], dict[int, Fork]]:
         forks[id(trunk)] = fork
         routed.append(trunk)
     return routed, forks
+
+
+def each_operation(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Every operation on one entity: those on fields of GraphQL stand in others."""
+    for operation in operations:
+        inner = tuple(one.operation for one in operation.graph)
+        yield from inner or (operation,)

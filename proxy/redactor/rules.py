@@ -295,24 +295,14 @@ class Endpoint:
     views: tuple[View, ...] = ()  #: what they see; empty: everything
 
 
-class ConditionSource(enum.StrEnum):
-    """Where a condition looks."""
-
-    BODY = "body"
-    FORM = "form"
-    HEADER = "header"
-    QUERY = "query"
-    TYPE = "type"
+ConditionSource = enum.StrEnum("ConditionSource", ["BODY", "FORM", "HEADER", "QUERY", "TYPE"])
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a request says where one of several operations at a path is meant.
+    """What a request says where one of several operations at a path is meant."""
 
-    BODY: ``path`` from the document's root. FORM, HEADER (lower case), QUERY: ``name``. TYPE: the
-    media type, without parameters and in lower case.
-    """
-
+    #: BODY by ``path`` from the root; FORM, HEADER, QUERY by ``name``; TYPE: the bare media type
     source: ConditionSource
     name: str
     path: Path
@@ -339,6 +329,21 @@ class Operation:
     when: tuple[Condition, ...] = ()  #: all of these hold
     #: the rules that it stands for, where several share its path and method (``forks``)
     branches: tuple["Rule", ...] = ()
+    graph: tuple["GraphField", ...] = ()  #: what it reads of a GraphQL operation
+    persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
+
+
+@dataclass(frozen=True, slots=True)
+class GraphField:
+    """A field of a GraphQL schema that carries records of an entity."""
+
+    name: str  #: of a field, wherever it stands, or ``Mutation.field``
+    operation: "Operation"  #: on a document of its values: ``object``, ``id``, ``arguments``
+    id: str  #: the member of that object that is the record's id
+    object: tuple[str, ...]  #: way to the argument that is the object
+    key: tuple[str, ...]  #: way to the argument that is the record's id
+    arguments: Mapping[tuple[str, ...], str]  #: ways to arguments, with the field of each
+    small: frozenset[Path]  #: places of values whose tokens are restored beside an id only
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import jsonpatch
 import pytest
 from aiohttp import ClientSession, web
 
+from tests.support.graphql import People
 from tests.support.instance import Instance, running
 from tests.support.serving import serving
 from tests.support.tree import ROOT
@@ -31,6 +32,7 @@ class Application:
 
     people: dict[str, dict[str, Any]] = field(default_factory=dict)
     received: list[str] = field(default_factory=list)
+    graph: People = field(default_factory=People)
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -92,7 +94,7 @@ class Application:
         return web.json_response(person)
 
     def leaked(self) -> list[str]:
-        everything = "\n".join(self.received)
+        everything = "\n".join([*self.received, *self.graph.received])
         return [marker for marker in MARKERS if marker in everything]
 
 
@@ -115,7 +117,9 @@ class Setting:
 @pytest.fixture
 async def several(tmp_path: Path) -> AsyncIterator[Setting]:
     application = Application()
-    async with serving(application.app()) as url, ClientSession() as session:
+    app = application.app()
+    app.router.add_routes([web.post("/graphql", application.graph.serve)])
+    async with serving(app) as url, ClientSession() as session:
         rules = EXAMPLE.read_text().replace('"http://127.0.0.1:8000"', f'"{url}"')
         async with running(tmp_path, rules) as instance:
             yield Setting(application, instance, session)
@@ -194,3 +198,33 @@ async def test_the_body_says_which_operation_is_meant(several: Setting) -> None:
         call = {"method": method, "params": person}
         assert (await several.ask("POST /rpc", call))[0] == status
     assert len(several.application.received) == sent
+
+
+async def test_graphql_is_followed_over_a_restart(several: Setting) -> None:
+    async def ask(query: str, **variables: Any) -> Any:
+        status, answer = await several.ask(
+            "POST /graphql", {"query": query, "variables": variables}
+        )
+        assert status == 200, answer
+        return answer["data"]
+
+    every = "id name email address { street city } tags vip"
+    create = f"mutation ($in: PersonInput!) {{ new: createPerson(input: $in) {{ {every} }} }}"
+    assert await ask(create, **{"in": ANN}) == {"new": {**ANN, "id": "1"}}
+    update = 'mutation { updatePerson(id: 1, input: {name: "Zorbina \\"N\\" Newname"}) { name } }'
+    assert await ask(update) == {"updatePerson": {"name": 'Zorbina "N" Newname'}}
+    await several.instance.stop()
+    await several.instance.start()
+    expected = {**ANN, "id": "1", "name": 'Zorbina "N" Newname'}
+    fragment = f"fragment All on Person {{ {every} }}"
+    assert await ask("query ($i: ID!) { one: person(id: $i) { ...All } } " + fragment, i=1) == {
+        "one": expected
+    }
+    search = '{ people(email: "zorbina@wexlomere.example") { ...All } } ' + fragment
+    assert await ask(search) == {"people": [expected]}
+    page = await ask("{ page { edges { node { id n: name } } } }")
+    assert page == {"page": {"edges": [{"node": {"id": "1", "n": expected["name"]}}]}}
+    sent = len(several.application.graph.received)
+    status, problem = await several.ask("POST /graphql", {"query": '{ note(name: "Zorbina") }'})
+    assert (status, "Zorbina" in str(problem)) == (422, False)
+    assert len(several.application.graph.received) == sent

@@ -14,9 +14,9 @@ from proxy.audit.services import Honeytokens, Misses
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
+from proxy.gateway.ports import Exchange
 from proxy.model.schema import records_schema
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.fork_exchange import ForkExchange
 from proxy.redactor.exchange.runtime import Runtime, bind_rules
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request, Response
@@ -114,7 +114,7 @@ class Call:
         return json.loads((await self.answer(status, body, headers)).body)
 
 
-def head_refused(exchange: RuleExchange | ForkExchange, request: Request) -> VaultError | None:
+def head_refused(exchange: Exchange, request: Request) -> VaultError | None:
     """What a caller would be told that waits with its body."""
     try:
         exchange.check_head(structs.replace(request, body=b""))

@@ -71,8 +71,10 @@ class BoundOperation:
             masked = _cells(metrics, "domicile_masked_values_total", entity)
             self.restored.update((name, masked[name]) for name in view.masks)
 
-    def under(self, view: View) -> "BoundOperation":
+    def under(self, view: View | None) -> "BoundOperation":
         """The same for callers of that view, which is bound once."""
+        if view is None:
+            return self
         bound = self._viewed.get(view)
         if bound is None:
             entity = self.plan.operation.entity

@@ -14,8 +14,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from proxy.errors import VaultError
 from proxy.model.jsonpath import parse_jsonpath
-from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.fork_exchange import ForkExchange
+from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.runtime import Runtime
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
 from proxy.redactor.message import RawHeaders, Request, Response, header
@@ -41,13 +40,18 @@ async def run_case(runtime: Runtime, case: Case) -> list[str]:
             return [f"no operation matches {request.method} {case.call.target.partition('?')[0]}"]
         view = view_of(endpoint.views, case.roles) if endpoint.views else None
         exchange = runtime.exchange(match, view)
-        return await _run(case, exchange, request, runtime.joined[id(match.operation)].collection)
+        graph = match.operation.graph
+        operation = graph[0].operation if graph else match.operation
+        return await _run(case, exchange, request, runtime.joined[id(operation)].collection)
     except VaultError as error:
         return [f"the proxy refuses it with {error.code}: {error.message}"]
 
 
 async def _run(
-    case: Case, exchange: RuleExchange | ForkExchange, request: Request, collection: Collection
+    case: Case,
+    exchange: AnyExchange,
+    request: Request,
+    collection: Collection,
 ) -> list[str]:
     refusal = case.caller_sees.code
     try:

@@ -12,10 +12,12 @@ from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.carriers import special_exchange
 from proxy.redactor.exchange.exchange import RuleExchange
-from proxy.redactor.exchange.fork_exchange import ForkExchange
+from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
+from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.forks import Fork, forked
+from proxy.redactor.forks import Fork, each_operation, forked
+from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
@@ -125,6 +127,7 @@ class Runtime:
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
     sign: bytes = b"?"  #: what stands in each address that holds values
     forks: Mapping[int, Fork] = field(default_factory=dict)  #: by identity of the trunk
+    graphs: Mapping[int, GraphReader] = field(default_factory=dict)  #: of the operation
 
     def match(
         self,
@@ -217,7 +220,7 @@ class Runtime:
             return before + target.partition(b"?")[0]
         return before + await swapped(self.joined[id(found.operation)], target)
 
-    def exchange(self, match: Match, view: View | None = None) -> RuleExchange | ForkExchange:
+    def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """A new exchange for one matched request of a caller; ``view``: what it may see."""
         if match.operation.branches:
             fork = self.forks[id(match.operation)]
@@ -232,10 +235,14 @@ class Runtime:
         rule = self.forks[id(match.operation)].by_body(request)
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
 
-    def _exchange(self, match: Match, view: View | None) -> RuleExchange:
-        joined = self.joined[id(match.operation)]
-        if view is not None:
-            joined = joined.under(view)
+    def _exchange(self, match: Match, view: View | None) -> RuleExchange | GraphExchange:
+        if match.operation.graph:
+            fields = {
+                one.name: self.joined[id(one.operation)].under(view)
+                for one in match.operation.graph
+            }
+            return GraphExchange(self.graphs[id(match.operation)], fields, self.vault)
+        joined = self.joined[id(match.operation)].under(view)
         if match.operation.response.special:
             return special_exchange(joined, match, self)
         return viewed(RuleExchange, joined)(joined, match, self.vault)
@@ -288,13 +295,14 @@ class InForce:
         """As ``Runtime.contested``, by the rules that made this match."""
         return _runtime(match).contested(match, target)
 
-    def exchange(self, match: Match, view: View | None = None) -> RuleExchange | ForkExchange:
+    def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """As ``Runtime.exchange``, by the rules that made this match."""
         runtime = match.scope
         if not isinstance(runtime, Runtime):
             runtime = _runtime(match)
         operation = match.operation
-        if view is not None or operation.branches or operation.response.special:
+        special = operation.branches or operation.graph or operation.response.special
+        if view is not None or special:
             return runtime.exchange(match, view)
         return RuleExchange(runtime.joined[id(operation)], match, runtime.vault)
 
@@ -360,12 +368,13 @@ async def bind_rules(
         id(operation): BoundOperation(
             make_plan(operation), collections[operation.entity.schema.name], metrics, audit
         )
-        for operation in rules.operations
+        for operation in each_operation(rules.operations)
     }
     in_paths = any(op.request.search and op.request.search.path for op in rules.operations)
     routed, forks = forked(rules.rules)
+    graphs = {id(one): GraphReader(one) for one in rules.operations if one.graph}
     router = Router(routed, rules.endpoints)
-    runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?", forks)
+    runtime = Runtime(rules, vault, router, joined, b"/" if in_paths else b"?", forks, graphs)
     if catalog is not None:
         own = [collections[one.schema.name] for one in rules.entities if one.kept_as is None]
         await catalog.take_rules(own)

@@ -111,7 +111,8 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
                 f"{file.at}: '{file.endpoint.name}' has no operations, so nothing of it is "
                 "protected"
             )
-        used = {id(operation.entity.fields) for operation in file.operations}
+        inner = [one.operation for operation in file.operations for one in operation.graph]
+        used = {id(operation.entity.fields) for operation in (*file.operations, *inner)}
         for draft in file.entities:
             yield from _field_warnings(draft)
             created = any(

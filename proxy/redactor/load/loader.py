@@ -16,6 +16,7 @@ from proxy.redactor.load.conflicts import (
 )
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
+from proxy.redactor.load.graphql import with_graph
 from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.parameters import settled_search
@@ -310,6 +311,7 @@ def _addressed(file: FileRules) -> FileRules:
         for op in file.operations
         if op.response.body is not None and not carries_id(op)
     }
+    bare |= {one.operation.entity.name for op in file.operations for one in op.graph}
     drafts = {
         draft.entity.name: replace(
             draft, entity=replace(draft.entity, addressed=draft.entity.name not in bare)
@@ -318,7 +320,10 @@ def _addressed(file: FileRules) -> FileRules:
     }
     endpoint = replace(file.endpoint, searched=any(op.request.addressed for op in file.operations))
     operations = tuple(
-        replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)
+        with_graph(
+            replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity),
+            lambda one: replace(one, endpoint=endpoint, entity=drafts[one.entity.name].entity),
+        )
         for op in file.operations
     )
     passed = tuple(replace(rule, endpoint=endpoint) for rule in file.passed)
@@ -343,7 +348,11 @@ def _settled(file: FileRules) -> FileRules:
     entities = {draft.entity.name: _settled_entity(draft.entity) for draft in file.entities}
     drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
     operations = tuple(
-        _settled_operation(one, entities[one.entity.name]) for one in file.operations
+        with_graph(
+            _settled_operation(one, entities[one.entity.name]),
+            lambda inner: _settled_operation(inner, entities[inner.entity.name]),
+        )
+        for one in file.operations
     )
     return replace(file, entities=drafts, operations=operations)
 

@@ -151,6 +151,28 @@ RESPONSE = Block(
     ),
 )  # fmt: skip
 
+_WAY = Text(
+    "argument",
+    "an argument, or a way into one: input, input.contact",
+    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*",
+)
+GRAPHQL_FIELD = Block(
+    "graphql field",
+    "A field of a GraphQL schema that shows or changes records of an entity. One of entity, create, read, "
+    "update, delete.",
+    (
+        Key("entity", _ENTITY, "the field shows records of this entity; the same as `read`"),
+        Key("create", _ENTITY, "the field makes a record"),
+        Key("read", _ENTITY, "the field shows records"),
+        Key("update", _ENTITY, "the field changes a record"),
+        Key("delete", _ENTITY, "the field removes a record"),
+        Key("object", _WAY, "create and update: the argument that holds the values"),
+        Key("key", _WAY, "update and delete: the argument that is the record's id"),
+        Key("id", Text("field name", "a name", r"[A-Za-z_]\w*"), "the member of the answer's object that is the record's id", "id"),
+        Key("arguments", MapOf(_FIELD, "argument", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "an argument, or a way into one"), "read and delete: arguments that are searched by, with the field of each"),
+    ),
+)  # fmt: skip
+
 OPERATION_BLOCK = Block(
     "operation",
     "One request of the application. Exactly one of create, read, update, delete where it "
@@ -165,6 +187,8 @@ OPERATION_BLOCK = Block(
             "it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
             "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
+        Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.)?[A-Za-z_]\w*", "name, Query.name or Mutation.name"), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),
+        Key("persisted", MapOf(Text("document", "a GraphQL document"), "hash", r"[0-9A-Fa-f]{64}", "a SHA-256 in hexadecimal digits"), "documents of GraphQL that callers name by their hash alone", "none: a hash alone is refused"),
         Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
             "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
         Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),

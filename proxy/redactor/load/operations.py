@@ -13,6 +13,7 @@ from proxy.redactor.load.answers import (
 from proxy.redactor.load.body_places import PLACE_KEYS, check_patch, compile_body, member_fields
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.graphql import compile_graphql
 from proxy.redactor.load.ids import (
     check_ids,
     check_named,
@@ -68,6 +69,9 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
     """One operation; ``None`` where what it is about was at fault."""
     if "pass" in section:
         return _pass(section, scope)
+    if "graphql" in section:
+        when = compile_when(section, scope.faults)
+        return compile_graphql(section, (scope.endpoint, scope.entities, scope.faults), when)
     verb, draft, matched = _verb(section, scope.faults), None, section.value("match")
     if verb is not None:
         draft = _entity(section, verb, scope)

@@ -1,0 +1,191 @@
+"""A GraphQL request and its answer: an exchange for each of its fields that a rule names."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace as with_fields
+
+from proxy.errors import Code, VaultError
+from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.viewed import viewed
+from proxy.redactor.graph_values import edits
+from proxy.redactor.graphql import Asked, GraphReader, answered_at
+from proxy.redactor.message import RawHeaders, Request, Response, Timing
+from proxy.redactor.restore import splice
+from proxy.redactor.rules import Match, Verb
+from proxy.vault.vault import Vault
+
+_JSON: RawHeaders = ((b"content-type", b"application/json"),)
+_REFUSED = 400  #: what an answer without ``data`` means for a field
+
+
+class FieldExchange(RuleExchange):
+    """The exchange of one field: its request is the small document of its values."""
+
+    asked: Asked
+
+    @property
+    def writes(self) -> bool:
+        """Whether the field changes records."""
+        return self._writing is not None
+
+    @property
+    def record(self) -> tuple[str, str]:
+        """What it changes: the schema, and the id where the request names one."""
+        body = msgspec.json.decode(self.asked.body)
+        ident = body.get("id") if self._operation.verb in (Verb.UPDATE, Verb.DELETE) else None
+        return self._operation.entity.schema.name, "" if ident is None else str(ident)
+
+    async def redacted(self) -> bytes:
+        """The small document with tokens in it. Raises as ``outgoing``."""
+        body = self.asked.body if self.asked.body != b"{}" else b""
+        sent = await self.outgoing(Request("POST", b"/", _JSON if body else (), body))
+        return sent.body or b"{}"
+
+    async def answered(self, document: Any, answer: Response) -> Response:
+        """The answer with the values of this field, after what it means for the vault is settled.
+
+        ``document``: the answer as it came, decoded.
+        """
+        objects, stands = answered_at(document, self.asked)
+        if stands:
+            self._plan = replace(self._plan, response=self.asked.use.plan(objects))
+            return await self.incoming(answer)
+        one = document
+        if self.asked.position is not None and isinstance(document, list):
+            one = (document[self.asked.position :] or [None])[0]
+        errors = one.get("errors") if isinstance(one, dict) else None
+        if errors and _came_first(one, errors):
+            # what the caller sent may stand in the errors
+            refused = await self.incoming(with_fields(answer, status=_REFUSED))
+            return with_fields(refused, status=answer.status)
+        if errors and self.writes:
+            await self.failed(True)
+        else:
+            await self.settled(answer.status, answer.headers)
+        return answer
+
+
+def _came_first(answer: Mapping[str, Any], errors: Any) -> bool:
+    """Whether errors were raised before anything was executed: they say where in the document, and
+    of no field of the answer.
+    """
+    if answer.get("data") is not None or not isinstance(errors, list):
+        return False
+    return "data" not in answer or all(
+        isinstance(one, dict) and one.get("locations") and "path" not in one for one in errors
+    )
+
+
+class GraphExchange:
+    """Carries one GraphQL request and its answer, field by field."""
+
+    def __init__(
+        self, reader: GraphReader, joined: Mapping[str, BoundOperation], vault: Vault
+    ) -> None:
+        self._reader = reader
+        self._joined = joined  #: by the name of a field
+        self._vault = vault
+        self._fields: list[FieldExchange] = []
+        self.timing = Timing()
+
+    @property
+    def missed(self) -> bool:
+        return any(field.missed for field in self._fields)
+
+    def check_head(self, head: Request) -> None:
+        """All that a request asks for stands in its body."""
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+        """The request with tokens in place of the values of its arguments, variables or inline.
+
+        Raises ``VaultError``; then nothing is stored and nothing may be sent.
+        """
+        long = len(request.body) > SMALL // 4 and is_long(request.body)
+        asked = await run_in_thread(long, self._reader.read, request)
+        fields = [self._field(one) for one in asked]
+        self._refuse_twice(fields)
+        changes: dict[tuple[int, int], bytes] = {}
+        try:
+            # in one order for all requests: those that wait for a record wait for no other
+            for field in sorted(fields, key=lambda one: (one.writes, one.record)):
+                redacted = await field.redacted()
+                self._fields.append(field)
+                for start, end, text in edits(field.asked.body, field.asked.origins, redacted):
+                    if changes.setdefault((start, end), text) != text:
+                        raise VaultError(
+                            Code.VALUE_UNFIT,
+                            "A variable of the GraphQL operation stands for two fields: send one "
+                            "for each.",
+                        )
+            body = splice(request.body, [(*span, text) for span, text in changes.items()])
+        except BaseException:
+            await self.failed(False)
+            raise
+        return with_fields(request, body=body)
+
+    def _field(self, asked: Asked) -> FieldExchange:
+        joined, match = self._joined[asked.use.field.name], Match(asked.use.field.operation, {})
+        exchange = viewed(FieldExchange, joined)(joined, match, self._vault)
+        exchange.asked = asked
+        return exchange
+
+    def _refuse_twice(self, fields: Sequence[FieldExchange]) -> None:
+        records = [one.record for one in fields if one.writes and one.record[1]]
+        if len(set(records)) < len(records):
+            raise VaultError(
+                Code.VALUE_UNFIT, "The GraphQL operation changes a record twice: send it in two."
+            )
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        return any(field.wants(status, headers) for field in self._fields)
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """Its answers are read whole."""
+
+    def mark(self) -> bytes:
+        """Its answers are about several records."""
+        return b""
+
+    async def incoming(self, answer: Response) -> Response:
+        """The answer as the caller may see it, once what it means for each field is settled."""
+        document = _decoded(answer.body) if 200 <= answer.status < 300 else None
+        waiting = self._fields[::-1]
+        try:
+            while waiting:
+                field = waiting.pop()
+                if document is None:
+                    answer = await field.incoming(answer)
+                else:
+                    answer = await field.answered(document, answer)
+        except BaseException:
+            for field in waiting:
+                await field.failed(True)
+            raise
+        return answer
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        for field in self._fields:
+            await field.settled(status, headers)
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        for field in self._fields:
+            field.pass_unread(status, headers)
+
+    async def failed(self, sent: bool) -> None:
+        for field in self._fields:
+            await field.failed(sent)
+
+
+def _decoded(body: bytes) -> Any:
+    """The document of an answer; ``None`` where it is none."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return document if isinstance(document, dict | list) else None

@@ -1,0 +1,191 @@
+"""``graphql:`` compiled: the fields of a schema that carry records, each as an operation of its own
+on the small document of its values.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from proxy.model.schema import PathStep
+from proxy.redactor.load.entities import EntityDraft, needs_record
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.rules import (
+    BodyPlace,
+    Condition,
+    Endpoint,
+    Entity,
+    GraphField,
+    IdPlace,
+    IdSource,
+    Operation,
+    RequestRule,
+    ResponseRule,
+    Verb,
+)
+from proxy.tokenization.base import Resolution
+
+_ROOTS = ("Query", "Mutation")
+_TAKEN = frozenset(range(200, 300))
+
+
+def compile_graphql(
+    section: Section,
+    scope: tuple[Endpoint, Mapping[str, EntityDraft], RuleFaults],
+    when: tuple[Condition, ...],
+) -> Operation | None:
+    """The operation of an address that speaks GraphQL; ``None`` where what it is about was at
+    fault.
+    """
+    endpoint, entities, faults = scope
+    for key in section:
+        if key not in ("match", "graphql", "persisted", "when"):
+            faults.add(
+                section.key(key),
+                f"'graphql' says what each field of the schema does; write '{key}' there, or "
+                "leave it out",
+            )
+    matched = section.value("match")
+    if isinstance(matched, MatchPattern) and matched.methods != ("POST",):
+        faults.add(section.place("match"), "GraphQL is read in the body of a POST; write POST")
+    items: Mapping[str, PlacedValue] = section.value("graphql", {})
+    fields = [
+        field
+        for name, item in items.items()
+        if isinstance(item.value, Section)
+        and (field := _field(name, item, section, (endpoint, entities, faults)))
+    ]
+    if not fields or not isinstance(matched, MatchPattern):
+        return None
+    writes = any(one.operation.verb is not Verb.READ for one in fields)
+    persisted: Mapping[str, PlacedValue] = section.value("persisted", {})
+    return Operation(
+        matched.label,
+        endpoint,
+        Verb.UPDATE if writes else Verb.READ,
+        matched.methods,
+        matched.template.text,
+        fields[0].operation.entity,
+        None,
+        RequestRule(None, {}),
+        ResponseRule(None, None, _TAKEN),
+        section.at,
+        when,
+        (),
+        tuple(fields),
+        tuple((key.lower(), one.value) for key, one in persisted.items() if one.value is not None),
+    )
+
+
+def _field(
+    name: str,
+    item: PlacedValue,
+    section: Section,
+    scope: tuple[Endpoint, Mapping[str, EntityDraft], RuleFaults],
+) -> GraphField | None:
+    endpoint, entities, faults = scope
+    inner: Section = item.value
+    verb, draft = _about(inner, entities, faults)
+    root, _, called = name.rpartition(".")
+    if (root and root not in _ROOTS) or not called.isidentifier():
+        faults.add(item.key, "a field of the schema is called name, Query.name or Mutation.name")
+    if verb is None or draft is None:
+        return None
+    entity = draft.entity
+    rules = entity.fields.values()
+    for rule in rules:
+        if any(not isinstance(step, str) and step is not PathStep.EACH for step in rule.at):
+            faults.add(
+                item.key,
+                f"{rule.name} of {entity.name} stands at any depth, which a GraphQL operation "
+                "does not say; write its place with names and [*] alone",
+            )
+    ways = _ways(inner, verb, entity, faults)
+    ident = inner.value("id") or "id"
+    id_place = IdPlace(IdSource.BODY, path=("id",), absolute=True) if ways[1] else None
+    at = {rule.name: rule.at for rule in rules}
+    searched = {one: (one,) for one in dict.fromkeys(ways[2].values())}
+    body = BodyPlace(("object",), False, at, {}, {}) if ways[0] else None
+    if searched:
+        body = BodyPlace(("arguments",), False, searched, {}, {})
+    operation = Operation(
+        f"{section.value('match').label} {name}" if section.value("match") else name,
+        endpoint,
+        verb,
+        ("POST",),
+        "/",
+        entity,
+        id_place,
+        RequestRule(body, {}),
+        ResponseRule(
+            BodyPlace((), False, at, {}, {}), IdPlace(IdSource.BODY, path=(ident,)), _TAKEN
+        ),
+        item.key,
+    )
+    small = frozenset(rule.at for rule in rules if needs_record(rule.shape))
+    return GraphField(name, operation, ident, *ways, small)
+
+
+def _about(
+    inner: Section, entities: Mapping[str, EntityDraft], faults: RuleFaults
+) -> tuple[Verb | None, EntityDraft | None]:
+    """The verb and the entity of a field; ``entity`` says that records of it are shown."""
+    stated = [word for word in ("entity", *Verb) if word in inner]
+    if len(stated) != 1:
+        faults.add(inner.at, "a field does one thing: write entity, create, update or delete")
+        return None, None
+    name = inner.value(stated[0])
+    if name is not None and name not in entities:
+        faults.add(
+            inner.place(stated[0]),
+            f"there is no entity '{name}'; {did_you_mean(name, entities)}",
+        )
+    verb = Verb.READ if stated[0] == "entity" else Verb(stated[0])
+    return verb, entities.get(name or "")
+
+
+_Ways = tuple[tuple[str, ...], tuple[str, ...], dict[tuple[str, ...], str]]
+
+
+def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Ways:
+    """The ways to the object, the id and the arguments that are searched by."""
+    writes = verb in (Verb.CREATE, Verb.UPDATE)
+    if writes and "object" not in inner:
+        faults.add(inner.at, f"this {verb} does not say which argument is the object; add object")
+    if verb in (Verb.UPDATE, Verb.DELETE) and "key" not in inner:
+        faults.add(inner.at, f"this {verb} does not say which argument is the id; add key")
+    for word in inner:
+        pointless = (word == "object" and not writes) or (word == "arguments" and writes)
+        if pointless or (word == "key" and verb in (Verb.CREATE, Verb.READ)):
+            faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
+    arguments: Mapping[str, Any] = inner.value("arguments", {})
+    searched: dict[tuple[str, ...], str] = {}
+    for name, one in arguments.items():
+        rule = entity.fields.get(one.value or "")
+        if one.value is not None and rule is None:
+            hint = did_you_mean(one.value, entity.fields)
+            faults.add(one.at, f"{entity.name} has no field '{one.value}'; {hint}")
+        elif rule is not None and not (
+            rule.shape.same or rule.shape.resolution is Resolution.CLEAR
+        ):
+            faults.add(
+                one.at,
+                f"this argument looks for {rule.name}, so equal values need equal tokens; write "
+                f"token: {{shape: {rule.shape.name}, same: true}} at the field",
+            )
+        elif rule is not None:
+            searched[tuple(name.split("."))] = rule.name
+    way: tuple[str, ...] = tuple((inner.value("object") or "").split(".")) if writes else ()
+    key: tuple[str, ...] = tuple((inner.value("key") or "").split("."))
+    return (
+        way if way != ("",) else (),
+        key if key != ("",) and verb in (Verb.UPDATE, Verb.DELETE) else (),
+        searched if not writes else {},
+    )
+
+
+def with_graph(operation: Operation, change: Callable[[Operation], Operation]) -> Operation:
+    """The operation with what its fields of GraphQL do changed."""
+    graph = tuple(replace(one, operation=change(one.operation)) for one in operation.graph)
+    return replace(operation, graph=graph)

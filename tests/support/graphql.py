@@ -1,0 +1,78 @@
+"""A server of people that speaks GraphQL, by the reference implementation in Python."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from graphql import build_schema, graphql_sync
+
+SCHEMA = """
+type Query { person(id: ID!): Person, people(email: String, emails: [String!]): [Person!]!, page: Page!, version: String }
+type Page { edges: [Edge!]! }
+type Edge { node: Person! }
+type Mutation {
+  createPerson(input: PersonInput!): Person
+  updatePerson(id: ID!, input: PersonInput!): Person
+  deletePerson(id: ID!): Boolean
+  note(text: String!): String
+}
+type Person { id: ID! name: String email: String born: String address: Address tags: [String!] vip: Boolean }
+type Address { street: String city: String }
+input PersonInput { name: String email: String born: String address: AddressInput tags: [String!] vip: Boolean }
+input AddressInput { street: String city: String }
+"""
+
+
+@dataclass
+class People:
+    """People in memory, and all that the server was sent."""
+
+    people: dict[str, dict[str, Any]] = field(default_factory=dict)
+    received: list[str] = field(default_factory=list)
+    fails: bool = False  #: after it has stored
+
+    def __post_init__(self) -> None:
+        self._schema = build_schema(SCHEMA)
+        self._root = {
+            "person": lambda _info, id: self.people.get(id),  # noqa: A006
+            "people": self.search,
+            "page": lambda _info: {"edges": [{"node": one} for one in self.people.values()]},
+            "version": lambda _info: "1",
+            "createPerson": self.create,
+            "updatePerson": lambda _info, id, input: self.stored(id, input),  # noqa: A006
+            "deletePerson": lambda _info, id: self.people.pop(id, None) is not None,  # noqa: A006
+            "note": lambda _info, text: text,
+        }
+
+    def search(self, _info: Any, email: str = "", emails: Any = ()) -> list[Any]:
+        wanted = {email, *emails}
+        return [one for one in self.people.values() if wanted == {""} or one["email"] in wanted]
+
+    def create(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+        one = self.stored(str(len(self.people) + 1), input)
+        if self.fails:
+            raise ValueError(f"no room for {one['name']}")
+        return one
+
+    def stored(self, key: str, values: dict[str, Any]) -> dict[str, Any]:
+        one = self.people[key] = {"email": None, **self.people.get(key, {}), **values, "id": key}
+        return one
+
+    def answer(self, body: Any) -> Any:
+        """What it answers to one request, or to a list of them."""
+        if isinstance(body, list):
+            return [self.answer(one) for one in body]
+        result = graphql_sync(
+            self._schema,
+            body["query"],
+            self._root,
+            variable_values=body.get("variables"),
+            operation_name=body.get("operationName"),
+        )
+        return result.formatted
+
+    async def serve(self, request: web.Request) -> web.Response:
+        """The handler of its address."""
+        self.received.append(await request.text())
+        return web.json_response(self.answer(json.loads(self.received[-1])))

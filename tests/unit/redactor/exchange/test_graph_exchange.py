@@ -1,0 +1,203 @@
+import json
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from tests.support.exchanges import Desk, desk
+from tests.support.graphql import People
+
+FIELDS = (
+    "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "born: {kind: date, token: {shape: date}}", "street: {kind: text, at: $.address.street}",
+    'tags: {kind: text, at: "$.tags[*]"}',
+)  # fmt: skip
+RULE = """{match: POST /graphql, graphql: {
+  Mutation.createPerson: {create: p, object: input},
+  Mutation.updatePerson: {update: p, object: input, key: id},
+  Mutation.deletePerson: {delete: p, key: id},
+  Query.people: {read: p, arguments: {email: email, emails: email}},
+  person: {entity: p}, node: {entity: p}}}""".replace("\n", " ")
+ANN = {
+    "name": 'Ann "Wex" Lomère', "email": "ann@wexlomere.example", "born": "1931-02-27",
+    "address": {"street": "Flumpergatan 7", "city": "Visby"}, "tags": ["yx-one", "yx-two"],
+    "vip": True,
+}  # fmt: skip
+ALL = "id name email born address { street city } tags vip"
+MARKERS = ("Wex", "Lom", "wexlomere", "1931", "Flumper", "yx-", "secret")
+
+
+class Office:
+    """A caller, rules, and a server behind them."""
+
+    def __init__(self, one: Desk) -> None:
+        self.desk = one
+        self.server = People()
+
+    async def ask(self, query: Any, **more: Any) -> Any:
+        """What the caller gets for a document, or for a whole body."""
+        body = query if isinstance(query, list) else {"query": query, **more}
+        call = await self.desk.send("POST /graphql", body)
+        sent = call.sent.body.decode()
+        assert not [marker for marker in MARKERS if marker in sent]
+        seen = await call.seen(200, self.server.answer(json.loads(sent)))
+        assert self.desk.idle
+        return seen
+
+
+async def office() -> Office:
+    return Office(await desk(RULE, fields=FIELDS))
+
+
+async def create(one: Office) -> Any:
+    query = f"mutation ($in: PersonInput!) {{ createPerson(input: $in) {{ {ALL} }} }}"
+    return (await one.ask(query, variables={"in": ANN}))["data"]["createPerson"]
+
+
+async def test_variables_are_swapped_and_answers_restored():
+    one = await office()
+    assert await create(one) == {**ANN, "id": "1"}
+    assert one.server.people["1"]["name"] != ANN["name"]
+    assert (await one.ask(f"{{ person(id: 1) {{ {ALL} }} }}"))["data"]["person"]["name"] == ANN[
+        "name"
+    ]
+    assert await one.desk.counts() == (1, 0, 0)
+
+
+async def test_inline_values_block_strings_and_parts_of_variables_are_swapped():
+    one = await office()
+    query = '''mutation M($street: String, $tags: [String!]) {
+      a: createPerson(input: {name: "secret \\"\\u00e9\\" x", email: """secret@wexlomere.example""",
+        born: "1931-02-27", address: {street: $street, city: "Visby"}, tags: $tags}) {
+          key: id n: name again: name ...More } }
+      fragment More on Person { mail: email born address { s: street } ... on Person { tags } }'''
+    more = {"variables": {"street": "Flumper 1", "tags": ["yx-one"]}, "operationName": "M"}
+    answer = (await one.ask(query, **more))["data"]["a"]
+    assert answer == {
+        "key": "1", "n": 'secret "é" x', "again": 'secret "é" x', "born": "1931-02-27",
+        "mail": "secret@wexlomere.example", "address": {"s": "Flumper 1"}, "tags": ["yx-one"],
+    }  # fmt: skip
+
+
+async def test_only_bytes_of_values_change():
+    one = await office()
+    query = (
+        'mutation  {  createPerson( input : { name :"secret" , vip:true } ) { id } } # é \\u0041'
+    )
+    body = '{ "x": 1.0e2, "query": ' + json.dumps(query) + " }"
+    call = await one.desk.send("POST /graphql", body.encode())
+    sent = call.sent.body.decode()
+    token = json.loads(sent)["query"].partition('name :"')[2].partition('"')[0]
+    assert sent == body.replace("secret", token)
+    await call.answer(200, {"data": {"createPerson": {"id": "1"}}})
+
+
+async def test_records_are_changed_and_removed_by_their_id():
+    one = await office()
+    await create(one)
+    query = 'mutation { updatePerson(id: 1, input: {name: "secret"}) { id name } }'
+    assert (await one.ask(query))["data"]["updatePerson"] == {"id": "1", "name": "secret"}
+    shown = await one.ask("query ($i: ID!) { person(id: $i) { id name born } }", variables={"i": 1})
+    assert shown["data"]["person"] == {"id": "1", "name": "secret", "born": "1931-02-27"}
+    assert (await one.ask("mutation { deletePerson(id: 1) }"))["data"] == {"deletePerson": True}
+    assert await one.desk.counts() == (0, 0, 0)
+
+
+async def test_searches_lists_and_pages_are_followed():
+    one = await office()
+    await create(one)
+    for query, variables in (
+        ('{ people(email: "ann@wexlomere.example") { id name } }', {}),
+        ('{ people(emails: ["secret@a.example", "ann@wexlomere.example"]) { id name } }', {}),
+        ("query ($e: String) { people(email: $e) { id name } }", {"e": ANN["email"]}),
+        ("query ($e: [String!]) { people(emails: $e) { id name } }", {"e": ["x", ANN["email"]]}),
+    ):
+        answer = await one.ask(query, variables=variables)
+        assert answer["data"]["people"] == [{"id": "1", "name": ANN["name"]}]
+    page = (await one.ask("{ page { edges { node { id born tags } } } version }"))["data"]
+    node = {"id": "1", "born": "1931-02-27", "tags": ["yx-one", "yx-two"]}
+    assert page == {"page": {"edges": [{"node": node}]}, "version": "1"}
+
+
+async def test_several_fields_and_requests_in_one_message():
+    one = await office()
+    two = 'mutation { a: createPerson(input: {name: "secret a"}) { id name } b: createPerson(input: {name: "secret b"}) { id name } }'
+    answer = (await one.ask(two))["data"]
+    assert answer == {"a": {"id": "1", "name": "secret a"}, "b": {"id": "2", "name": "secret b"}}
+    answers = await one.ask([{"query": "{ person(id: 1) { id name } }"},
+                             {"query": '{ people(email: "x") { id } person(id: 2) { name } }'}])  # fmt: skip
+    assert [part["data"]["person"]["name"] for part in answers] == ["secret a", "secret b"]
+    assert await one.desk.counts() == (2, 0, 0)
+
+
+async def test_a_document_that_breaks_the_schema_leaves_nothing_behind():
+    one = await office()
+    query = 'mutation { createPerson(input: {name: "secret", nick: 1}) { id } }'
+    answer = await one.ask(query)
+    assert answer["data"] is None
+    assert "secret" in answer["errors"][0]["message"]
+    assert await one.desk.counts() == (0, 0, 0)
+
+
+async def test_an_error_after_the_write_loses_nothing():
+    one = await office()
+    one.server.fails = True
+    answer = await one.ask('mutation { createPerson(input: {name: "secret"}) { id } }')
+    assert answer["data"] == {"createPerson": None}
+    one.server.fails = False
+    shown = await one.ask("{ person(id: 1) { id name } }")
+    assert shown["data"]["person"]["name"] == "secret"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"query": "{ person(id: 1) { born } }"}, Code.VALUE_UNFIT),
+        ({"query": "subscription { person { id } }"}, Code.VALUE_UNFIT),
+        ({"query": "{ person(id: 1) { id "}, Code.BAD_REQUEST),
+        ({"query": 'mutation { other(email: "secret") { id } }'}, Code.VALUE_UNFIT),
+        ({"query": "mutation ($x: A) { other(a: {email: $x}) }", "variables": {"x": "secret"}}, Code.VALUE_UNFIT),
+        ({"query": "{ version }", "variables": {"email": "secret"}}, Code.VALUE_UNFIT),
+        ({"query": "{ version }", "variables": {"a": {"b": [{"email": "secret"}]}}}, Code.VALUE_UNFIT),
+        ({"query": '{ person(id: 1, name: "secret") { id } }'}, Code.VALUE_UNFIT),
+        ({"query": 'query A { version } query B { people(email: "secret") { id } }', "operationName": "A"}, Code.VALUE_UNFIT),
+        ({"query": "query A { version } query B { version }"}, Code.VALUE_UNFIT),
+        ({"query": 'mutation ($n: String = "secret") { createPerson(input: {name: $n}) { id } }', "variables": {"n": "x"}}, Code.VALUE_UNFIT),
+        ({"query": "{ ...A } fragment A on Query { ...A }"}, Code.VALUE_UNFIT),
+        ({"query": 'mutation { createPerson(input: {name: "a", Name: "secret"}) { id } }'}, Code.AMBIGUOUS_JSON),
+        ({"query": 'mutation { createPerson(input: {address: "secret"}) { id } }'}, Code.VALUE_UNFIT),
+        ({"query": 'mutation { a: updatePerson(id: 1, input: {name: "a"}) { id } b: updatePerson(id: "1", input: {name: "secret"}) { id } }'}, Code.VALUE_UNFIT),
+        ({"extensions": {"persistedQuery": {"sha256Hash": "ab"}}}, Code.VALUE_UNFIT),
+        ({"query": "{ version }", "extensions": {"persistedQuery": {"sha256Hash": "ab"}}}, Code.VALUE_UNFIT),
+        ({"id": "stored", "variables": {"email": "secret"}}, Code.VALUE_UNFIT),
+        ({"query": 7}, Code.BAD_REQUEST),
+        ({"query": "{ version }", "variables": "secret"}, Code.BAD_REQUEST),
+        (["secret"], Code.UNREADABLE_BODY),
+        (b'{"query": "{ version }", "query": "secret"}', Code.AMBIGUOUS_JSON),
+        (b'{"query": "{ version }", "Query": "secret"}', Code.AMBIGUOUS_JSON),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_understood_is_refused(body, code):
+    one = await office()
+    with pytest.raises(VaultError) as caught:
+        await one.desk.send("POST /graphql", body)
+    assert caught.value.code is code, caught.value.message
+    assert "secret" not in caught.value.message
+    assert await one.desk.counts() == (0, 0, 0)
+    assert one.desk.idle
+
+
+async def test_a_failure_on_the_way_leaves_nothing_staged():
+    one = await office()
+    query = "mutation ($n: String) { createPerson(input: {name: $n, email: $n}) { id } }"
+    with pytest.raises(VaultError) as caught:
+        await one.desk.send(
+            "POST /graphql", {"query": query, "variables": {"n": "secret@a.example"}}
+        )
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert await one.desk.counts() == (0, 0, 0)
+    call = await one.desk.send(
+        "POST /graphql", {"query": query.replace(", email: $n", ""), "variables": {"n": "x"}}
+    )
+    await call.exchange.failed(False)
+    assert await one.desk.counts() == (0, 0, 0)

@@ -1,0 +1,29 @@
+from proxy.redactor.load import load_text
+from proxy.redactor.rules import Verb
+from tests.support.exchanges import rule_text
+
+TEXT = rule_text(
+    "{match: POST /g, graphql: {Mutation.add: {create: p, object: a.b}, "
+    "Mutation.put: {update: p, object: a, key: a.id, id: key}, "
+    "all: {read: p, arguments: {f.email: email}}}, persisted: {"
+    + "AB" * 32
+    + ': "{ all { id } }"}}'
+)
+
+
+def test_each_field_is_an_operation_of_its_own():
+    (operation,) = load_text(TEXT).operations
+    add, put, every = operation.graph
+    assert (add.operation.verb, add.object, add.key, add.id) == (Verb.CREATE, ("a", "b"), (), "id")
+    assert (put.object, put.key, put.id) == (("a",), ("a", "id"), "key")
+    assert every.arguments == {("f", "email"): "email"}
+    assert add.small == {("born",)}
+    assert operation.verb is Verb.UPDATE
+    assert operation.persisted == (("ab" * 32, "{ all { id } }"),)
+    assert add.operation.endpoint is operation.endpoint
+
+
+def test_answers_may_lack_the_id_so_tokens_tell_their_record():
+    rules = load_text(TEXT)
+    assert rules.entities[0].addressed is False
+    assert rules.operations[0].graph[0].operation.entity is rules.entities[0]
