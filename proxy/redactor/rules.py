@@ -44,9 +44,7 @@ class Absent(enum.StrEnum):
 
 
 class Nulls(enum.StrEnum):
-    """A declared field that is ``null``: erase the stored value (null goes on), or keep it (its
-    token goes on).
-    """
+    """A declared field that is ``null``: erase the value, or keep it and send its token."""
 
     ERASE = "erase"
     KEEP = "keep"
@@ -62,9 +60,7 @@ class Empty(enum.StrEnum):
 
 
 class OwnToken(enum.StrEnum):
-    """A value that already is the record's own token for that field: keep what it stands for, or
-    refuse the request.
-    """
+    """A value that already is the record's own token: keep what it stands for, or refuse it."""
 
     KEEP = "keep"
     REFUSE = "refuse"
@@ -89,10 +85,10 @@ class Stream(enum.StrEnum):
 class PatchKind(enum.StrEnum):
     """A request body that tells changes instead of values, and how it names their places."""
 
-    JSON = "json"  #: RFC 6902, paths from the document
-    MERGE = "merge"  #: RFC 7386
-    SCIM = "scim"  #: RFC 7644, section 3.5.2, paths from the object
-    DOTTED = "dotted"  #: members such as ``address.street``, alone or under ``$set``, ``$unset``
+    JSON = "json"
+    MERGE = "merge"
+    SCIM = "scim"
+    DOTTED = "dotted"
 
 
 @dataclass(frozen=True, slots=True)

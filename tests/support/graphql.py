@@ -35,13 +35,13 @@ class People:
     def __post_init__(self) -> None:
         self._schema = build_schema(SCHEMA)
         self._root = {
-            "person": lambda _info, id: self.people.get(id),  # noqa: A006
+            "person": lambda _info, id: self.people.get(id),  # noqa: A006  # the name of the schema
             "people": self.search,
             "page": lambda _info: {"edges": [{"node": one} for one in self.people.values()]},
             "version": lambda _info: "1",
             "createPerson": self.create,
-            "updatePerson": lambda _info, id, input: self.stored(id, input),  # noqa: A006
-            "deletePerson": lambda _info, id: self.people.pop(id, None) is not None,  # noqa: A006
+            "updatePerson": lambda _info, id, input: self.stored(id, input),  # noqa: A006  # the name of the schema
+            "deletePerson": lambda _info, id: self.people.pop(id, None) is not None,  # noqa: A006  # the name of the schema
             "note": lambda _info, text: text,
         }
 
@@ -49,7 +49,7 @@ class People:
         wanted = {email, *emails}
         return [one for one in self.people.values() if wanted == {""} or one["email"] in wanted]
 
-    def create(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+    def create(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002  # likewise
         one = self.stored(str(len(self.people) + 1), input)
         if self.fails:
             raise ValueError(f"no room for {one['name']}")

@@ -18,6 +18,7 @@ from proxy.redactor.graphql import Asked, GraphReader, answered_at
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.restore import splice
 from proxy.redactor.rules import Match, Verb
+from proxy.redactor.views import View
 from proxy.vault.vault import Vault
 
 _JSON: RawHeaders = ((b"content-type", b"application/json"),)
@@ -86,10 +87,15 @@ class GraphExchange:
     """Carries one GraphQL request and its answer, field by field."""
 
     def __init__(
-        self, reader: GraphReader, joined: Mapping[str, BoundOperation], vault: Vault
+        self,
+        reader: GraphReader,
+        joined: Mapping[int, BoundOperation],
+        view: View | None,
+        vault: Vault,
     ) -> None:
         self._reader = reader
-        self._joined = joined  #: by the name of a field
+        self._joined = joined  #: by identity of the operation of a field
+        self._view = view
         self._vault = vault
         self._fields: list[FieldExchange] = []
         self.timing = Timing()
@@ -130,7 +136,8 @@ class GraphExchange:
         return with_fields(request, body=body)
 
     def _field(self, asked: Asked) -> FieldExchange:
-        joined, match = self._joined[asked.use.field.name], Match(asked.use.field.operation, {})
+        match = Match(asked.use.field.operation, {})
+        joined = self._joined[id(match.operation)].under(self._view)
         exchange = viewed(FieldExchange, joined)(joined, match, self._vault)
         exchange.asked = asked
         return exchange

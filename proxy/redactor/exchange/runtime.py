@@ -26,7 +26,6 @@ from proxy.redactor.rules import (
     Entity,
     FieldRule,
     Match,
-    Operation,
     PassRule,
     Rule,
     RuleSet,
@@ -41,9 +40,8 @@ from proxy.vault.vault import Vault
 # Addresses in header fields: a browser tells every picture and script of a page which search led to
 # it.
 #
-# So the values of a search come once more, in the ``Referer`` of requests that no rule names, and
-# proxies before this one repeat the target in fields of their own. What a rule swaps in a target is
-# swapped in those as well.
+# So the values of a search come once more, in ``Referer`` and in fields of proxies before this one.
+# What a rule swaps in a target is swapped in those as well.
 
 
 #: Fields that hold the address of a request, in lower case.
@@ -127,7 +125,7 @@ class Runtime:
     joined: Mapping[int, BoundOperation]  #: by identity of the operation
     sign: bytes = b"?"  #: what stands in each address that holds values
     forks: Mapping[int, Fork] = field(default_factory=dict)  #: by identity of the trunk
-    graphs: Mapping[int, GraphReader] = field(default_factory=dict)  #: of the operation
+    graphs: Mapping[int, GraphReader] = field(default_factory=dict)
 
     def match(
         self,
@@ -155,7 +153,7 @@ class Runtime:
             rule: Rule = found.operation
             if found.operation.branches:
                 rule = self.forks[id(rule)].by_head(target, headers) or rule
-            if isinstance(rule, Operation):
+            if not isinstance(rule, PassRule):
                 return rule.endpoint, Match(rule, found.params, self)
             found = rule
         if found is not None:
@@ -223,25 +221,19 @@ class Runtime:
     def exchange(self, match: Match, view: View | None = None) -> AnyExchange:
         """A new exchange for one matched request of a caller; ``view``: what it may see."""
         if match.operation.branches:
-            fork = self.forks[id(match.operation)]
-            of = match.params, self
+            fork, of = self.forks[id(match.operation)], (match.params, self)
             return ForkExchange(fork, lambda one: self._exchange(Match(one, *of), view))
         return self._exchange(match, view)
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""
-        if not match.operation.branches:
-            return match
-        rule = self.forks[id(match.operation)].by_body(request)
+        fork = self.forks.get(id(match.operation))
+        rule = fork.by_body(request) if fork is not None else match.operation
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
 
     def _exchange(self, match: Match, view: View | None) -> RuleExchange | GraphExchange:
         if match.operation.graph:
-            fields = {
-                one.name: self.joined[id(one.operation)].under(view)
-                for one in match.operation.graph
-            }
-            return GraphExchange(self.graphs[id(match.operation)], fields, self.vault)
+            return GraphExchange(self.graphs[id(match.operation)], self.joined, view, self.vault)
         joined = self.joined[id(match.operation)].under(view)
         if match.operation.response.special:
             return special_exchange(joined, match, self)

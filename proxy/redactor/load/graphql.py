@@ -186,6 +186,6 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
 
 
 def with_graph(operation: Operation, change: Callable[[Operation], Operation]) -> Operation:
-    """The operation with what its fields of GraphQL do changed."""
+    """The operation changed, and what its fields of GraphQL do likewise."""
     graph = tuple(replace(one, operation=change(one.operation)) for one in operation.graph)
-    return replace(operation, graph=graph)
+    return replace(change(operation), graph=graph)

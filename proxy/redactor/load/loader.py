@@ -319,13 +319,11 @@ def _addressed(file: FileRules) -> FileRules:
         for draft in file.entities
     }
     endpoint = replace(file.endpoint, searched=any(op.request.addressed for op in file.operations))
-    operations = tuple(
-        with_graph(
-            replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity),
-            lambda one: replace(one, endpoint=endpoint, entity=drafts[one.entity.name].entity),
-        )
-        for op in file.operations
-    )
+
+    def addressed(op: Operation) -> Operation:
+        return replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)
+
+    operations = tuple(with_graph(op, addressed) for op in file.operations)
     passed = tuple(replace(rule, endpoint=endpoint) for rule in file.passed)
     return replace(
         file,
@@ -348,10 +346,7 @@ def _settled(file: FileRules) -> FileRules:
     entities = {draft.entity.name: _settled_entity(draft.entity) for draft in file.entities}
     drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
     operations = tuple(
-        with_graph(
-            _settled_operation(one, entities[one.entity.name]),
-            lambda inner: _settled_operation(inner, entities[inner.entity.name]),
-        )
+        with_graph(one, lambda inner: _settled_operation(inner, entities[inner.entity.name]))
         for one in file.operations
     )
     return replace(file, entities=drafts, operations=operations)
