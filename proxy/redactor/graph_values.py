@@ -32,7 +32,7 @@ _CHARACTER: Final = re.compile(
 )
 
 
-class Origin(NamedTuple):
+class ValueOrigin(NamedTuple):
     """Where a part of a small document stands: as JSON in the body, or inline in the query."""
 
     path: Path
@@ -95,9 +95,9 @@ class GraphValues:
             for one in (operation.variable_definitions or ())
         }
 
-    def document(self, field: GraphField, node: Any) -> tuple[bytes, tuple[Origin, ...]]:
+    def document(self, field: GraphField, node: Any) -> tuple[bytes, tuple[ValueOrigin, ...]]:
         """The small document of a field: ``object``, ``id``, ``arguments`` as its rule has them."""
-        origins: list[Origin] = []
+        origins: list[ValueOrigin] = []
         parts: list[bytes] = []
         reached: list[tuple[str, ...]] = []
         for member, way in (("object", field.object), ("id", field.key)):
@@ -132,7 +132,7 @@ class GraphValues:
                     raise self._unclear("has an argument, called like a field, that no rule reads")
 
     def _argument(
-        self, node: Any, way: tuple[str, ...], path: Path, origins: list[Origin]
+        self, node: Any, way: tuple[str, ...], path: Path, origins: list[ValueOrigin]
     ) -> bytes | None:
         for argument in node.arguments or ():
             if argument.name.value == way[0]:
@@ -140,7 +140,7 @@ class GraphValues:
         return None
 
     def _at(
-        self, node: Any, way: tuple[str, ...], path: Path, origins: list[Origin]
+        self, node: Any, way: tuple[str, ...], path: Path, origins: list[ValueOrigin]
     ) -> bytes | None:
         """The value at a way below a value."""
         if not way:
@@ -162,14 +162,14 @@ class GraphValues:
         if not spans:
             return None
         start, end = span[0] + spans[0][0], span[0] + spans[0][1]
-        origins.append(Origin(path, start, end, inline=False))
+        origins.append(ValueOrigin(path, start, end, inline=False))
         return self._body[start:end]
 
     def _each(
-        self, node: Any, way: tuple[str, ...], first: int, name: str, origins: list[Origin]
+        self, node: Any, way: tuple[str, ...], first: int, name: str, origins: list[ValueOrigin]
     ) -> list[bytes]:
         """The values of an argument that is searched by: one, or those of a list."""
-        mine: list[Origin] = []
+        mine: list[ValueOrigin] = []
         value = self._argument(node, way, (), mine)
         if value is None:
             return []
@@ -183,7 +183,7 @@ class GraphValues:
                 elif origin.path == () and not origin.inline:
                     (span,) = locate((number,), self._body[origin.start : origin.end], 1000)
                     start, end = origin.start + span[0], origin.start + span[1]
-                    origins.append(Origin(path, start, end, inline=False))
+                    origins.append(ValueOrigin(path, start, end, inline=False))
         return raws
 
     def _variable(self, node: Any) -> tuple[int, int] | None:
@@ -195,12 +195,12 @@ class GraphValues:
             raise self._unclear("has a default for a variable that has a value: leave it out")
         return span
 
-    def _value(self, node: Any, path: Path, origins: list[Origin]) -> bytes | None:
+    def _value(self, node: Any, path: Path, origins: list[ValueOrigin]) -> bytes | None:
         """A value of the document as JSON."""
         if node.kind == "variable":
             span = self._variable(node)
             if span is not None:
-                origins.append(Origin(path, *span, inline=False))
+                origins.append(ValueOrigin(path, *span, inline=False))
                 return self._body[span[0] : span[1]]
             default = self._defaults.get(node.name.value)
             return self._value(default, path, origins) if default is not None else None
@@ -217,7 +217,7 @@ class GraphValues:
             return b"{" + b",".join(members) + b"}"
         if node.kind == "null_value":
             return b"null"
-        origins.append(Origin(path, *self._span(node), inline=True))
+        origins.append(ValueOrigin(path, *self._span(node), inline=True))
         if node.kind == "boolean_value":
             return b"true" if node.value else b"false"
         if node.kind in ("int_value", "float_value"):
@@ -271,7 +271,7 @@ def _names_any(raw: bytes, is_protected: Any) -> bool:
 
 
 def edits(
-    body: bytes, origins: tuple[Origin, ...], redacted: bytes
+    body: bytes, origins: tuple[ValueOrigin, ...], redacted: bytes
 ) -> Iterator[tuple[int, int, bytes]]:
     """The edits of a request that put what became of its small document into its places."""
     for path in _differences(msgspec.json.decode(body), msgspec.json.decode(redacted), ()):
@@ -288,7 +288,7 @@ def edits(
         yield _edit(origin, path, raw, body)
 
 
-def _edit(origin: Origin, path: Path, raw: bytes, body: bytes) -> tuple[int, int, bytes]:
+def _edit(origin: ValueOrigin, path: Path, raw: bytes, body: bytes) -> tuple[int, int, bytes]:
     rest = path[len(origin.path) :]
     if origin.inline:
         value = read_json_value(raw)

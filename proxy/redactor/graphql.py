@@ -15,7 +15,7 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.form import loosely
-from proxy.redactor.graph_values import PARSED, GraphValues, Origin, parse_document
+from proxy.redactor.graph_values import PARSED, GraphValues, ValueOrigin, parse_document
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.plan import BodyPlan, body_plan
@@ -35,7 +35,7 @@ _HASH: Final = ("extensions", "persistedQuery", "sha256Hash")
 _REQUESTS: Final = Selection((), [("query",), ("variables",), ("operationName",), _HASH])
 
 
-class Use(NamedTuple):
+class FieldUse(NamedTuple):
     """One field of a rule that a request asks for."""
 
     field: GraphField
@@ -58,10 +58,10 @@ class Use(NamedTuple):
 class Asked(NamedTuple):
     """A use with the small document of its values, and where each of them stands."""
 
-    use: Use
+    use: FieldUse
     body: bytes
     #: places of the document: the span in the request that a place of the document comes from
-    origins: tuple[Origin, ...]
+    origins: tuple[ValueOrigin, ...]
     position: int | None  #: of its request in a list of several
 
 
@@ -78,7 +78,7 @@ class GraphReader:
         names = (step for one in fields for rule in one.operation.entity.fields.values()
                  for step in rule.at[-1:])  # fmt: skip
         self._protected = {loosely(name) for name in names if isinstance(name, str)}
-        self._layouts: dict[tuple[str, str], tuple[Use, ...]] = {}
+        self._layouts: dict[tuple[str, str], tuple[FieldUse, ...]] = {}
 
     def read(self, request: Request) -> list[Asked]:
         """What a request asks for, in its order. Raises ``VaultError``, and never with content."""
@@ -101,7 +101,7 @@ class GraphReader:
 
     def _one(
         self, body: bytes, spans: dict[int, tuple[int, int]]
-    ) -> Iterator[tuple[Use, tuple[bytes, tuple[Origin, ...]]]]:
+    ) -> Iterator[tuple[FieldUse, tuple[bytes, tuple[ValueOrigin, ...]]]]:
         texts = [self._text(body, spans.get(number)) for number in (0, 2, 3)]
         query, name, digest = texts
         inline = query is not None
@@ -124,7 +124,7 @@ class GraphReader:
             raise self._unclear("has a member that is no text", Code.BAD_REQUEST)
         return value.text if value is not None else None
 
-    def _uses(self, query: str, name: str) -> tuple[Use, ...]:
+    def _uses(self, query: str, name: str) -> tuple[FieldUse, ...]:
         uses = self._layouts.get((query, name))
         if uses is None:
             uses = tuple(self._walked(query, name))
@@ -133,7 +133,7 @@ class GraphReader:
             self._layouts[query, name] = uses
         return uses
 
-    def _walked(self, query: str, name: str) -> Iterator[Use]:
+    def _walked(self, query: str, name: str) -> Iterator[FieldUse]:
         document = parse_document(query)
         operation = _operation(document, name, self._unclear)
         kind = operation.operation.value
@@ -237,7 +237,7 @@ class _Selected:
                 if getattr(node, "selection_set", None) is not None:
                     waiting.append(node.selection_set)
 
-    def use(self, field: GraphField, path: tuple[str, ...], nodes: Sequence[Any]) -> Use:
+    def use(self, field: GraphField, path: tuple[str, ...], nodes: Sequence[Any]) -> FieldUse:
         """Where the values and the id of a field's object stand in the answer, in the caller's
         names.
         """
@@ -252,7 +252,7 @@ class _Selected:
         if small and not ids:
             raise self._unclear(f"asks for {small} without {field.id} beside it: ask for both")
         names = tuple(name for name, _ in places)
-        return Use(field, path, nodes[0], names, tuple(path for _, path in places), ids)
+        return FieldUse(field, path, nodes[0], names, tuple(path for _, path in places), ids)
 
     def _paths(self, selections: Iterable[Any], at: Path) -> Iterator[Path]:
         if not at:

@@ -40,8 +40,8 @@ CALLS: dict[str, float] = {"create": 310, "update": 438, "same": 194, "read": 16
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 408,
-    "lines": 87_300,
+    "files": 420,
+    "lines": 90_900,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

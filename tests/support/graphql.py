@@ -49,7 +49,7 @@ class People:
         wanted = {email, *emails}
         return [one for one in self.people.values() if wanted == {""} or one["email"] in wanted]
 
-    def create(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002  # likewise
+    def create(self, _info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002  # the name of the schema
         one = self.stored(str(len(self.people) + 1), input)
         if self.fails:
             raise ValueError(f"no room for {one['name']}")

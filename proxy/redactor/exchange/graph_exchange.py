@@ -1,6 +1,6 @@
 """A GraphQL request and its answer: an exchange for each of its fields that a rule names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -122,13 +122,7 @@ class GraphExchange:
             for field in sorted(fields, key=lambda one: (one.writes, one.record)):
                 redacted = await field.redacted()
                 self._fields.append(field)
-                for start, end, text in edits(field.asked.body, field.asked.origins, redacted):
-                    if changes.setdefault((start, end), text) != text:
-                        raise VaultError(
-                            Code.VALUE_UNFIT,
-                            "A variable of the GraphQL operation stands for two fields: send one "
-                            "for each.",
-                        )
+                _add(changes, edits(field.asked.body, field.asked.origins, redacted))
             body = splice(request.body, [(*span, text) for span, text in changes.items()])
         except BaseException:
             await self.failed(False)
@@ -187,6 +181,15 @@ class GraphExchange:
     async def failed(self, sent: bool) -> None:
         for field in self._fields:
             await field.failed(sent)
+
+
+def _add(changes: dict[tuple[int, int], bytes], more: Iterable[tuple[int, int, bytes]]) -> None:
+    for start, end, text in more:
+        if changes.setdefault((start, end), text) != text:
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                "A variable of the GraphQL operation stands for two fields: send one for each.",
+            )
 
 
 def _decoded(body: bytes) -> Any:

@@ -27,10 +27,10 @@ def compile_when(section: Section, faults: RuleFaults) -> tuple[Condition, ...]:
         condition = _condition(key, item, faults)
         if condition is None:
             continue
-        place = (condition.source, condition.name, condition.path)
-        if place in compiled:
+        source = (condition.source, condition.name, condition.path)
+        if source in compiled:
             faults.add(item.key, "this place stands in 'when' already; keep one of the two")
-        compiled[place] = condition
+        compiled[source] = condition
     return tuple(compiled.values())
 
 
@@ -130,10 +130,10 @@ def _by_place(when: Sequence[Condition]) -> dict[object, frozenset[Value]]:
 def _apart(one: Sequence[Condition], other: Sequence[Condition]) -> bool:
     """Whether no request fits both."""
     mine, theirs = _by_place(one), _by_place(other)
-    return any(mine[place].isdisjoint(theirs[place]) for place in mine.keys() & theirs.keys())
+    return any(mine[source].isdisjoint(theirs[source]) for source in mine.keys() & theirs.keys())
 
 
 def _within(one: Sequence[Condition], other: Sequence[Condition]) -> bool:
     """Whether whatever fits ``one`` fits ``other``."""
     mine, theirs = _by_place(one), _by_place(other)
-    return all(place in mine and mine[place] <= values for place, values in theirs.items())
+    return all(source in mine and mine[source] <= values for source, values in theirs.items())
