@@ -13,9 +13,10 @@ from proxy.gateway import headers as rewriting
 from proxy.gateway.bodies import Patience, Rooms, arrived, collect, inflated, read_whole, waits
 from proxy.gateway.ports import Exchange
 from proxy.gateway.streams import restore_stream
+from proxy.gateway.websockets import UPGRADE, message_stream, relay_messages
 from proxy.net import entity_tags, response
 from proxy.net.hop_headers import RequestFields, answered
-from proxy.net.http1.head import NONE, ResponseHead
+from proxy.net.http1.head import NONE, TUNNEL, ResponseHead
 from proxy.net.memory_budget import Reservation
 from proxy.net.reply import Call, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
 from proxy.net.request import RequestContext
@@ -105,7 +106,10 @@ class RedactedHandler:
             _expected(incoming) if entity_tags.MARK in incoming.head.block else (),
         )
         timing.redacted = perf_counter()
-        call = self._call(incoming, redacted, job)
+        messages = None
+        if incoming.head.upgrade:
+            messages = message_stream(incoming, job.match.operation, exchange)
+        call = self._call(incoming, redacted, job, messages is not None)
         try:
             reply = await self._upstream.send(call)
         except UpstreamFault as fault:
@@ -117,17 +121,24 @@ class RedactedHandler:
         if job.viewed:
             reply.head = rewriting.private_head(reply.head)
         try:
-            if not job.match.operation.response.in_parts or not await restore_stream(
+            if messages is not None and reply.framing is TUNNEL:
+                tunnel = self._upstream.tunnel(reply)
+                await relay_messages(incoming, reply, tunnel, messages, self._patience.write)
+            elif not job.match.operation.response.in_parts or not await restore_stream(
                 incoming, reply, exchange, self._patience.write
             ):
                 await self._answer(incoming, reply, exchange, limits)
         finally:
             reply.abort()
 
-    def _call(self, incoming: RequestContext, redacted: Request, job: RedactedRequest) -> Call:
+    def _call(
+        self, incoming: RequestContext, redacted: Request, job: RedactedRequest, upgrade: bool
+    ) -> Call:
         body = redacted.body
         has_body = body or job.asked.chunked or rewriting.declared_length(incoming.raw) is not None
         head = rewriting.request_head(redacted, len(body) if has_body else None, job.address)
+        if upgrade:
+            head = head[:-2] + UPGRADE
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
             if status != 100:  # the body was asked for by us, before the application knew of it
@@ -137,7 +148,9 @@ class RedactedHandler:
         # first sending, and its refusal of the second (404 to a delete, 422 to a put) would drop
         # from the vault what it has kept.
         once = job.match.operation.verb is not _READ
-        return Call(job.address, redacted.method, head, body, interim=interim, once=once)
+        return Call(
+            job.address, redacted.method, head, body, upgrade=upgrade, interim=interim, once=once
+        )
 
     async def _answer(
         self,

@@ -7,7 +7,7 @@ retry times, line ends) passes byte for byte, and so does an event that is over 
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.rules import Stream
@@ -40,6 +40,22 @@ class EventStream(Protocol):
 
     def end(self) -> None:
         """Nothing more comes."""
+
+
+@runtime_checkable
+class MessageStream(EventStream, Protocol):
+    """A WebSocket whose messages ``restore`` gives the caller one by one."""
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest message."""
+
+    @property
+    def passes_binary(self) -> bool:
+        """Whether the caller may send what is no text."""
+
+    async def redact(self, text: bytes) -> bytes:
+        """A message of the caller as the application may see it. Raises ``VaultError``."""
 
 
 class Event(NamedTuple):

@@ -76,10 +76,11 @@ class OtherKinds(enum.StrEnum):
 
 
 class Stream(enum.StrEnum):
-    """An answer that is a sequence of JSON documents: one a line, or one a server-sent event."""
+    """What an answer is made of that is a sequence of JSON documents: lines, events, messages."""
 
     NDJSON = "ndjson"
     SSE = "sse"
+    WEBSOCKET = "websocket"
 
 
 class PatchKind(enum.StrEnum):

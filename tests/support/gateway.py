@@ -61,6 +61,8 @@ class Exchange:
     back: Callable[[Response], Response] | None = None
     missed: bool = False
     timing: Timing = field(default_factory=Timing)
+    longest: int = 1000  #: bytes of a message
+    passes_binary: bool = False
     events: bool = False  #: whether its answers are streams, of which it restores each piece
 
     def check_head(self, head: Request) -> None:
@@ -93,6 +95,12 @@ class Exchange:
         if self.refusal is not None:
             raise self.refusal
         return piece.replace(TOKEN, VALUE)
+
+    async def redact(self, text: bytes) -> bytes:
+        self.calls.append(("redact", text))
+        if self.refusal is not None:
+            raise self.refusal
+        return text.replace(VALUE, TOKEN)
 
     async def rest(self) -> bytes:
         return b"rest"
@@ -202,7 +210,7 @@ def operation(at: Endpoint, verb: Verb = Verb.UPDATE, stream: Stream | None = No
         Entity("person", Schema("person", ()), {}, None, True),
         None,
         RequestRule(None, {}),
-        ResponseRule(None, None, frozenset({200, 201}), stream=stream),
+        ResponseRule(None, None, frozenset({200, 201}), stream=stream, in_parts=stream is not None),
         Position("rules.yaml", 1, 1),
     )
 

@@ -20,6 +20,7 @@ from proxy.redactor.exchange.csv_stream import CsvExchange
 from proxy.redactor.exchange.error_answers import AnswerScan
 from proxy.redactor.exchange.event_stream import StreamExchange
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.messages import MessageExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
@@ -27,7 +28,7 @@ from proxy.redactor.message import RawHeaders, Response, header
 from proxy.redactor.redact import ParsedBody, query_spots
 from proxy.redactor.restore import Edit, splice
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Match
+from proxy.redactor.rules import Match, Stream
 from proxy.redactor.select import Selection
 from proxy.redactor.sought import Searched
 from proxy.vault.vault import Vault
@@ -71,7 +72,8 @@ def special_exchange(joined: BoundOperation, match: Match, routes: Routes) -> Ru
     if rule.columns:
         return viewed(CsvExchange, joined)(joined, match, routes.vault)
     if rule.stream is not None:
-        return viewed(StreamExchange, joined)(joined, match, routes.vault)
+        kind = MessageExchange if rule.stream is Stream.WEBSOCKET else StreamExchange
+        return viewed(kind, joined)(joined, match, routes.vault)
     if not (rule.carriers or rule.carried or rule.scan):
         return viewed(RuleExchange, joined)(joined, match, routes.vault)
     exchange = viewed(CarrierExchange, joined)(joined, match, routes.vault)

@@ -72,21 +72,25 @@ def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> 
 
 def stream_kind(section: Section | None, verb: Verb, faults: RuleFaults) -> Stream | None:
     """How the documents of an answer follow each other; ``None``: it is one document."""
-    kind = section.value("stream") if section is not None else None
-    if section is None or kind is None:
+    if section is None:
+        return None
+    key = "websocket" if "websocket" in section else "stream"
+    if section.value(key) is None:
         return None
     if verb is not Verb.READ:
         faults.add(
-            section.key("stream"),
-            f"a {verb} is decided by its whole answer, and a stream has no end; leave stream out, "
+            section.key(key),
+            f"a {verb} is decided by its whole answer, and a stream has no end; leave {key} out, "
             "or make the operation a read",
         )
-    for key in ("form", "restore"):
-        if key in section:
+    for other in ("form", "restore", *(("stream", "object", "each") if key == "websocket" else ())):
+        if other in section:
             faults.add(
-                section.key(key), f"the events of a stream are JSON documents; leave '{key}' out"
+                section.key(other),
+                f"the events of a stream are JSON documents, each with its object where '{key}' "
+                f"or 'object' says; leave '{other}' out",
             )
-    return Stream(kind)
+    return Stream.WEBSOCKET if key == "websocket" else Stream(section.value(key))
 
 
 def csv_columns(
@@ -135,8 +139,21 @@ def carrier_rules(
         elif not item.value or any(selectors_overlap(item.value, path) for path in whole):
             faults.add(item.at, "this is a protected place; name the member that is an address")
     scan = bool(section.value("scan"))
+    in_parts = {"stream", "websocket"} & {*section} or section.value("restore") == Restore.CSV
     for key in ("carriers", "scan"):
-        if key in section and ("stream" in section or section.value("restore") == Restore.CSV):
+        if key in section and in_parts:
             faults.add(section.key(key), f"an answer that is restored as it arrives has no '{key}'")
     names = frozenset(item.value for item in items if isinstance(item.value, bytes))
     return names, tuple(item.value for item in carried), scan
+
+
+def check_messages(section: Section, faults: RuleFaults) -> None:
+    """Note messages of a caller where the operation opens no WebSocket."""
+    request, response = section.value("request"), section.value("response")
+    opened = response is not None and "websocket" in response
+    if request is not None and "websocket" in request and not opened:
+        faults.add(
+            request.key("websocket"),
+            "these messages are of a WebSocket, and the operation opens none; write response: "
+            "{websocket: $.contact} with the place of the object in the application's messages",
+        )

@@ -21,7 +21,7 @@ from proxy.redactor.rules import (
 )
 
 #: Keys that say where something stands in a body.
-PLACE_KEYS = ("object", "each", "form", "fields", "multipart", "csv")
+PLACE_KEYS = ("object", "each", "form", "fields", "multipart", "csv", "websocket")
 
 #: What a merge patch does with what it lacks and with null (RFC 7386).
 _MERGES: Final = {"absent": "keep", "nulls": "erase"}
@@ -89,6 +89,9 @@ def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None
             section.key("each"),
             "'object' and 'each' exclude each other; keep 'each' where there are several objects",
         )
+    if "websocket" in section:
+        message: Path = section.value("websocket", ())
+        return message
     if "each" in section:
         path: Path = section.value("each", ())
         single = section.value("each") is not None and not selects_many(path)

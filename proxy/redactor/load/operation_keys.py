@@ -92,6 +92,7 @@ REQUEST = Block(
         _MEMBERS,
         _ELSEWHERE,
         Key("values", MapOf(_MEMBER, "selector"), "read and delete: values that a JSON body looks for, each by its place from the document's root"),
+        Key("websocket", SELECTOR, "where the object stands in a message of the caller; its values are searched for", "messages with a field of the entity close the connection"),
         Key("multipart", MapOf(_FIELD, "part name or pattern with `*`", r"(?s).+"), "the text parts of a `multipart/form-data` form, such as an upload with a caption"),
         Key("csv", MapOf(_FIELD, "column name", r"(?s).+"), "create: columns of a CSV file whose rows are records each, by the names in its first line"),
         Key("part", Text("part name", "the name of a part of the form"), "beside `csv`: the part of a `multipart/form-data` form that is the file", "the file is the body"),
@@ -141,6 +142,8 @@ RESPONSE = Block(
         Key("columns", MapOf(_FIELD, "column name"), "with `restore: csv`, the columns that hold a field, by their names in the first line"),
         Key("only", ListOf(_FIELD), "with `restore: html` or `text`, the fields that are restored; name them where a page "
             "shows no small token, such as a date", "all"),
+        Key("websocket", SELECTOR, "a read: the request opens a WebSocket, and each message of the application is a JSON document with the "
+            "object there", "no WebSocket"),
         Key("stream", KeywordForm(("ndjson", "sse")), "a read: the answer is a sequence of JSON documents, one a line (`ndjson`) or one a server-sent "
             "event (`sse`), each passed on as it arrives; `object`, `each` and `id` count from the document", "one document"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),

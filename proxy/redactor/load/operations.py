@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from proxy.redactor.load.answers import (
     carrier_rules,
+    check_messages,
     csv_columns,
     only_fields,
     page_members,
@@ -221,6 +222,7 @@ def _response(
     only = only_fields(inner, entity, faults)
     members = page_members(inner, body, (entity, only), is_single(id_place), faults)
     stream = stream_kind(inner, verb, faults)
+    check_messages(section, faults)
     columns = csv_columns(inner, entity, verb, faults)
     carriers, carried, scan = carrier_rules(inner, body, faults)
     in_parts = stream is not None or bool(columns)

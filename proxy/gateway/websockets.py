@@ -1,0 +1,188 @@
+"""WebSockets that a rule names: each message is read, and passed on with tokens or values.
+
+No extension is spoken. Whatever cannot be read from the caller's side closes the connection.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import cast
+
+from proxy.errors import Code, VaultError
+from proxy.gateway.ports import Exchange
+from proxy.net import response
+from proxy.net.caller_connection import CallerConnection
+from proxy.net.http1.body import BodyQueue
+from proxy.net.reply import Tunnel, UpstreamResponse
+from proxy.net.request import RequestContext
+from proxy.net.websocket import (
+    FORBIDDEN,
+    INTERNAL_FAULT,
+    NO_SUCH_KIND,
+    NO_TEXT,
+    MessageReader,
+    Opcode,
+    ProtocolFault,
+    SocketMessage,
+    encode_close,
+    encode_message,
+)
+from proxy.offload import SMALL, busy, give_way, run_in_thread
+from proxy.redactor.events import MessageStream
+from proxy.redactor.message import header
+from proxy.redactor.rules import Operation, Stream
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+#: What asks for the change of protocol, before the end of a head.
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+def message_stream(
+    incoming: RequestContext, operation: Operation, exchange: Exchange
+) -> MessageStream | None:
+    """What carries the messages of this handshake; ``None`` where it is none that a rule names."""
+    if not incoming.head.upgrade or operation.response.stream is not Stream.WEBSOCKET:
+        return None
+    if (header(incoming.raw, b"upgrade") or b"").strip().lower() != b"websocket":
+        return None
+    stream = exchange.stream(101, ())
+    return stream if isinstance(stream, MessageStream) else None
+
+
+async def relay_messages(
+    incoming: RequestContext,
+    reply: UpstreamResponse,
+    tunnel: Tunnel,
+    stream: MessageStream,
+    patience: float,
+) -> None:
+    """Answer 101 and carry messages both ways until one side ends.
+
+    Raises ``VaultError`` where the application speaks an extension that it was not asked for.
+    """
+    connection = cast("CallerConnection", incoming.connection)
+    queue = BodyQueue(_CallerFlow(connection))
+    relay = _Relay(incoming, tunnel, stream, patience)
+    ways: list[asyncio.Future[None]] = []
+    try:
+        if header(reply.head.headers, b"sec-websocket-extensions") is not None:
+            raise VaultError(
+                Code.UNREADABLE_ANSWER, "The application speaks a WebSocket extension unasked."
+            )
+        incoming.close = True
+        incoming.write(response.begin_response(incoming, reply))
+        connection.switch(queue.feed, partial(_finish, queue))
+        ways += (
+            asyncio.ensure_future(relay.carry(queue.read, relay.from_caller, masked=True)),
+            asyncio.ensure_future(relay.carry(reply.read, relay.from_application, masked=False)),
+        )
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        tunnel.abort()
+        stream.end()
+
+
+class _CallerFlow:
+    """Steers the reading from a caller after the switch."""
+
+    def __init__(self, connection: CallerConnection) -> None:
+        self._connection = connection
+
+    def pause_reading(self) -> None:
+        transport = self._connection.transport
+        if transport is not None and not transport.is_closing():
+            transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        transport = self._connection.transport
+        if transport is not None and not transport.is_closing():
+            transport.resume_reading()
+
+
+def _finish(queue: BodyQueue) -> bool:
+    """The caller sends nothing more, which ends a WebSocket."""
+    queue.finish()
+    return True
+
+
+class _Relay:
+    """One WebSocket."""
+
+    def __init__(
+        self, incoming: RequestContext, tunnel: Tunnel, stream: MessageStream, patience: float
+    ) -> None:
+        self._incoming = incoming
+        self._tunnel = tunnel
+        self._stream = stream
+        self._patience = patience
+
+    async def carry(
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        take: Callable[[SocketMessage], Awaitable[None]],
+        *,
+        masked: bool,
+    ) -> None:
+        """Carry one direction to its end; close both where something must not pass."""
+        reader = MessageReader(self._stream.longest, masked=masked)
+        try:
+            while data := await read():
+                await _each(take, reader.feed(data))
+        except ProtocolFault as fault:
+            self._close(fault.code, fault.reason, None)
+        except VaultError as error:
+            code = FORBIDDEN if masked else INTERNAL_FAULT
+            self._close(code, str(error.code), error.code)
+        except (ConnectionError, TimeoutError):
+            pass  # who went away needs no close frame; the other side sees its connection end
+
+    async def from_caller(self, message: SocketMessage) -> None:
+        """Pass a message on to the application, with tokens in place of values."""
+        content = await _content(message)
+        if message.opcode is Opcode.TEXT:
+            content = await self._stream.redact(_checked(content))
+        elif message.opcode is Opcode.BINARY and not self._stream.passes_binary:
+            raise ProtocolFault(NO_SUCH_KIND, "only text messages are taken here")
+        self._tunnel.write(encode_message(message.opcode, content, masked=True))
+        await self._tunnel.drained()
+
+    async def from_application(self, message: SocketMessage) -> None:
+        """Pass a message on to the caller, with values in place of tokens."""
+        content = await _content(message)
+        if message.opcode is Opcode.TEXT:
+            content = await self._stream.restore(_checked(content))
+        self._incoming.size += len(content)
+        self._incoming.write(encode_message(message.opcode, content, masked=False))
+        await self._incoming.drained(self._patience)
+
+    def _close(self, code: int, reason: str, fault: Code | None) -> None:
+        _log.warning("a WebSocket was closed by the proxy", code=fault or Code.BAD_REQUEST)
+        self._incoming.write(encode_close(code, reason, masked=False))
+        self._tunnel.write(encode_close(code, reason, masked=True))
+
+
+async def _each(
+    take: Callable[[SocketMessage], Awaitable[None]], messages: list[SocketMessage]
+) -> None:
+    for message in messages:
+        await take(message)
+        if busy():
+            await give_way()
+
+
+async def _content(message: SocketMessage) -> bytes:
+    return await run_in_thread(message.size > SMALL, message.content)
+
+
+def _checked(text: bytes) -> bytes:
+    """The text; raises ``ProtocolFault`` where it is no UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        raise ProtocolFault(NO_TEXT, "a text message is not UTF-8") from None
+    return text

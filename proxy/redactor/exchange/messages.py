@@ -1,0 +1,71 @@
+"""The messages of a WebSocket: values of the caller out, tokens of the application back.
+
+Each message is a JSON document of its own. Those of the caller may search by values that the rule
+names; one that carries a field elsewhere is refused, as the body of any request is.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from proxy.offload import SMALL, run_in_thread
+from proxy.redactor.events import Event
+from proxy.redactor.exchange.bound_operation import count, hidden
+from proxy.redactor.exchange.event_stream import StreamExchange
+from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.restore import rewritten
+from proxy.redactor.rules import OtherKinds
+
+_JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
+_SWITCHING = 101
+
+
+class MessageExchange(StreamExchange):
+    """The exchange of an operation with ``response: {websocket: …}``, from its handshake on."""
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
+        """As of any exchange; no extension is asked for, such as one that compresses messages."""
+        sent = await super().outgoing(request, marks)
+        dropped = b"sec-websocket-extensions"
+        headers = tuple([one for one in sent.headers if one[0].lower() != dropped])
+        return replace(sent, headers=headers)
+
+    def stream(self, status: int, headers: RawHeaders) -> "MessageExchange | None":  # noqa: ARG002  # the names of the port
+        """What carries the messages after the handshake; ``None`` for any other answer."""
+        if status != _SWITCHING:
+            return None
+        self._status = status
+        return self
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest message."""
+        return self._operation.endpoint.limits.body
+
+    @property
+    def passes_binary(self) -> bool:
+        """Whether the caller may send what is no text."""
+        return self._operation.request.other_kinds is OtherKinds.PASS
+
+    async def restore(self, piece: bytes) -> bytes:
+        """A message of the application, with values. Raises ``VaultError``."""
+        return await self._restored_events([Event(piece, ((0, len(piece)),) if piece else ())])
+
+    async def redact(self, text: bytes) -> bytes:
+        """A message of the caller, with tokens. Raises ``VaultError``: then it must not leave."""
+        long = len(text) > SMALL
+        request = Request("POST", b"/", _JSON, text)
+        body = await run_in_thread(long, self._joined.read, request)
+        if body is None or not any(item.spots for item in body.items):
+            return text
+        search = self._search = SearchTokens(self._collection)
+        await search.redacted(b"/", {}, body.items)
+        values = await search.rows(body.items)
+        view = self._joined.view
+        covered = sorted({name for name, _ in search.values if view and view.covers(name)})
+        if covered:
+            raise hidden(self._operation, covered)
+        written = await run_in_thread(long, rewritten, text, body, values)
+        count(self._joined.protected, written.counts)
+        return written.content

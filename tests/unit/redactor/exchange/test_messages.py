@@ -1,0 +1,74 @@
+import json
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.messages import MessageExchange
+from tests.support.exchanges import USUAL, Desk, desk
+
+FIELDS = (
+    "name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+)  # fmt: skip
+LIVE = "{match: GET /live, read: p, response: {websocket: $.p, id: $.id}}"
+ASKS = (
+    "{match: GET /asks, read: p, request: {fields: {email: $.search.email}, other_kinds: pass}, "
+    "response: {websocket: $.p, id: $.id}}"
+)
+ANN = {"name": "Ann Q", "email": "Ann@x.example"}
+
+
+async def opened(match: str) -> tuple[Desk, MessageExchange]:
+    one = await desk(*USUAL, LIVE, ASKS, fields=FIELDS)
+    call = await one.send(match, headers=((b"Sec-WebSocket-Extensions", b"x"), (b"A", b"b")))
+    assert call.sent.headers == ((b"A", b"b"), (b"Accept-Encoding", b"identity"))
+    stream = call.exchange.stream(101, ())
+    assert isinstance(stream, MessageExchange)
+    assert call.exchange.stream(200, ()) is None
+    return one, stream
+
+
+async def test_messages_of_the_application_are_restored():
+    one, stream = await opened("GET /live")
+    stored = await one.create(ANN)
+    message = json.dumps({"type": "new", "p": stored}).encode()
+    wanted = {"type": "new", "p": {**ANN, "id": 1}}
+    assert json.loads(await stream.restore(message)) == wanted
+    assert await stream.restore(b"not json") == b"not json"
+    assert await stream.restore(b"") == b""
+    assert one.events["unreadable_answer"] == 1
+    stream.end()
+    assert one.idle
+
+
+async def test_messages_of_the_caller_search_by_tokens():
+    one, stream = await opened("GET /asks")
+    stored = await one.create(ANN)
+    message = {"type": "follow", "search": {"email": "Ann@x.example"}}
+    sent = json.loads(await stream.redact(json.dumps(message).encode()))
+    assert sent == {"type": "follow", "search": {"email": stored["email"]}}
+    assert await stream.redact(b'{"type": "ping"}') == b'{"type": "ping"}'
+    assert await stream.redact(b"") == b""
+    assert stream.passes_binary
+
+
+@pytest.mark.parametrize(
+    ("match", "message", "code"),
+    [
+        ("GET /live", b'{"any": {"email": "ann@x.example"}}', Code.UNREADABLE_BODY),
+        ("GET /live", b"ann@x.example", Code.MALFORMED_JSON),
+        ("GET /asks", b'{"search": {"Email": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
+        ("GET /asks", b'{"search": "ann@x.example"}', Code.VALUE_UNFIT),
+        ("GET /asks", b'{"search": {"email": "a"}', Code.MALFORMED_JSON),
+    ],
+)
+async def test_a_message_that_could_carry_a_value_elsewhere_is_refused(match, message, code):
+    _, stream = await opened(match)
+    with pytest.raises(VaultError) as fault:
+        await stream.redact(message)
+    assert fault.value.code is code
+    assert "ann@" not in fault.value.message
+
+
+async def test_the_bounds_are_those_of_the_rule():
+    _, stream = await opened("GET /live")
+    assert (stream.longest, stream.passes_binary) == (2 * 1024 * 1024, False)
