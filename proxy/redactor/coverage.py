@@ -9,7 +9,7 @@ with checksums where a kind has one.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_plus
@@ -148,6 +148,23 @@ def _words_of(templates: Iterable[str]) -> set[str]:
     """The literal segments of path templates in lower case."""
     segments = (one for template in templates for one in parse_template(template).segments)
     return {one.text.lower() for one in segments if one.kind is SegmentKind.LITERAL}
+
+
+_PIECE: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_NAME: Final = re.compile(r"[A-Za-z][\w.\[\]-]{0,63}", re.ASCII)
+
+
+def parameter_word(name: str, words: Collection[str] = ()) -> str:
+    """A parameter's name where each of its words is nobody's; else ``{word}``. ``words``: further
+    ones, in lower case.
+    """
+    if name.lower() in words:
+        return name
+    pieces = [piece.lower() for piece in _PIECE.findall(name)]
+    plain_name = _NAME.fullmatch(name) and not any(char.isdigit() for char in name)
+    if plain_name and all(piece in _ROUTES or piece in words for piece in pieces):
+        return name
+    return "{word}"
 
 
 # ---------------------------------------------------------------------- kinds of values

@@ -79,6 +79,13 @@ METRICS: Final[dict[str, MetricSpec]] = {
         "one the application kept: "
         "both are kept, the old one is shown, and the next write of the field decides.",
     ),
+    "domicile_unnamed_parameters_total": MetricSpec(
+        "counter",
+        ("endpoint", "operation", "parameter"),
+        "Requests of ruled reads with a query parameter that their rule does not name: what it "
+        "looks for reaches the application in the clear. The name is shown where its words are "
+        "those of the rule or of many interfaces.",
+    ),
     "domicile_altered_tokens_total": MetricSpec(
         "counter",
         ("entity", "field"),

@@ -13,6 +13,7 @@ from proxy.errors import Code, VaultError
 from proxy.offload import is_long
 from proxy.redactor.exchange.audit import Teller
 from proxy.redactor.exchange.searching import Searching
+from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
 from proxy.redactor.message import Request
 from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan
@@ -37,7 +38,7 @@ class BoundOperation:
 
     __slots__ = (
         *("_services", "_viewed", "collection", "is_long", "notices", "plan", "protected"),
-        *("read", "restored", "searching", "teller", "view"),
+        *("read", "restored", "searching", "teller", "unnamed", "view"),
     )
 
     def __init__(
@@ -58,6 +59,7 @@ class BoundOperation:
         self.view = view
         self.teller = Teller(audit, collection.around.environment, plan.operation, view)
         self.notices = Notices(metrics, plan.operation)
+        self.unnamed = UnnamedParameters(metrics, plan.operation)
         self._services = metrics, audit
         self._viewed: dict[View, BoundOperation] = {}
         entity = plan.operation.entity
@@ -81,7 +83,7 @@ class BoundOperation:
             masks = {name: rule.mask for name, rule in entity.fields.items()}
             fields = FieldView(view, entity.name, masks)
             bound = BoundOperation(self.plan, self.collection, *self._services, fields)
-            bound.notices = self.notices
+            bound.notices, bound.unnamed = self.notices, self.unnamed
             self._viewed[view] = bound
         return bound
 

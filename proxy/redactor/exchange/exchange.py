@@ -111,9 +111,8 @@ class RuleExchange:
             self._permit()
         if self._joined.searching is not None:
             request, self._search = await self._joined.searching.sent(request, self._permit_search)
-        operation, writing = self._operation, self._writing
+        operation, writing, read = self._operation, self._writing, self._joined.read
         long = len(request.body) > SMALL and self._joined.is_long(request.body)
-        read = self._joined.read
         body = await in_thread(read, request) if long else read(request)
         items = body.items if body is not None else []
         if operation.id is not None:
@@ -370,10 +369,7 @@ class RuleExchange:
             self._joined.pass_with_tokens(error)
 
     async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
-        """Tell of what was written, or will be revealed; whether values may stand in the answer.
-
-        Raises ``VaultError(AUDIT_DOWN)`` where it must not leave at all.
-        """
+        """Tell of what was written or revealed; whether values may be shown. Raises AUDIT_DOWN."""
         writing, self._shows = self._writing, bool(shown.fields)
         try:
             if writing is not None and writing.held:
@@ -393,7 +389,10 @@ class RuleExchange:
         """End it; without a ``status`` there was no answer."""
         if self._writing is not None:
             self._writing.close()
-        elif not self._shows and 200 <= status < 500 and status != 304:
+            return
+        if self._request is not None and b"?" in self._request.target:
+            self._joined.unnamed.look(self._request.target)
+        if not self._shows and 200 <= status < 500 and status != 304:
             searched = self._search and (self._search.values or self._search.questioned)
             self.missed = bool(searched or (status in _GONE and self._ids))
             if self.missed:

@@ -56,10 +56,12 @@ _PARAMETER = Block(
         Key("find", KeywordForm(("exact", "partial", "from", "to", "after", "before")), "with `via`: how the value is looked for; from, to, after and before need `find: [range]`", "`partial` in fields that have it, else `exact`"),
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
         Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
+        Key("pass", Flag(), "true: somebody looked, and the parameter holds nobody's data; it passes, and is not reported"),
+        Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
         Key("refuse", ListOf(Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True), "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
             "whatever sign, in lists", "not at all"),
     ),
-    later=("expression", "fields", "json"),
+    later=("expression", "json"),
 )  # fmt: skip
 _CARRIER = Block(
     "member",

@@ -13,7 +13,12 @@ from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.parsers import parse_selector
-from proxy.redactor.load.vault_questions import check_questions, field_question, order_question
+from proxy.redactor.load.vault_questions import (
+    application_names,
+    check_questions,
+    field_question,
+    order_question,
+)
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
 from proxy.redactor.rules import Entity, Verb
@@ -128,6 +133,9 @@ def _parameter(
         fits = item.value is not None and known_field(item.value, item, entity, faults)
         return Parameter(name, item.value) if fits else None
     section: Section = item.value
+    if "pass" in section:
+        _check_lone(name, "pass", section, faults)
+        return Parameter(name)
     if "refuse" in section:
         return _refused(name, section, entity, faults)
     if "via" in section:
@@ -166,12 +174,7 @@ def _fields(section: Section, entity: Entity, faults: RuleFaults) -> list[str]:
 
 
 def _refused(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter | None:
-    for key in section:
-        if key != "refuse":
-            faults.add(
-                section.key(key),
-                f"'{name}' is refused, so '{key}' means nothing; leave one of the two out",
-            )
+    _check_lone(name, "refuse", section, faults, "fields")
     listed: list[PlacedValue] = [
         one for one in section.value("refuse", []) if one.value is not None
     ]
@@ -184,7 +187,21 @@ def _refused(name: str, section: Section, entity: Entity, faults: RuleFaults) ->
             path = entity.fields[one.value].at
             last = [step for step in path if isinstance(step, str)][-1:]
             unwanted |= {field_word(word): one.value for word in (one.value, *last)}
+    for word, field in application_names(section, entity, faults).items():
+        if field in unwanted.values():
+            unwanted[word] = field
     return Parameter(name, refused=bool(always), unwanted=unwanted) if listed else None
+
+
+def _check_lone(
+    name: str, word: str, section: Section, faults: RuleFaults, beside: str = ""
+) -> None:
+    for key in section:
+        if key not in (word, beside):
+            faults.add(
+                section.key(key),
+                f"'{word}' says all of '{name}', so '{key}' means nothing; leave one of them out",
+            )
 
 
 def _spelling(section: Section, split: str, faults: RuleFaults) -> ListSpelling | None:

@@ -58,6 +58,8 @@ def order_question(section: Section, entity: Entity, faults: RuleFaults) -> Vaul
         last = [step for step in rule.at if isinstance(step, str)][-1:]
         words = {field_word(word): rule.name for word in (rule.name, *last)}
         (order if sortable else orderless).update(words)
+    for word, field in application_names(section, entity, faults).items():
+        (order if field in order.values() else orderless)[word] = field
     if not order:
         faults.add(
             section.key("via"),
@@ -65,6 +67,17 @@ def order_question(section: Section, entity: Entity, faults: RuleFaults) -> Vaul
             "refuse: always here",
         )
     return VaultQuestion(order=order, orderless=orderless)
+
+
+def application_names(section: Section, entity: Entity, faults: RuleFaults) -> dict[str, str]:
+    """The fields by further names, as ``field_word`` writes them, that an application has."""
+    named: Mapping[str, PlacedValue] = section.value("fields", {})
+    for item in named.values():
+        if item.value is not None and item.value not in entity.fields:
+            faults.add(item.at, f"{entity.name} has no field '{item.value}'")
+    return {
+        field_word(name): item.value for name, item in named.items() if item.value in entity.fields
+    }
 
 
 def check_questions(

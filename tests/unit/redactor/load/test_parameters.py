@@ -51,12 +51,24 @@ def test_what_is_kept_among_records_goes_by_their_names():
     assert (search.path, search.query["e"].of) == ({"m": "key3"}, "key3")
 
 
+def test_an_application_may_have_other_names_for_fields_and_parameters_of_nobody():
+    rule = operation_of(
+        "{match: GET /n, read: contact, query: {tab: {pass: true}, s: {refuse: [name], fields: {realName: name, "
+        "e_mail: email}}}, response: {id: $.id}}"
+    ).request
+    assert rule.search is not None
+    assert rule.search.query["tab"] == Parameter("tab")
+    assert rule.search.query["s"].unwanted == {"name": "name", "realname": "name"}
+
+
 @pytest.mark.parametrize(
     ("operation", "fault"),
     [
         ("GET /n|query: {e: ▲{split: ','}}", "does not say what it holds"),
         ("GET /n|query: {e: {refuse: always, ▲field: email}}", "means nothing"),
         ("GET /n|query: {e: {refuse: [▲always, name]}}", "stands alone"),
+        ("GET /n|query: {e: {pass: true, ▲field: email}}", "means nothing"),
+        ("GET /n|query: {e: {refuse: [name], fields: {x: ▲nme}}}", "no field 'nme'"),
         ("GET /n|query: {e: {refuse: [▲nme]}}", "did you mean 'name'"),
         ("GET /n|query: {e: {field: ▲emial, split: ','}}", "did you mean 'email'"),
         ("GET /n|query: {e: ▲{field: name, split: ','}}", "equal values need equal tokens"),
