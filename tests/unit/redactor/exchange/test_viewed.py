@@ -9,10 +9,10 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.viewed import ViewedExchange
-from proxy.redactor.message import Response
+from proxy.redactor.message import RawHeaders, Response
 from proxy.redactor.rules import Verb
 from proxy.redactor.views import OUTSIDE_VIEW, UNKNOWN_VIEW
-from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
+from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Call, Desk, desk, member_form
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere", "email": "Ann@Wexlomere.example", "phone": "+46 70 918 27 36",
@@ -132,6 +132,125 @@ async def test_errors_show_what_was_sent_and_stored_as_the_view_does():
     assert await shown("dpo") == "Bo Berg is no Ann@Wexlomere.example"
     assert await shown("support") == "B* **** is no A**@Wexlomere.example"
     assert await shown("robot") == "U is no T"
+
+
+# ---------------------------------------------------------------------- other kinds of answers
+
+
+async def pieces(call: Call, headers: RawHeaders, *parts: bytes) -> bytes:
+    """What the caller gets of an answer that comes in parts."""
+    stream = call.exchange.stream(200, headers)
+    assert stream is not None
+    shown = b"".join([await stream.restore(part) for part in parts]) + await stream.rest()
+    stream.end()
+    return shown
+
+
+NDJSON: RawHeaders = ((b"Content-Type", b"application/x-ndjson"),)
+CSV: RawHeaders = ((b"Content-Type", b"text/csv; charset=utf-8"),)
+
+
+async def test_streams_show_what_the_view_does_event_by_event():
+    events = "{match: GET /events, read: p, response: {each: $, id: $.id, stream: ndjson}}"
+    one = await office(*USUAL, events)
+    stored = await one.create(ANN)
+    line = json.dumps(stored).encode() + b"\n"
+    for role, sees in (("dpo", ANN), ("support", MASKED)):
+        call = await one.send("GET /events", view=one.view(role))
+        shown = (await pieces(call, NDJSON, line[:9], line[9:] + line)).splitlines()
+        assert [json.loads(text) for text in shown] == [{**sees, "id": 1}] * 2
+    call = await one.send("GET /events", view=one.view("robot"))
+    assert call.exchange.stream(200, NDJSON) is None
+    assert not call.exchange.wants(200, NDJSON)
+
+
+async def test_exports_show_what_the_view_does_row_by_row():
+    export = (
+        "{match: GET /export, read: p, response: {restore: csv, id: column ID, "
+        "columns: {Name: name, Mail: email}}}"
+    )
+    one = await office(*USUAL, export)
+    stored = await one.create(ANN)
+    text = f"ID,Name,Mail\r\n1,{stored['name']},{stored['email']}\r\n2,Bo Old,\r\n".encode()
+    seen = {
+        role: (await pieces(await one.send("GET /export", view=one.view(role)), CSV, text)).decode()
+        for role in ("dpo", "support")
+    }
+    assert seen["dpo"] == "ID,Name,Mail\r\n1,Ann Wexlomere,Ann@Wexlomere.example\r\n2,Bo Old,\r\n"
+    assert seen["support"] == (
+        "ID,Name,Mail\r\n1,A** *********,A**@Wexlomere.example\r\n2,B* ***,\r\n"
+    )
+
+
+async def test_addresses_show_no_value_that_the_view_covers():
+    save = (
+        '{match: "PATCH /c/{id}", update: p, id: path id, response: {id: $.id, '
+        "carriers: [$.next, header Location]}}"
+    )
+    one = await office(*USUAL, save)
+    stored = await one.create(ANN)
+    for role, named in (("dpo", "Ann%40Wexlomere.example"), ("support", stored["email"])):
+        email = ANN["email"] if role == "dpo" else MASKED["email"]
+        call = await one.send("PATCH /c/1", {"email": email}, view=one.view(role))
+        address = f"/p?email={call.json['email'].replace('@', '%40')}"
+        location = ((b"Location", address.encode()), *JSON)
+        answer = await call.answer(200, {"id": 1, "next": address}, location)
+        carried = [json.loads(answer.body)["next"], dict(answer.headers)[b"Location"].decode()]
+        assert [text.replace("%40", "@") for text in carried] == [
+            f"/p?email={named.replace('%40', '@')}"
+        ] * 2
+
+
+async def test_the_named_elements_of_a_page_show_what_the_view_does():
+    page = (
+        '{match: "GET /page/{id}", read: p, id: path id, '
+        "response: {restore: html, form: {born: born, phone: phone}}}"
+    )
+    one = await office(*USUAL, page)
+    stored = await one.create(ANN)
+    html = f'<input name="born" value="{stored["born"]}"><p>{stored["email"]}</p>'.encode()
+    for role, sees in (("dpo", ANN), ("support", MASKED), ("robot", stored)):
+        call = await one.send("GET /page/1", view=one.view(role))
+        text = unescape((await call.answer(200, html, HTML)).body.decode())
+        assert text == f'<input name="born" value="{sees["born"]}"><p>{sees["email"]}</p>'
+
+
+async def test_patches_compare_nothing_that_the_view_covers():
+    patch = '{match: "PATCH /j/{id}", update: p, id: path id, request: {patch: json}}'
+    one = await office(*USUAL, patch)
+    stored = await one.create(ANN)
+
+    async def compared(role: str, value: str) -> Any:
+        body = [{"op": "test", "path": "/name", "value": value}]
+        call = await one.send("PATCH /j/1", body, view=one.view(role))
+        await call.exchange.failed(False)
+        return call.json[0]["value"]
+
+    assert await compared("dpo", ANN["name"]) == stored["name"]
+    assert await compared("support", MASKED["name"]) == stored["name"]
+    assert await compared("robot", stored["name"]) == stored["name"]
+    for role, guess in (("support", ANN["name"]), ("support", "Bo"), ("robot", ANN["name"])):
+        body = [{"op": "test", "path": "/name", "value": guess}]
+        assert (await refused(one, role, "PATCH /j/1", body)).code is Code.FIELD_HIDDEN
+    body = [{"op": "add", "path": "/tags/-", "value": "***"}]
+    assert (await refused(one, "support", "PATCH /j/1", body)).code is Code.VALUE_UNFIT
+    assert one.idle
+
+
+async def test_each_of_several_operations_at_one_path_has_the_view():
+    one = await office(
+        *USUAL,
+        "{match: POST /rpc, when: {$.do: make}, create: p, request: {object: $.p}, "
+        "response: {object: $.p, id: $.id}}",
+        "{match: POST /rpc, when: {$.do: look}, read: p, response: {object: $.p, id: $.id}}",
+    )
+    for view, sees in ((one.view("dpo"), ANN), (one.view("support"), MASKED)):
+        call = await one.send("POST /rpc", {"do": "make", "p": ANN}, view=view)
+        answer = {"p": {**call.json["p"], "id": 5}}
+        assert await call.seen(201, answer) == {"p": {**sees, "id": 5}}
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /rpc", {"do": "make", "p": ANN}, view=OUTSIDE_VIEW)
+    assert caught.value.code is Code.OUTSIDE_COUNTRY
 
 
 # ---------------------------------------------------------------------- searching
