@@ -82,8 +82,10 @@ class GraphReader:
 
     def read(self, request: Request) -> list[Asked]:
         """What a request asks for, in its order. Raises ``VaultError``, and never with content."""
-        if request.method.upper() != "POST" or b"query=" in request.target:
+        if b"query=" in request.target or (b"?" in request.target and not request.body):
             raise self._unclear("stands in its address: send it in the body of a POST")
+        if request.method.upper() in ("GET", "HEAD") and not request.body:
+            return []  # a page about the interface, which asks for nothing
         if classify(request.headers, request.body) is not Media.JSON:
             raise self._unclear("is no JSON", Code.UNREADABLE_BODY)
         requests = _REQUESTS.find(request.body, self._depth)

@@ -227,4 +227,6 @@ async def test_graphql_is_followed_over_a_restart(several: Setting) -> None:
     sent = len(several.application.graph.received)
     status, problem = await several.ask("POST /graphql", {"query": '{ note(name: "Zorbina") }'})
     assert (status, "Zorbina" in str(problem)) == (422, False)
+    address = "GET /graphql?query=%7Bpeople(email:%22zorbina@wexlomere.example%22)%7Bid%7D%7D"
+    assert (await several.ask(address))[0] == 422
     assert len(several.application.graph.received) == sent

@@ -134,6 +134,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
             yield from _descents(operation)
             yield from _unseen(operation)
             yield from _unnamed_success(operation)
+        yield from _other_ways(file)
         for operation in _unread(file):
             yield (
                 f"{operation.position}: {operation.label} is ruled and GET {operation.template} is "
@@ -228,6 +229,19 @@ def _descents(operation: Operation) -> Iterator[str]:
                     f"{operation.position}: '..' in {spell(path)} reads every value of each {side} "
                     f"of {operation.label}, many times slower than a place that is named"
                 )
+
+
+def _other_ways(file: FileRules) -> Iterator[str]:
+    """Addresses of GraphQL where an operation in the address would pass."""
+    read = {rule.template for rule in file.rules if "GET" in rule.methods}
+    for operation in file.operations:
+        denied = file.endpoint.unmatched is Unmatched.DENY
+        if operation.graph and not denied and operation.template not in read:
+            yield (
+                f"{operation.position}: {operation.label} is read, and a GraphQL operation in the "
+                f"address of a GET passes with its values; write match: GET|POST "
+                f"{operation.template}, which refuses that"
+            )
 
 
 def _unread(file: FileRules) -> Iterator[Operation]:

@@ -47,8 +47,12 @@ def compile_graphql(
                 "leave it out",
             )
     matched = section.value("match")
-    if isinstance(matched, MatchPattern) and matched.methods != ("POST",):
-        faults.add(section.place("match"), "GraphQL is read in the body of a POST; write POST")
+    if isinstance(matched, MatchPattern) and not {"POST"} <= {*matched.methods} <= {"GET", "POST"}:
+        faults.add(
+            section.place("match"),
+            "GraphQL is read in the body of a POST; write POST, or GET|POST, which refuses what "
+            "stands in the address",
+        )
     items: Mapping[str, PlacedValue] = section.value("graphql", {})
     fields = [
         field

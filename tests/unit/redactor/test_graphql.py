@@ -52,7 +52,8 @@ def test_a_query_in_the_address_is_refused(target):
     with pytest.raises(VaultError):
         read({"query": SHOW}, target)
     with pytest.raises(VaultError):
-        read({"query": SHOW}, method="GET")
+        reader().read(Request("GET", target, (), b""))
+    assert reader().read(Request("GET", b"/g", (), b"")) == []
 
 
 def test_a_document_that_grows_by_its_fragments_is_refused():

@@ -27,3 +27,10 @@ def test_answers_may_lack_the_id_so_tokens_tell_their_record():
     rules = load_text(TEXT)
     assert rules.entities[0].addressed is False
     assert rules.operations[0].graph[0].operation.entity is rules.entities[0]
+
+
+def test_an_operation_in_the_address_is_warned_of():
+    rule = "{match: %s /g, graphql: {p: {entity: p}}}"
+    (warning,) = load_text(rule_text(rule % "POST")).warnings
+    assert "write match: GET|POST /g" in warning
+    assert load_text(rule_text(rule % "GET|POST")).warnings == ()
