@@ -4,7 +4,7 @@ No extension is spoken. Whatever cannot be read from the caller's side closes th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import cast
 
@@ -148,7 +148,8 @@ class _Relay:
             content = await self._stream.redact(_checked(content))
         elif message.opcode is Opcode.BINARY and not self._stream.passes_binary:
             raise ProtocolFault(NO_SUCH_KIND, "only text messages are taken here")
-        self._tunnel.write(encode_message(message.opcode, content, masked=True))
+        encode = encode_message, message.opcode, content
+        self._tunnel.write(await run_in_thread(len(content) > SMALL, *encode, masked=True))
         await self._tunnel.drained()
 
     async def from_application(self, message: SocketMessage) -> None:
@@ -167,7 +168,7 @@ class _Relay:
 
 
 async def _each(
-    take: Callable[[SocketMessage], Awaitable[None]], messages: list[SocketMessage]
+    take: Callable[[SocketMessage], Awaitable[None]], messages: Iterable[SocketMessage]
 ) -> None:
     for message in messages:
         await take(message)

@@ -6,6 +6,7 @@ somebody looks into them.
 
 import enum
 import os
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 
@@ -32,6 +33,7 @@ _FIN: Final = 0x80
 _RESERVED: Final = 0x70
 _MASKED: Final = 0x80
 _MOST_CONTROL: Final = 125
+_MOST_FRAGMENTS: Final = 1000
 
 
 class ProtocolFault(Exception):  # a fault of the other side, not an error of ours
@@ -74,15 +76,17 @@ class MessageReader:
         self._pieces: list[tuple[bytes, bytes]] = []
         self._size = 0  #: bytes of those
 
-    def feed(self, data: bytes) -> list[SocketMessage]:
-        """The messages that these bytes complete, in order. Raises ``ProtocolFault``."""
+    def feed(self, data: bytes) -> Iterator[SocketMessage]:
+        """The messages that these bytes complete, in order, each read when it is asked for.
+
+        Raises ``ProtocolFault``.
+        """
         self._data += data
-        messages: list[SocketMessage] = []
         while (frame := self._frame()) is not None:
             first, mask, body = frame
             opcode = Opcode(first & 0x0F)
             if opcode >= Opcode.CLOSE:
-                messages.append(SocketMessage(opcode, ((mask, body),)))
+                yield SocketMessage(opcode, ((mask, body),))
                 continue
             if (opcode is Opcode.CONTINUATION) is (self._opcode is None):
                 raise ProtocolFault(PROTOCOL_FAULT, "a fragment belongs to no message")
@@ -90,10 +94,12 @@ class MessageReader:
             self._pieces.append((mask, body))
             self._size += len(body)
             if first & _FIN:
-                messages.append(SocketMessage(self._opcode, tuple(self._pieces)))
+                message = SocketMessage(self._opcode, tuple(self._pieces))
                 self._opcode, self._size = None, 0
                 self._pieces.clear()
-        return messages
+                yield message
+            elif len(self._pieces) > _MOST_FRAGMENTS:
+                raise ProtocolFault(TOO_BIG, "the message is in too many fragments")
 
     def _frame(self) -> tuple[int, bytes, bytes] | None:
         """The first byte of a frame, its mask and its body; ``None`` while it is not whole."""

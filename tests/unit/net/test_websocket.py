@@ -71,6 +71,7 @@ def test_a_close_frame_holds_code_and_reason():
         (bytes.fromhex("0100") * 2, PROTOCOL_FAULT),  # a message within a message
         (bytes.fromhex("0900"), PROTOCOL_FAULT),  # a ping in fragments
         (bytes.fromhex("897e"), PROTOCOL_FAULT),  # a long ping
+        (bytes.fromhex("0100") + bytes(2) * 1000, TOO_BIG),
         (bytes.fromhex("817f00000001") + bytes(4), TOO_BIG),
         (bytes.fromhex("0108") + b"12345678" + bytes.fromhex("8003"), TOO_BIG),
     ],
