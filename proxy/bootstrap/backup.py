@@ -38,11 +38,15 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
 from proxy.objectstore.base import SHARDS, NoObject, ObjectStore
+from proxy.objectstore.bucket_path import BucketPath
 from proxy.storage import engine_of, open_store
 from proxy.storage.sqlite.file import snapshot
 from proxy.storage.transfer import copy_vault
 from proxy.vault.attachments import named_objects
 from proxy.vault.schemas import wake
+
+#: A file of a folder, or of a bucket.
+BackupPath = Path | BucketPath
 
 #: Told how many bytes more were written or read.
 ByteCount = Callable[[int], object]
@@ -82,7 +86,7 @@ class BackupContent:
     lost: list[str] = field(default_factory=list)
 
 
-def read_head(source: Path) -> BackupHead:
+def read_head(source: BackupPath) -> BackupHead:
     """What a backup says of itself. Raises ``VaultError(BAD_SETTINGS)`` for any other file."""
     try:
         with source.open("rb") as file:
@@ -105,7 +109,7 @@ def read_head(source: Path) -> BackupHead:
     return head
 
 
-def make_backup(settings: Settings, target: Path, progress: ByteCount) -> BackupContent:
+def make_backup(settings: Settings, target: BackupPath, progress: ByteCount) -> BackupContent:
     """Write a backup to a file that is not there yet; it takes its name when it is complete.
 
     It holds every write that was acknowledged before the call. Raises ``VaultError``: BAD_STORE,
@@ -143,7 +147,7 @@ def make_backup(settings: Settings, target: Path, progress: ByteCount) -> Backup
 
 
 @contextlib.contextmanager
-def _not_writable(target: Path) -> Iterator[None]:
+def _not_writable(target: BackupPath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -153,8 +157,14 @@ def _not_writable(target: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _new_file(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A draft that becomes the file, durably, and a scratch folder beside it."""
+def _new_file(target: BackupPath) -> Iterator[tuple[BinaryIO, Path]]:
+    """A draft that becomes the file, durably, and a scratch folder: beside it, or where temporary
+    files are.
+    """
+    if isinstance(target, BucketPath):
+        with tempfile.TemporaryDirectory() as scratch, target.create() as file:
+            yield file, Path(scratch)
+        return
     draft = target.with_name(f".{target.name}.part")
     with tempfile.TemporaryDirectory(prefix=".domicile-backup-", dir=target.parent) as scratch:
         try:

@@ -22,6 +22,7 @@ from proxy.bootstrap.backup import (
     TAR_PIECE,
     BackupContent,
     BackupHead,
+    BackupPath,
     ByteCount,
     read_head,
 )
@@ -56,7 +57,7 @@ class RestoreFindings:
 
 
 def restore_backup(
-    settings: Settings, source: Path, progress: ByteCount, *, check: bool = False
+    settings: Settings, source: BackupPath, progress: ByteCount, *, check: bool = False
 ) -> RestoreFindings:
     """Unpack a backup, verify every byte of it, and put it where the settings say.
 
@@ -86,7 +87,7 @@ def restore_backup(
     return findings
 
 
-def _open(source: Path, aead: StreamAead, head: BackupHead) -> BinaryIO:
+def _open(source: BackupPath, aead: StreamAead, head: BackupHead) -> BinaryIO:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(source.open("rb"))
         line = file.readline(LONGEST_HEAD)
@@ -95,7 +96,9 @@ def _open(source: Path, aead: StreamAead, head: BackupHead) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(reader, TAR_PIECE))
 
 
-def _unpack(settings: Settings, source: Path, scratch: Path, progress: ByteCount) -> BackupContent:
+def _unpack(
+    settings: Settings, source: BackupPath, scratch: Path, progress: ByteCount
+) -> BackupContent:
     head = read_head(source)
     source_of_key = key_source(settings.keys)
     if not source_of_key.exists():

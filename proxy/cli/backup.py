@@ -18,7 +18,7 @@ from proxy.config.parsers import duration
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.bootstrap.backup import BackupContent
+    from proxy.bootstrap.backup import BackupContent, BackupPath
 
 #: How a backup in a folder is named: names in order are backups in order.
 _STAMP: Final = "domicile-%Y%m%dT%H%M%SZ.backup"
@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"domicile-\d{8}T\d{6}Z\.backup", re.ASCII)
 def run(arguments: Arguments) -> int:
     """Exit status 0 when the backup is complete; 1 also where rows name files that were lost."""
     settings = load_settings(arguments.config, os.environ)
-    folder: Path | None = arguments.target if arguments.target.is_dir() else None
+    folder: BackupPath | None = arguments.target if arguments.target.is_dir() else None
     if folder is None and (arguments.keep or arguments.every):
         raise VaultError(
             Code.BAD_SETTINGS,
@@ -48,7 +48,7 @@ def _stop(_number: int, _frame: object) -> None:
     raise SystemExit(OK)
 
 
-def _back_up_when_due(settings: Settings, arguments: Arguments, folder: Path) -> int:
+def _back_up_when_due(settings: Settings, arguments: Arguments, folder: "BackupPath") -> int:
     """Wait until the newest backup of the folder is old enough, and make another one."""
     if backups := _backups(folder):
         newest = datetime.strptime(backups[-1].name, _STAMP).replace(tzinfo=UTC).timestamp()
@@ -56,19 +56,26 @@ def _back_up_when_due(settings: Settings, arguments: Arguments, folder: Path) ->
     return _back_up(settings, arguments, folder)
 
 
-def _back_up(settings: Settings, arguments: Arguments, folder: Path | None) -> int:
+def _back_up(settings: Settings, arguments: Arguments, folder: "BackupPath | None") -> int:
     from proxy.bootstrap.backup import make_backup
 
     name = datetime.now(UTC).strftime(_STAMP)
-    target: Path = arguments.target if folder is None else folder / name
+    target: BackupPath = arguments.target if folder is None else folder / name
+    size = 0
+
+    def advance(count: int) -> None:
+        nonlocal size
+        size += count
+        bar.update(count)
+
     bar = progress("backup", None, "bytes")
     with contextlib.closing(bar):
-        content = make_backup(settings, target, bar.update)
+        content = make_backup(settings, target, advance)
     keys = _copy_keys(settings, arguments.keys)
     removed = _expire(folder, arguments.keep) if folder is not None and arguments.keep else []
     data = {
         "file": str(target),
-        "bytes": target.stat().st_size,
+        "bytes": size,
         **content_json(content),
         "keys": keys,
         "removed": [path.name for path in removed],
@@ -112,7 +119,7 @@ def _copy_keys(settings: Settings, target: Path | None) -> str | None:
     return str(target)
 
 
-def _expire(folder: Path, keep: int) -> list[Path]:
+def _expire(folder: "BackupPath", keep: int) -> "list[BackupPath]":
     """Remove the oldest backups of a folder, but for so many."""
     expired = _backups(folder)[:-keep]
     for path in expired:
@@ -120,9 +127,22 @@ def _expire(folder: Path, keep: int) -> list[Path]:
     return expired
 
 
-def _backups(folder: Path) -> list[Path]:
+def _backups(folder: "BackupPath") -> "list[BackupPath]":
     """The backups of a folder, oldest first."""
-    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    paths: list[BackupPath] = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: path.name)
+
+
+def backup_path(text: str, *, file: bool = False) -> "BackupPath":
+    """A path, or the address of a bucket, of a ``file`` in it where one is meant."""
+    if not text.startswith("s3://"):
+        return Path(text)
+    from proxy.objectstore.bucket_path import parse_bucket_path
+
+    try:
+        return parse_bucket_path(text, file=file)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _text(data: dict[str, Any], settings: Settings) -> str:
@@ -169,7 +189,10 @@ def _duration(text: str) -> int:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", type=Path, metavar="TARGET", help="the file to make, or a folder for it"
+        "target",
+        type=backup_path,
+        metavar="TARGET",
+        help="the file to make, or a folder for it, or s3://bucket/prefix for one in a bucket",
     )
     parser.add_argument(
         "--keys", type=Path, metavar="FILE", help="copy the key file there, apart from the backup"

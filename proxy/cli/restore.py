@@ -3,11 +3,10 @@
 import argparse
 import contextlib
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import command
-from proxy.cli.backup import content_json
+from proxy.cli.backup import backup_path, content_json
 from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.store import store_text, verification_json
 from proxy.config import load_settings
@@ -56,7 +55,12 @@ def _text(findings: "RestoreFindings", data: dict[str, Any]) -> str:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, metavar="SOURCE", help="a file of `domicile backup`")
+    parser.add_argument(
+        "source",
+        type=lambda text: backup_path(text, file=True),
+        metavar="SOURCE",
+        help="a file of `domicile backup`, also as s3://bucket/prefix/NAME",
+    )
     parser.add_argument(
         "--check",
         action="store_true",

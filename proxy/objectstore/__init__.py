@@ -24,8 +24,9 @@ BACKENDS: dict[str, Callable[[str, bool], Awaitable[ObjectStore]]] = {
     "s3": open_bucket,
 }
 
-#: Objects that are copied at the same moment, and bytes of a piece of each.
+#: Shards that are copied at the same moment, and bytes of a piece of an object.
 _TOGETHER, _PIECE = 8, 1 << 20
+_EVER = 1 << 62
 
 
 async def open_objects(uri: str, *, own: bool = True) -> ObjectStore:
@@ -49,7 +50,8 @@ async def open_objects(uri: str, *, own: bool = True) -> ObjectStore:
 async def copy_objects(
     source: ObjectStore, target: ObjectStore, progress: Callable[[int], object]
 ) -> int:
-    """Copy the objects that the target lacks; how many. ``progress`` is told of each its bytes.
+    """Copy the objects that the target, which nobody else writes to, lacks; how many. ``progress``
+    is told the bytes of each.
 
     One that goes meanwhile is left out; what the target has more of, a running instance removes.
     """
@@ -65,12 +67,17 @@ async def copy_objects(
             opened.close()
         return 1
 
+    await target.clear(_EVER)  # what a copy that was killed has begun, under the same names
+
+    async def copy_shard(shard: str) -> int:
+        if not (stored := await source.listed(shard)):
+            return 0
+        present = {one[:2] for one in await target.listed(shard)}
+        return sum([await copy(one.name) for one in stored if one[:2] not in present])
+
     copied = 0
-    for shard in SHARDS:
-        present = {(stored.name, stored.size) for stored in await target.listed(shard)}
-        missing = [one.name for one in await source.listed(shard) if one[:2] not in present]
-        for at in range(0, len(missing), _TOGETHER):
-            copied += sum(await asyncio.gather(*map(copy, missing[at : at + _TOGETHER])))
+    for at in range(0, len(SHARDS), _TOGETHER):
+        copied += sum(await asyncio.gather(*map(copy_shard, SHARDS[at : at + _TOGETHER])))
     return copied
 
 

@@ -46,17 +46,17 @@ _ENDPOINT: Final = re.compile(
 )
 _NEAR: Final = re.compile(r"localhost|127\.[0-9.]+|\[::1\]", re.ASCII)
 
-_KEY = "The object store refuses the credentials of the files: look at access_key and secret_key."
-_REGION = "The bucket of the files is in another region: name that one (region=…)."
-_BUSY = "The object store of the files is overloaded or failing; the program tries again later."
-_FULL = "The object store of the files is full. The file was not stored."
+_KEY = "The object store refuses the credentials: look at access_key and secret_key."
+_REGION = "The bucket is in another region: name that one (region=…)."
+_BUSY = "The object store is overloaded or failing; the program tries again later."
+_FULL = "The object store is full. The file was not stored."
 #: Error code of the protocol: what to tell (docs.aws.amazon.com, AmazonS3 API, ErrorResponses).
 _TEXTS: Final = {
-    "NoSuchBucket": "There is no such bucket for the files: make it, or mend the setting files.",
+    "NoSuchBucket": "There is no such bucket: make it, or mend its address.",
     "InvalidAccessKeyId": _KEY, "SignatureDoesNotMatch": _KEY, "InvalidToken": _KEY,
-    "ExpiredToken": "The credentials of the files have expired: renew them and restart.",
+    "ExpiredToken": "The credentials have expired: renew them and restart.",
     "AccessDenied": (
-        "The credentials of the files lack a right: allow s3:GetObject, PutObject, DeleteObject, "
+        "The credentials lack a right: allow s3:GetObject, PutObject, DeleteObject, "
         "AbortMultipartUpload on the prefix, and ListBucket on the bucket."
     ),
     "RequestTimeTooSkewed": "The clocks here and at the object store differ: set the clock.",
@@ -131,7 +131,8 @@ def _code(error: BaseException) -> str:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated_faults() -> Iterator[None]:
+    """Raise the library's faults as ``VaultError(FILES_UNAVAILABLE)``."""
     try:
         yield
     except _faults() as error:
@@ -140,16 +141,15 @@ def _translated() -> Iterator[None]:
 
 def _text(error: BaseException) -> str:
     if code := _code(error):
-        refused = f"The object store of the files refuses this ({code}): look at its log."
-        return _TEXTS.get(code, refused)
+        return _TEXTS.get(code, f"The object store refuses this ({code}): look at its log.")
     reason = str(error).lower()
     if "169.254." in reason:
-        return "There are no credentials for the files: name access_key and secret_key."
+        return "There are no credentials: name access_key and secret_key."
     if "certificate" in reason:
-        return "The certificate of the object store of the files is not trusted: name its ca."
+        return "The certificate of the object store is not trusted: name its ca."
     if "redirect" in reason:
         return _REGION
-    return "The object store of the files cannot be reached; the program tries again later."
+    return "The object store cannot be reached; the program tries again later."
 
 
 class _OpenObject:
@@ -188,10 +188,10 @@ class _Upload:
             content += part
         self.size += len(content)
         if content:
-            with _translated():
+            with translated_faults():
                 self._writer.write(content)
 
-    @_translated()
+    @translated_faults()
     def finish(self) -> None:
         """Make the object visible."""
         self._writer.close()
@@ -207,7 +207,7 @@ class BucketObjects:
 
     def __init__(self, address: S3Address) -> None:
         self._address = address
-        self._bucket = _connect(address)
+        self._bucket = connect_bucket(address)
         self._threads = Threads(_AT_ONCE)
         self._uploads = asyncio.Semaphore(_AT_ONCE)
 
@@ -271,7 +271,7 @@ async def open_bucket(location: str, _own: bool) -> ObjectStore:
         raise VaultError(Code.BAD_SETTINGS, f"The setting files: {error}.") from None
 
 
-def _connect(address: S3Address) -> "S3Store":
+def connect_bucket(address: S3Address) -> "S3Store":
     """The library's client. Raises ``ValueError`` for a reference that leads nowhere."""
     from obstore.store import S3Store
 
@@ -341,7 +341,7 @@ def _path(name: str) -> str:
 # ---------------------------------------------------------------------- in threads
 
 
-@_translated()
+@translated_faults()
 def _beginning(bucket: "S3Store", path: str) -> tuple[int, bytes] | None:
     """Size and first bytes of an object; ``None`` where there is none."""
     import obstore
@@ -357,14 +357,14 @@ def _beginning(bucket: "S3Store", path: str) -> tuple[int, bytes] | None:
         raise
 
 
-@_translated()
+@translated_faults()
 def _range(bucket: "S3Store", path: str, at: int, length: int) -> bytes:
     import obstore
 
     return bytes(obstore.get_range(bucket, path, start=at, length=length))
 
 
-@_translated()
+@translated_faults()
 def _delete(bucket: "S3Store", path: str) -> None:
     import obstore
 
@@ -375,7 +375,7 @@ def _delete(bucket: "S3Store", path: str) -> None:
             raise
 
 
-@_translated()
+@translated_faults()
 def _create(bucket: "S3Store", path: str, content: bytes) -> bool:
     """Write an object where there is none; whether it holds this content then."""
     import obstore
@@ -388,7 +388,7 @@ def _create(bucket: "S3Store", path: str, content: bytes) -> bool:
     return True
 
 
-@_translated()
+@translated_faults()
 def _listed(bucket: "S3Store", shard: str) -> list[StoredObject]:
     import obstore
 

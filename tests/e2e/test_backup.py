@@ -13,9 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from proxy.objectstore.s3 import parse_bucket_address
 from tests.support.application import Application
 from tests.support.attached import everything
-from tests.support.bucket import CREDENTIALS, fresh_files
+from tests.support.bucket import CREDENTIALS, fresh_files, shared
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -192,6 +193,33 @@ async def test_a_backup_under_load_brings_back_all_that_was_acknowledged(
         refused = await other.command("restore", told["file"], status=1)
         assert "a restore overwrites nothing" in refused["message"]
         await other.kill()
+
+
+async def test_backups_in_a_bucket_expire_and_are_proved_there(tmp_path: Path) -> None:
+    instance = Instance(tmp_path, environment=dict(CREDENTIALS))
+    instance.rules.mkdir()
+    await instance.command("init")
+    bucket, proof = fresh_files(), tmp_path / "keys.json"
+    kept, removed = [], []
+    for _ in range(3):
+        told = await instance.command("backup", bucket, "--keep", "2", "--keys", str(proof))
+        kept.append(told["file"].rpartition("/")[2])
+        removed += told["removed"]
+        await asyncio.sleep(1.1)  # names tell the second
+    assert removed == [kept[0]]
+    prefix = parse_bucket_address(bucket).prefix
+    names = [name.rpartition("/")[2] for name in shared().names(prefix)]
+    assert names == kept[1:]
+    backup = bucket.replace("?", f"/{kept[2]}?", 1)
+    assert (await instance.command("restore", "--check", backup))["ok"]
+    other = Instance(tmp_path / "other", environment=dict(CREDENTIALS))
+    other.folder.mkdir()
+    other.environment["DOMICILE__KEYS"] = f"file://{proof}"
+    assert (await other.command("restore", backup))["ok"]
+    assert (await other.command("store", "verify"))["ok"]
+    missing = bucket.replace("?", "/none.backup?", 1)
+    refused = await other.command("restore", "--check", missing, status=1)
+    assert "refuses this (NoSuchKey)" in refused["message"] or "cannot" in refused["message"]
 
 
 async def test_an_attachment_that_is_lost_is_told_and_a_backup_made_all_the_same(

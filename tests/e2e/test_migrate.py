@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,29 @@ from tests.support.serving import serving
 RECORDS, DEATHS = rounds(60), rounds(3)
 
 
+class Unhurried(Writers):
+    """Callers that leave the machine some time for the move."""
+
+    async def meet(self) -> None:
+        while not self.over:
+            name = f"person {len(self.people)}"
+            url = self.client.instance.proxy + "/people"
+            async with self.client.caller.post(url, json={"name": name}) as answer:
+                self.people[str((await answer.json())["id"])] = name
+            await asyncio.sleep(0.1)
+
+
+class UnhurriedClient(Client):
+    """A client that waits a moment before each call."""
+
+    async def ask(self, method: str, path: str, **body: Any) -> bytes:
+        await asyncio.sleep(0.03)
+        return await super().ask(method, path, **body)
+
+
 async def filled(client: Client, count: int) -> Writers:
     """Some records with a file each."""
-    writers = Writers(client)
+    writers = Unhurried(client)
     for number in range(count):
         key = f"before{number}"
         await client.ask("POST", "/api/models/contact", json={"id": key, "note": key})
@@ -67,13 +88,17 @@ async def test_a_vault_moves_under_load_and_back_whatever_is_killed(tmp_path: Pa
     timeout = aiohttp.ClientTimeout(2 * PATIENCE)
     async with (
         nursery() as cradle,
+        AsyncExitStack() as stack,
         serving(Application().app()) as upstream,
         aiohttp.ClientSession(timeout=timeout) as caller,
     ):
         (home / "rules" / "rules.yaml").write_text(rules(upstream))
         instance = Instance(home, environment=dict(CREDENTIALS))
+        stack.push_async_callback(instance.kill)
         first = await instance.command("init")
-        client = Client(instance, caller, {n: first[n] for n in ("client_id", "client_secret")})
+        client = UnhurriedClient(
+            instance, caller, {n: first[n] for n in ("client_id", "client_secret")}
+        )
         await client.arrive()
         await client.ask("PUT", "/api/schemas/contact", json=SCHEMA)
         writers = await filled(client, RECORDS)
@@ -116,4 +141,3 @@ async def test_a_vault_moves_under_load_and_back_whatever_is_killed(tmp_path: Pa
             await client.arrive()
             await judge(client, writers)
             assert await count(client) == len(writers.notes)
-        await instance.kill()

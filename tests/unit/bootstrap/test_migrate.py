@@ -2,6 +2,7 @@
 vault under load.
 """
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,21 @@ async def test_a_finish_that_was_killed_behind_its_last_note_is_finished(setting
     assert (await to(settings, target).finish(silent)).finished
     with pytest.raises(VaultError, match="has moved to"):
         await to(settings, tmp_path / "third").finish(silent)
+
+
+async def test_an_attachment_that_was_copied_in_part_is_copied_again(settings, tmp_path):
+    async def content() -> AsyncIterator[list[bytes]]:
+        yield [b"sealed"]
+
+    name, target = "ab" + "0" * 46, tmp_path / "new"
+    objects = await open_objects(settings.files.uri)
+    await objects.put(name, content())
+    await objects.close()
+    (target / "files/incoming").mkdir(parents=True)
+    (target / "files/incoming" / name).write_bytes(b"sea")  # as a killed copy leaves it
+    result = await to(settings, target).finish(silent)
+    assert (result.attachments, result.objects, result.samples) == (1, 1, 1)
+    assert (target / "files/ab" / name[2:]).read_bytes() == b"sealed"
 
 
 async def test_what_is_there_is_never_overwritten(settings, tmp_path):
