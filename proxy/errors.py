@@ -32,6 +32,8 @@ class Code(enum.StrEnum):
     SEARCH_REFUSED = "search_refused"  #: a parameter that the application could only get wrong
     #: the caller's view does not show the field that it searches by
     FIELD_HIDDEN = "field_hidden"
+    #: a value that was swapped for its token stands elsewhere in the request as well
+    VALUE_ELSEWHERE = "value_elsewhere"
     OPERATION_DENIED = "operation_denied"  #: no rule names the request and the endpoint denies such
 
     # The vault.

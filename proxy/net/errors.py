@@ -25,6 +25,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.VALUE_UNFIT: 422,
         Code.SEARCH_REFUSED: 422,
         Code.FIELD_HIDDEN: 403,
+        Code.VALUE_ELSEWHERE: 422,
         Code.OPERATION_DENIED: 403,
         Code.RECORD_EXISTS: 409,
         Code.CONFLICT: 409,

@@ -263,6 +263,7 @@ class OnError:
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
     #: ``tokens``: it passes as it came; or a status as text, e.g. ``"502"``
     unreadable_answer: str = "tokens"
+    guard: str = "block"  #: ``block`` | ``report`` | ``off``
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,27 @@ async def test_an_export_of_any_length_is_clear_and_keeps_its_dialect(scene):
     assert all("wexlomere.example" in line or "bo@ek" in line for line in lines[1:-1])
 
 
+@pytest.mark.parametrize(
+    ("data", "options", "where"),
+    [
+        ({"note": "by Cy Wexlomere"}, {}, "the body"),
+        ({}, {"params": {"next": "/x?of=cy@wexlomere.example"}}, "the address"),
+        ({}, {"headers": {"X-From": "Y3lAd2V4bG9tZXJlLmV4YW1wbGU="}}, "the header field X-From"),
+        ({}, {"cookies": {"last": "cy@wexlomere.example"}}, "the header field Cookie"),
+    ],
+)
+async def test_a_swapped_value_leaves_nowhere_else(scene, data, options, where):
+    person = {"name": "Cy Wexlomere", "email": "cy@wexlomere.example", **data}
+    before = len(scene.site.people)
+    url = scene.instance.proxy + "/people"
+    async with scene.caller.post(url, data=person, allow_redirects=False, **options) as answer:
+        problem = await answer.json(content_type=None)
+    assert (answer.status, problem["code"]) == (422, "value_elsewhere")
+    assert where in json.dumps(problem)
+    assert "exlomere" not in json.dumps(problem)
+    assert len(scene.site.people) == before
+
+
 async def test_the_application_saw_nobody(scene):
     for marker in MARKERS:
         assert found_in(bytes(scene.site.seen), marker) == []

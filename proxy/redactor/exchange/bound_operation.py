@@ -14,6 +14,7 @@ from proxy.offload import is_long
 from proxy.redactor.exchange.audit import Teller
 from proxy.redactor.exchange.searching import Searching
 from proxy.redactor.exchange.unnamed_parameters import UnnamedParameters
+from proxy.redactor.guard import Guard
 from proxy.redactor.message import Request
 from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan
@@ -37,8 +38,8 @@ class BoundOperation:
     """
 
     __slots__ = (
-        *("_services", "_viewed", "collection", "is_long", "notices", "plan", "protected"),
-        *("read", "restored", "searching", "teller", "unnamed", "view"),
+        *("_services", "_viewed", "collection", "guard", "is_long", "notices", "plan"),
+        *("protected", "read", "restored", "searching", "teller", "unnamed", "view"),
     )
 
     def __init__(
@@ -62,6 +63,8 @@ class BoundOperation:
         self.unnamed = UnnamedParameters(metrics, plan.operation)
         self._services = metrics, audit
         self._viewed: dict[View, BoundOperation] = {}
+        watched = plan.operation.endpoint.on_error.guard != "off"
+        self.guard = Guard(plan.operation, self._elsewhere) if watched else None
         entity = plan.operation.entity
         rule = plan.operation.request.search
         self.searching = (
@@ -87,6 +90,10 @@ class BoundOperation:
             self._viewed[view] = bound
         return bound
 
+    def _elsewhere(self, field: str, where: str) -> None:
+        self.collection.observe("elsewhere")
+        self.notices.elsewhere(field, where)
+
     async def decide(self, reconciling: Awaitable[None]) -> None:
         """Have decided what an answer tells; without the vault, the next one that shows the record
         does.
@@ -97,6 +104,18 @@ class BoundOperation:
             if error.code is not Code.VAULT_DOWN:
                 raise
             self.collection.observe("late")
+
+    def permit(self, *, writes: bool) -> None:
+        """The audit log has a fault.
+
+        Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens.
+        """
+        try:
+            self.teller.sink.ready()
+        except VaultError as error:
+            if writes:
+                raise
+            self.pass_with_tokens(error)
 
     def pass_with_tokens(self, error: VaultError) -> None:
         """Vault or audit log cannot be used: the answer passes with its tokens, or the rule says
@@ -204,6 +223,10 @@ class Notices:
                 entity=self._entity,
             )
 
+    async def undecided_by(self, reconciling: Awaitable[set[str]]) -> None:
+        """As ``undecided``, of the fields that it gives."""
+        self.undecided(await reconciling)
+
     def undecided(self, fields: Iterable[str]) -> None:
         """Updates of these fields are in doubt, and no answer will tell: both values are kept, the
         one before is shown.
@@ -217,6 +240,19 @@ class Notices:
                 operation=self._operation,
                 entity=self._entity,
                 field=field,
+            )
+
+    def elsewhere(self, field: str, where: str) -> None:
+        """A value that was swapped for its token left elsewhere in its request."""
+        if (field, where) not in self._logged:
+            self._logged.add((field, where))
+            _log.warning(
+                "a value that was swapped leaves elsewhere in the same request: leave it out "
+                "there, or name that place in the rule",
+                operation=self._operation,
+                entity=self._entity,
+                field=field,
+                source=where,
             )
 
     def altered(self, field: str, shown: Sequence[str], sent: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ between the requests of a connection.
 """
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from proxy.redactor.exchange.known_tokens import (
     SearchTokens,
     add_revealed,
     own_values,
+    record_mark,
     unresolved,
 )
 from proxy.redactor.exchange.misfits import explained
@@ -91,7 +92,7 @@ class RuleExchange:
     def check_head(self, head: Request) -> None:
         """Raise ``VaultError`` for what stands in a head, before the body is sent."""
         if self._teller.sink.fault is not None:
-            self._permit()
+            self._joined.permit(writes=self._writing is not None)
         redact.check_head(self._plan, self._match, head)
         if self._joined.searching is not None:
             self._joined.searching.plan.check_head(head)
@@ -108,7 +109,7 @@ class RuleExchange:
         """
         self._request = request
         if self._teller.sink.fault is not None:
-            self._permit()
+            self._joined.permit(writes=self._writing is not None)
         if self._joined.searching is not None:
             request, self._search = await self._joined.searching.sent(request, self._permit_search)
         operation, writing, read = self._operation, self._writing, self._joined.read
@@ -127,37 +128,47 @@ class RuleExchange:
                 await writing.stage(items, self._ids, marks)
         except VaultError as error:
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
-        if body is None or not items:
+        if not items and (self._search is None or not self._search.values):
             return replace(request, target=target)
         try:
-            if writing is not None and operation.verb is not Verb.DELETE:
-                tokens = writing.all_tokens
-                values = await in_thread(tokens, items) if long else tokens(items)
-            else:
-                values = await (self._search or SearchTokens(self._collection)).rows(items)
-            parts = request.body, body, values
-            redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
+            return await self._swapped(request, target, body, long)
         except BaseException as error:
             await self.failed(False)
             if not isinstance(error, VaultError):
                 raise
             raise await run_in_thread(long, explained, error, self._joined, request, body) from None
-        count(self._joined.protected, redacted.counts)
+
+    async def _swapped(
+        self, request: Request, target: bytes, body: ParsedBody | None, long: bool
+    ) -> Request:
+        """The request with tokens in the places of its values, and nowhere any of these."""
+        items, writing, search = body.items if body is not None else [], self._writing, self._search
+        values: list[list[Value | None]] = []
+        content = request.body
+        if body is not None and items:
+            if writing is not None and self._operation.verb is not Verb.DELETE:
+                tokens = writing.all_tokens
+                values = await in_thread(tokens, items) if long else tokens(items)
+            else:
+                values = await (search or SearchTokens(self._collection)).rows(items)
+            parts = content, body, values
+            redacted = await in_thread(rewritten, *parts) if long else rewritten(*parts)
+            content = redacted.content
+            count(self._joined.protected, redacted.counts)
+        sent = Request(request.method, target, request.headers, content)
+        guard = self._joined.guard
+        if guard is not None:
+            look = items, values, search.values if search is not None else {}, sent
+            await in_thread(guard.check, *look) if long else guard.check(*look)
         if long:
             discard(items, values)
-        return Request(request.method, target, request.headers, redacted.content)
+        return sent
 
     def mark(self) -> bytes:
         """A mark of those values that share tokens, so that the application cannot tell them apart,
         in the one record of the answer as it is live now; empty where there are none.
         """
-        rows = self._revealed.rows if self._revealed is not None else ()
-        row = rows[0] if len(rows) == 1 else None
-        content = row.live if row is not None else None
-        held = self._held[0] if len(self._held) == 1 else None
-        if held is not None and (row is None or row.row.rid != held.rid):
-            content = held.content if held.row is None else held.promoted or held.live
-        return self._collection.mark(content) if content is not None else b""
+        return record_mark(self._collection, self._revealed, self._held)
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
         """Whether the answer must be read whole: tokens or ids may stand in its body."""
@@ -338,12 +349,8 @@ class RuleExchange:
         for row in revealed.rows:
             staged = staged or (row is not None and bool(row.staged))
         if revealed.loose or staged:
-            await self._joined.decide(
-                self._undecided(reconcile(self._collection, shown, revealed, self._began))
-            )
-
-    async def _undecided(self, reconciling: Awaitable[set[str]]) -> None:
-        self._joined.notices.undecided(await reconciling)
+            reconciling = reconcile(self._collection, shown, revealed, self._began)
+            await self._joined.decide(self._joined.notices.undecided_by(reconciling))
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
         target = self._request.target if self._request else b""
@@ -358,15 +365,6 @@ class RuleExchange:
             await settle(self._writing, self._operation, outcome, headers, body)
         elif status in _GONE and self._ids:
             await self._joined.decide(reconcile_gone(self._collection, self._ids, self._began))
-
-    def _permit(self) -> None:
-        """Raise ``VaultError(AUDIT_DOWN)`` unless the request may be answered with tokens."""
-        try:
-            self._teller.sink.ready()
-        except VaultError as error:
-            if self._writing is not None:
-                raise
-            self._joined.pass_with_tokens(error)
 
     async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
         """Tell of what was written or revealed; whether values may be shown. Raises AUDIT_DOWN."""

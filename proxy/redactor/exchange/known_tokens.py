@@ -237,6 +237,19 @@ def own_values(write: StagedWrite, item: BodyObject) -> list[Value | None] | Non
     return values_in_order(write.content.values, places)
 
 
+def record_mark(
+    collection: Collection, revealed: Revealed | None, held: Sequence[StagedWrite]
+) -> bytes:
+    """A mark of those values of the only record that share tokens; empty where there are none."""
+    rows = revealed.rows if revealed is not None else ()
+    row = rows[0] if len(rows) == 1 else None
+    content = row.live if row is not None else None
+    one = held[0] if len(held) == 1 else None
+    if one is not None and (row is None or row.row.rid != one.rid):
+        content = one.content if one.row is None else one.promoted or one.live
+    return collection.mark(content) if content is not None else b""
+
+
 def _known(held: StagedWrite) -> _Known:
     known: _Known = {}
     for content in (held.live, held.content) if held.content is not held.live else (held.live,):

@@ -173,11 +173,12 @@ ON_ERROR = Block(
             "cannot be read: another charset than UTF-8, a member that stands twice, no "
             "`Content-Type`. It passes with tokens in place, or the status is answered instead; "
             "the vault keeps what the application took", "tokens"),
+        Key("guard", KeywordForm(("block", "report", "off")), "a value that was just swapped stands elsewhere in the same request, in the body, "
+            "the address, a header field or a cookie: the request is refused, or it is counted and told", "block"),
         Key("upstream_not_2xx", KeywordForm(("scan", "pass")), "other answers than success: what the caller sent and what is stored of the record "
             "that the request names is restored anywhere in them (nothing stored with 401, 403, "
             "404, 407, 410), or they pass", "scan"),
     ),
-    later=("guard",),
 )  # fmt: skip
 
 _HEADERS = MapOf(

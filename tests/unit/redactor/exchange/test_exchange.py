@@ -560,3 +560,17 @@ async def test_the_mark_of_the_answer_that_joins_two_records_is_that_of_the_one_
     first, again = [await marked(one, "GET /p/1", stored) for _ in range(2)]
     assert first == again
     assert first[0] == {**FIRST, "id": 1, "pin": "2"}
+
+
+async def test_a_value_elsewhere_is_refused_reported_or_passed():
+    twice = {"name": "Zorbina", "note": "for Zorbina"}
+    for word, events in (("block", 0), ("report", 1), ("off", 0)):
+        one = await desk(more=f"on_error: {{guard: {word}}}")
+        if word == "block":
+            with pytest.raises(VaultError) as caught:
+                await one.send("POST /p", twice)
+            assert caught.value.code is Code.VALUE_ELSEWHERE
+        else:
+            assert (await one.send("POST /p", twice)).json["note"] == "for Zorbina"
+        assert one.events["elsewhere"] == events
+        assert word != "block" or one.idle

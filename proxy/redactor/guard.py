@@ -1,0 +1,252 @@
+"""The guard: a value that was just swapped for its token leaves nowhere else in the same request.
+
+Looked for in the rest of the body, in the address, in header fields and cookies: as it is, with
+JSON's escapes, percent-encoded and in base64. From six characters on a value is found inside longer
+text as well; a shorter one only as a whole value, so that short names inside other words alarm
+nobody. One pass over the request tells nearly always that nothing is there; only a hit is looked at
+closely.
+"""
+
+import re
+from binascii import b2a_base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import Value
+from proxy.redactor.message import Request, Spellings
+from proxy.redactor.redact import BodyObject
+from proxy.redactor.rules import Operation
+
+#: Characters from which on a value is found inside longer text, too.
+INSIDE: Final = 6
+#: Digits alone stand everywhere: an age, a count. From so many on they are a value.
+_DIGITS: Final = 4
+#: Bytes to look through for all values together, from which on they are looked for by their
+#: beginnings.
+_MUCH: Final = 1 << 22
+_CHUNK: Final = 1 << 16
+
+_ESCAPES: Final = re.compile(rb"(?:\\u[0-9A-Fa-f]{4})+|\\(.)", re.DOTALL)
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_SIGNS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+_NAME: Final = re.compile(rb"[A-Za-z_]\w*")
+_WHOLE_TEXT: Final = re.compile(rb"(?<=[\"=&;/\n])[^\"=&;/\n]{2,24}(?=[\"&;/\n])")
+
+#: Fields that programs fill for each other, and that tell of nobody.
+_TECHNICAL: Final = frozenset(
+    b"host origin content-type content-length accept accept-encoding accept-language "
+    b"accept-charset user-agent connection upgrade-insecure-requests cache-control pragma te dnt "
+    b"via priority expect transfer-encoding content-encoding date".split()
+)
+_searched: Final = Spellings(lambda name: name not in _TECHNICAL and name[:4] != b"sec-")
+
+
+class Guard:
+    """Looks through the requests of one operation; made when rules load."""
+
+    __slots__ = ("_literals", "_operation", "_report")
+
+    def __init__(self, operation: Operation, report: Callable[[str, str], None]) -> None:
+        """``report``: is told the field, and where it stands, if that is to be reported only."""
+        self._operation = operation
+        self._literals = frozenset(operation.template.encode().split(b"/"))
+        self._report = report
+
+    def check(
+        self,
+        items: Sequence[BodyObject],
+        tokens: Sequence[Sequence[Value | None]],
+        searched: Mapping[tuple[str, str], Value],
+        sent: Request,
+    ) -> None:
+        """Look for what tokens took the place of in a request as it would be sent.
+
+        Raises ``VaultError`` (VALUE_ELSEWHERE) where it may not leave then.
+        ``searched``: values by (field, token).
+        """
+        values = _swapped(items, tokens, searched)
+        if not values:
+            return
+        for text in _suspects(values, self._heap(sent)):
+            own = {one.text for row in tokens for one in row if one is not None}
+            where = self._where(text, own | {token for _, token in searched}, sent)
+            if where:
+                self._tell(values[text], where)
+                return
+
+    def _heap(self, sent: Request) -> bytes:
+        """All parts of a request in which no value may stand, in every reading."""
+        path, _, query = sent.target.partition(b"?")
+        head = b"\n".join(
+            [
+                b"",
+                query,
+                *[one for one in path.split(b"/") if one not in self._literals],
+                *[line for name, line in sent.headers if _searched[name]],
+            ]
+        )
+        content = sent.body
+        if b"%" in head or b"\\" in head or b"+" in query:
+            head = b"\n".join(_readings(head))
+        if b"\\" in content or b"%" in content or (b"+" in content and content[:1] not in b"{["):
+            content = b"\n".join(_readings(content))
+        return b"%b\n%b\n" % (head, content)
+
+    def _tell(self, name: str, where: str) -> None:
+        if self._operation.endpoint.on_error.guard == "report":
+            self._report(name, where)
+            return
+        raise VaultError(
+            Code.VALUE_ELSEWHERE,
+            f"The request matches {self._operation.label}, and a value of {name} stands in {where} "
+            "as well, where no rule names it: leave it out there, or name that place in the rule.",
+            (Detail(where, name),),
+        )
+
+    def _where(self, value: str, tokens: Iterable[str], sent: Request) -> str:
+        """Where a value really stands; empty where it only seemed so."""
+        pattern = _pattern(value)
+        raw = value.encode("utf-8", "surrogatepass")
+        own = [token.encode("utf-8", "surrogatepass") for token in tokens]
+        own = [token for token in own if pattern.search(b'"%b"' % token)]
+        for where, part in self._parts(sent):
+            for reading in _readings(part):
+                rest = reading
+                for token in own:
+                    rest = rest.replace(token, b"\0")
+                if any(_counts(raw, hit, rest) for hit in pattern.finditer(rest)):
+                    return where
+        return ""
+
+    def _parts(self, sent: Request) -> Iterator[tuple[str, bytes]]:
+        path, _, query = sent.target.partition(b"?")
+        segments = [one for one in path.split(b"/") if one not in self._literals]
+        yield "the address", b"/%b?%b" % (b"/".join(segments), query)
+        for name, line in sent.headers:
+            if _searched[name]:
+                yield f"the header field {name.decode('latin-1')}", line
+        yield "the body", sent.body
+
+
+def _swapped(
+    items: Sequence[BodyObject],
+    tokens: Sequence[Sequence[Value | None]],
+    searched: Mapping[tuple[str, str], Value],
+) -> dict[str, str]:
+    """The field of each text that a token took the place of."""
+    values: dict[str, str] = {}
+    clear: list[str] = []
+    for item, row in zip(items, tokens, strict=True):
+        for spot, token in zip(item.spots, row, strict=True):
+            value = spot.value
+            if token is None or value is None:
+                continue
+            if value.text == token.text:
+                clear.append(value.text)  # the rule lets it out
+            else:
+                values[value.text] = spot.field
+    for (name, text), value in searched.items():
+        if value.text != text:
+            values[value.text] = name
+    for text in clear:
+        values.pop(text, None)
+    return values
+
+
+def _suspects(values: Mapping[str, str], heap: bytes) -> Iterator[str]:
+    """The values that seem to stand in a text."""
+    few = len(values) * len(heap) < _MUCH
+    for text in values if few else _likely(values, heap):
+        raw = text.encode("utf-8", "surrogatepass")
+        size = len(raw)
+        coded = b2a_base64(raw, newline=False)
+        if len(text) < INSIDE:
+            if size < 2 or (size < _DIGITS and text.isdigit()):
+                continue
+            if raw in heap or coded.rstrip(b"=") in heap:
+                yield text
+            continue
+        # three ways to stand in base64, by what stands before it
+        first = coded[: size * 4 // 3]
+        second = b2a_base64(b"\0" + raw, newline=False)[2 : (size + 1) * 4 // 3]
+        third = b2a_base64(b"\0\0" + raw, newline=False)[3 : (size + 2) * 4 // 3]
+        if raw in heap or first in heap or second in heap or third in heap:
+            yield text
+            continue
+        coded = b"%b %b %b" % (first, second, third)
+        if b"+" in coded or b"/" in coded:
+            ways = coded.translate(_URL_SAFE).split()
+            if ways[0] in heap or ways[1] in heap or ways[2] in heap:
+                yield text
+
+
+def _readings(part: bytes) -> list[bytes]:
+    """A part of a request, and with the escapes of JSON and percent-encoding undone."""
+    readings = [part]
+    if b"\\" in part:
+        readings.append(_ESCAPES.sub(_character, part))
+    if b"%" in part or b"+" in part:
+        readings.append(unquote_to_bytes(readings[-1].replace(b"+", b" ")))
+    return readings
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    if match[1] is not None:
+        return _SIGNS.get(match[1], match[1])
+    units = bytes.fromhex(match[0].replace(b"\\u", b"").decode())
+    return units.decode("utf-16-be", "surrogatepass").encode("utf-8", "replace")
+
+
+def _pattern(value: str) -> re.Pattern[bytes]:
+    """All forms of a value: inside longer text, or as a whole one where it is short."""
+    raw = value.encode("utf-8", "surrogatepass")
+    if len(value) < INSIDE:
+        coded = b2a_base64(raw, newline=False).rstrip(b"=\n")
+        forms = rb"(?:%b|%b={0,2})" % (re.escape(raw), re.escape(coded))
+        return re.compile(rb"(?:(?<=[\"=&;/?\n])|\A)[ ]?" + forms + rb"(?=[\"&;/?\n]|\Z)")
+    coded = rb"|".join(
+        re.escape(b2a_base64(before + raw, newline=False)[start : (len(before + raw)) * 4 // 3])
+        for start, before in ((0, b""), (2, b"\0"), (3, b"\0\0"))
+    )
+    url_safe = coded.replace(rb"\+", b"-").replace(b"+", b"-").replace(b"/", b"_")
+    exact = re.escape(raw)
+    if value.isascii() and value.isdigit():
+        exact = rb"(?<![0-9])" + exact + rb"(?![0-9])"
+    return re.compile(b"|".join((exact, coded, url_safe)))
+
+
+def _counts(raw: bytes, hit: re.Match[bytes], part: bytes) -> bool:
+    """Whether a hit is a value, and not the name of a member."""
+    start, end = hit.span()
+    if _NAME.fullmatch(raw) is None:
+        return True
+    before, after = part[start - 1 : start], part[end : end + 8].lstrip()
+    if before == b'"' and after[:1] == b'"':
+        return part[end + 1 : end + 8].lstrip()[:1] != b":"
+    return not (before in (b"", b"&", b"?") and after[:1] == b"=")
+
+
+def _likely(values: Mapping[str, str], text: bytes) -> Iterator[str]:
+    """Of very many values those that may stand in the text: by their beginnings, or as a whole."""
+    beginnings: dict[bytes, list[str]] = {}
+    short: dict[bytes, str] = {}
+    for value in values:
+        raw = value.encode("utf-8", "surrogatepass")
+        if len(value) < INSIDE:
+            short[raw] = value
+            short[b2a_base64(raw, newline=False).rstrip(b"=\n")] = value
+            continue
+        coded = [b2a_base64(before + raw, newline=False) for before in (b"", b"\0", b"\0\0")]
+        for form in (raw, coded[0], coded[1][2:], coded[2][3:]):
+            beginnings.setdefault(form[:INSIDE], []).append(value)
+    chosen: dict[str, None] = {}
+    for start in range(0, len(text), _CHUNK):
+        chunk = text[start : start + _CHUNK + INSIDE - 1]
+        parts = {chunk[at : at + INSIDE] for at in range(len(chunk) - INSIDE + 1)}
+        for beginning in parts & beginnings.keys():
+            chosen.update(dict.fromkeys(beginnings[beginning]))
+    for whole in {*_WHOLE_TEXT.findall(text)} & short.keys():
+        chosen[short[whole]] = None
+    yield from chosen

@@ -1,0 +1,154 @@
+import base64
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.redactor import guard as module
+from proxy.redactor.guard import Guard
+from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.redact import BodyObject, Spot
+from tests.support.rules import operation_of
+
+OPERATION = operation_of('{match: "PUT /contacts/{id}", update: contact}')
+
+
+def leak(
+    values: dict[str, str],
+    body: bytes = b"",
+    headers: RawHeaders = (),
+    target: bytes = b"/contacts/17",
+    tokens: tuple[str, ...] = (),
+) -> tuple[str, str] | None:
+    """The field and the place that the guard refuses; ``values``: field by text."""
+    texts = [*values]
+    spots = [Spot(field, 0, 0, Value(text)) for text, field in values.items()]
+    row = [Value(token) for token in (*tokens, *("tok",) * len(texts))][: len(texts)]
+    sent = Request("PUT", target, headers, body)
+    errors: list[VaultError] = []
+    try:
+        Guard(OPERATION, lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
+    except VaultError as error:
+        errors.append(error)
+    if not errors:
+        return None
+    assert errors[0].code is Code.VALUE_ELSEWHERE
+    assert not any(text and text in str(errors[0]) for text in texts)
+    (detail,) = errors[0].details
+    return detail.text, detail.source
+
+
+MAIL = "Ann.Å@x.example"
+
+
+def packed(before: str) -> Callable[[str], str]:
+    return lambda text: base64.b64encode(f"{before}{text} and more".encode()).decode()
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "raw": str,
+    "inside": "to {}, please".format,
+    "escaped": lambda text: json.dumps(text)[1:-1],
+    "every escape": lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
+    "percent": lambda text: quote(text, safe=""),
+    "base64": packed(""),
+    "base64 1": packed("a"),
+    "base64 2": packed("ab"),
+    "url-safe": lambda text: base64.urlsafe_b64encode(b"\xff\xff" + text.encode()).decode(),
+    "percent in JSON": lambda text: f"/x?a={quote(text)}",
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_value_is_found_in_every_form_and_everywhere(name):
+    text = FORMS[name](MAIL)
+    values = {MAIL: "email", "Ek": "name"}
+    assert leak(values, f'{{"a": "tok", "b": "{text}"}}'.encode()) == ("email", "the body")
+    cookie = ((b"Cookie", f"a=1; b={text}".encode()),)
+    assert leak(values, b"{}", cookie) == ("email", "the header field Cookie")
+    if "\\" not in text:
+        address = quote(text, safe="%=")
+        assert leak(values, b"", (), f"/contacts/17?x={address}".encode()) == (
+            "email",
+            "the address",
+        )
+        assert leak(values, b"", (), f"/contacts/{address}".encode())
+        form = f"a=tok&b={address}".encode()
+        assert leak(values, form) == ("email", "the body")
+
+
+@pytest.mark.parametrize(
+    ("values", "body", "headers", "target"),
+    [
+        ({"Ann": "name"}, b'{"a": "tok", "b": "Ann"}', (), b"/contacts/1"),
+        ({"Ann": "name"}, b'["\\u0041nn"]', (), b"/contacts/1"),
+        ({"Ann": "name"}, b"a=tok&b=Ann", (), b"/contacts/1"),
+        ({"Ann": "name"}, b'{"b": "QW5u"}', (), b"/contacts/1"),
+        ({"Ann": "name"}, b"", ((b"X-Name", b"Ann"),), b"/contacts/1"),
+        ({"Ann": "name"}, b"", ((b"Cookie", b"a=b; n=Ann; c=d"),), b"/contacts/1"),
+        ({"Ann": "name"}, b"", (), b"/contacts/1?n=Ann&x=y"),
+        ({"Ann": "name"}, b"", (), b"/contacts/Ann"),
+        ({"Li": "name"}, b'{"b": "Li"}', (), b"/contacts/1"),
+        ({"4711": "pin"}, b'{"b": "4711"}', (), b"/contacts/1"),
+        ({"4711113": "pin"}, b'{"b": 4711113}', (), b"/contacts/1"),
+    ],
+)
+def test_a_short_value_is_found_as_a_whole_one(values, body, headers, target):
+    assert leak(values, body, headers, target)
+
+
+@pytest.mark.parametrize(
+    ("values", "body", "headers", "target"),
+    [
+        ({"Ann": "name"}, b'{"a": "Annual report", "b": "by Ann"}', (), b"/contacts/1"),
+        ({"Ann": "name"}, b"a=Annual&Ann=1", (), b"/contacts/1?plan=Annex"),
+        ({"Ann": "name"}, b'{"Ann": 1}', (), b"/contacts/1"),
+        ({"street": "name"}, b'{"street": "tok"}', (), b"/contacts/1"),
+        ({"street": "name"}, b"street=tok&x=1", (), b"/contacts/1"),
+        ({"contacts": "name"}, b'{"a": "tok"}', (), b"/contacts/1"),
+        ({"1": "name", "30": "name", "m": "name"}, b'{"a": 1, "b": "30", "c": "m"}', (), b"/"),
+        ({"100000": "name"}, b'{"a": 1000000}', (), b"/contacts/1"),
+        ({"example.com": "name"}, b"", ((b"Host", b"crm.example.com"),), b"/contacts/1"),
+        ({"Mozilla": "name"}, b"", ((b"User-Agent", b"Mozilla/5.0"),), b"/contacts/1"),
+        ({"": "name", "tok": "email"}, b'{"a": "tok", "b": ""}', (), b"/contacts/1"),
+    ],
+)
+def test_ordinary_text_is_no_alarm(values, body, headers, target):
+    assert leak(values, body, headers, target) is None
+
+
+def test_a_value_inside_its_own_tokens_is_none():
+    values = {"1987-04-12": "born", "1990-01-01": "died"}
+    body = b'{"born": "1990-01-01", "died": "1987-04-12"}'
+    assert leak(values, body, tokens=("1990-01-01", "1987-04-12")) is None
+    assert leak({"123456": "pin"}, b'{"a": "9123456"}', tokens=("9123456",)) is None
+
+
+def test_what_a_rule_lets_out_is_none():
+    spots = [Spot("nick", 0, 0, Value("Annabelle")), Spot("name", 0, 0, Value("Annabelle"))]
+    sent = Request("PUT", b"/contacts/1", (), b'{"nick": "Annabelle", "name": "tok"}')
+    row = [Value("Annabelle"), Value("tok")]
+    Guard(OPERATION, lambda *_: None).check([BodyObject(spots)], [row], {}, sent)
+
+
+def test_what_a_search_looks_for_is_guarded_too():
+    sent = Request("GET", b"/contacts?email=tok", ((b"Cookie", b"last=ann@x.example"),), b"")
+    with pytest.raises(VaultError):
+        Guard(OPERATION, lambda *_: None).check(
+            [], [], {("email", "tok"): Value("ann@x.example")}, sent
+        )
+
+
+@pytest.mark.parametrize("text", ["Quibble 777", "Qui"])
+@pytest.mark.parametrize("form", ["raw", "base64"])
+def test_very_many_values_are_found_as_one_is(monkeypatch, text, form):
+    monkeypatch.setattr(module, "_MUCH", 1)
+    monkeypatch.setattr(module, "_CHUNK", 64)
+    values = {f"Person number {number}": "name" for number in range(300)} | {text: "email"}
+    rest = json.dumps([f"nobody {number}" for number in range(200)])[:-1]
+    leaked = text if form == "raw" else base64.b64encode(text.encode()).decode()
+    assert leak(values, f'{rest}, "{leaked}"]'.encode()) == ("email", "the body")
+    assert leak(values, f"{rest}]".encode()) is None
