@@ -148,8 +148,8 @@ class _Relay:
             content = await self._stream.redact(_checked(content))
         elif message.opcode is Opcode.BINARY and not self._stream.passes_binary:
             raise ProtocolFault(NO_SUCH_KIND, "only text messages are taken here")
-        encode = encode_message, message.opcode, content
-        self._tunnel.write(await run_in_thread(len(content) > SMALL, *encode, masked=True))
+        encode = partial(encode_message, message.opcode, content, masked=True)
+        self._tunnel.write(await run_in_thread(len(content) > SMALL, encode))
         await self._tunnel.drained()
 
     async def from_application(self, message: SocketMessage) -> None:
