@@ -37,7 +37,8 @@ class Office:
     async def ask(self, query: Any, **more: Any) -> Any:
         """What the caller gets for a document, or for a whole body."""
         body = query if isinstance(query, list) else {"query": query, **more}
-        call = await self.desk.send("POST /graphql", body)
+        view = self.desk.view("dpo") if self.desk.runtime.rules.endpoints[0].views else None
+        call = await self.desk.send("POST /graphql", body, view=view)
         sent = call.sent.body.decode()
         assert not [marker for marker in MARKERS if marker in sent]
         seen = await call.seen(200, self.server.answer(json.loads(sent)))
@@ -201,3 +202,21 @@ async def test_a_failure_on_the_way_leaves_nothing_staged():
     )
     await call.exchange.failed(False)
     assert await one.desk.counts() == (0, 0, 0)
+
+
+async def test_a_view_hides_what_its_callers_may_not_see():
+    more = "views: [{who: [dpo], p: clear}, {who: [sales], p: mask, except: {name: clear}}]"
+    one = Office(await desk(RULE, fields=FIELDS, more=more))
+    await create(one)
+    query = {"query": "{ person(id: 1) { id name email } }"}
+
+    async def seen(*roles: str) -> Any:
+        call = await one.desk.send("POST /graphql", query, view=one.desk.view(*roles))
+        return (await call.seen(200, one.server.answer(call.json)))["data"]["person"]
+
+    assert await seen("dpo") == {"id": "1", "name": ANN["name"], "email": ANN["email"]}
+    sales = await seen("sales")
+    assert sales["name"] == ANN["name"]
+    assert sales["email"] == "a**@wexlomere.example"
+    assert await seen("other") == one.server.answer(query)["data"]["person"]
+    assert one.desk.idle
