@@ -323,17 +323,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A mapping with known keys.
-
-    ``later`` are keys of the language that this version does not support yet.
-    """
+    """A mapping with known keys."""
 
     name: str
     about: str
     keys: tuple[Key, ...]
-    later: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()  #: keys that this version does not support yet
     title: str = ""  #: what it is called in the manual when ``name`` is not enough
     named: Key | None = None  #: for all names of the operator's own choice
+    #: keys that people look for here, with where they stand
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -351,8 +350,9 @@ class Block:
             form = forms.get(name) or (self.named.form if self.named is not None else None)
             if form is not None:
                 items[name] = PlacedValue(form.read(value, context), value.at, place)
-            elif name in self.later:
-                context.faults.add(place, f"'{name}' is not supported yet; leave it out")
+            elif name in self.later or name in self.elsewhere:
+                text = self.elsewhere.get(name, "is not supported yet; leave it out")
+                context.faults.add(place, f"'{name}' {text}")
             else:
                 near = did_you_mean(name, forms)
                 context.faults.add(place, f"unknown key '{name}' in {self.name}; {near}")

@@ -82,7 +82,11 @@ ENDPOINT = Block(
         Key("limits", LIMITS_BLOCK, "bounds on bodies"),
         Key("caller", CALLER_BLOCK, "how callers prove the roles that `views` name", "nobody has a role"),
     ),
-    later=("tls", "ca", "certificate", "key"),
+    elsewhere=dict.fromkeys(
+        ("tls", "ca", "certificate", "key"),
+        "stands in no rule file: TLS towards an application is a setting, such as "
+        "applications.NAME.tls.ca with the name of this endpoint",
+    ),
 )  # fmt: skip
 
 _SHAPE = KeywordForm((*SHAPES, *SYNONYMS, *PERSISTENT), title="[shape](#token-shapes)")
@@ -128,6 +132,7 @@ FIELD_BLOCK = Block(
         Key("stored", KeywordForm(("plain",)), "`plain` keeps the value readable in the vault's own table, which `range` needs", "sealed"),
         Key("mask", MASK_BLOCK, "what a view that masks the field leaves readable", "that of [its kind](#kinds)"),
     ),
+    elsewhere={"views": "stands at the top of the file; there, except names fields"},
 )  # fmt: skip
 
 ENTITY = Block(

@@ -201,5 +201,10 @@ OPERATION_BLOCK = Block(
         Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
         Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
     ),
+    elsewhere={
+        "views": "stands at the top of the file, for all operations",
+        "mask": "stands at a field of an entity",
+        "caller": "stands at the endpoint",
+    },
     later=("envelope",),
 )  # fmt: skip

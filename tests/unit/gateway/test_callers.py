@@ -1,8 +1,9 @@
 import asyncio
 import json
 import ssl
+import sys
 from collections.abc import Mapping
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -88,6 +89,27 @@ async def test_a_signed_token_gives_its_roles_and_is_verified_once():
     assert [(method, url) for method, url, *_ in door.issuer.asked] == [
         ("GET", "https://id.example/keys")
     ]
+
+
+async def test_a_token_that_was_verified_costs_a_request_hardly_anything():
+    door = Door(JWT)
+    shown = f"Bearer {door.token()}"
+    assert await door.view(shown) is SALES
+    raw = ((b"Host", b"a"), (b"Authorization", shown.encode()))
+    request = SimpleNamespace(raw=raw, endpoint=door.endpoint, match=None, connection=None)
+    calls: list[str] = []
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and "/proxy/" in frame.f_code.co_filename:
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        view = await door.callers.view(cast(RequestContext, request))
+    finally:
+        sys.setprofile(None)
+    assert view is SALES
+    assert len(calls) <= 8, calls
 
 
 async def test_requests_that_come_together_ask_once():
