@@ -67,5 +67,9 @@ class MessageExchange(StreamExchange):
         if covered:
             raise hidden(self._operation, covered)
         written = await run_in_thread(long, rewritten, text, body, values)
+        guard = self._joined.guard
+        if guard is not None:
+            sent = replace(request, body=written.content)
+            await run_in_thread(long, guard.check, body.items, values, search.values, sent)
         count(self._joined.protected, written.counts)
         return written.content

@@ -59,6 +59,11 @@ async def test_messages_of_the_caller_search_by_tokens():
         ("GET /asks", b'{"search": {"Email": "ann@x.example"}}', Code.AMBIGUOUS_JSON),
         ("GET /asks", b'{"search": "ann@x.example"}', Code.VALUE_UNFIT),
         ("GET /asks", b'{"search": {"email": "a"}', Code.MALFORMED_JSON),
+        (
+            "GET /asks",
+            b'{"search": {"email": "ann@x.example"}, "log": "ann@x.example asks"}',
+            Code.VALUE_ELSEWHERE,
+        ),
     ],
 )
 async def test_a_message_that_could_carry_a_value_elsewhere_is_refused(match, message, code):
