@@ -89,6 +89,9 @@ class SearchPlan:
                 self._json_place(
                     body, (leaf.start, leaf.end), self._rule.values[leaf.name][1], part
                 )
+            sending = [one.parameter for one in part.lists]
+            for parameter in (*sending, *(one.parameter for one in part.questions)):
+                self._refuse_member(body, parameter)
             if self._outline.strayed(body):
                 raise self._refusal("something else stands where the way to a named place goes on")
         return part
@@ -204,6 +207,14 @@ class SearchPlan:
         else:
             part.lists.append(SoughtList(parameter, [(begin, end)], values, write))
         _bound(part)
+
+    def _refuse_member(self, body: bytes, parameter: Parameter) -> None:
+        """Refuse a body that has a member by itself which the proxy sends for another one."""
+        sent = parameter.send.param if parameter.send is not None else ""
+        own = parameter.name.endswith((f".{sent}", f"['{sent}']"))
+        member = re.compile(re.escape(write_json_value(Value(sent))) + rb"[ \t\n\r]*:")
+        if sent and not own and member.search(body):
+            raise self._refusal(f"it has the member '{sent}', which the proxy sends itself")
 
     # ------------------------------------------------------------------ path
 

@@ -27,7 +27,7 @@ class SoughtValue(NamedTuple):
     start: int
     end: int
     value: Value
-    place: str  #: as the rule names it
+    source: str  #: as the rule names it
     write: Callable[[Value], bytes]
 
 

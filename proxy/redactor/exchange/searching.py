@@ -79,7 +79,7 @@ def _explaining(tokens: SearchTokens) -> Callable[[SoughtValue], Value | None]:
         except VaultError as error:
             if error.code is not Code.VALUE_UNFIT:
                 raise
-            detail = Detail(one.place, f"{one.field}: {error.message}")
+            detail = Detail(one.source, f"{one.field}: {error.message}")
             raise VaultError(error.code, error.message, (detail,)) from None
 
     return token_of

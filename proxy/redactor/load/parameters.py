@@ -85,7 +85,9 @@ def by_weight(
     and mean different things are a fault.
     """
     out = {
-        name: made for name, item in members.items() if (made := compiled(name, item)) is not None
+        name: parsed
+        for name, item in members.items()
+        if (parsed := compiled(name, item)) is not None
     }
     for one, other in combinations(out, 2):
         even = globs.pattern_weight(one) == globs.pattern_weight(other)
@@ -194,10 +196,10 @@ def _refused(name: str, section: Section, entity: Entity, faults: RuleFaults) ->
 
 
 def _check_lone(
-    name: str, word: str, section: Section, faults: RuleFaults, beside: str = ""
+    name: str, word: str, section: Section, faults: RuleFaults, other: str = ""
 ) -> None:
     for key in section:
-        if key not in (word, beside):
+        if key not in (word, other):
             faults.add(
                 section.key(key),
                 f"'{word}' says all of '{name}', so '{key}' means nothing; leave one of them out",

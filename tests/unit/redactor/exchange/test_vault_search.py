@@ -130,6 +130,16 @@ async def test_bodies_are_searched_alike(office):
     assert call.sent.body == b"a=1&ids=1,2"
 
 
+async def test_a_body_that_sends_ids_by_itself_is_refused(office):
+    with pytest.raises(VaultError) as caught:
+        await office.send("POST /find", {"ids": ["7"], "q": "qui"})
+    assert caught.value.code is Code.BAD_REQUEST
+    assert (await office.send("POST /find", {"ids": ["7"], "q": ""})).json == {
+        "ids": ["7"],
+        "q": "",
+    }
+
+
 async def test_a_search_that_shows_nothing_is_a_miss(office):
     call = await office.send("GET /p?q=nobody")
     await call.answer(200, [])
