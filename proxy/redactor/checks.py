@@ -198,8 +198,8 @@ class Unnamed:
             return
         limits = self._operation.endpoint.limits
         if media is Media.JSON:
-            found = self._anywhere.find(body, limits.json_depth).anchored
-            carries = any(body[leaf.start : leaf.end] not in _NO_FIELDS for leaf in found)
+            leaves = self._anywhere.find(body, limits.json_depth).anchored
+            carries = any(body[leaf.start : leaf.end] not in _NO_FIELDS for leaf in leaves)
         else:
             members = form.form_members(body, limits.form_fields)
             carries = body.lstrip()[:1] in form.OTHER_KINDS or any(
@@ -243,7 +243,7 @@ def _last_names(places: Iterable[Path]) -> Iterable[str]:
 
 _TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
 _OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
-_PLACE: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
+_POINTING: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
@@ -264,7 +264,7 @@ def refuse_patch(
     if operation.request.patch not in (None, PatchKind.MERGE):
         return
     if _is_patch(header(headers, b"content-type")) or (
-        not understood and _OPERATION.search(body) and _PLACE.search(body)
+        not understood and _OPERATION.search(body) and _POINTING.search(body)
     ):
         raise VaultError(
             Code.UNREADABLE_BODY,

@@ -68,7 +68,7 @@ def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Fo
             rule = match.operation if isinstance(match, Match) else match
             return Found(rule.endpoint, rule)
     endpoint, at = next(
-        ((found, name) for name in hosts if (found := router.endpoint(name, target))), (None, "")
+        ((one, name) for name in hosts if (one := router.endpoint(name, target))), (None, "")
     )
     ruled = endpoint is not None and router.ruled(at, target)
     return Found(endpoint, None, ruled, ruled and method.upper() == "PATCH")

@@ -51,9 +51,7 @@ class Nulls(enum.StrEnum):
 
 
 class Empty(enum.StrEnum):
-    """A declared field that is the empty text: the value becomes empty (it goes on as it is), or is
-    kept (its token goes on).
-    """
+    """A declared field that is the empty text: store that, or keep the value and send its token."""
 
     STORE = "store"
     KEEP = "keep"
