@@ -19,6 +19,7 @@ from proxy.redactor.rules import Match, Verb
 from proxy.redactor.views import FieldView, outside_write
 from proxy.vault.vault import Vault
 
+_SWITCHING = 101
 _SEARCHES = "From outside the country nobody can search by a value that is kept inside."
 
 
@@ -71,8 +72,11 @@ class ViewedExchange(RuleExchange):
         return not self._passing and super().wants(status, headers)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """As of any exchange; a stream that shows nothing passes as it comes."""
-        return None if self._passing else super().stream(status, headers)
+        """As of any exchange; a stream that shows nothing passes as it comes, but for messages of a
+        WebSocket, of which the caller's may hold values.
+        """
+        passing = self._passing and status != _SWITCHING
+        return None if passing else super().stream(status, headers)
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         """As of any exchange; that nothing is restored may be meant."""

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.messages import MessageExchange
 from proxy.redactor.exchange.viewed import ViewedExchange
 from proxy.redactor.message import RawHeaders, Response
 from proxy.redactor.rules import Verb
@@ -162,6 +163,17 @@ async def test_streams_show_what_the_view_does_event_by_event():
     call = await one.send("GET /events", view=one.view("robot"))
     assert call.exchange.stream(200, NDJSON) is None
     assert not call.exchange.wants(200, NDJSON)
+
+
+async def test_messages_of_who_sees_tokens_are_held_to_the_rule_as_well():
+    live = "{match: GET /live, read: p, response: {websocket: $, id: $.id}}"
+    one = await office(*USUAL, live)
+    stored = await one.create(ANN)
+    for role, sees in (("support", MASKED), ("robot", stored), ("a stranger", stored)):
+        stream = (await one.send("GET /live", view=one.view(role))).exchange.stream(101, ())
+        assert isinstance(stream, MessageExchange)
+        assert json.loads(await stream.restore(json.dumps(stored).encode())) == {**sees, "id": 1}
+        stream.end()
 
 
 async def test_exports_show_what_the_view_does_row_by_row():
