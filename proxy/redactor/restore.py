@@ -193,7 +193,7 @@ def candidates(
 
     ``wide``: also where only ``restore: html`` puts values into a page.
     """
-    found: list[Candidate] = []
+    likely: list[Candidate] = []
     for start, end, quoted in _stretches(kind, body):
         raw = body[start:end]
         if not raw:
@@ -203,10 +203,10 @@ def candidates(
             text in known or any(pattern.fullmatch(text) for pattern in patterns)
         ):
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
-            found.append(Candidate(text, start, end, not names, quoted))
+            likely.append(Candidate(text, start, end, not names, quoted))
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
-            found.extend(_inside(_as_seen(kind, raw), start, quoted, patterns))
-    return found if kind is not EscapingKinds.HTML else _written_in(body, found, wide=wide)
+            likely.extend(_inside(_as_seen(kind, raw), start, quoted, patterns))
+    return likely if kind is not EscapingKinds.HTML else _written_in(body, likely, wide=wide)
 
 
 def _read(kind: EscapingKinds, raw: bytes) -> str | None:
@@ -258,32 +258,32 @@ def _stands(page: bytes, region: Region, item: Candidate) -> bool:
 
 
 def rewrite(
-    kind: EscapingKinds, found: Iterable[Candidate], values: Mapping[str, Value]
+    kind: EscapingKinds, items: Iterable[Candidate], values: Mapping[str, Value]
 ) -> list[Edit]:
     """The edits that put the values of resolved candidates into the body, escaped for their
     surroundings.
     """
-    made: list[Edit] = []
-    for item in found:
+    edits: list[Edit] = []
+    for item in items:
         value = values.get(item.text)
         if value is None:
             continue
         if kind is EscapingKinds.JSON:
-            made.append(_json_edit(item, value))
+            edits.append(_json_edit(item, value))
         else:
             write = item.write or _ESCAPES[kind]
-            made.append((item.start, item.end, write(value.text)))
-    return made
+            edits.append((item.start, item.end, write(value.text)))
+    return edits
 
 
-def untouched(found: list[Candidate], taken: Sequence[tuple[int, int]]) -> list[Candidate]:
+def untouched(items: list[Candidate], taken: Sequence[tuple[int, int]]) -> list[Candidate]:
     """The candidates that lie in none of these stretches, which come in order."""
     ends = [end for _, end in taken]
     if not ends:
-        return found
+        return items
     return [
         item
-        for item in found
+        for item in items
         if (at := bisect_right(ends, item.start)) == len(ends) or item.end <= taken[at][0]
     ]
 
