@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from proxy.errors import Code, VaultError
 from proxy.model.schema import RecordKeys
 
 
@@ -88,20 +87,6 @@ class StoreSettings:
     label: str  #: what may be told of it: the file (absolute), or hosts, database and schema
     file: Path | None = None  #: of the embedded store
 
-    @property
-    def path(self) -> Path:
-        """The file of the embedded store.
-
-        Raises ``VaultError(BAD_SETTINGS)`` for a store on a server.
-        """
-        if self.file is None:
-            raise VaultError(
-                Code.BAD_SETTINGS,
-                f"This is done on the file of an embedded store, and the vault is at {self.label}: "
-                "use the tools of that database.",
-            )
-        return self.file
-
 
 def embedded_store(path: Path) -> StoreSettings:
     """The settings of an embedded store in that file."""
@@ -115,17 +100,6 @@ class FileSettings:
     uri: str = field(repr=False)  #: as the backends of ``objectstore`` read it
     label: str  #: what may be told of it: the folder (absolute), or bucket and prefix
     folder: Path | None = None  #: of the embedded object store
-
-    @property
-    def path(self) -> Path:
-        """The folder of the embedded object store.
-
-        Raises ``VaultError(BAD_SETTINGS)`` for files in a bucket.
-        """
-        if self.folder is None:
-            text = f"This is done on a folder, and the files are at {self.label}."
-            raise VaultError(Code.BAD_SETTINGS, text)
-        return self.folder
 
 
 def embedded_files(folder: Path) -> FileSettings:

@@ -138,7 +138,7 @@ def test_one_process_owns_the_embedded_vault(settings):
     (claim,) = spec["volumeClaimTemplates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
     assert MOUNTS[claim["metadata"]["name"]] == str(settings.data)
-    assert settings.store.path.is_relative_to(settings.data)
+    assert settings.store.file.is_relative_to(settings.data)
     assert not [m for m in ALL.values() if m["kind"] == "HorizontalPodAutoscaler"]
 
 

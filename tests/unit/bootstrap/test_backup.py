@@ -54,7 +54,7 @@ def test_without_a_vault_or_a_place_to_write_there_is_no_backup(tmp_path, settin
     with pytest.raises(VaultError, match="cannot be written") as refused:
         make_backup(settings, tmp_path / "nowhere" / "b", lambda _: None)
     assert refused.value.code is Code.NOT_WRITABLE
-    settings.store.path.unlink()
+    settings.store.file.unlink()
     with pytest.raises(VaultError, match="There is no vault"):
         make_backup(settings, tmp_path / "b", lambda _: None)
     assert not (tmp_path / "b").exists()

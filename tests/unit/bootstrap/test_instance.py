@@ -214,11 +214,11 @@ def test_a_variable_that_is_not_set_is_told(settings, monkeypatch):
 
 def test_what_is_no_database_is_told_and_left_alone(settings):
     settings.data.mkdir()
-    settings.store.path.write_text("shopping list")
+    settings.store.file.write_text("shopping list")
     with pytest.raises(VaultError) as fault:
         check_store(settings)
     assert fault.value.code is Code.BAD_STORE
-    assert settings.store.path.read_text() == "shopping list"
+    assert settings.store.file.read_text() == "shopping list"
 
 
 # ---------------------------------------------------------------------- a running instance

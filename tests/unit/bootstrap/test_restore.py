@@ -28,30 +28,32 @@ def backup(tmp_path: Path, settings: Settings) -> Path:
     """A backup of more than one chunk; the vault that it was made from is gone, but for its key."""
     (tmp_path / "home" / "rules" / "large.txt").write_bytes(os.urandom(70_000))
     make_backup(settings, tmp_path / "b", silent)
-    settings.store.path.unlink()
-    for folder in (settings.files.path, settings.audit.folder):
+    assert settings.store.file is not None
+    assert settings.files.folder is not None
+    settings.store.file.unlink()
+    for folder in (settings.files.folder, settings.audit.folder):
         shutil.rmtree(folder, ignore_errors=True)
     return tmp_path / "b"
 
 
 def test_what_was_backed_up_is_put_in_place_after_it_was_verified(settings, backup, tmp_path):
     checked = restore_backup(settings, backup, silent, check=True)
-    assert (checked.sound, checked.restored, settings.store.path.exists()) == (True, [], False)
+    assert (checked.sound, checked.restored, settings.store.file.exists()) == (True, [], False)
     (tmp_path / "home" / "rules").rename(tmp_path / "home" / "old")
     restored = restore_backup(settings, backup, silent)
     assert restored.sound
-    assert settings.store.path in restored.restored
+    assert settings.store.file in restored.restored
     assert settings.rules in restored.restored
     assert (settings.rules / "more" / "orders.yaml").read_text() == "version: 1"
-    assert settings.store.path.stat().st_mode & 0o777 == 0o600
+    assert settings.store.file.stat().st_mode & 0o777 == 0o600
     assert not list(settings.data.glob(".domicile-restore-*"))
 
 
 def test_a_vault_that_is_there_is_never_overwritten(settings, backup):
-    settings.store.path.write_bytes(b"somebody's vault")
+    settings.store.file.write_bytes(b"somebody's vault")
     with pytest.raises(VaultError, match="a restore overwrites nothing"):
         restore_backup(settings, backup, silent)
-    assert settings.store.path.read_bytes() == b"somebody's vault"
+    assert settings.store.file.read_bytes() == b"somebody's vault"
     assert restore_backup(settings, backup, silent, check=True).sound
 
 
@@ -72,7 +74,8 @@ def test_what_was_changed_or_cut_is_refused_and_leaves_nothing(
         with pytest.raises(VaultError) as refused:
             restore_backup(settings, backup, silent, check=check)
         assert refused.value.code is code
-    assert not settings.store.path.exists()
+    assert settings.store.file is not None
+    assert not settings.store.file.exists()
     assert not list(settings.data.glob(".domicile-restore-*"))
 
 

@@ -24,7 +24,7 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     settings = load_settings(None, {})
     assert settings.country == ""
     assert settings.data == elsewhere / "data"
-    assert settings.store.path == elsewhere / "data" / "vault.db"
+    assert settings.store.file == elsewhere / "data" / "vault.db"
     assert settings.keys.place == str(elsewhere / "data" / "keys.json")
     assert settings.rules == elsewhere / "rules"
     assert settings.listen.proxy == ListenAddress("127.0.0.1", 8080)
@@ -68,7 +68,7 @@ def test_the_environment_counts_before_the_file(elsewhere):
 
 def test_a_data_folder_that_moves_takes_store_and_keys_with_it():
     settings = load_settings(None, {"DOMICILE__DATA": "/srv/d"})
-    assert settings.store.path == Path("/srv/d/vault.db")
+    assert settings.store.file == Path("/srv/d/vault.db")
     assert settings.keys.place == "/srv/d/keys.json"
 
 
