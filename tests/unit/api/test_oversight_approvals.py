@@ -21,7 +21,7 @@ ADMINISTRATOR = {"role": "administrator", "reason": "fire"}
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with world(tmp_path, tokens=True) as here:
+    async with world(tmp_path, "sqlite", tokens=True) as here:
         await here.declare("contact", CONTACT)
         await here.policy("red", "contact", "read", "write", rows={"filter": {"city": "Lund"}})
         await here.policy("why", "contact", "read", purpose="any")
