@@ -56,6 +56,7 @@ class Writer:
         self._tables = [*(f"{kind}_{table}" for kind in KINDS), "notes"]
         self._seen: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self._tables}
         self._backup: dict[str, list[tuple[Any, ...]]] = {}
+        self._touched: set[str] = set()
         with self._open() as connection:
             self._columns = {
                 name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
@@ -90,6 +91,8 @@ class Writer:
         """Undo everything since ``look``."""
         with self._open() as connection:
             for name, rows in self._backup.items():
+                if name == "notes" and name not in self._touched:
+                    continue  # the instance has written some of its own
                 connection.execute(f"DELETE FROM {name}")
                 marks = ", ".join("?" * len(self._columns[name]))
                 connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
@@ -99,10 +102,14 @@ class Writer:
         done: list[str] = []
         acts = (self._edit, self._edit, self._take, self._exchange, self._remove, self._put)
         count = self._chance.choice((1, 1, 2, 3))
+        self._touched = set()
         while len(done) < count:
-            act = self._chance.choice(acts)
+            act, table = self._chance.choice(acts), self._chance.choice(self._used)
             with contextlib.suppress(sqlite3.IntegrityError), self._open() as connection:
-                done.append(act(connection, self._chance.choice(self._used)))
+                if table == "notes" and table not in self._touched:
+                    self._backup[table] = connection.execute("SELECT * FROM notes").fetchall()
+                self._touched.add(table)
+                done.append(act(connection, table))
         return "; ".join(done)
 
     def _edit(self, connection: sqlite3.Connection, name: str) -> str:
