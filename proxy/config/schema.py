@@ -334,8 +334,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "true or false",
         "Whether a sum over the rows of each table tells, at the start, hourly and in "
         "`domicile store verify`, that rows were put back, removed or added in the database. "
-        "SQLite alone; costs a write 1 to 5 % more processor time, and each comparison 2 s for a "
-        "million rows.",
+        "SQLite alone; a write costs 1 to 5 % more, a comparison 2 s for a million rows.",
     ),
     "models.on_existing": Setting(
         "refuse",
