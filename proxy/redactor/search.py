@@ -15,6 +15,7 @@ from proxy.model.schema import Value, spell
 from proxy.redactor import form as form_codec
 from proxy.redactor.checks import Outline
 from proxy.redactor.field_words import field_words, order_keys, question_fields, search_refused
+from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
@@ -41,6 +42,8 @@ from proxy.redactor.sought import (
 MOST_SOUGHT = 10_000
 MOST_ALTERNATIVES = 100
 
+#: A text of a JSON document, and what makes it the name of a member.
+_JSON_TEXT = re.compile(rb'("(?:[^"\\]|\\.)*+")([ \t\n\r]*:)?')
 _DOUBTFUL = re.compile(r"[/\\;\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|\A\.{1,2}\Z")
 
 
@@ -90,8 +93,9 @@ class SearchPlan:
                     body, (leaf.start, leaf.end), self._rule.values[leaf.name][1], part
                 )
             sending = [one.parameter for one in part.lists]
-            for parameter in (*sending, *(one.parameter for one in part.questions)):
-                self._refuse_member(body, parameter)
+            if sending := sending + [one.parameter for one in part.questions]:
+                places = [(str(path[-1]), one) for path, one in self._rule.values if one in sending]
+                self._refuse_sent(_member_names(body), places)
             if self._outline.strayed(body):
                 raise self._refusal("something else stands where the way to a named place goes on")
         return part
@@ -143,7 +147,7 @@ class SearchPlan:
                 continue
             values = split_values(parameter, (data, start, end), URL_VALUE)
             if parameter.send is None:
-                part.values += values
+                part.values += [one for one in values if one.value.text != parameter.none]
                 continue
             if (earlier := lists.get(member.name)) is None:
                 name = parameter.send.param or member.name
@@ -153,16 +157,18 @@ class SearchPlan:
                 earlier.spans.append((begin - 1, end))
                 earlier.values.extend(values)
         part.lists += lists.values()
-        sent = {name: one.parameter for name, one in lists.items()}
-        sent |= {one.parameter.name: one.parameter for one in part.questions}
-        self._refuse_sent(names, sent)
+        sending = [(name, one.parameter) for name, one in lists.items()]
+        sending += [(one.parameter.name, one.parameter) for one in part.questions]
+        self._refuse_sent(names, sending)
         _bound(part)
 
-    def _refuse_sent(self, names: set[str], parameters: Mapping[str, Parameter]) -> None:
-        """Refuse a request that sends by itself what the proxy sends for another parameter."""
-        for name, one in parameters.items():
+    def _refuse_sent(self, names: set[str], sending: Iterable[tuple[str, Parameter]]) -> None:
+        """Refuse names of members that the proxy sends for others of these names, and what an
+        application may read in their place.
+        """
+        for name, one in sending:
             sent = one.send.param if one.send is not None else ""
-            if sent and sent != name and sent in names:
+            if sent and sent != name and any(_meets(sent, other) for other in names - {name}):
                 raise self._refusal(f"it has the parameter '{sent}', which the proxy sends itself")
 
     # ------------------------------------------------------------------ JSON
@@ -173,6 +179,8 @@ class SearchPlan:
         start, end = span
         value = read_json_value(body[start:end])
         if value is None or (value.json and value.text in ("true", "false")):
+            return
+        if value.text == parameter.none:
             return
         self._refuse(parameter, value.text)
         asks = _asks(parameter, value.text)
@@ -207,14 +215,6 @@ class SearchPlan:
         else:
             part.lists.append(SoughtList(parameter, [(begin, end)], values, write))
         _bound(part)
-
-    def _refuse_member(self, body: bytes, parameter: Parameter) -> None:
-        """Refuse a body that has a member by itself which the proxy sends for another one."""
-        sent = parameter.send.param if parameter.send is not None else ""
-        own = parameter.name.endswith((f".{sent}", f"['{sent}']"))
-        member = re.compile(re.escape(write_json_value(Value(sent))) + rb"[ \t\n\r]*:")
-        if sent and not own and member.search(body):
-            raise self._refusal(f"it has the member '{sent}', which the proxy sends itself")
 
     # ------------------------------------------------------------------ path
 
@@ -300,6 +300,22 @@ def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter 
         return exact
     fits = (of for pattern, of in parameters.items() if form_codec.pattern_matches(pattern, name))
     return next(fits, None)
+
+
+def _meets(sent: str, other: str) -> bool:
+    """Whether an application may read one of two parameters in the place of the other: ``ids[0]``
+    and ``IDS`` for ``ids[]``, and ``filter`` for ``filter[ids]``.
+    """
+    ways = [list(map(form_codec.loosely, pieces(name))) for name in (sent, other)]
+    if not all(map(any, ways)):
+        return sent == other
+    return all(one == two or not (one and two) for one, two in zip(*ways, strict=False))
+
+
+def _member_names(body: bytes) -> set[str]:
+    """The names of all members of a valid JSON document."""
+    names = (read_json_value(text[1]) for text in _JSON_TEXT.finditer(body) if text[2])
+    return {name.text for name in names if name is not None}
 
 
 def _asks(parameter: Parameter, text: str) -> bool:

@@ -41,6 +41,12 @@ class Parameter:
     refused: bool = False  #: in any case
     #: fields that make it refused, by their names as ``search.field_word`` writes them
     unwanted: Mapping[str, str] = field(default_factory=dict)
+    none: str | None = None  #: a text that stands for no value, and stays
+
+    @property
+    def passes(self) -> bool:
+        """Whether it holds nobody's data."""
+        return not (self.of or self.vault or self.refused or self.unwanted)
 
     @property
     def vault_fields(self) -> Mapping[str, str]:

@@ -86,10 +86,14 @@ class SearchTokens:
         tokens = iter(await each(self.token, [spot for item in items for spot in item.spots]))
         return [[next(tokens) for _ in item.spots] for item in items]
 
+    def returns(self, spot: Spot | SoughtValue) -> bool:
+        """Whether a token stands there that comes back."""
+        return spot.value is not None and (spot.field, spot.value.text) in self.returned
+
     def token(self, spot: Spot | SoughtValue) -> Value | None:
         """What finds a value in the application's own search; ``None`` for what needs none."""
         value = spot.value
-        if value is None or value.text == "" or (spot.field, value.text) in self.returned:
+        if value is None or value.text == "" or self.returns(spot):
             return None
         token = self._collection.same_token(spot.field, value)
         self.values[spot.field, token.text] = value

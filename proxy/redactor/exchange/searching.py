@@ -30,16 +30,19 @@ class Searching:
     ) -> tuple[Request, SearchTokens]:
         """The request as the application may see it, and the tokens that it searches by.
 
-        ``permit``: raises for fields that the caller may not search by, before anything is asked.
+        ``permit``: raises for fields whose values the caller may not search by; a token that comes
+        back is none. The vault is asked no question before that.
         Raises ``VaultError``; then nothing may be sent.
         """
         address = self.plan.address(request.target)
         long = len(request.body) > SMALL and is_long(request.body)
         parts = request.headers, request.body
         body = await in_thread(self.plan.body, *parts) if long else self.plan.body(*parts)
-        permit(address.fields | body.fields)
-        tokens = await self._looked_up(address, body)
         questions = [*address.questions, *body.questions]
+        permit({field for one in questions for field in one.fields})
+        tokens = await self._looked_up(address, body)
+        values = [*address.every, *body.every]
+        permit({one.field for one in values if not tokens.returns(one)})
         ids: list[str] = []
         if questions:
             ids, tokens.questioned = await self._vault.ids(questions), True

@@ -39,9 +39,6 @@ class UnnamedParameters:
         self._metrics = metrics
         self._operation = operation
         self._named = [*rule.query, *(search.query if search is not None else ())]
-        if search is not None:
-            sent = [one.send.param for one in search.query.values() if one.send is not None]
-            self._named += filter(None, sent)
         if ident is not None and ident.source is IdSource.QUERY:
             self._named.append(ident.name)
         fields = operation.entity.fields.values()

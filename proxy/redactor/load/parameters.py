@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TypeVar
 
-from proxy.model.schema import Path, spell
+from proxy.model.schema import Path, PathStep, spell
 from proxy.redactor import form as globs
 from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
@@ -28,6 +28,7 @@ from proxy.tokenization.base import Resolution
 
 _T = TypeVar("_T")
 _Members = Mapping[str, PlacedValue]
+_Places = tuple[tuple[Path, Parameter], ...]
 
 #: Ids that are sent at most, where the file does not say.
 MOST_IDS = 500
@@ -68,7 +69,9 @@ def compile_search(
     asking = [(one, items) for part, items in parts for one in part if one.vault]
     asking += [(one, values) for _, one in rule.values if one.vault]
     check_questions(asking, verb, faults)
-    return rule
+    return SearchRule(
+        _with_sent(rule.query), _with_sent(rule.form), _with_sent_places(rule.values), rule.path
+    )
 
 
 def says_more(item: PlacedValue) -> bool:
@@ -249,6 +252,36 @@ def vault_parameter(
     return Parameter(name, split=split, send=send, vault=question) if listed else None
 
 
+def _with_sent(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """The parameters and what is sent for them, which callers may send as well, unless the rule
+    says of that what it holds. PHP reads ``ids[]`` as ``ids``.
+    """
+    every: dict[str, Parameter] = {}
+    for one in sorted(parameters.values(), key=lambda one: not one.of):
+        sent = one.send.param if one.send is not None else ""
+        for name in filter(None, (sent, sent.removesuffix("[]"))):
+            fits = (of for other, of in parameters.items() if globs.pattern_matches(other, name))
+            if (rule := next(fits, None)) is None or (one.of and rule.passes):
+                every.setdefault(name, _sent(one, name))
+    return {**every, **parameters}
+
+
+def _with_sent_places(places: _Places) -> _Places:
+    """The places and the members that are sent for them, as ``_with_sent``."""
+    for path, one in sorted(places, key=lambda place: not place[1].of):
+        if one.send is not None and one.send.param:
+            each = (PathStep.EACH,) if one.of and not one.send.join else ()
+            place = (*path[:-1], one.send.param, *each)
+            if not any(selectors_overlap(place, other) for other, _ in places):
+                places = (*places, (place, _sent(one, spell(place))))
+    return places
+
+
+def _sent(one: Parameter, name: str) -> Parameter:
+    value = one.send if one.of else None
+    return Parameter(name, one.of, value.join, none=value.none) if value else Parameter(name)
+
+
 # ---------------------------------------------------------------------- places
 
 
@@ -256,7 +289,7 @@ def _values(
     items: Mapping[str, PlacedValue],
     compiled: Callable[[str, PlacedValue], Parameter | None],
     faults: RuleFaults,
-) -> tuple[tuple[Path, Parameter], ...]:
+) -> _Places:
     places: list[tuple[Path, Parameter]] = []
     for name, item in items.items():
         path = _selector(name, item, faults)

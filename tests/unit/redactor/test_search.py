@@ -89,7 +89,50 @@ def test_an_empty_list_sends_what_stands_for_none():
 def test_who_sends_by_themselves_what_the_proxy_sends_is_refused():
     search = plan('query: {e: {field: email, split: ",", send: {param: ids}}}')
     assert refused(search.address, b"/n?e=a@x&ids=1").code is Code.BAD_REQUEST
-    assert search.address(b"/n?ids=1").every == []
+    assert search.address(b"/n?x=1").every == []
+
+
+SENDING = 'query: {e: {field: email, send: {param: %s, none: "-1"}}}'
+
+
+@pytest.mark.parametrize(
+    ("send", "query", "made"),
+    [
+        ("mail", "x=1&mail=a@x,b@x", "x=1&mail=%3Ca@x%3E,%3Cb@x%3E"),
+        ("mail, repeat: true", "mail=a@x&mail=b,c@x", "mail=%3Ca@x%3E&mail=%3Cb%2Cc@x%3E"),
+        ("'mail[]', repeat: true", "mail[]=a@x", "mail[]=%3Ca@x%3E"),
+        ("'mail[]', repeat: true", "mail=a@x", "mail=%3Ca@x%3E"),
+        ("mail", "mail=-1&y=", "mail=-1&y="),
+    ],
+)
+def test_what_the_proxy_sends_is_swapped_where_callers_send_it_alone(send, query, made):
+    search, target = plan(SENDING % send), f"/n?{query}".encode()
+    found = search.address(target)
+    assert found.fields <= {"email"}
+    written = found.written(target, lambda one: Value(f"<{one.value.text}>"))
+    assert written.replace(b"%40", b"@") == f"/n?{made}".encode()
+
+
+@pytest.mark.parametrize(
+    ("send", "query"),
+    [
+        ("mail", "Mail=a@x"), ("mail", "mail[]=a@x"), ("mail", "e=a@x&MAIL=b@x"), ("mail", "x;mail=a@x"),
+        ("'mail[]', repeat: true", "mail[0]=a@x"), ("'mail[]', repeat: true", "e=a@x&mail=b@x"),
+        ("'f[mail]'", "e=a@x&f=1"), ("'f[mail]'", "e=a@x&f[mail]=1"), ("'f[mail]'", "e=a@x&f.mail=1"),
+        ("'f[mail][]', repeat: true", "e=a@x&F[]=1"),
+    ],
+)  # fmt: skip
+def test_another_spelling_of_what_the_proxy_sends_is_refused(send, query):
+    error = refused(plan(SENDING % send).address, f"/n?{query}".encode())
+    assert error.code in (Code.AMBIGUOUS_JSON, Code.BAD_REQUEST)
+
+
+def test_what_the_rule_says_of_the_name_that_is_sent_comes_first():
+    sending = "e: {field: email, send: {param: mail}}"
+    assert texts("/n?mail=a@x", f"query: {{{sending}, mail: {{pass: true}}}}") == []
+    assert texts("/n?mail=a@x&m=1", f'query: {{{sending}, "m*": {{pass: true}}}}') == ["a@x"]
+    always = plan(f'query: {{{sending}, "m*": {{refuse: always}}}}')
+    assert refused(always.address, b"/n?mail=a@x").code is Code.SEARCH_REFUSED
 
 
 def test_a_name_wins_over_a_pattern_and_a_doubtful_one_is_refused():
@@ -167,6 +210,34 @@ def test_a_json_body_of_another_form_is_refused(body):
     assert refused(sent, body).code in (Code.BAD_REQUEST, Code.AMBIGUOUS_JSON)
 
 
+def test_a_member_that_the_proxy_sends_is_swapped_where_it_stands_alone():
+    assert sent('{"f": {"ids": ["a@x", "b@x"]}}') == '{"f": {"ids": ["<a@x>", "<b@x>"]}}'
+    joined = 'request: {values: {$.e: {field: email, send: {param: mail, none: "-"}}}}'
+    assert sent('{"mail": "a@x, b@x"}', joined) == '{"mail": "<a@x>, <b@x>"}'
+    assert sent('{"mail": "-", "k": ["a"]}', joined) == '{"mail": "-", "k": ["a"]}'
+    both = 'request: {values: {$.e: {field: email, send: {param: mail}}, "$.mail[*]": email}}'
+    assert sent('{"mail": ["a@x, b@x"]}', both) == '{"mail": ["<a@x, b@x>"]}'
+    assert refused(sent, '{"mail": "a@x"}', both).code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"f": {"ids": "a@x"}}', '{"f": {"IDS": ["a@x"]}}', '{"f": {"ids": [["a@x"]]}}', '{"f": {"ids.0": "a@x"}}',
+        '{"f": {"emails": "a@x", "ids": null}}', '{"f": {"emails": "a@x", "i\\u0064s": null}}',
+        '{"f": {"emails": "a@x", "IDS": []}}', '{"f": {"emails": "a@x"}, "\\u0049ds": 1}',
+        '{"f": {"emails": "a@x", "ids[]": []}}', '{"f": {"emails": "a@x"}, "k": [{"ids.0" : 1}]}',
+    ],
+)  # fmt: skip
+def test_a_member_that_the_proxy_sends_is_refused_in_another_form_or_beside_its_parameter(body):
+    assert refused(sent, body).code in (Code.BAD_REQUEST, Code.AMBIGUOUS_JSON)
+
+
+def test_what_only_looks_like_a_member_passes():
+    body = '{"f": {"emails": "a@x"}, "k": "\\"ids\\": 1", "idsx": ["ids"]}'
+    assert sent(body) == body.replace('"emails": "a@x"', '"ids":["<a@x>"]')
+
+
 def test_members_of_a_form():
     rest = 'request: {form: {e: {field: email, split: ","}, o: {refuse: [name]}}}'
     body = b"e=a@x,b@x&o=id"
@@ -200,6 +271,7 @@ def test_a_rule_in_words():
             "q": "refused",
             "s": "refused with name",
             "e": "email, several, split at ',', sent as ids, joined by ',', 'x' for none",
+            "ids": "email, several, split at ','",
         },
         "path": {"email": "email"},
     }

@@ -285,6 +285,29 @@ async def test_only_what_is_clear_can_be_searched_by():
     assert one.idle
 
 
+async def test_a_token_is_let_through_by_searches_of_every_kind():
+    several = (
+        '{match: GET /q, read: p, query: {email: {field: email, split: ","}, no: {refuse: always}}, '
+        "response: {id: $.id}}"
+    )
+    placed = "{match: POST /s, read: p, request: {values: {$.q: email}}, response: {id: $.id}}"
+    one = await office(*USUAL, several, placed)
+    token = (await one.create(ANN))["email"]
+    for role in ("support", "robot"):
+        view = one.view(role)
+        assert (await one.send(f"GET /q?email={token}", view=view)).sent.target.endswith(
+            token.encode()
+        )
+        assert (await one.send("POST /s", {"q": token}, view=view)).json == {"q": token}
+        for match, body in (
+            (f"GET /q?email={token},ann@wexlomere.example", None),
+            ("GET /q?email=x" + token, None),
+            ("POST /s", {"q": "ann@wexlomere.example"}),
+        ):
+            assert (await refused(one, role, match, body)).code is Code.FIELD_HIDDEN
+    assert one.idle
+
+
 async def test_a_body_that_searches_is_held_to_the_same():
     search = "{match: POST /s, read: p, request: {fields: {email: $.q}}, response: {id: $.id}}"
     one = await office(*USUAL, search)

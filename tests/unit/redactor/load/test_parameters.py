@@ -14,6 +14,7 @@ def test_a_query_goes_in_whole_where_one_parameter_says_more():
     assert rule.addressed
     assert rule.search is not None
     assert list(rule.search.query.values()) == [
+        Parameter("ids", "email", ";", none="-1"),
         Parameter("q", refused=True),
         Parameter("e", "email", ";", ListSpelling("ids", ";", "-1")),
         Parameter("s", unwanted={"name": "name", "born": "born"}),
