@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.names import fold_name, visible
 from proxy.redactor.json.nested import is_nested, pieces
 
 # Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
@@ -217,10 +217,10 @@ def loosely(name: str) -> str:
     """A name as the most forgiving applications read it.
 
     ASP.NET decodes ``%u0065``, C strings end at NUL, PHP drops white space round a name and turns
-    dots and spaces into underscores, and many ignore letter case.
+    dots and spaces into underscores, some skip signs of no width, and many ignore letter case.
     """
     wide = _WIDE_PERCENT.sub(lambda match: chr(int(match[1], 16)), name)
-    return fold_name(wide.partition("\0")[0].strip().replace(".", "_").replace(" ", "_"))
+    return fold_name(visible(wide).partition("\0")[0].strip().replace(".", "_").replace(" ", "_"))
 
 
 def check_member(declared: tuple[str, ...], name: str, content: bytes) -> None:

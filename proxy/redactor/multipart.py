@@ -138,6 +138,10 @@ def _disposition(text: str) -> tuple[str, bool]:
     while (parameter := _DISPOSITION.match(text, at)) is not None:
         if parameter[1] in values:
             raise _unreadable(f"has a part with two values of {parameter[1]}")
+        # PHP takes single quotes for quotes; RFC 8187 has two of them in ``filename*``
+        single = 0 if parameter[2].startswith('"') else parameter[2].count("'")
+        if single and (single != 2 or parameter[1] != "filename*"):
+            raise _unreadable(f"has a part with single quotes round its {parameter[1]}")
         values[parameter[1]] = parameter[2]
         at = parameter.end()
     if not text.startswith(kind) or at < len(text) or "name" not in values:

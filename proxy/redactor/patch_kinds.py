@@ -184,7 +184,8 @@ def _attribute(text: str, paths: Sequence[Path], refusal: MakeRefusal) -> tuple[
     name, condition, sub = match.groups()
     along = (*schema, name)
     if condition is not None:
-        _check_filter(condition, along, paths, refusal)
+        for way in (along, along[-1:]):  # some applications skip the schema
+            _check_filter(condition, way, paths, refusal)
         along = (*along, "0")
     return along if sub is None else (*along, sub)
 
@@ -228,6 +229,8 @@ def _dotted(objects: Path, paths: Sequence[Path], refusal: MakeRefusal) -> Chang
             if name not in ("$set", "$unset") or body[span[0]] != 0x7B:
                 raise refusal("uses an operator other than $set and $unset")
             for inner, value in _members(body, span, refusal):
+                if inner.startswith("$"):
+                    raise refusal("uses an operator within another")
                 act = PatchAct.SET if name == "$set" else PatchAct.REMOVE
                 yield PatchChange(act, (*start, *inner.split(".")), value)
 

@@ -9,14 +9,17 @@ writes out a way, and what strays from a way are refused alike.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import eq
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.checks import Outline
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.names import fold_name, visible
+from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.tree import Leaf, read_json_value
 from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.patch_kinds import CHANGES, PatchAct, PatchChange
@@ -27,6 +30,12 @@ from proxy.redactor.select import Emptied, Selection
 #: Changes in one request: each is read by itself.
 MOST_CHANGES: Final = 1000
 _NULL: Final = b"null"
+#: A step that leads to elements, or to nothing, in some application: ``-1``, ``*``, ``$[]``.
+_SKIPPED: Final = re.compile(r"|[+-]?\d+|-|\*|\$(?:\[.*\])?")
+_SIGNS: Final = re.compile(r"[\\`'\"\s]")
+#: The name of a schema of SCIM, and one that ends in an attribute of it, for sure.
+_SCHEMA: Final = re.compile(r"(?i)urn:")
+_ATTRIBUTE_OF: Final = re.compile(r"(?i)urn:.*:\d+(?:\.\d+)*:[^:]+:[^:]+")
 #: The number of an element, or the sign for one behind the last (RFC 6901).
 _ELEMENT: Final = re.compile(r"0|[1-9][0-9]*|-")
 
@@ -38,6 +47,7 @@ class _Frame(NamedTuple):
 
     before: bytes
     after: bytes
+    steps: Sequence[str]
     ways: tuple[tuple[int, int], ...]
     element: bool  #: whether the path leads through an element of an array
 
@@ -56,6 +66,10 @@ class PatchReader:
         self._paths = tuple(named.values())
         self._objects = objects
         self._folds = kind is PatchKind.SCIM
+        self._operators = kind is PatchKind.DOTTED
+        self._names = [
+            _loosely([one for one in way if isinstance(one, str)]) for way in self._paths
+        ]
         self._selection = Selection(None, (), self._paths, nested=True)
         self._outline = Outline(None, (), self._paths)
         self._emptied = Emptied(self._fields, self._paths)
@@ -126,8 +140,29 @@ class PatchReader:
             if first < 0 or last > len(content):
                 raise self._unclear("reaches into a protected value")
             yield leaf, first, last, read_json_value(document[leaf.start : leaf.end])
+        self._check_steps(frame, content)
         if strict and self._outline.strayed(document):
             raise self._unclear("carries something else where the rule goes on to a place")
+
+    def _check_steps(self, frame: _Frame, content: bytes) -> None:
+        """Raise where a forgiving application finds the way to a place that the rule does not."""
+        steps, followed = _loosely(frame.steps), {way for way, _ in frame.ways}
+        schema = ":".join(frame.steps)
+        in_schema = _SCHEMA.match(schema) is not None
+        if (steps or not in_schema) and any(
+            number not in followed and all(map(eq, steps, names))
+            for number, names in enumerate(self._names)
+        ):
+            raise self._unclear("has a path that some applications take for that of a place")
+        whole = in_schema and len(frame.steps) < 3 and not _ATTRIBUTE_OF.fullmatch(schema)
+        whole = whole and self._folds and content[:1] == b"{"
+        if whole and any(self._located(self._frame(()), content, strict=True)):
+            raise self._unclear("has protected values under the name of a schema")
+        ahead = [self._names[way][len(steps) :] for way in followed]
+        if self._operators and any(ahead):
+            value = json.loads(content, parse_int=float, object_pairs_hook=tuple)
+            if _holds_operator(ahead, value, within=False):
+                raise self._unclear("uses an operator on the way to a protected value")
 
     def _is_element(self, frame: _Frame, content: bytes) -> bool:
         return (
@@ -155,6 +190,8 @@ class PatchReader:
             raise self._unclear("has too long a path", Code.TOO_LARGE)
         for number, step in enumerate(steps):
             ahead = {self._paths[way][at] for way, at in ways if at < len(self._paths[way])}
+            if step in ("", ".", "..") and step not in ahead:
+                raise self._unclear("has a path with a step that some applications skip")
             arrays = PathStep.EACH in ahead
             if arrays and len(ahead) > 1:
                 raise self._unclear("leads where the rule has both an array and an object")
@@ -181,7 +218,7 @@ class PatchReader:
                 for way, at in ways
                 if self._paths[way][at : at + 1] in ((name,), (PathStep.EACH,))
             ]
-        return _Frame(before, after, tuple(ways), element)
+        return _Frame(before, after, steps, tuple(ways), element)
 
     def _named(self, step: str, ahead: Iterable[object]) -> str:
         """A step in the spelling of the rule, where names of attributes have no letter case."""
@@ -196,6 +233,38 @@ class PatchReader:
             f"The request matches {self._operation.label}, and a change of its patch {text}: send "
             "the changed members themselves, or each in a change of its own.",
         )
+
+
+def _loosely(steps: Sequence[str]) -> list[str]:
+    """Steps as the most forgiving applications read them: without the schema in front, elements,
+    escapes and quotes, and each in its pieces.
+    """
+    if steps and _SCHEMA.match(steps[0]):
+        steps = steps[1:]
+    plain = (_SIGNS.sub("", visible(unquote(step))) for step in steps)
+    several = (pieces(step) or [step] for step in plain if not _SKIPPED.fullmatch(step))
+    return [fold_name(one) for some in several for one in some if not _SKIPPED.fullmatch(one)]
+
+
+def _holds_operator(ahead: Iterable[Sequence[str]], value: object, *, within: bool) -> bool:
+    """Whether a value holds an operator of MongoDB where these ways go on, and something in it.
+
+    ``value``: as ``json`` decodes it, an object as a tuple of its members.
+    """
+    ahead = [names for names in ahead if names]
+    if isinstance(value, list):
+        return any(_holds_operator(ahead, one, within=within) for one in value)
+    if not isinstance(value, tuple):
+        nothing = value is None or isinstance(value, bool) or value == ""
+        return within and bool(ahead) and not nothing
+    for name, one in value:
+        along = [names[1:] for names in ahead if names[0] == fold_name(name)]
+        operator = name.startswith("$") and not along
+        if within and [] in along:
+            return True
+        if _holds_operator(ahead if operator else along, one, within=within or operator):
+            return True
+    return False
 
 
 class _Outcome:

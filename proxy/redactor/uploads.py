@@ -81,6 +81,8 @@ def _from_parts(plan: BodyPlan, request: Request, operation: Operation) -> Parse
 
 _BOM: Final = b"\xef\xbb\xbf"
 _DELIMITERS: Final = (b",", b";", b"\t", b"|")
+#: Ends lines to importers that cut texts as Python's ``str.splitlines`` does; the others are bytes.
+_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029]")
 
 
 class _Cell(NamedTuple):
@@ -94,7 +96,11 @@ class _Cell(NamedTuple):
 def _cell_pattern(delimiter: bytes) -> re.Pattern[bytes]:
     sign = re.escape(delimiter)
     return re.compile(
-        rb'(?:"((?:[^"]|"")*+)"|([^"\r\n' + sign + rb"]*+))(?:(" + sign + rb")|(\r\n|\n|\Z))"
+        rb'(?:"((?:[^"]|"")*+)"|([^"\r\n\v\f\x1c-\x1e'
+        + sign
+        + rb"]*+))(?:("
+        + sign
+        + rb")|(\r\n|\n|\Z))"
     )
 
 
@@ -104,13 +110,16 @@ def _cells(body: bytes, start: int, end: int, delimiter: bytes) -> Iterator[_Cel
     while start < end:
         match = pattern.match(body, start, end)
         if match is None or b'\\"' in match[0]:
-            raise _unclear("has a quote or a carriage return where programs read it differently")
+            raise _unclear("has a quote or a line separator where programs read it differently")
         quoted = match[1] is not None
         raw = match[1].replace(b'""', b'"') if quoted else match[2]
         if b"\0" in raw:
             raise _unclear("holds a NUL: it is no UTF-8, or no text")
+        text = read_text(raw).text
+        if not (quoted or text.isascii()) and _LINE_ENDS.search(text):
+            raise _unclear("has a line separator outside of quotes")
         stop = match.end(1) + 1 if quoted else match.end(2)
-        yield _Cell(start, stop, read_text(raw).text, match[3] is None)
+        yield _Cell(start, stop, text, match[3] is None)
         start = match.end()
         if match[3] and start == end:  # nothing behind the last delimiter
             yield _Cell(start, start, "", last=True)

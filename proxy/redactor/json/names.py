@@ -7,6 +7,7 @@ one makes a message ambiguous.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 #: Letters that Java's and .NET's case-insensitive look-ups take for "i", though Unicode case
@@ -36,6 +37,13 @@ def fold_name(name: str) -> str:
 def fold_all(names: str) -> str:
     """``fold`` of a text of several names, in which NUL ends nothing."""
     return names.translate(_DOTTED).casefold()
+
+
+def visible(name: str) -> str:
+    """The name without signs of no width, byte order marks among them."""
+    if name.isascii():
+        return name
+    return "".join(char for char in name if unicodedata.category(char) != "Cf")
 
 
 def needle(name: str) -> bytes:

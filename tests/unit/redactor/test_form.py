@@ -100,6 +100,8 @@ def test_a_name_of_many_brackets_costs_little():
         b"email%00x",
         b"%u0065mail",
         b"em%u0061il",
+        b"email%E2%80%8B",
+        b"%EF%BB%BFemail",
     ],
 )
 def test_a_name_that_only_some_applications_take_for_a_declared_one_is_ambiguous(name):

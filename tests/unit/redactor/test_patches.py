@@ -180,6 +180,33 @@ async def test_what_cannot_be_followed_is_refused(patch, code):
     assert await refused(one, [patch]) is code
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "//name", "/name/", "/./name", "/../name", "/address//street", "/address/../name"),
+        *("/address/0/street", "/address/-/street", "/-1/name", "/$/name", "/*/name", "/0"),
+        *("/%6eame", "/'name'", "/`name`", "/address/[street]", "/address/0", "/na\u200bme"),
+    ],
+)
+async def test_a_path_that_some_libraries_read_as_the_way_to_a_place_is_refused(path):
+    one = await patching("json")
+    await one.create(ANN)
+    assert await refused(one, [{"op": "add", "path": path, "value": "secret"}]) in (
+        Code.VALUE_UNFIT, Code.AMBIGUOUS_JSON,
+    )  # fmt: skip
+    assert await refused(one, [{"op": "copy", "from": path, "path": "/secret"}]) in (
+        Code.VALUE_UNFIT, Code.AMBIGUOUS_JSON,
+    )  # fmt: skip
+
+
+async def test_steps_that_lead_to_no_place_pass():
+    one = await patching("json")
+    await one.create(ANN)
+    paths = ("/lines/0/text", "/lines/-", "/meta/name", "/$schema", "/address/0/zip", "/marks/0/n")
+    patch = [{"op": "add", "path": path, "value": 7} for path in paths]
+    assert (await one.send("PATCH /p/1", patch, JSON_PATCH)).json == patch
+
+
 async def test_bodies_that_are_no_patch_are_refused():
     one = await patching("json")
     for body in ({"name": "secret"}, {"op": "add", "path": "/name", "value": "secret"}, "secret"):
@@ -290,6 +317,26 @@ async def test_replaced_lists_are_replaced_and_removed_ones_erased():
         (scim({"op": "replace", "path": 'name[x eq "y"].familyName', "value": "secret"}), Code.VALUE_UNFIT),
         (scim({"op": "replace", "path": "emails[type eq", "value": "secret"}), Code.VALUE_UNFIT),
         (scim({"op": "replace", "path": "userName.x", "value": "secret"}), Code.VALUE_UNFIT),
+        *(
+            (scim({"op": "add", "path": path, "value": "secret"}), Code.VALUE_UNFIT)
+            for path in (
+                "urn:ietf:params:scim:schemas:core:1.0:userName", "urn:x:User:userName",
+                "urn:x:2.0:User:name.familyName", "urn:x:User:emails[type pr].value",
+                "$.userName", "department",
+            )
+        ),
+        *(
+            (scim({"op": "add", **operation}), Code.VALUE_UNFIT)
+            for urn in ("urn:ietf:params:scim:schemas:core:2.0:User", "URN:x:User")
+            for operation in (
+                {"path": urn, "value": {"userName": "secret"}},
+                {"value": {urn: {"name": {"familyName": "secret"}}}},
+            )
+        ),
+        (
+            scim({"op": "add", "path": 'urn:x:User:emails[value eq "secret"].type', "value": "x"}),
+            Code.VALUE_UNFIT,
+        ),
         (scim({"op": "replace", "value": "secret"}), Code.BAD_REQUEST),
         (scim({"op": "remove"}), Code.BAD_REQUEST),
         (scim({"op": "move", "path": "userName", "value": "secret"}), Code.BAD_REQUEST),
@@ -302,6 +349,19 @@ async def test_what_scim_cannot_follow_is_refused(body, code):
     one = await patching("scim", fields=SCIM_FIELDS)
     await one.create(BOB)
     assert await refused(one, body, SCIM_TYPE) is code
+
+
+async def test_extensions_of_scim_that_hold_no_place_pass():
+    one = await patching("scim", fields=SCIM_FIELDS)
+    await one.create(BOB)
+    urn = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+    body = scim(
+        {"op": "add", "path": urn, "value": {"costCenter": "7"}},
+        {"op": "add", "path": "urn:x:2.0:User", "value": {"costCenter": "7"}},
+        {"op": "add", "path": f"{urn}:manager", "value": {"userName": "boss"}},
+        {"op": "add", "value": {urn: {"costCenter": "7"}, "urn:x:2.0:User:room": "8"}},
+    )
+    assert (await one.send("PATCH /p/1", body, SCIM_TYPE)).json == body
 
 
 # ---------------------------------------------------------------------- dotted and merge
@@ -343,15 +403,40 @@ async def test_operators_that_set_and_unset_are_followed():
         ({"address[street]": "secret"}, Code.AMBIGUOUS_JSON),
         ({"name.first": "secret"}, Code.VALUE_UNFIT),
         ({"0.name": "secret"}, Code.VALUE_UNFIT),
+        *(
+            ({name: "secret"}, Code.VALUE_UNFIT)
+            for name in (
+                "address..street", ".name", "name.", "address.0.street", "address.$[].street",
+                "address.$.street", "address.$[x].street", "address\\.street", "`address.street`",
+            )
+        ),
+        *(
+            (body, Code.VALUE_UNFIT)
+            for body in (
+                {"$set": {"address": {"$literal": {"street": "secret"}}}},
+                {"$set": {"address": {"$literal": "secret"}}},
+                {"$set": {"address": {"$cond": [True, {"street": "secret"}]}}},
+                {"$set": {"x": 1, "$set": {"name": "secret"}}},
+                {"address": {"$set": {"Street": "secret"}}},
+            )
+        ),
         ([{"name": "secret"}], Code.UNREADABLE_BODY),
         (b'{"name": "secret", "name": "b"}', Code.AMBIGUOUS_JSON),
         (b'{"name": "secret"', Code.MALFORMED_JSON),
     ],
-)
+)  # fmt: skip
 async def test_what_dots_cannot_follow_is_refused(body, code):
     one = await patching("dotted")
     await one.create(ANN)
     assert await refused(one, body, ((b"Content-Type", b"application/json"),)) is code
+
+
+async def test_operators_that_hold_no_place_pass():
+    one = await patching("dotted")
+    await one.create(ANN)
+    day = {"$date": "2026-01-01"}
+    body = {"$set": {"owner": {"$oid": "5f"}, "address": {"since": day}, "n.0.m": day}}
+    assert (await one.send("PATCH /p/1", body)).json == body
 
 
 async def test_a_merge_patch_erases_by_null():

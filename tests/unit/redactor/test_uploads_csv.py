@@ -123,6 +123,9 @@ async def test_a_file_in_a_form_is_swapped_and_the_form_stays():
         b"email,Name\nann@x.example,1\n",
         b" Email,Name\nann@x.example,1\n",
         b"Email,Email\na,b\n",
+        b"\xef\xbb\xbf" * 2 + b"Email,Name\nann@x.example,1\n",
+        *(f"Name,Email{sign}\nx,ann\n".encode() for sign in "\u200b\ufeff\u2060\u00ad\u200e"),
+        *(f"Email,n\nx,y{sign}ann\n".encode() for sign in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"),
         b"Email,n;Name\na,b;c\n",  # two readings of the first line
         b"Email,n\nann@x.example\n",
         b"Email,n\nsmith, ann,1\n",
@@ -145,6 +148,13 @@ async def test_a_file_that_programs_could_read_in_two_ways_is_refused(body):
     assert fault.value.code in (Code.AMBIGUOUS_JSON, Code.UNREADABLE_BODY)
     assert "ann" not in fault.value.message
     assert await one.counts() == (0, 0, 0)
+
+
+async def test_line_separators_within_quotes_and_signs_in_other_names_pass():
+    one = await imports()
+    sent = (await imported(one, 'Email,n\u200bote\nx,"a\u2028\vb"\n'.encode())).sent.body
+    assert sent.endswith(',"a\u2028\vb"\n'.encode())
+    assert sent.startswith("Email,n\u200bote\n".encode())
 
 
 async def test_rows_are_bounded():
