@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
-from proxy.redactor.json.names import fold_name, visible
+from proxy.redactor.json.names import fold_name, without_format
 from proxy.redactor.json.nested import is_nested, pieces
 
 # Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
@@ -220,7 +220,8 @@ def loosely(name: str) -> str:
     dots and spaces into underscores, some skip signs of no width, and many ignore letter case.
     """
     wide = _WIDE_PERCENT.sub(lambda match: chr(int(match[1], 16)), name)
-    return fold_name(visible(wide).partition("\0")[0].strip().replace(".", "_").replace(" ", "_"))
+    bare = without_format(wide).partition("\0")[0].strip()
+    return fold_name(bare.replace(".", "_").replace(" ", "_"))
 
 
 def check_member(declared: tuple[str, ...], name: str, content: bytes) -> None:

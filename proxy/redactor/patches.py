@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep, Value
 from proxy.redactor.checks import Outline
-from proxy.redactor.json.names import fold_name, visible
+from proxy.redactor.json.names import fold_name, without_format
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.tree import Leaf, read_json_value
 from proxy.redactor.message import Media, Request, classify
@@ -241,7 +241,7 @@ def _loosely(steps: Sequence[str]) -> list[str]:
     """
     if steps and _SCHEMA.match(steps[0]):
         steps = steps[1:]
-    plain = (_SIGNS.sub("", visible(unquote(step))) for step in steps)
+    plain = (_SIGNS.sub("", without_format(unquote(step))) for step in steps)
     several = (pieces(step) or [step] for step in plain if not _SKIPPED.fullmatch(step))
     return [fold_name(one) for some in several for one in some if not _SKIPPED.fullmatch(one)]
 

@@ -39,7 +39,7 @@ def fold_all(names: str) -> str:
     return names.translate(_DOTTED).casefold()
 
 
-def visible(name: str) -> str:
+def without_format(name: str) -> str:
     """The name without signs of no width, byte order marks among them."""
     if name.isascii():
         return name
