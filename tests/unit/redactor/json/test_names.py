@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.redactor.json.names import escapes, fold_name, needle
+from proxy.redactor.json.names import escapes, fold_name, needle, without_format
 
 
 @pytest.mark.parametrize("other", ["EMAIL", "Email", "ema\u0131l", "EMA\u0130L"])
@@ -40,3 +40,8 @@ def test_escapes_that_no_plain_name_needs_are_passed_by():
     assert not escapes(["email", "first_name"]).search(rb'{"x":"\u00e9\n\"\u0414"}')
     assert escapes(["straße"]).search(rb'{"x":"\u00e9"}')
     assert escapes(["a/b"]).search(rb'{"x":"\n"}')
+
+
+def test_signs_of_no_width_are_left_out():
+    assert without_format("plain") == "plain"
+    assert without_format("\ufeffE\u200bmäil\u00ad \u2060") == "Emäil "
