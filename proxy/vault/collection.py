@@ -250,10 +250,10 @@ class Collection:
                 return found[0]
         return None
 
-    def mark(self, content: RecordBody) -> bytes:
+    def mark(self, rid: int, content: RecordBody) -> bytes:
         """A keyed hash of the values that tokens do not tell apart; empty where there are none."""
-        values = [
-            (name, [kept.text for kept in content.values[name]])
+        values = [  # by record and version: two marks never tell that a value was guessed
+            (name, rid, content.following, [kept.text for kept in content.values[name]])
             for name in self._alike
             if content.values.get(name)
         ]

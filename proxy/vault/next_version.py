@@ -2,7 +2,8 @@
 
 They give way to others where a field has many values (``offload``). A value that did not change
 keeps its token, and so does the record's own token when it comes back in a value's place; anything
-else gets a new token.
+else gets a new token. Where the caller is not shown a field clear, only an own token or mask keeps
+what is stored: the token of an equal value would tell that it was guessed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,18 @@ class MaskPort(Protocol):
         """The mask of a text."""
 
 
-NO_MASKS: Final[Mapping[str, MaskPort]] = {}
+class Cover(msgspec.Struct, frozen=True):
+    """The fields of one entity whose values the caller is not shown as they are."""
+
+    fields: frozenset[str] = frozenset()
+    #: of those that are shown masked: what the caller is shown of a text, and the sign that stands
+    #: in masks alone
+    masks: Mapping[str, MaskPort] = {}
+    #: those that take no new values: the token of one would tell whether it is the stored one
+    telling: frozenset[str] = frozenset()
+
+
+NO_COVER: Final = Cover()
 
 
 class ProxiedDraft(msgspec.Struct, frozen=True):
@@ -57,9 +69,7 @@ class ProxiedDraft(msgspec.Struct, frozen=True):
     absent_erased: bool = False
     declared: frozenset[str] | None = None  #: ``None``: every field is
     appended: frozenset[str] = frozenset()
-    #: of fields whose values are shown masked to the caller: what it is shown of a text, and the
-    #: sign that stands in masks alone
-    masks: Mapping[str, MaskPort] = NO_MASKS
+    cover: Cover = NO_COVER
 
     def erases(self, name: str) -> bool:
         """Whether a stored field that the request does not carry is erased."""
@@ -85,8 +95,11 @@ async def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: in
     """
     number = 1
     given: dict[str, tuple[TokenizedValue, ...]] = {}
-    for name, mask in draft.masks.items():
-        _unmasked(name, mask, (), draft.fields.get(name, ()))
+    for name in draft.cover.fields & draft.fields.keys():
+        if name in draft.cover.masks:
+            _unmasked(name, draft.cover.masks[name], (), draft.fields[name])
+        if name in draft.cover.telling and draft.fields[name]:
+            raise _telling(name)
     for name, values in draft.fields.items():
         mint = mints[name]
         if len(values) == 1:  # nearly always
@@ -117,33 +130,38 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
     number = start
     given: dict[str, tuple[TokenizedValue, ...]] = {}
     own: set[str] = set()
-    masked: set[str] = set()
+    masked = _masked(draft) if draft.cover.masks else frozenset[str]()
     for name, sent in draft.fields.items():
         stored = before.get(name, ())
-        values, mask = sent, draft.masks.get(name)
-        appends = name in draft.appended
-        if mask is not None:
-            values = _unmasked(name, mask, () if appends else stored, sent)
-            if values is not sent:
-                masked.add(name)
+        appends, covered = name in draft.appended, name in draft.cover.fields
+        values: Sequence[Value | TokenizedValue] = (
+            _unmasked(name, draft.cover.masks[name], () if appends else stored, sent)
+            if covered and name in draft.cover.masks
+            else sent
+        )
         alone = len(stored) == len(values) == 1  # nearly always
         if (
             not values
             if appends
+            else tuple(values) == stored
+            if covered
             else stored[0].text == values[0].text and stored[0].json == values[0].json
             if alone
-            else _unchanged(stored, values)
+            else _unchanged(stored, sent)
         ):
             given[name] = stored
             continue
-        pool = _Pool() if stored else _EMPTY
+        pool = _Pool(covered) if stored else _EMPTY
         await pool.learn(stored)
         known = set(pool.tokens)
         chosen: list[TokenizedValue] = []
         for place, value in enumerate(values, 1):
             kept = pool.take(value) if stored else None
             if kept is None:
-                token = _fresh(partial(mint, name, value, number), known)
+                if name in draft.cover.telling:
+                    raise _telling(name)
+                meant = value.value if isinstance(value, TokenizedValue) else value
+                token = _fresh(partial(mint, name, meant, number), known)
                 known.add(token.text)
                 kept = TokenizedValue(number, value.text, value.json, token.text, token.json)
                 number += 1
@@ -162,46 +180,60 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
             number += 1
         given[name] = tuple(chosen)
     if _says_nothing_new(draft, before, given):
-        return Drafted(live, given, masked=frozenset(masked))
+        return Drafted(live, given, masked=masked)
     fields = {name: values for name, values in before.items() if not draft.erases(name)}
     fields.update(given)
     content = RecordBody({name: values for name, values in fields.items() if values}, number)
-    return Drafted(content, given, frozenset(own), frozenset(masked))
+    return Drafted(content, given, frozenset(own), masked)
+
+
+def _masked(draft: ProxiedDraft) -> frozenset[str]:
+    """The fields in which masks came."""
+    return frozenset(
+        name
+        for name, mask in draft.cover.masks.items()
+        if any(mask.character in value.text for value in draft.fields.get(name, ()))
+    )
 
 
 def _unmasked(
     name: str, mask: MaskPort, stored: Sequence[TokenizedValue], values: tuple[Value, ...]
-) -> tuple[Value, ...]:
-    """The values with those that are stored in place of their masks; the same without any mask.
+) -> Sequence[Value | TokenizedValue]:
+    """The values with those that are stored in place of what is shown of them.
 
     Raises ``VaultError(VALUE_UNFIT)`` for a mask of which nobody can tell what it stands for: none
     is stored.
     """
-    if not any(mask.character in value.text for value in values):
-        return values
-    left = list(stored)
-    chosen: list[Value] = []
+    left: dict[str, list[TokenizedValue]] = {}
+    for one in stored:
+        left.setdefault(mask.of(one.text), []).append(one)
+    chosen: list[Value | TokenizedValue] = []
     for value in values:
-        if mask.character not in value.text:
+        if meant := left.get(value.text):
+            chosen.append(meant.pop(0))
+        elif mask.character not in value.text:
             chosen.append(value)
-            continue
-        meant = [one for one in left if value.text in (one.text, mask.of(one.text))]
-        if not meant:
+        else:
             raise VaultError(
                 Code.VALUE_UNFIT,
                 f"{name} holds {mask.character}, which stands in masks alone, and is not what is "
                 "shown of the stored value: send it as it is shown now, or a whole new value.",
             )
-        chosen.append(meant[0].value)
-        left.remove(meant[0])
-    sent = {value.text for value in values}
-    if any(mask.of(one.text) in sent for one in left):
+    if any(left.get(value.text) for value in values if mask.character in value.text):
         raise VaultError(
             Code.VALUE_UNFIT,
             f"Several values of {name} have one mask, and not all of them came back: nobody can "
             "tell which were left out.",
         )
-    return tuple(chosen)
+    return chosen
+
+
+def _telling(name: str) -> VaultError:
+    return VaultError(
+        Code.FIELD_HIDDEN,
+        f"Nothing was done. Equal values of {name} have equal tokens, and the view of the caller "
+        "does not show it clear: a new value would tell whether it is a stored one.",
+    )
 
 
 def _says_nothing_new(draft: ProxiedDraft, before: TokenizedFields, after: TokenizedFields) -> bool:
@@ -226,9 +258,13 @@ def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) ->
 
 
 class _Pool:
-    """The stored values of one field, each of which a new version may continue once."""
+    """The stored values of one field, each of which a new version may continue once.
 
-    def __init__(self) -> None:
+    ``covered``: a value that equals a stored one does not continue it.
+    """
+
+    def __init__(self, covered: bool = False) -> None:
+        self._covered = covered
         self.tokens: dict[str, list[TokenizedValue]] = {}
         self._values: dict[Value, list[TokenizedValue]] = {}
         self._taken: set[int] = set()
@@ -237,13 +273,19 @@ class _Pool:
         """These are stored."""
         for number, kept in enumerate(reversed(values), 1):
             self.tokens.setdefault(kept.token, []).append(kept)
-            self._values.setdefault(kept.value, []).append(kept)
+            if not self._covered:
+                self._values.setdefault(kept.value, []).append(kept)
             if number % STRIDE == 0 and busy():
                 await give_way()
 
-    def take(self, value: Value) -> TokenizedValue | None:
-        """The stored value that equals this one, or that it stands for."""
-        for candidates in (self._values.get(value), self.tokens.get(value.text)):
+    def take(self, value: Value | TokenizedValue) -> TokenizedValue | None:
+        """The stored value that this is, that equals it, or that it stands for."""
+        found = (
+            ([value],)
+            if isinstance(value, TokenizedValue)
+            else (self._values.get(value), self.tokens.get(value.text))
+        )
+        for candidates in found:
             while candidates:
                 kept = candidates.pop()
                 if kept.number not in self._taken:

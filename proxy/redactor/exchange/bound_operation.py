@@ -19,13 +19,14 @@ from proxy.redactor.message import Request
 from proxy.redactor.patches import PatchReader
 from proxy.redactor.plan import OperationPlan
 from proxy.redactor.redact import ParsedBody, read_request
-from proxy.redactor.rules import Entity, Operation, PatchKind
+from proxy.redactor.rules import Entity, Operation, PatchKind, Verb
 from proxy.redactor.search import SearchPlan
 from proxy.redactor.uploads import UPLOADS, read_upload
 from proxy.redactor.views import FieldView, View
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.collection import Collection
+from proxy.vault.next_version import NO_COVER, Cover
 
 #: answers to reads pass with tokens then, where the rule says so
 _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
@@ -38,7 +39,7 @@ class BoundOperation:
     """
 
     __slots__ = (
-        *("_services", "_viewed", "collection", "guard", "is_long", "notices", "plan"),
+        *("_services", "_viewed", "collection", "cover", "guard", "is_long", "notices", "plan"),
         *("protected", "read", "restored", "searching", "teller", "unnamed", "view"),
     )
 
@@ -58,6 +59,7 @@ class BoundOperation:
         self.is_long: Callable[[bytes], bool] = bool if uploads else is_long
         self.collection = collection
         self.view = view
+        self.cover = NO_COVER if view is None else _cover(view, collection, plan.operation)
         self.teller = Teller(audit, collection.around.environment, plan.operation, view)
         self.notices = Notices(metrics, plan.operation)
         self.unnamed = UnnamedParameters(metrics, plan.operation)
@@ -134,6 +136,21 @@ def _reader(plan: OperationPlan) -> Callable[[Request], ParsedBody | None]:
     if patch in (None, PatchKind.MERGE):
         return partial(read_request, plan)
     return PatchReader(plan.operation, patch).read
+
+
+def _cover(view: FieldView, collection: Collection, operation: Operation) -> Cover:
+    """What a view covers of the fields that an operation writes.
+
+    Whoever writes a value and sees its same-value token can compare that with stored ones. A create
+    of which only masks are shown, also in errors, has nothing to compare.
+    """
+    fields = view.hidden | view.masks.keys()
+    masked = (
+        operation.verb is Verb.CREATE and operation.endpoint.on_error.upstream_not_2xx == "scan"
+    )
+    compared = view.hidden if masked else fields
+    same = {name for name, made in collection.tokenizers.items() if made.same}
+    return Cover(fields, view.masks, compared & same)
 
 
 def hidden(operation: Operation, names: Iterable[str]) -> VaultError:

@@ -247,11 +247,11 @@ def record_mark(
     """A mark of those values of the only record that share tokens; empty where there are none."""
     rows = revealed.rows if revealed is not None else ()
     row = rows[0] if len(rows) == 1 else None
-    content = row.live if row is not None else None
+    rid, content = (row.row.rid, row.live) if row is not None else (0, None)
     one = held[0] if len(held) == 1 else None
     if one is not None and (row is None or row.row.rid != one.rid):
-        content = one.content if one.row is None else one.promoted or one.live
-    return collection.mark(content) if content is not None else b""
+        rid, content = one.rid, one.content if one.row is None else one.promoted or one.live
+    return collection.mark(rid, content) if content is not None else b""
 
 
 def _known(held: StagedWrite) -> _Known:

@@ -40,8 +40,8 @@ class Writing:
         self.collection = joined.collection
         self.notices = joined.notices
         self._vault = vault
-        self._view = view = joined.view
-        self._masks = view.masks if view is not None else {}
+        self._view = joined.view
+        self._cover = joined.cover
         self._locks: tuple[bytes, ...] = ()
         self.held: list[StagedWrite] = []
         #: how the application names the one record, where the request spelled it otherwise
@@ -223,7 +223,7 @@ class Writing:
             live = held.live
             if live is None and held.row is not None:
                 live = self.collection.sealer.open(held.row)
-            if live is None or self.collection.mark(live) not in marks:
+            if live is None or self.collection.mark(held.rid, live) not in marks:
                 raise VaultError(
                     Code.PRECONDITION_FAILED,
                     "Nothing was done. The record has changed since it was read: read it again.",
@@ -283,8 +283,8 @@ class Writing:
         }
         if self.collection.single:
             self._refuse_several(given)
-        erases, masks = request.absent is Absent.ERASE, self._masks
-        return ProxiedDraft(given, frozenset(keep), erases, declared, item.appended, masks)
+        erases, cover = request.absent is Absent.ERASE, self._cover
+        return ProxiedDraft(given, frozenset(keep), erases, declared, item.appended, cover)
 
     def _empty(
         self, emptied: Mapping[str, Value | None], fields: dict[str, list[Value]], keep: set[str]

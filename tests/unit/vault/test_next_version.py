@@ -6,7 +6,15 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.next_version import Drafted, ProxiedDraft, adopt, apart_from, draft_new, draft_next
+from proxy.vault.next_version import (
+    Cover,
+    Drafted,
+    ProxiedDraft,
+    adopt,
+    apart_from,
+    draft_new,
+    draft_next,
+)
 
 
 def mint(name: str, value: Value, number: int) -> Value:
@@ -149,7 +157,7 @@ class Mask:
         return text[:1] + "*" * (len(text) - 1)
 
 
-MASKS = {"name": Mask(), "tags": Mask()}
+MASKS = Cover(frozenset({"name", "tags"}), {"name": Mask(), "tags": Mask()})
 
 
 def masked(**fields: str | list[str]) -> Drafted:
@@ -157,7 +165,7 @@ def masked(**fields: str | list[str]) -> Drafted:
         name: tuple(Value(text) for text in ([given] if isinstance(given, str) else given))
         for name, given in fields.items()
     }
-    return asyncio.run(draft_next(ProxiedDraft(draft, masks=MASKS), live(), 10, mint))
+    return asyncio.run(draft_next(ProxiedDraft(draft, cover=MASKS), live(), 10, mint))
 
 
 def test_the_mask_of_a_stored_value_is_that_value() -> None:
@@ -175,18 +183,67 @@ def test_another_mask_is_refused_and_so_is_one_of_a_new_record(name: str) -> Non
         masked(name=name)
     assert caught.value.code is Code.VALUE_UNFIT
     assert "Ann" not in caught.value.message
-    draft = ProxiedDraft({"name": (Value(name),)}, masks=MASKS)
+    draft = ProxiedDraft({"name": (Value(name),)}, cover=MASKS)
     with pytest.raises(VaultError):
         asyncio.run(draft_new(draft, {}, 1))
 
 
 def test_of_values_with_one_mask_all_come_back_in_their_order() -> None:
     before = new({"tags": (Value("ab"), Value("ac"), Value("d"))}).content
-    draft = ProxiedDraft({"tags": (Value("a*"), Value("a*"), Value("e"))}, masks=MASKS)
+    draft = ProxiedDraft({"tags": (Value("a*"), Value("a*"), Value("e"))}, cover=MASKS)
     drafted = asyncio.run(draft_next(draft, before, 10, mint))
     assert [kept.text for kept in drafted.given["tags"]] == ["ab", "ac", "e"]
     assert tokens(drafted.given["tags"])[:2] == tokens(before.values["tags"])[:2]
-    draft = ProxiedDraft({"tags": (Value("a*"), Value("d"))}, masks=MASKS)
+    draft = ProxiedDraft({"tags": (Value("a*"), Value("d"))}, cover=MASKS)
     with pytest.raises(VaultError) as caught:
         asyncio.run(draft_next(draft, before, 10, mint))
     assert "nobody can tell" in caught.value.message
+
+
+class Bare:
+    """Shows signs as they are."""
+
+    character = "*"
+
+    def of(self, text: str) -> str:
+        return "".join("*" if sign.isalnum() else sign for sign in text)
+
+
+@pytest.mark.parametrize("guess", ["Ann", "Bob"])
+def test_of_a_covered_field_an_equal_value_is_as_new_as_any_other(guess: str) -> None:
+    draft = ProxiedDraft({"name": (Value(guess),)}, cover=Cover(frozenset({"name"})))
+    drafted = asyncio.run(draft_next(draft, live(), 4, mint))
+    assert tokens(drafted.given["name"]) == ["name-4"]
+    appended = ProxiedDraft(
+        {"tags": (Value("b"),)}, appended=frozenset({"tags"}), cover=Cover(frozenset({"tags"}))
+    )
+    drafted = asyncio.run(draft_next(appended, live(), 4, mint))
+    assert len(set(tokens(drafted.given["tags"]))) == 3
+
+
+def test_a_covered_field_keeps_what_is_stored_by_its_token_or_by_what_is_shown_of_it() -> None:
+    covered = Cover(frozenset({"name", "tags"}))
+    draft = ProxiedDraft({"name": (Value("name-1"),), "tags": (Value("tags-3"),)}, cover=covered)
+    drafted = asyncio.run(draft_next(draft, live(), 4, mint))
+    assert [kept.text for values in drafted.given.values() for kept in values] == ["Ann", "b"]
+    assert drafted.own == {"name", "tags"}
+    before = new({"name": (Value("-- ("),)}).content  # a mask leaves it whole
+    bare = Cover(frozenset({"name"}), {"name": Bare()}, frozenset({"name"}))
+    draft = ProxiedDraft({"name": (Value("-- ("),)}, cover=bare)
+    drafted = asyncio.run(draft_next(draft, before, 4, mint))
+    assert (drafted.content, drafted.masked) == (before, frozenset())
+
+
+@pytest.mark.parametrize("sent", ["Ann", "Bob"])
+def test_a_covered_field_whose_token_tells_takes_no_new_value(sent: str) -> None:
+    cover = Cover(frozenset({"name"}), {}, frozenset({"name"}))
+    draft = ProxiedDraft({"name": (Value(sent),)}, cover=cover)
+    for drafting in (draft_next(draft, live(), 4, mint), draft_new(draft, {}, 1)):
+        with pytest.raises(VaultError) as caught:
+            asyncio.run(drafting)
+        assert caught.value.code is Code.FIELD_HIDDEN
+        assert sent not in caught.value.message
+    kept = ProxiedDraft({"name": (Value("name-1"),)}, cover=cover)
+    assert asyncio.run(draft_next(kept, live(), 4, mint)).given["name"][0].text == "Ann"
+    cleared = ProxiedDraft({"name": ()}, cover=cover)
+    assert "name" not in asyncio.run(draft_next(cleared, live(), 4, mint)).content.values
