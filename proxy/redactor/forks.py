@@ -2,25 +2,37 @@
 body.
 
 Who routes sees one operation, the trunk, in place of all that share a path and a method. What is
-almost a condition's value, such as the same name in other letters, is refused: an application may
-take it for that.
+almost a condition's value, or stands almost at its place, is refused: an application may take it
+for that.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, Value
 from proxy.redactor import form
-from proxy.redactor.json.names import fold_name
+from proxy.redactor.checks import Outline
+from proxy.redactor.json.names import fold_all, fold_name
+from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
 from proxy.redactor.path_template import parse_template
-from proxy.redactor.redact import query_values
+from proxy.redactor.redact import MOST_QUERY, query_span, query_spots
 from proxy.redactor.rules import Condition, ConditionSource, Operation, PassRule, Rule, Verb
 from proxy.redactor.select import Selection
 
 _IN_BODY = {ConditionSource.BODY: Media.JSON, ConditionSource.FORM: Media.FORM}
+_IN_FIELDS = (ConditionSource.HEADER, ConditionSource.TYPE)
+
+#: Where conditions look, and what a request says there.
+_Place = tuple[ConditionSource, str | Path]
+_Stated = Mapping[_Place, Sequence[Value]]
 
 
 class Fork:
@@ -28,22 +40,40 @@ class Fork:
 
     def __init__(self, branches: Iterable[Rule]) -> None:
         self.branches = tuple(sorted(branches, key=_breadth))
-        conditions = [one for branch in self.branches for one in branch.when]
-        self._paths: tuple[Path, ...] = tuple(
-            dict.fromkeys(one.path for one in conditions if one.source is ConditionSource.BODY)
-        )
+        #: what conditions name, each of which is mistaken for another in other letters alone
+        self._values: dict[_Place, dict[Value, frozenset[object]]] = {}
+        for one in (one for branch in self.branches for one in branch.when):
+            self._values.setdefault(_place(one), {}).update(
+                (value, frozenset((fold_name(value.text).strip(),))) for value in one.values
+            )
+        self._paths = tuple(name for _, name in self._values if isinstance(name, tuple))
         self._selection = Selection(None, (), self._paths, nested=True)
-        self._members = tuple(
-            dict.fromkeys(one.name for one in conditions if one.source is ConditionSource.FORM)
-        )
+        self._outline = Outline(None, (), self._paths)
+        self._members = self._names(ConditionSource.FORM)
+        self._parameters = {name: name for name in self._names(ConditionSource.QUERY)}
+        self._fields = {
+            _field_name(name.encode()): (source, name)
+            for source in _IN_FIELDS
+            for name in self._names(source)
+        }
+        self._lengths = frozenset(map(len, self._fields))
+        #: of bodies, by the names under which a query may hold the same
+        self._both: dict[str, list[_Place]] = {}
+        for source, name in self._values:
+            first = name if isinstance(name, str) else name[0]
+            if source in _IN_BODY and (first is name or len(name) == 1) and isinstance(first, str):
+                self._both.setdefault(first, []).append((source, name))
         self._limits = self.branches[0].endpoint.limits
         self._label = self.branches[0].label
+
+    def _names(self, source: ConditionSource) -> tuple[str, ...]:
+        return tuple(name for one, name in self._values if one is source and isinstance(name, str))
 
     def by_head(self, target: bytes, headers: RawHeaders) -> Rule | None:
         """The rule of a request; ``None`` where its body has to tell.
 
-        Raises ``VaultError``: OPERATION_DENIED where it fits none, BAD_REQUEST where it is not
-        clear.
+        Raises ``VaultError``: OPERATION_DENIED where it fits none, BAD_REQUEST or AMBIGUOUS_JSON
+        where it is not clear.
         """
         open_branches = self._open(target, headers)
         if any(one.source in _IN_BODY for branch in open_branches for one in branch.when):
@@ -57,17 +87,13 @@ class Fork:
         branches = self._open(request.target, request.headers)
         conditions = [one for branch in branches for one in branch.when if one.source in _IN_BODY]
         media = classify(request.headers, request.body)
-        read = any(_IN_BODY[one.source] is media for one in conditions)
+        read = any(_IN_BODY[one.source] is media for one in conditions) and (
+            media is not Media.FORM or request.body.lstrip()[:1] not in form.OTHER_KINDS
+        )
         stated = self._stated(request.body, media) if read else {}
-        fitting = [
-            branch
-            for branch in branches
-            if all(
-                _fits(one, stated.get((one.source, one.name or one.path), ()))
-                for one in branch.when
-                if one.source in _IN_BODY
-            )
-        ]
+        fitting = self._fitting(branches, stated, _IN_BODY)
+        if self._both and b"?" in request.target:
+            self._refuse_elsewhere(stated, request.target)
         rule = self._first(fitting)
         if isinstance(rule, PassRule) and not read and media is not Media.NONE:
             raise VaultError(
@@ -77,34 +103,85 @@ class Fork:
             )
         return rule
 
-    def _open(self, target: bytes, headers: RawHeaders) -> list[Rule]:
+    def _open(self, target: bytes, headers: RawHeaders) -> Sequence[Rule]:
         """The branches whose conditions on the head hold."""
-        return [
-            branch
-            for branch in self.branches
-            if all(
-                _fits(one, _in_head(one, target, headers))
-                for one in branch.when
-                if one.source not in _IN_BODY
-            )
-        ]
+        if not self._fields and not self._parameters:
+            return self.branches
+        stated: dict[_Place, list[Value]] = {}
+        if self._parameters and b"?" in target:
+            for spot in query_spots(target, self._parameters):
+                place = (ConditionSource.QUERY, spot.field)
+                stated.setdefault(place, []).append(spot.value or Value(""))
+        for name, value in headers if self._fields else ():
+            if len(name) in self._lengths and (field := self._fields.get(_field_name(name))):
+                if name.lower() != field[1].encode():
+                    raise _unclear("has a header whose name is almost one that a rule asks for")
+                text = value.decode("utf-8" if is_utf8(value) else "latin-1").strip()
+                if field[0] is ConditionSource.TYPE:
+                    text = (text if "," in text else text.partition(";")[0].strip()).lower()
+                stated.setdefault(field, []).append(Value(text))
+        return self._fitting(self.branches, stated, (ConditionSource.QUERY, *_IN_FIELDS))
 
-    def _stated(
-        self, body: bytes, media: Media
-    ) -> Mapping[tuple[ConditionSource, str | Path], Sequence[Value]]:
+    def _stated(self, body: bytes, media: Media) -> _Stated:
         """What stands in a body where conditions look."""
-        stated: dict[tuple[ConditionSource, str | Path], list[Value]] = {}
+        stated: dict[_Place, list[Value]] = {}
         if media is Media.JSON:
             for leaf in self._selection.find(body, self._limits.json_depth).anchored:
+                if body[leaf.start] in b"[{":
+                    raise _unclear("has an array or object where a rule asks for a value")
                 value = read_json_value(body[leaf.start : leaf.end])
-                key = (ConditionSource.BODY, self._paths[leaf.name])
-                stated.setdefault(key, []).append(value or Value("null", json=True))
+                place = (ConditionSource.BODY, self._paths[leaf.name])
+                stated.setdefault(place, []).append(value or Value("null", json=True))
+            if len(stated) < len(self._paths) and self._outline.strayed(body):
+                raise _unclear("has something else on the way to what a rule asks for")
             return stated
         for member in form.form_members(body, self._limits.form_fields, self._members):
             if member.name in self._members:
                 text = form.read_form_value(body[member.start : member.end])
                 stated.setdefault((ConditionSource.FORM, member.name), []).append(Value(text))
         return stated
+
+    def _fitting(
+        self, branches: Sequence[Rule], stated: _Stated, sources: Iterable[ConditionSource]
+    ) -> list[Rule]:
+        """The branches of which all conditions on this part of a request hold."""
+        readings = _Readings()
+        return [
+            branch
+            for branch in branches
+            if all(
+                self._fits(one, stated.get(_place(one), ()), readings)
+                for one in branch.when
+                if one.source in sources
+            )
+        ]
+
+    def _fits(self, condition: Condition, stated: Iterable[Value], readings: "_Readings") -> bool:
+        """Whether a request says what a condition asks for."""
+        values = set(stated)
+        if len(values) > 1:
+            raise _unclear("says several things by which rules tell it apart")
+        for value in values:
+            if value in condition.values:
+                return True
+            read = self._values[_place(condition)].get(value)
+            if read is None:
+                read = readings[condition.source in _IN_FIELDS, value.text]
+            if not _spelled(condition.values).isdisjoint(read):
+                raise _unclear("says almost what a rule asks for, in another spelling")
+        return False
+
+    def _refuse_elsewhere(self, stated: _Stated, target: bytes) -> None:
+        """Refuse a query that says what a rule asks of the body, where the body does not: many
+        applications look for a name in both.
+        """
+        query = target[query_span(target)[0] :].replace(b"#", b"&")
+        for member in form.form_members(query, MOST_QUERY, tuple(self._both)):
+            for place in self._both.get(member.name, ()):
+                text = form.read_form_value(query[member.start : member.end])
+                awaited = frozenset(self._values[place]).difference(stated.get(place, ()))
+                if not _spelled(awaited).isdisjoint(_Readings()[False, text]):
+                    raise _unclear("says in its address what a rule asks of its body")
 
     def _first(self, branches: Sequence[Rule]) -> Rule:
         if branches:
@@ -116,37 +193,58 @@ class Fork:
         )
 
 
-def _in_head(condition: Condition, target: bytes, headers: RawHeaders) -> Iterator[Value]:
-    """What the head of a request says where a condition looks."""
-    if condition.source is ConditionSource.QUERY:
-        yield from map(Value, query_values(target, condition.name))
-        return
-    name = condition.name.replace("_", "-").encode()
-    for key, value in headers:
-        if key.lower().replace(b"_", b"-") == name:
-            text = value.decode("latin-1").strip()
-            if condition.source is ConditionSource.TYPE:
-                text = text.partition(";")[0].strip().lower()
-            yield Value(text)
+def _place(condition: Condition) -> _Place:
+    return condition.source, condition.name or condition.path
 
 
-def _fits(condition: Condition, stated: Iterable[Value]) -> bool:
-    """Whether a request says what a condition asks for."""
-    values = set(stated)
-    if len(values) > 1:
-        raise VaultError(
-            Code.BAD_REQUEST, "The request says several things by which rules tell it apart."
-        )
-    for value in values:
-        if value in condition.values:
-            return True
-        if any(fold_name(value.text).strip() == fold_name(one.text) for one in condition.values):
-            raise VaultError(
-                Code.BAD_REQUEST,
-                "The request says almost what a rule asks for, in another spelling: it cannot be "
-                "told which rule it is for.",
-            )
-    return False
+def _unclear(what: str) -> VaultError:
+    return VaultError(
+        Code.BAD_REQUEST, f"The request {what}: it cannot be told which rule it is for."
+    )
+
+
+_NO_LETTER: Final = re.compile(rb"[^0-9a-z]")
+#: What ends a value for some application, and in header fields a part of one.
+_ENDS: Final = re.compile(r"[\0;]")
+_LISTS: Final = (re.compile(r"[,;]"), re.compile(r"[,;=()<>\s]"))
+#: Signs that applications take away: of control, of formats, quotes, escapes.
+_NO_SIGN: Final = re.compile(r"[^ -~\w]|[\"'\\]")
+
+
+@lru_cache(maxsize=1024)  # only names as long as one of a rule are asked for
+def _field_name(name: bytes) -> bytes:
+    """A header's name as CGI and its heirs read it, in which all but letters and digits is one."""
+    return _NO_LETTER.sub(b"-", name.lower())
+
+
+class _Readings(dict[tuple[bool, str], frozenset[object]]):
+    """What applications may take a value for, by the value and whether it may be a list."""
+
+    def __missing__(self, key: tuple[bool, str]) -> frozenset[object]:
+        listed, text = key
+        if text.isascii() and text.replace(".", "").isidentifier() and len(text) > 5:
+            return frozenset((text.lower(),))  # a word longer than "false", as nearly always
+        parts = {text}.union(*(cut.split(text) for cut in (_LISTS if listed else (_ENDS,))))
+        self[key] = read = frozenset(one for part in parts for one in _spellings(part))
+        return read
+
+
+@lru_cache(maxsize=4096)
+def _spelled(values: frozenset[Value]) -> frozenset[object]:
+    """The values that a rule names, as ``_Readings`` compares them."""
+    return frozenset(one for value in values for one in _spellings(value.text))
+
+
+def _spellings(text: str) -> Iterator[object]:
+    """A text whatever its letters' case and form, and its number where it is one."""
+    spaced = " ".join(unicodedata.normalize("NFKC", text).split())
+    plain = fold_all(_NO_SIGN.sub("", spaced)).strip()
+    yield plain
+    with suppress(ValueError):
+        yield float(_NUMBERS.get(plain, plain))
+
+
+_NUMBERS: Final = {"true": "1", "false": "0"}
 
 
 def _breadth(rule: Rule) -> tuple[int, int]:

@@ -53,6 +53,8 @@ def refusal(one: Fork, body: bytes, headers: RawHeaders = JSON, target: bytes = 
         (b'{"n": true, "method": "\\u0061dd"}', 2),
         (b'{"method": "drop"}', 4),
         (b'{"method": null}', 4),
+        (b'{"method": "additive; see add"}', 4),
+        (b'{"other": ["add"]}', 4),
         (b"", 4),
     ],
 )
@@ -74,6 +76,16 @@ def test_a_member_of_a_form_tells():
         (b'{"method": " add"}', JSON, Code.BAD_REQUEST),
         (b'{"method": "add", "n": "1"}', JSON, Code.BAD_REQUEST),
         (b'{"method": "add", "method": "x"}', JSON, Code.AMBIGUOUS_JSON),
+        (b'{"method": "\\"add\\""}', JSON, Code.BAD_REQUEST),
+        (b'{"method": "\\u0000add"}', JSON, Code.BAD_REQUEST),
+        (b'{"method": "\\uff41dd"}', JSON, Code.BAD_REQUEST),
+        (b'{"method": "add", "n": 1.0}', JSON, Code.BAD_REQUEST),
+        (b'{"method": "add", "n": "01"}', JSON, Code.BAD_REQUEST),
+        (b'[{"method": "add"}]', JSON, Code.BAD_REQUEST),
+        (b'[{"method": "drop"}, {"method": "add"}]', JSON, Code.BAD_REQUEST),
+        (b'"method=add"', JSON, Code.BAD_REQUEST),
+        (b'{"method": ["add"]}', JSON, Code.BAD_REQUEST),
+        (b'{"method": {"0": "add"}}', JSON, Code.BAD_REQUEST),
         (b'{"Method": "add"}', JSON, Code.AMBIGUOUS_JSON),
         (b'{"method": "add"', JSON, Code.MALFORMED_JSON),
         (b"method=add", ((b"Content-Type", b"text/plain"),), Code.UNREADABLE_BODY),
@@ -81,6 +93,54 @@ def test_a_member_of_a_form_tells():
 )
 def test_what_is_not_clear_is_refused_and_never_passes(body, headers, code):
     assert refusal(fork(*OPERATIONS, DEFAULT), body, headers) is code
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"action=add;name=x", Code.BAD_REQUEST),
+        (b"action=%00add&name=x", Code.BAD_REQUEST),
+        (b"action=%22add%22&name=x", Code.BAD_REQUEST),
+        (b"action=add%0D%0A&name=x", Code.BAD_REQUEST),
+        (b"action=x;action=add&name=x", Code.AMBIGUOUS_JSON),
+        (b"Action=add&name=x", Code.AMBIGUOUS_JSON),
+        (b'{"action": "add"}', Code.UNREADABLE_BODY),
+    ],
+)
+def test_a_form_that_some_applications_read_otherwise_never_passes(body, code):
+    assert refusal(fork(*FORMS, DEFAULT), body, FORM) is code
+
+
+def test_a_place_on_the_way_to_a_condition_is_what_it_should_be():
+    one = fork("{match: POST /p, when: {$.data.type: add}, create: p}", DEFAULT)
+    assert line(one, b'{"data": {"type": "x"}}') == 2
+    assert line(one, b'{"data": null}') == 2
+    assert refusal(one, b'{"data": [{"type": "add"}]}') is Code.BAD_REQUEST
+    assert refusal(one, b'{"data": "{\\"type\\": \\"add\\"}"}') is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("rule", "body", "headers"),
+    [(FORMS[0], b"name=x", FORM), (OPERATIONS[0], b'{"name": "x"}', JSON)],
+)
+def test_a_query_never_says_what_the_body_should(rule, body, headers):
+    one = fork(rule, DEFAULT)
+    assert line(one, body, headers, b"/p?action=drop&method=drop&page=add") == 2
+    for query in (b"action=add&method=add", b"action=ADD&method=ADD", b"#action=add&method=add"):
+        assert refusal(one, body, headers, b"/p?" + query) is Code.BAD_REQUEST
+    assert refusal(one, body, headers, b"/p?Action=add&Method=add") is Code.AMBIGUOUS_JSON
+
+
+def test_a_number_that_another_rule_names_is_that_rules_and_other_letters_are_nobodys():
+    one = fork(
+        "{match: POST /p, when: {$.v: ['1', x]}, create: p}",
+        "{match: POST /p, when: {$.v: ['1.0', X]}, create: p, request: {object: $.x}}",
+        DEFAULT,
+    )
+    assert line(one, b'{"v": "1"}') == 1
+    assert line(one, b'{"v": "1.0"}') == 2
+    assert refusal(one, b'{"v": 1}') is Code.BAD_REQUEST
+    assert refusal(one, b'{"v": "X"}') is Code.BAD_REQUEST
 
 
 def test_what_fits_none_is_refused():
@@ -98,7 +158,7 @@ HEAD = (
     ("target", "headers", "number"),
     [
         (b"/p", ((b"content-type", b"Application/JSON; charset=utf-8"),), 1),
-        (b"/p", ((b"Content-Type", b"text/x"), (b"x_action", b"add")), 2),
+        (b"/p", ((b"Content-Type", b"text/x"), (b"x-action", b"add")), 2),
         (b"/p?do=7&x=1", ((b"Content-Type", b"text/y"),), 3),
         (b"/p?do=%61dd", ((b"Content-Type", b"text/y"),), 3),
     ],
@@ -143,3 +203,76 @@ def test_rules_without_when_stand_as_they_are():
     assert rules.operations[1] in routed
     assert isinstance(routed[0], Operation)
     assert routed[0].branches == (rules.operations[0],)
+
+
+ACTIONS = (
+    "{match: POST /p, when: {query do: [add, 7]}, create: p}",
+    "{match: POST /p, when: {header X-Action: add}, create: p}",
+    "{match: POST /p, when: {type: application/json}, create: p}",
+)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_head_that_says_something_else_is_for_the_operation_without_conditions(index):
+    one = fork(ACTIONS[index], DEFAULT)
+    for target, headers in (
+        (b"/p", ()),
+        (b"/p?page=add&do=adding&done=add", ((b"X-Actions", b"add"), (b"X-Action", b"adder, y"))),
+        (b"/p?do=8", ((b"Content-Type", b'multipart/related; type="application/json"'),)),
+    ):
+        assert isinstance(one.by_head(target, headers), PassRule)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            "Do=add",
+            "DO=add",
+            "do[]=add",
+            "do.=add",
+            "do%00=add",
+            "+do=add",
+            ".do=add",
+            "do[x]=add",
+        ),
+        *(
+            "a;do=add",
+            "do=x;do=add",
+            "x&amp;do=add",
+            "#&do=add",
+            "do=add#",
+            "do=add;x",
+            "do=%00add",
+        ),
+        *("do=07", "do=7.0", "do=%EF%BC%97", "do='add'"),
+    ],
+)
+def test_a_query_that_some_applications_read_otherwise_is_refused(query):
+    with pytest.raises(VaultError) as caught:
+        fork(ACTIONS[0], DEFAULT).by_head(b"/p?" + query.encode(), ())
+    assert caught.value.code in (Code.BAD_REQUEST, Code.AMBIGUOUS_JSON)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((b"X-Action", value) for value in (b"add,x", b"x, ADD", b'"add"', b"add;q=1", b"'add'")),
+        *((b"X-Action", value) for value in (b'"a\\dd"', b"do=add", b"x add", b"add (now)")),
+        *(
+            (b"Content-Type", value)
+            for value in (b"text/x, application/json", b'"application/json"')
+        ),
+        *((name, b"add") for name in (b"X_Action", b"x_action", b"X.Action")),
+    ],
+)
+def test_a_header_that_some_applications_read_otherwise_is_refused(name, value):
+    with pytest.raises(VaultError) as caught:
+        fork(ACTIONS[1 + (name == b"Content-Type")], DEFAULT).by_head(b"/p", ((name, value),))
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+def test_a_header_beyond_ascii_is_read_as_utf_8_and_as_latin_1():
+    one = fork("{match: POST /p, when: {header X-Action: ändern}, create: p}", DEFAULT)
+    for spelled in ("ändern".encode(), "ändern".encode("latin-1")):
+        assert isinstance(one.by_head(b"/p", ((b"X-Action", spelled),)), Operation)
