@@ -8,7 +8,7 @@ anywhere.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -180,7 +180,10 @@ class Unnamed:
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
-        places = [field.at for field in operation.entity.fields.values()]
+        fields = [field.at for field in operation.entity.fields.values()]
+        # Applications that put query and body together take a parameter out of either.
+        named = [tuple(filter(None, pieces(name))) for name in _parameters(operation)]
+        places = list(dict.fromkeys((*fields, *filter(None, named))))
         self._anywhere = Selection(
             None, (), [(PathStep.DEEP, *place) for place in places], nested=True
         )
@@ -206,7 +209,8 @@ class Unnamed:
                 self._is_field(member.name) for member in members
             )
         if carries:
-            raise self._refusal(f"carries a field of {self._operation.entity.name} in its body")
+            entity = self._operation.entity.name
+            raise self._refusal(f"carries a field of {entity}, or a parameter, in its body")
 
     def refuse_kind(self, headers: RawHeaders, body: bytes) -> Media:
         """The kind of a body.
@@ -227,6 +231,13 @@ class Unnamed:
             f"The request matches {self._operation.label}, whose rule names no body, and {what}: "
             "send it without, or say with request: in the rule where the fields stand.",
         )
+
+
+def _parameters(operation: Operation) -> Iterator[str]:
+    """The names of query parameters that hold values, or may not be answered."""
+    yield from operation.request.query
+    if (search := operation.request.search) is not None:
+        yield from (name for name, one in search.query.items() if not one.passes)
 
 
 def _last_names(places: Iterable[Path]) -> Iterable[str]:

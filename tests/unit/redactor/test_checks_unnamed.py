@@ -51,3 +51,22 @@ def test_a_body_that_may_carry_one_is_refused(
         unnamed.refuse(headers, body)
     assert caught.value.code is code
     assert "Ann" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("{to: email}", "to"),
+        ("{to: {field: email, send: {param: mail}}}", "to"),
+        ("{to: {field: email, send: {param: mail}}}", "mail"),
+        ("{q: {refuse: always}}", "q"),
+        ("{'f[to]': {field: email}}", "f[to]"),
+    ],
+)
+def test_a_body_that_may_carry_a_parameter_of_the_query_is_refused(query: str, name: str):
+    rule = f"{{match: GET /p, read: p, query: {query}, response: {{id: $.id}}}}"
+    search = Unnamed(load_text(rule_text(rule)).operations[0])
+    for headers, body in ((FORM, f"{name}=Ann"), (JSON, f'{{"{name}": "Ann"}}')):
+        with pytest.raises(VaultError):
+            search.refuse(headers, body.encode())
+    search.refuse(FORM, b"page=2&other=Ann")
