@@ -4,13 +4,15 @@ markup.
 Where a browser shows a value, it is written as numeric references. What acts (an address, a style,
 an event handler, a script) keeps its token, because the browser undoes escapes before it acts. A
 rule that says ``restore: html`` opens four more places, each with the escaping of its own:
-``mailto:`` and its like, ``data-`` attributes, JSON in a script, and texts in quotes there. Tags
-are read as the HTML standard reads them, "Tokenization".
+``mailto:`` and its like, ``data-`` attributes, and whole strings of JSON and of scripts: one with
+more in it may be a fragment of HTML, whose escapes those of the string would undo. Tags are read as
+the HTML standard reads them, "Tokenization".
 """
 
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -38,6 +40,38 @@ _TEXT = {b"textarea": True, b"title": True} | dict.fromkeys(
 )
 #: Types of scripts that a browser runs; another one is text to it.
 _PROGRAMS = frozenset({b"", b"module", b"text/javascript", b"application/javascript"})
+
+
+def _json_part(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
+    """What JSON consists of, its quotes and backslashes written as these; the text of a string is
+    its group.
+    """
+    return re.compile(
+        rb"[\[\]{}:, \t\n\r]++|[0-9eE.+-]++|true|false|null|(?:" + quote + rb")((?:(?:" + escape
+        + rb")(?:" + quote + rb"|" + escape + rb"|.)|(?!" + quote + rb"|" + escape + rb").)*+)(?:"
+        + quote + rb")", re.DOTALL,
+    )  # fmt: skip
+
+
+_JSON = _json_part(rb'"', rb"\\")
+_JSON_IN_ATTRIBUTE = _json_part(rb'"|&quot;|&#34;|&#[xX]22;', rb"\\|&#92;|&#[xX]5[cC];")
+#: Further spellings of quotes and backslashes, which nobody writes: such an attribute is not read.
+_ODD_REFERENCE = re.compile(
+    rb"&(?:#[xX]?0|#(?:34|92|[xX]22|[xX]5[cC])(?!;)|quot(?!;)|QUOT|bsol)", re.ASCII
+)
+#: What a script consists of; the texts of strings in quotes are its groups.
+_SCRIPT = re.compile(
+    rb"[^\"'`/<-]++|(?://|<!--)(?:(?!\xe2\x80[\xa8\xa9])[^\n\r])*+|/\*.*?\*/"
+    rb"|\"((?:[^\"\\\n\r]|\\(?:\r\n|.))*+)\"|'((?:[^'\\\n\r]|\\(?:\r\n|.))*+)'"
+    rb"|`(?:[^`\\]|\\.)*+`|<(?!!--)|-(?!->)",
+    re.DOTALL,
+)
+_EXPRESSION = re.compile(rb"/(?:[^/\\\[\n\r]|\\.|\[(?:[^\]\\\n\r]|\\.)*+\])++/")
+_LONGEST_EXPRESSION = 200
+#: After these a slash cannot divide.
+_OPERATORS = frozenset(b"(,=:[!&|?{;*%~^<>")
+#: What a template holds that no other one can be within.
+_PLAIN_PLACE = re.compile(rb"\$\{[^{}\"'`/]*+\}")
 
 
 def text(value: str) -> bytes:
@@ -73,7 +107,7 @@ class Region(NamedTuple):
     end: int
     #: how a value is written there; ``None``: not at all
     write: Callable[[str], bytes] | None = None
-    quoted: bool = False  #: only a token that quotes, or the ends of the stretch, enclose
+    whole: bool = False  #: only a token that is all of the stretch
 
 
 def acting(page: bytes, *, wide: bool = False) -> Iterator[Region]:
@@ -103,7 +137,7 @@ def acting(page: bytes, *, wide: bool = False) -> Iterator[Region]:
             elif (inner := _opened(name, value)) is not None:
                 shift = value[0] in b"\"'"
                 yield Region(at, start + shift)
-                yield Region(start + shift, end_of_value - shift, *inner)
+                yield from inner(page, start + shift, end_of_value - shift)
                 at = end_of_value - shift
         yield Region(at, end_of_tag)
         at = end_of_tag
@@ -111,24 +145,84 @@ def acting(page: bytes, *, wide: bool = False) -> Iterator[Region]:
         if element in _TEXT:
             end_of_text = _end_of_text(page, element, at)
             if not _TEXT[element]:
-                program = wide and element == b"script"
-                yield Region(at, end_of_text, *(_script(kind) if program else ()))
+                read = _reader(kind) if wide and element == b"script" else None
+                yield from _strings(page, at, end_of_text, read)
             at = end_of_text
 
 
-def _opened(name: bytes, value: bytes) -> tuple[Callable[[str], bytes], bool] | None:
-    """How a value is written into an attribute that is more than shown, and whether only whole."""
+_Inside = Callable[[bytes, int, int], Iterator[Region]]
+_Reader = Callable[[bytes, int, int], Iterator[tuple[int, int]]]
+
+
+def _opened(name: bytes, value: bytes) -> _Inside | None:
+    """The stretches of an attribute that is more than shown."""
     if name == b"href" and _PERSON_ADDRESS.match(value):
-        return _address, False
-    if value and name.startswith(b"data-"):
-        return (_literal, False) if _JSON_ATTRIBUTE.match(value) else (text, True)
-    return (text, True) if value and name in (b"content", b"datetime") else None
+        return _person
+    if value and name.startswith(b"data-") and _JSON_ATTRIBUTE.match(value):
+        odd = _ODD_REFERENCE.search(value)
+        return partial(_strings, read=None if odd else partial(_json_strings, _JSON_IN_ATTRIBUTE))
+    if value and (name.startswith(b"data-") or name in (b"content", b"datetime")):
+        return _whole
+    return None
 
 
-def _script(kind: bytes) -> tuple[Callable[[str], bytes] | None, bool]:
+def _person(_: bytes, start: int, end: int) -> Iterator[Region]:
+    yield Region(start, end, _address)
+
+
+def _whole(_: bytes, start: int, end: int) -> Iterator[Region]:
+    yield Region(start, end, text, True)
+
+
+def _strings(page: bytes, start: int, end: int, read: _Reader | None) -> Iterator[Region]:
+    """Whole strings are open, and nothing else."""
+    at = start
+    for opening, closing in read(page, start, end) if read else ():
+        yield Region(at, opening)
+        yield Region(opening, closing, _literal, True)
+        at = closing
+    yield Region(at, end)
+
+
+def _reader(kind: bytes) -> _Reader | None:
     if kind.endswith(b"json"):
-        return _literal, False
-    return (_literal, True) if kind in _PROGRAMS else (None, False)
+        return partial(_json_strings, _JSON)
+    return _script_strings if kind in _PROGRAMS else None
+
+
+def _json_strings(
+    parts: re.Pattern[bytes], page: bytes, at: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """Where the texts of strings stand, up to what is not JSON."""
+    while part := parts.match(page, at, end):
+        at = part.end()
+        if part[1] is not None:
+            yield part.span(1)
+
+
+def _script_strings(page: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where the texts of strings stand, up to what could be read in two ways."""
+    last = ord(";")
+    while at < end:
+        part = _SCRIPT.match(page, at, end)
+        if part is None:
+            part = _EXPRESSION.match(page, at, min(end, at + _LONGEST_EXPRESSION))
+            if page[at] != ord("/") or page.startswith(b"/*", at):
+                return
+            if part is None and last in _OPERATORS:
+                return
+            if last not in _OPERATORS:  # it divides, as far as it matters
+                if part and re.search(rb"[\"'`]|/[/*]", part[0][1:]):
+                    return
+                part = None
+        at = part.end() if part else at + 1
+        if part is None or not part[0].startswith((b"//", b"/*", b"<!--")):
+            last = (part[0].rstrip(_SPACE) or bytes([last]))[-1] if part else ord("/")
+        if part and part.re is _SCRIPT:
+            if part[0][:1] == b"`" and b"${" in _PLAIN_PLACE.sub(b"", part[0]):
+                return
+            if part.lastindex:
+                yield part.span(part.lastindex)
 
 
 class NamedText(NamedTuple):

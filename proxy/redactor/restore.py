@@ -242,19 +242,16 @@ def _written_in(page: bytes, items: Sequence[Candidate], *, wide: bool) -> list[
             region = next(regions, None)
         if region is None or item.end <= region.start:
             writable.append(item)
-        elif region.write is not None and _stands(page, region, item):
+        elif region.write is not None and _stands(region, item):
             writable.append(item._replace(write=region.write))
     return writable
 
 
-def _stands(page: bytes, region: Region, item: Candidate) -> bool:
+def _stands(region: Region, item: Candidate) -> bool:
     """Whether a candidate is one that can be written in the region that it begins in."""
-    if not region.start <= item.start < item.end <= region.end:
-        return False
-    if not region.quoted or (item.start, item.end) == (region.start, region.end):
-        return True
-    before = page[item.start - 1 : item.start]
-    return before in (b'"', b"'") and page[item.end : item.end + 1] == before
+    if region.whole:
+        return (item.start, item.end) == (region.start, region.end)
+    return region.start <= item.start < item.end <= region.end
 
 
 def rewrite(

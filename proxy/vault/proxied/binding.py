@@ -66,6 +66,9 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
     An id that another got while the record was under way is of both: an update by id overtook the
     answer to the create. The newer one holds the name, and both stay for good, until an answer
     shows what belongs together.
+
+    A record that got a name from another answer meanwhile keeps that one; where it was deleted by
+    that name, it stays deleted.
     """
     now = collection.clock()
     binds: list[Bind] = []
@@ -75,27 +78,42 @@ async def bind(collection: Collection, pairs: Sequence[tuple[StagedWrite, str]])
         if len(binds) % BIND_STRIDE == 0 and busy():
             await give_way()
     writes = [held for held, _ in pairs]
+    salts = {held.rid: held.salt for held in writes}
     displaced: list[Change] = []
-    overtaken = 0
+    open_binds, overtaken = binds, 0
     for attempt in range(_TRIES):
-        changes, overtaken = _decided(collection, binds, {held.rid: held.salt for held in writes})
+        changes, overtaken = _decided(collection, open_binds, salts)
         try:  # in one breath with what was decided
             await finish(collection, writes, [*displaced, *changes])
             break
         except Conflict:
-            displaced = await displacing(collection, [(one.key, one.rid) for one in binds])
-            if not displaced or attempt == _TRIES - 1:
+            before = len(open_binds)
+            open_binds = await _open(collection, open_binds)
+            displaced = await displacing(collection, [(one.key, one.rid) for one in open_binds])
+            if (not displaced and len(open_binds) == before) or attempt == _TRIES - 1:
                 raise
     taken: set[bytes] = set()
     if displaced:
         taken = {change.key for change in displaced if isinstance(change, Release)}
         for held, one in zip(writes, binds, strict=True):
             held.displaces = one.key in taken
+    overtaken += len(binds) - len(open_binds)
     for event, count in (("in_doubt", overtaken), ("settled", len(pairs) - overtaken)):
         if count:
             collection.observe(event, count)
     if taken:
         collection.observe("displaced", len(taken))
+
+
+async def _open(collection: Collection, binds: Sequence[Bind]) -> list[Bind]:
+    """Those whose record is still there, and has no other name."""
+    rows = await collection.store.rows(collection.table, [one.rid for one in binds])
+    return [
+        one
+        for one in binds
+        if (row := rows.get(one.rid)) is not None
+        and (row.key is None or row.key in either((one.key,)))
+    ]
 
 
 def _decided(
@@ -135,7 +153,7 @@ def _decided(
 
 async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]]) -> list[Change]:
     """What takes these names (key, new holder) from other records, and puts what those were into
-    the history of the name.
+    the history of the name, unless it is in that of a name that they lost before.
     """
     now, others = collection.clock(), dict(names)
     rows = await collection.store.by_keys(collection.table, list(others))
@@ -146,7 +164,7 @@ async def displacing(collection: Collection, names: Sequence[tuple[bytes, int]])
         lasting = collection.alive(row) or not await may_end(collection, row)
         if collection.around.history.keep > 0 and lasting:
             at = max(now, row.updated_at)
-            past, _ = await collection.store.past(collection.table, key, 1, 0, 0)
+            past = await collection.store.past_scan(collection.table, (row.rid, row.version - 1), 1)
             if (row.rid, row.version) not in {(one.rid, one.version) for one in past}:
                 changes.append(AddVersion(Past(row.rid, row.version, key, at, row.salt, row.body)))
         changes.append(releasing(collection, row.rid, row.salt, Release(key, others[key], now)))
