@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from msgspec.structs import replace
+
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.redactor.message import Request, Spellings
@@ -27,6 +29,12 @@ _DIGITS: Final = 4
 #: beginnings.
 _MUCH: Final = 1 << 22
 _CHUNK: Final = 1 << 16
+
+#: The base64 of so many characters of printable ASCII, none of them ``?`` or ``~``, holds this many
+#: letters and digits in a row, whatever stands before: ordinary text has no such run.
+_CODED_SIZE: Final = 11
+_RUN: Final = b"a" * 14
+_RUNS: Final = bytes(0x61 if byte < 128 and chr(byte).isalnum() else 0x20 for byte in range(256))
 
 _ESCAPES: Final = re.compile(rb"(?:\\u[0-9A-Fa-f]{4})+|\\(.)", re.DOTALL)
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -61,14 +69,17 @@ class Guard:
         searched: Mapping[tuple[str, str], Value],
         sent: Request,
     ) -> None:
-        """Look for what tokens took the place of in a request as it would be sent.
+        """Look for what tokens took the place of in the rest of a request, which has its body as it
+        came.
 
         Raises ``VaultError`` (VALUE_ELSEWHERE) where it may not leave then.
         ``searched``: values by (field, token).
         """
-        values = _swapped(items, tokens, searched)
+        values, spans = _swapped(items, tokens, searched)
         if not values:
             return
+        if spans:
+            sent = replace(sent, body=_rest(sent.body, spans))
         for text in _suspects(values, self._heap(sent)):
             own = {one.text for row in tokens for one in row if one is not None}
             where = self._where(text, own | {token for _, token in searched}, sent)
@@ -76,8 +87,8 @@ class Guard:
                 self._tell(values[text], where)
                 return
 
-    def _heap(self, sent: Request) -> bytes:
-        """All parts of a request in which no value may stand, in every reading."""
+    def _heap(self, sent: Request) -> tuple[bytes, bytes]:
+        """Head and body of a request in which no value may stand, in every reading."""
         path, _, query = sent.target.partition(b"?")
         head = b"\n".join(
             [
@@ -92,7 +103,7 @@ class Guard:
             head = b"\n".join(_readings(head))
         if b"\\" in content or b"%" in content or (b"+" in content and content[:1] not in b"{["):
             content = b"\n".join(_readings(content))
-        return b"%b\n%b\n" % (head, content)
+        return b"%b\n" % head, b"\n%b\n" % content
 
     def _tell(self, name: str, where: str) -> None:
         if self._operation.endpoint.on_error.guard == "report":
@@ -134,9 +145,10 @@ def _swapped(
     items: Sequence[BodyObject],
     tokens: Sequence[Sequence[Value | None]],
     searched: Mapping[tuple[str, str], Value],
-) -> dict[str, str]:
-    """The field of each text that a token took the place of."""
+) -> tuple[dict[str, str], list[tuple[int, int]]]:
+    """The field of each text that a token took the place of, and where those stand in the body."""
     values: dict[str, str] = {}
+    spans: list[tuple[int, int]] = []
     clear: list[str] = []
     for item, row in zip(items, tokens, strict=True):
         for spot, token in zip(item.spots, row, strict=True):
@@ -147,20 +159,38 @@ def _swapped(
                 clear.append(value.text)  # the rule lets it out
             else:
                 values[value.text] = spot.field
+                if spot.end > spot.start:
+                    spans.append((spot.start, spot.end))
     for (name, text), value in searched.items():
         if value.text != text:
             values[value.text] = name
     for text in clear:
         values.pop(text, None)
-    return values
+    return values, spans
 
 
-def _suspects(values: Mapping[str, str], heap: bytes) -> Iterator[str]:
-    """The values that seem to stand in a text."""
+def _rest(body: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """A body without what tokens took the place of."""
+    pieces, at = [], 0
+    for start, end in sorted(spans):
+        pieces.append(body[at:start])
+        at = max(at, end)
+    pieces.append(body[at:])
+    return b'"'.join(pieces)
+
+
+def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> Iterator[str]:
+    """The values that seem to stand in one of two texts."""
+    heap = b"".join(parts)
     few = len(values) * len(heap) < _MUCH
+    with_runs = b"".join([part for part in parts if _RUN in part.translate(_RUNS)])
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
+        if size >= _CODED_SIZE and not with_runs and _plainly_coded(text):
+            if raw in heap:
+                yield text
+            continue
         coded = b2a_base64(raw, newline=False)
         if len(text) < INSIDE:
             if size < 2 or (size < _DIGITS and text.isdigit()):
@@ -180,6 +210,11 @@ def _suspects(values: Mapping[str, str], heap: bytes) -> Iterator[str]:
             ways = coded.translate(_URL_SAFE).split()
             if ways[0] in heap or ways[1] in heap or ways[2] in heap:
                 yield text
+
+
+def _plainly_coded(text: str) -> bool:
+    """Whether the base64 of a text is made of letters and digits alone."""
+    return text.isascii() and text.isprintable() and "?" not in text and "~" not in text
 
 
 def _readings(part: bytes) -> list[bytes]:

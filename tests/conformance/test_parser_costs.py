@@ -395,6 +395,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
         _bytes(text), 2000, ("name", "a[b]", "tag_*")
     ),
     "redactor.form:read_form_value": lambda text: form.read_form_value(_bytes(text)),
+    "redactor.message:read_text": lambda text: message.read_text(_bytes(text)),
+    "telemetry.tracing:parse_traceparent": lambda text: tracing.parse_traceparent(_bytes(text)),
     "redactor.form:read_value": lambda text: form.read_value(_bytes(text)),
     "redactor.form:loosely": form.loosely,
     "redactor.json.tree:read_json_value": lambda text: json_codec.read_json_value(
@@ -568,6 +570,9 @@ EXEMPT: Final = {
     "tokenization.common:read32": "is given words of its own alphabet by the patterns of the token formats",
     "tokenization.common:read62": "as read32",
     "tokenization.normalize:normalize": "stands in the table by each kind",
+    "cli.health:readiness": "is given an address by who works at the command line",
+    "objectstore.s3:parse_bucket_address": "is given a setting, at start",
+    "redactor.load.parsers:parse_carrier": "is given a word of a rule file, at start and reload",
     "api.request:parsed": "is parse, in a thread for what is large",
 }  # fmt: skip
 

@@ -158,7 +158,8 @@ class RuleExchange:
         sent = Request(request.method, target, request.headers, content)
         guard = self._joined.guard
         if guard is not None:
-            look = items, values, search.values if search is not None else {}, sent
+            rest = replace(request, target=target)
+            look = items, values, search.values if search is not None else {}, rest
             await in_thread(guard.check, *look) if long else guard.check(*look)
         if long:
             discard(items, values)

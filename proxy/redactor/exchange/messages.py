@@ -69,7 +69,6 @@ class MessageExchange(StreamExchange):
         written = await run_in_thread(long, rewritten, text, body, values)
         guard = self._joined.guard
         if guard is not None:
-            sent = replace(request, body=written.content)
-            await run_in_thread(long, guard.check, body.items, values, search.values, sent)
+            await run_in_thread(long, guard.check, body.items, values, search.values, request)
         count(self._joined.protected, written.counts)
         return written.content
