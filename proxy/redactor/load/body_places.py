@@ -68,10 +68,11 @@ def member_fields(
 
     def field_of(_: str, item: PlacedValue) -> str | None:
         named = item.value.items.get("field") if isinstance(item.value, Section) else item
-        if named is None or named.value is None:
+        if named is None or not named.value:
             return None
-        field: str = named.value[0].value if isinstance(named.value, list) else named.value
-        return field if known_field(field, named, entity, faults) else None
+        field: str | None = named.value[0].value if isinstance(named.value, list) else named.value
+        known = field is not None and known_field(field, named, entity, faults)
+        return field if known else None
 
     return by_weight(members, field_of, faults)
 

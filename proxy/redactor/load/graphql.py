@@ -26,7 +26,6 @@ from proxy.redactor.rules import (
 )
 from proxy.tokenization.base import Resolution
 
-_ROOTS = ("Query", "Mutation")
 _TAKEN = frozenset(range(200, 300))
 
 
@@ -91,9 +90,6 @@ def _field(
     endpoint, entities, faults = scope
     inner: Section = item.value
     verb, draft = _about(inner, entities, faults)
-    root, _, called = name.rpartition(".")
-    if (root and root not in _ROOTS) or not called.isidentifier():
-        faults.add(item.key, "a field of the schema is called name, Query.name or Mutation.name")
     if verb is None or draft is None:
         return None
     entity = draft.entity

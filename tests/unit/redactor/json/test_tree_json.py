@@ -58,5 +58,5 @@ def test_every_registered_codec_reads_what_it_writes(media):
         assert codec.read(codec.write(Value(text))) == Value(text)
 
 
-def test_json_and_forms_have_a_codec():
-    assert set(CODECS) == {Media.JSON, Media.FORM}
+def test_each_kind_of_texts_behind_one_another_has_a_codec():
+    assert set(CODECS) == {Media.JSON, Media.FORM, Media.MULTIPART}
