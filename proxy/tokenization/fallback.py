@@ -22,11 +22,13 @@ TOTAL: Final = ("opaque", "lower", "prepended")
 class Fallback:
     """``first`` for values that fit it, ``other`` for the rest.
 
-    How tokens are found is as ``first`` says.
+    How tokens are found is as ``first`` says. ``alone``: tokens of the field stand without their
+    record's id, so one of ``first`` that is too short to be found by itself gives way to ``other``.
     """
 
     first: Shape
     other: Shape
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -53,7 +55,7 @@ class FallbackTokenizer:
     Tokens of the second kind are in the index, too.
     """
 
-    __slots__ = ("_kind", "_region", "first", "other", "pattern", "resolution", "same")
+    __slots__ = ("_alone", "_kind", "_region", "first", "other", "pattern", "resolution", "same")
 
     def __init__(self, shape: Fallback, keys: TokenKeys, kind: str, region: str) -> None:
         self.first = shape.first.bind(keys, kind, region)
@@ -63,11 +65,19 @@ class FallbackTokenizer:
         self.pattern = re.compile(
             f"(?:{self.first.pattern.pattern})|(?:{self.other.pattern.pattern})"
         )
+        self._alone = shape.alone and self.resolution is Resolution.INDEXED
         self._kind = kind
         self._region = region
 
     def mint(self, value: Value, rid: int, number: int) -> Value:
         """A token of the first format, or of the second."""
+        token = self._first(value, rid, number)
+        if token is None or (self._alone and not self.first.indexed(token)):
+            return self.other.mint(value, rid, number)
+        return token
+
+    def _first(self, value: Value, rid: int, number: int) -> Value | None:
+        """A token of the first format; ``None`` where the value has none."""
         try:
             return self.first.mint(value, rid, number)
         except VaultError as error:
@@ -85,7 +95,7 @@ class FallbackTokenizer:
             except VaultError as error:
                 if error.code is not Code.VALUE_UNFIT:
                     raise
-        return self.other.mint(value, rid, number)
+        return None
 
     def identify(self, text: str) -> tuple[int, int] | None:
         """What a token carries that carries its record, of either format."""

@@ -28,6 +28,7 @@ from proxy.redactor.plan import OperationPlan, Outcome
 from proxy.redactor.restore import Edit, EscapingKinds
 from proxy.redactor.rules import Operation, Restore
 from proxy.tokenization.base import Resolution
+from proxy.tokenization.digits import NUMBER_IN_TEXT
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.proxied import AnswerObject, StagedWrite, is_large, keep, reveal_anywhere
 from proxy.vault.proxied.open_rows import open_rows
@@ -63,6 +64,9 @@ _SHORTEST: Final = 4
 #: A token that no shape's pattern finds is looked for inside a text only when it is too long to
 #: stand there by chance.
 _DISTINCT_LENGTH: Final = 12
+
+
+_Meaning = TypeVar("_Meaning", Value, StoredToken)
 
 
 class ErrorTokens:
@@ -150,6 +154,17 @@ class ErrorTokens:
             *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else []),
         ]
 
+    def certain(self, tokens: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
+        """Those that no number of a page equals by chance: none of digits too few to be unique."""
+        fields = self._collection.tokenizers
+        large = [made for name, made in fields.items() if name in self._only]
+        return {
+            text: meaning
+            for text, meaning in tokens.items()
+            if NUMBER_IN_TEXT.fullmatch(text) is None
+            or any(made.resembles(text) and made.indexed(Value(text)) for made in large)
+        }
+
     def _stored(self, versions: Iterable[tuple[str, int, RecordBody]]) -> dict[str, StoredToken]:
         entries = (
             (kept.token, StoredToken(key, rid, name, visible))
@@ -183,9 +198,6 @@ def _returned(held: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
         for name in one.own:
             for kept in one.live.values.get(name, ()) if one.live is not None else ():
                 yield name, kept.token
-
-
-_Meaning = TypeVar("_Meaning", Value, StoredToken)
 
 
 def _unambiguous(entries: Iterable[tuple[str, _Meaning]]) -> dict[str, _Meaning]:
@@ -289,6 +301,8 @@ class AnswerScan:
         withheld = answer.status in WITHHELD
         stored = {} if withheld else await run_in_thread(much, tokens.of_held)
         values = dict(tokens.exchange)
+        if page is not None:
+            stored, values = tokens.certain(stored), tokens.certain(values)
         known = {**{text: one.value for text, one in stored.items()}, **values}
         long = len(answer.body) > SMALL
         patterns = await run_in_thread(much, tokens.patterns, known)
@@ -308,7 +322,8 @@ class AnswerScan:
             if unknown and page is not None and not bound:
                 values.update(await self._of_anybody(unknown, answer.status, page))
             elif unknown and not withheld:
-                stored.update(await tokens.of_records(keys))
+                more = await tokens.of_records(keys)
+                stored.update(more if page is None else tokens.certain(more))
             quoted = {
                 item.text: stored[item.text]
                 for item in likely

@@ -1,22 +1,30 @@
 """What an operation says of answers that are not one document: pages, texts, exports, streams."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from proxy.model.schema import Path
 from proxy.redactor.load.body_places import member_fields
-from proxy.redactor.load.entities import needs_record
+from proxy.redactor.load.entities import lacks_word, needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     BodyPlace,
     Entity,
+    FieldRule,
     IdPlace,
     IdSource,
+    Operation,
     Restore,
     Stream,
     Verb,
 )
+from proxy.tokenization.fallback import Fallback
+
+#: Where tokens are restored without their record's id beside them.
+_PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
 
 
 def page_members(
@@ -37,21 +45,50 @@ def page_members(
     entity, only = fields
     rules = [rule for rule in entity.fields.values() if not only or rule.name in only]
     small = {rule.name for rule in rules if needs_record(rule.shape)}
+    short = {rule.name for rule in rules if lacks_word(rule.shape)}
     page = restore == Restore.HTML
     form = body.form if page and body is not None else {}
-    members = {member: name for member, name in form.items() if name in small}
-    for name in sorted(small - {*members.values()} if single else small):
+    members = {member: name for member, name in form.items() if name in small | short}
+    unclear = small | short
+    for name in sorted(unclear - {*members.values()} if single else unclear):
         way = (
             "; or name the record (id: path id) and the element that holds it: form: "
             f"{{{name}: {name}}}, by its name, id or itemprop"
         )
+        kind = entity.fields[name].shape.name
+        whole = "which nobody can tell", "give it a larger token shape"
+        digits = (
+            "whose tokens of short numbers nobody can tell",
+            f"have those get a word (token: {{shape: {kind}, else: opaque}})",
+        )
+        what, cure = digits if name in short else whole
         faults.add(
             section.key("restore"),
-            f"{name} has the token shape {entity.fields[name].shape.name}, which nobody can tell "
-            f"from other data of the {'page' if page else 'text'}; give it a larger token shape, "
-            f"or list the fields that are shown under 'only'{way if page else ''}",
+            f"{name} has the token shape {kind}, {what} from other data of the "
+            f"{'page' if page else 'text'}; {cure}, or list the fields that are shown under "
+            f"'only'{way if page else ''}",
         )
     return members
+
+
+def with_lone_tokens(
+    entity: Entity, operations: Sequence[Operation], *, everywhere: bool
+) -> Mapping[str, FieldRule]:
+    """The fields of the entity; of those that pages show anywhere, values too short for a token
+    that is found by itself get the word of ``else``.
+
+    ``everywhere``: so do all fields, since other answers show no id either.
+    """
+    lone = {*entity.fields} if everywhere else set[str]()
+    for one in operations:
+        if one.entity.name == entity.name and one.response.restore in _PAGES:
+            lone |= {*(one.response.only or entity.fields)} - {*one.response.members.values()}
+    return {
+        name: replace(rule, shape=replace(rule.shape, alone=True))
+        if name in lone and isinstance(rule.shape, Fallback)
+        else rule
+        for name, rule in entity.fields.items()
+    }
 
 
 def only_fields(section: Section | None, entity: Entity, faults: RuleFaults) -> frozenset[str]:

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Final
 
 from proxy.model.schema import Path, PathStep, Schema, spell
-from proxy.redactor.load.entities import EntityDraft, needs_record
+from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
 from proxy.redactor.load.when import are_told_apart
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import (
@@ -107,10 +107,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
     """What is allowed and seldom meant, as ``file:line:column: sentence``."""
     for file in files:
         if not file.operations:
-            yield (
-                f"{file.at}: '{file.endpoint.name}' has no operations, so nothing of it is "
-                "protected"
-            )
+            yield f"{file.at}: '{file.endpoint.name}' has no operations: nothing of it is protected"
         inner = [one.operation for operation in file.operations for one in operation.graph]
         used = {id(operation.entity.fields) for operation in (*file.operations, *inner)}
         for draft in file.entities:
@@ -168,8 +165,15 @@ def _plausible(file: FileRules) -> Iterator[str]:
     whose it is.
     """
     for draft in file.entities:
-        where = "; ".join(_unresolved(draft, file))
+        unresolved = [*_unresolved(draft, file)]
+        where, pages = "; ".join(unresolved), [one for one in unresolved if "the page" in one]
         for rule in draft.entity.fields.values() if where else ():
+            if pages and lacks_word(rule.shape):
+                yield (
+                    f"{draft.places[rule.name]}: {rule.name} has the token shape numeric, and "
+                    f"people would believe the tokens of short numbers {'; '.join(pages)}. Write "
+                    "token: {shape: numeric, else: opaque}, by which those get a word"
+                )
             real = _LOOKS_REAL.get(rule.shape.name)
             if real is not None and needs_record(rule.shape):
                 yield (

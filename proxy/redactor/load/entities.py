@@ -1,6 +1,4 @@
-"""``entities:`` compiled: fields with their shapes and places, and the vault schema each entity
-makes.
-"""
+"""``entities:`` compiled: fields with their shapes and places, and the schema each one makes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ from proxy.redactor.rules import (
 )
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape
-from proxy.tokenization.fallback import with_fallback
+from proxy.tokenization.fallback import Fallback, with_fallback
 from proxy.tokenization.mask import Mask
 
 # ``schema: records``: entities whose records are kept among those of the record-based family, each
@@ -293,6 +291,12 @@ def needs_record(shape: Shape) -> bool:
     """
     small = shape.resolution is Resolution.INDEXED and shape.capacity() < _UNIQUE
     return small or shape.resolution is Resolution.BY_RECORD
+
+
+def lacks_word(shape: Shape) -> bool:
+    """Whether short numbers alone get digits too few to be unique, for want of ``else``."""
+    lacking = shape.name == "numeric" and not isinstance(shape, Fallback)
+    return lacking and not needs_record(shape)
 
 
 def _check_room(

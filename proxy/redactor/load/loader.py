@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from proxy.model.schema import Field, Schema
-from proxy.redactor.load.conflicts import (
-    FileRules,
-    check_conflicts,
-    check_rivals,
-    warnings,
-)
+from proxy.redactor.load.answers import with_lone_tokens
+from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, warnings
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.graphql import with_graph
@@ -305,7 +301,7 @@ def _loaded(value: object) -> object:
 
 
 def _addressed(file: FileRules) -> FileRules:
-    """The same with ``Entity.addressed`` and ``Endpoint.searched`` told from all operations."""
+    """The same with what all operations together tell of the entities and the endpoint."""
     bare = {
         op.entity.name
         for op in file.operations
@@ -313,8 +309,13 @@ def _addressed(file: FileRules) -> FileRules:
     }
     bare |= {one.operation.entity.name for op in file.operations for one in op.graph}
     drafts = {
-        draft.entity.name: replace(
-            draft, entity=replace(draft.entity, addressed=draft.entity.name not in bare)
+        (own := draft.entity).name: replace(
+            draft,
+            entity=replace(
+                own,
+                addressed=own.name not in bare,
+                fields=with_lone_tokens(own, file.operations, everywhere=own.name in bare),
+            ),
         )
         for draft in file.entities
     }

@@ -1,3 +1,4 @@
+import html
 import json
 from typing import Any
 
@@ -292,3 +293,32 @@ async def test_a_page_restores_the_fields_that_its_rule_lists_and_no_others():
     text = f"{stored['name']} {stored['email']} {stored['born']}".encode()
     shown = await (await one.send("GET /cards")).answer(200, text, PLAIN)
     assert shown.body.decode() == f"{stored['name']} {ANN['email']} {stored['born']}"
+
+
+@pytest.mark.parametrize("options", ["", ", keep_last: 2", ", same: true"])
+@pytest.mark.parametrize("restore", ["html", "anywhere"])
+async def test_a_number_too_short_for_a_page_gets_a_word_there(options: str, restore: str):
+    fields = (f"phone: {{kind: phone, token: {{shape: numeric{options}, else: opaque}}}}",)
+    one = await desk(
+        *USUAL[:1],
+        f"{{match: GET /pages, read: p, response: {{restore: {restore}}}}}",
+        fields=fields,
+    )
+    short, long = "247", "+46 70 918 27 36"
+    tokens = [(await one.create({"phone": number}))["phone"] for number in (short, long)]
+    assert tokens[0].isalnum()
+    assert not tokens[0].isdigit()
+    assert sum(char.isdigit() for char in tokens[1]) == 11
+    page = f"<p>Box 24772 {tokens[0]} {tokens[1]}".encode()
+    answer = (await (await one.send("GET /pages")).answer(200, page, HTML)).body.decode()
+    assert html.unescape(answer) == f"<p>Box 24772 {short} {long}"
+
+
+async def test_a_page_leaves_digits_that_equal_a_short_token():
+    fields = (*FIELDS[:2], "phone: {kind: phone, token: numeric}")
+    page = '{match: "GET /page/{id}", read: p, response: {restore: html, form: {tel: phone}}}'
+    one = await desk(*USUAL, page, fields=fields)
+    token = (await one.create({"phone": "24771", "name": "Ann"}))["phone"]
+    body = f'<p>Box {token}<input name="tel" value="{token}">'.encode()
+    answer = (await (await one.send("GET /page/1")).answer(200, body, HTML)).body.decode()
+    assert answer == f'<p>Box {token}<input name="tel" value="24771">'

@@ -1,6 +1,8 @@
 import pytest
 
-from proxy.redactor.rules import IdSource, Restore
+from proxy.redactor.load import load_text
+from proxy.redactor.rules import IdSource, Operation, Restore
+from tests.support.exchanges import rule_text
 from tests.support.rules import faults_of, operation_of, with_operations
 
 PAGE = '{match: "GET /n/{id}", read: note, response: RESPONSE}'
@@ -116,3 +118,42 @@ def test_what_no_carrier_can_be_is_a_fault(rest, text):
 def test_addresses_in_json_need_an_object_beside_them():
     text = "{match: GET /n, read: note, response: {restore: html, carriers: [$.next]}}"
     assert "names no object of JSON" in faults_of(with_operations(text))[0].text
+
+
+PHONE = "phone: {kind: phone, token: TOKEN}"
+DIGITS = PHONE.replace("TOKEN", "{shape: numeric, keep_last: 2}")
+WORDS = PHONE.replace("TOKEN", "{shape: numeric, keep_last: 2, else: opaque}")
+ONE_PAGE = '{match: "GET /p/{id}", read: p, response: RESPONSE}'
+
+
+def phone_page(field: str, response: str) -> str:
+    return rule_text(ONE_PAGE.replace("RESPONSE", response), fields=("name: {kind: name}", field))
+
+
+@pytest.mark.parametrize(
+    ("response", "medium"), [("{restore: html}", "page"), ("{restore: text}", "text")]
+)
+def test_short_numbers_of_a_page_need_a_word_or_a_place(response, medium):
+    (fault,) = faults_of(phone_page(DIGITS, response))
+    assert f"short numbers nobody can tell from other data of the {medium}" in fault.text
+    assert "token: {shape: numeric, else: opaque}" in fault.text
+    assert load_text(phone_page(WORDS, response)).rules
+    assert load_text(phone_page(DIGITS, response.replace("}", ", only: [name]}"))).rules
+
+
+def test_the_element_that_holds_a_short_number_may_be_named():
+    text = phone_page(DIGITS, "{restore: html, form: {tel: phone}}")
+    (operation,) = load_text(text).rules
+    assert isinstance(operation, Operation)
+    assert operation.response.members == {"tel": "phone"}
+
+
+def test_pages_of_anybody_warn_of_short_numbers():
+    (warning,) = [
+        one
+        for one in load_text(phone_page(DIGITS, "{restore: anywhere}")).warnings
+        if "phone" in one
+    ]
+    assert "people would believe the tokens of short numbers in the page of" in warning
+    warnings = load_text(phone_page(WORDS, "{restore: anywhere}")).warnings
+    assert not [one for one in warnings if "phone" in one]
