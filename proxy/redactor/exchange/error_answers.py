@@ -157,12 +157,12 @@ class ErrorTokens:
     def certain(self, tokens: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
         """Those that no number of a page equals by chance: none of digits too few to be unique."""
         fields = self._collection.tokenizers
-        large = [made for name, made in fields.items() if name in self._only]
+        shapes = [field for name, field in fields.items() if name in self._only]
         return {
             text: meaning
             for text, meaning in tokens.items()
             if NUMBER_IN_TEXT.fullmatch(text) is None
-            or any(made.resembles(text) and made.indexed(Value(text)) for made in large)
+            or any(field.resembles(text) and field.indexed(Value(text)) for field in shapes)
         }
 
     def _stored(self, versions: Iterable[tuple[str, int, RecordBody]]) -> dict[str, StoredToken]:
