@@ -205,24 +205,27 @@ def _script_strings(page: bytes, at: int, end: int) -> Iterator[tuple[int, int]]
     last = ord(";")
     while at < end:
         part = _SCRIPT.match(page, at, end)
-        if part is None:
-            part = _EXPRESSION.match(page, at, min(end, at + _LONGEST_EXPRESSION))
-            if page[at] != ord("/") or page.startswith(b"/*", at):
-                return
-            if part is None and last in _OPERATORS:
-                return
-            if last not in _OPERATORS:  # it divides, as far as it matters
-                if part and re.search(rb"[\"'`]|/[/*]", part[0][1:]):
-                    return
-                part = None
-        at = part.end() if part else at + 1
-        if part is None or not part[0].startswith((b"//", b"/*", b"<!--")):
-            last = (part[0].rstrip(_SPACE) or bytes([last]))[-1] if part else ord("/")
-        if part and part.re is _SCRIPT:
-            if part[0][:1] == b"`" and b"${" in _PLAIN_PLACE.sub(b"", part[0]):
-                return
-            if part.lastindex:
-                yield part.span(part.lastindex)
+        after = part.end() if part else _past_slash(page, at, end, last in _OPERATORS)
+        if after is None or (part and b"${" in _PLAIN_PLACE.sub(b"", part[0])):
+            return
+        if part and part.lastindex:
+            yield part.span(part.lastindex)
+        if not page.startswith((b"//", b"/*", b"<!--"), at):
+            last = (page[at:after].rstrip(_SPACE) or bytes([last]))[-1]
+        at = after
+
+
+def _past_slash(page: bytes, at: int, end: int, begins: bool) -> int | None:
+    """The end of a regular expression, or of a division; ``None`` where it may be either.
+
+    ``begins``: nothing can be divided here.
+    """
+    if page[at] != ord("/") or page.startswith(b"/*", at):
+        return None
+    part = _EXPRESSION.match(page, at, min(end, at + _LONGEST_EXPRESSION))
+    if begins:
+        return part.end() if part else None
+    return None if part and re.search(rb"[\"'`]|/[/*]", part[0][1:]) else at + 1
 
 
 class NamedText(NamedTuple):
