@@ -30,10 +30,11 @@ _DIGITS: Final = 4
 _MUCH: Final = 1 << 22
 _CHUNK: Final = 1 << 16
 
-#: The base64 of so many characters of printable ASCII, none of them ``?`` or ``~``, holds this many
+#: The base64 of so many characters of printable ASCII, none of them ``?`` or ``~``, holds 14
 #: letters and digits in a row, whatever stands before: ordinary text has no such run.
 _CODED_SIZE: Final = 11
 _RUN: Final = b"a" * 14
+_PLAIN: Final = re.compile(r"[ ->@-}]+").fullmatch
 _RUNS: Final = bytes(0x61 if byte < 128 and chr(byte).isalnum() else 0x20 for byte in range(256))
 
 _ESCAPES: Final = re.compile(rb"(?:\\u[0-9A-Fa-f]{4})+|\\(.)", re.DOTALL)
@@ -157,10 +158,9 @@ def _swapped(
                 continue
             if value.text == token.text:
                 clear.append(value.text)  # the rule lets it out
-            else:
-                values[value.text] = spot.field
-                if spot.end > spot.start:
-                    spans.append((spot.start, spot.end))
+                continue
+            values[value.text] = spot.field
+            spans.append((spot.start, spot.end))
     for (name, text), value in searched.items():
         if value.text != text:
             values[value.text] = name
@@ -173,8 +173,9 @@ def _rest(body: bytes, spans: list[tuple[int, int]]) -> bytes:
     """A body without what tokens took the place of."""
     pieces, at = [], 0
     for start, end in sorted(spans):
-        pieces.append(body[at:start])
-        at = max(at, end)
+        if end > start:
+            pieces.append(body[at:start])
+            at = max(at, end)
     pieces.append(body[at:])
     return b'"'.join(pieces)
 
@@ -187,7 +188,7 @@ def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> Iterator
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
-        if size >= _CODED_SIZE and not with_runs and _plainly_coded(text):
+        if size >= _CODED_SIZE and not with_runs and _PLAIN(text):
             if raw in heap:
                 yield text
             continue
@@ -210,11 +211,6 @@ def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> Iterator
             ways = coded.translate(_URL_SAFE).split()
             if ways[0] in heap or ways[1] in heap or ways[2] in heap:
                 yield text
-
-
-def _plainly_coded(text: str) -> bool:
-    """Whether the base64 of a text is made of letters and digits alone."""
-    return text.isascii() and text.isprintable() and "?" not in text and "~" not in text
 
 
 def _readings(part: bytes) -> list[bytes]:

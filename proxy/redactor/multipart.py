@@ -26,7 +26,7 @@ _CSV: Final = re.compile(
     rb'(?:;[ \t]*(?:charset="?(?:utf-?8|us-ascii|ascii)"?|header="?present"?)[ \t]*)*',
     re.IGNORECASE,
 )
-_FIELD: Final = re.compile(rf"({_TOKEN}):[ \t]*([^\r\n\0]*?)[ \t]*")
+_FIELD: Final = re.compile(rf"({_TOKEN}):([^\r\n\0]*)")
 #: A quoted text holds no quote, and no backslash that some would take for the escape of one.
 _DISPOSITION: Final = re.compile(
     r'[ \t]*;[ \t]*(name|filename|filename\*)=("(?:[^"\\]|\\(?!"))*"|' + _TOKEN + r")[ \t]*"
@@ -127,7 +127,7 @@ def _fields(head: bytes) -> dict[str, str]:
         match = _FIELD.fullmatch(line)
         if match is None or match[1].lower() in fields:
             raise _unreadable("has a field of a part twice, or one that is none")
-        fields[match[1].lower()] = match[2]
+        fields[match[1].lower()] = match[2].strip(" \t")
     return fields
 
 

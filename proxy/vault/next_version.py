@@ -157,9 +157,9 @@ async def draft_next(draft: ProxiedDraft, live: RecordBody, start: int, mint: Mi
         chosen: list[TokenizedValue] = []
         for place, value in enumerate(values, 1):
             kept = pool.take(value) if stored else None
+            if kept is None and name in draft.cover.telling:
+                raise _telling(name)
             if kept is None:
-                if name in draft.cover.telling:
-                    raise _telling(name)
                 meant = value.value if isinstance(value, TokenizedValue) else value
                 token = _fresh(partial(mint, name, meant, number), known)
                 known.add(token.text)
