@@ -31,8 +31,8 @@ _IN_BODY = {ConditionSource.BODY: Media.JSON, ConditionSource.FORM: Media.FORM}
 _IN_FIELDS = (ConditionSource.HEADER, ConditionSource.TYPE)
 
 #: Where conditions look, and what a request says there.
-_Place = tuple[ConditionSource, str | Path]
-_Stated = Mapping[_Place, Sequence[Value]]
+_Position = tuple[ConditionSource, str | Path]
+_Stated = Mapping[_Position, Sequence[Value]]
 
 
 class Fork:
@@ -41,9 +41,9 @@ class Fork:
     def __init__(self, branches: Iterable[Rule]) -> None:
         self.branches = tuple(sorted(branches, key=_breadth))
         #: what conditions name, each of which is mistaken for another in other letters alone
-        self._values: dict[_Place, dict[Value, frozenset[object]]] = {}
+        self._values: dict[_Position, dict[Value, frozenset[object]]] = {}
         for one in (one for branch in self.branches for one in branch.when):
-            self._values.setdefault(_place(one), {}).update(
+            self._values.setdefault(_position(one), {}).update(
                 (value, frozenset((fold_name(value.text).strip(),))) for value in one.values
             )
         self._paths = tuple(name for _, name in self._values if isinstance(name, tuple))
@@ -58,7 +58,7 @@ class Fork:
         }
         self._lengths = frozenset(map(len, self._fields))
         #: of bodies, by the names under which a query may hold the same
-        self._both: dict[str, list[_Place]] = {}
+        self._both: dict[str, list[_Position]] = {}
         for source, name in self._values:
             first = name if isinstance(name, str) else name[0]
             if source in _IN_BODY and (first is name or len(name) == 1) and isinstance(first, str):
@@ -107,11 +107,11 @@ class Fork:
         """The branches whose conditions on the head hold."""
         if not self._fields and not self._parameters:
             return self.branches
-        stated: dict[_Place, list[Value]] = {}
+        stated: dict[_Position, list[Value]] = {}
         if self._parameters and b"?" in target:
             for spot in query_spots(target, self._parameters):
-                place = (ConditionSource.QUERY, spot.field)
-                stated.setdefault(place, []).append(spot.value or Value(""))
+                position = (ConditionSource.QUERY, spot.field)
+                stated.setdefault(position, []).append(spot.value or Value(""))
         for name, value in headers if self._fields else ():
             if len(name) in self._lengths and (field := self._fields.get(_field_name(name))):
                 if name.lower() != field[1].encode():
@@ -124,14 +124,14 @@ class Fork:
 
     def _stated(self, body: bytes, media: Media) -> _Stated:
         """What stands in a body where conditions look."""
-        stated: dict[_Place, list[Value]] = {}
+        stated: dict[_Position, list[Value]] = {}
         if media is Media.JSON:
             for leaf in self._selection.find(body, self._limits.json_depth).anchored:
                 if body[leaf.start] in b"[{":
                     raise _unclear("has an array or object where a rule asks for a value")
                 value = read_json_value(body[leaf.start : leaf.end])
-                place = (ConditionSource.BODY, self._paths[leaf.name])
-                stated.setdefault(place, []).append(value or Value("null", json=True))
+                position = (ConditionSource.BODY, self._paths[leaf.name])
+                stated.setdefault(position, []).append(value or Value("null", json=True))
             if len(stated) < len(self._paths) and self._outline.strayed(body):
                 raise _unclear("has something else on the way to what a rule asks for")
             return stated
@@ -150,7 +150,7 @@ class Fork:
             branch
             for branch in branches
             if all(
-                self._fits(one, stated.get(_place(one), ()), readings)
+                self._fits(one, stated.get(_position(one), ()), readings)
                 for one in branch.when
                 if one.source in sources
             )
@@ -164,7 +164,7 @@ class Fork:
         for value in values:
             if value in condition.values:
                 return True
-            read = self._values[_place(condition)].get(value)
+            read = self._values[_position(condition)].get(value)
             if read is None:
                 read = readings[condition.source in _IN_FIELDS, value.text]
             if not _spelled(condition.values).isdisjoint(read):
@@ -177,9 +177,9 @@ class Fork:
         """
         query = target[query_span(target)[0] :].replace(b"#", b"&")
         for member in form.form_members(query, MOST_QUERY, tuple(self._both)):
-            for place in self._both.get(member.name, ()):
+            for position in self._both.get(member.name, ()):
                 text = form.read_form_value(query[member.start : member.end])
-                awaited = frozenset(self._values[place]).difference(stated.get(place, ()))
+                awaited = frozenset(self._values[position]).difference(stated.get(position, ()))
                 if not _spelled(awaited).isdisjoint(_Readings()[False, text]):
                     raise _unclear("says in its address what a rule asks of its body")
 
@@ -193,7 +193,7 @@ class Fork:
         )
 
 
-def _place(condition: Condition) -> _Place:
+def _position(condition: Condition) -> _Position:
     return condition.source, condition.name or condition.path
 
 
@@ -238,10 +238,10 @@ def _spelled(values: frozenset[Value]) -> frozenset[object]:
 def _spellings(text: str) -> Iterator[object]:
     """A text whatever its letters' case and form, and its number where it is one."""
     spaced = " ".join(unicodedata.normalize("NFKC", text).split())
-    plain = fold_all(_NO_SIGN.sub("", spaced)).strip()
-    yield plain
+    bare = fold_all(_NO_SIGN.sub("", spaced)).strip()
+    yield bare
     with suppress(ValueError):
-        yield float(_NUMBERS.get(plain, plain))
+        yield float(_NUMBERS.get(bare, bare))
 
 
 _NUMBERS: Final = {"true": "1", "false": "0"}

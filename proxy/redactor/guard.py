@@ -34,7 +34,7 @@ _CHUNK: Final = 1 << 16
 #: letters and digits in a row, whatever stands before: ordinary text has no such run.
 _CODED_SIZE: Final = 11
 _RUN: Final = b"a" * 14
-_PLAIN: Final = re.compile(r"[ ->@-}]+").fullmatch
+_PRINTABLE: Final = re.compile(r"[ ->@-}]+").fullmatch
 _RUNS: Final = bytes(0x61 if byte < 128 and chr(byte).isalnum() else 0x20 for byte in range(256))
 
 _ESCAPES: Final = re.compile(rb"(?:\\u[0-9A-Fa-f]{4})+|\\(.)", re.DOTALL)
@@ -188,7 +188,7 @@ def _suspects(values: Mapping[str, str], parts: tuple[bytes, bytes]) -> Iterator
     for text in values if few else _likely(values, heap):
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
-        if size >= _CODED_SIZE and not with_runs and _PLAIN(text):
+        if size >= _CODED_SIZE and not with_runs and _PRINTABLE(text):
             if raw in heap:
                 yield text
             continue

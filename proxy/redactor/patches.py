@@ -241,8 +241,8 @@ def _loosely(steps: Sequence[str]) -> list[str]:
     """
     if steps and _SCHEMA.match(steps[0]):
         steps = steps[1:]
-    plain = (_SIGNS.sub("", without_format(unquote(step))) for step in steps)
-    several = (pieces(step) or [step] for step in plain if not _SKIPPED.fullmatch(step))
+    cleaned = (_SIGNS.sub("", without_format(unquote(step))) for step in steps)
+    several = (pieces(step) or [step] for step in cleaned if not _SKIPPED.fullmatch(step))
     return [fold_name(one) for some in several for one in some if not _SKIPPED.fullmatch(one)]
 
 

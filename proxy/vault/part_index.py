@@ -46,7 +46,7 @@ _GROUPS, _GROUPED = 16, 32
 #: Characters that folding makes of one, at most (of U+FDFA).
 _UNFOLDED = 18
 #: Buckets of a text that are asked for: a row that has them all by chance is one in 10^10.
-_ASKED = 8
+_AT_MOST = 8
 
 _BUCKET, _GROUP, _FILL = b"\x00", b"\x01", b"\x02"  # what is hashed begins with what it is for
 
@@ -80,7 +80,7 @@ class PartIndex:
         """Entries that a text has all in which this folded one occurs, for each class and group."""
         parts = grams(text)
         return [
-            sorted(self._buckets(size, group, parts)[1])[:_ASKED]
+            sorted(self._buckets(size, group, parts)[1])[:_AT_MOST]
             for size in self._classes
             if size >= len(parts)
             for group in range(_groups(size))

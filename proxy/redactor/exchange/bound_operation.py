@@ -26,7 +26,7 @@ from proxy.redactor.views import FieldView, View
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.vault.collection import Collection
-from proxy.vault.next_version import NO_COVER, Cover
+from proxy.vault.proxied import NO_COVER, Cover
 
 #: answers to reads pass with tokens then, where the rule says so
 _DOWN: Final = (Code.VAULT_DOWN, Code.AUDIT_DOWN)

@@ -3,7 +3,7 @@
 Its face is what stands here; other rooms import nothing else of it.
 """
 
-from proxy.vault.next_version import ProxiedDraft
+from proxy.vault.next_version import NO_COVER, Cover, ProxiedDraft
 from proxy.vault.proxied.anywhere import own, reveal_anywhere
 from proxy.vault.proxied.binding import (
     StagedWrite,
@@ -20,7 +20,9 @@ from proxy.vault.proxied.reconcile import reconcile_gone
 from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 __all__ = [
+    "NO_COVER",
     "AnswerObject",
+    "Cover",
     "Filling",
     "Hosted",
     "OpenRow",
