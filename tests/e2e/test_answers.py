@@ -223,3 +223,59 @@ async def test_a_swapped_value_leaves_nowhere_else(scene, data, options, where):
 async def test_the_application_saw_nobody(scene):
     for marker in MARKERS:
         assert found_in(bytes(scene.site.seen), marker) == []
+
+
+SAVED = """\
+version: 1
+endpoint: {{name: saved, upstream: "{upstream}"}}
+entities: {{person: {{fields: {{name: {{kind: name}}}}}}}}
+operations:
+  - {{match: POST /people, create: person, request: {{form: {{name: name}}}},
+     response: {{success: [{{status: 302, location: "/people/{{id}}"}}], id: "header Location /people/{{id}}"}}}}
+  - {{match: "POST /people/{{id}}", update: person, request: {{form: {{name: name}}}}, response: {{success: [302]}}}}
+  - {{match: "GET /people/{{id}}", read: person, id: path id, response: {{restore: html}}}}
+  - {{match: GET /people, read: person, response: {{restore: html}}}}
+"""
+
+
+@pytest.mark.parametrize("answer", [(500, ""), (302, "/people")])
+async def test_a_form_that_is_saved_as_it_was_shown_loses_nothing_of_a_record_without_an_id(
+    tmp_path: Path, answer: tuple[int, str]
+) -> None:
+    names: list[str] = []
+
+    async def create(request: web.Request) -> web.Response:
+        names.append(str((await request.post())["name"]))
+        return web.Response(status=answer[0], headers={"Location": answer[1]})
+
+    async def save(request: web.Request) -> web.Response:
+        names[0] = str((await request.post())["name"])
+        return web.Response(status=302, headers={"Location": "/people/1"})
+
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(
+            text=f'<input name="name" value="{names[0]}">', content_type="text/html"
+        )
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.post("/people", create),
+            web.post("/people/1", save),
+            web.get("/people", page),
+            web.get("/people/1", page),
+        ]
+    )
+    async with (
+        serving(app) as upstream,
+        running(tmp_path, SAVED.format(upstream=upstream)) as instance,
+        aiohttp.ClientSession() as caller,
+    ):
+        one = Scene(Site(), instance, caller)
+        assert (await one.call("POST", "/people", data={"name": ANN["name"]}))[0] == answer[0]
+        _, form = await one.call("GET", "/people/1")
+        value = html.unescape(form.partition('value="')[2].partition('"')[0])
+        assert (await one.call("POST", "/people/1", data={"name": value}))[0] == 302
+        for path in ("/people", "/people/1"):
+            assert ANN["name"] in html.unescape((await one.call("GET", path))[1])
+        assert ANN["name"] not in names

@@ -39,7 +39,8 @@ async def settle(
         await writing.remove()
     elif writing.held:
         texts = None
-        if writing.held[0].row is None or len(writing.held) > 1:
+        row = writing.held[0].row
+        if row is None or row.key is None or len(writing.held) > 1:
             texts = await _bind(writing, operation, headers, body)
         if body is not None or operation.verb is Verb.UPDATE:
             await _promote(writing, body, texts)
@@ -54,8 +55,8 @@ async def _bind(
     """
     fresh: Sequence[StagedWrite] = writing.held
     if len(fresh) > 1:
-        fresh = [one for one in fresh if one.row is None]
-    if not fresh or fresh[0].row is not None:
+        fresh = [one for one in fresh if one.row is None or one.row.key is None]
+    if not fresh:
         return None
     pairs: list[tuple[StagedWrite, str]] = []
     if writing.renamed is None:

@@ -1,14 +1,20 @@
 """Tokens where no record is known: in running text, and as values of a request."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
+from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
+from proxy.vault.body import RecordBody
 from proxy.vault.collection import Collection
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
+from proxy.vault.next_version import ProxiedDraft
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_rows
 from proxy.vault.proxied.reveal import reveal
 
 
@@ -83,9 +89,7 @@ async def own(
     hashes = {
         collection.token_hash(name, text): (name, text)
         for name, text in places
-        if collection.tokenizers[name].resembles(text)
-        and collection.shapes[name].resolution is Resolution.INDEXED
-        and collection.shapes[name].capacity() >= _BEYOND_CHANCE
+        if collection.tokenizers[name].resembles(text) and _unlikely(collection, name)
     }
     if not hashes:
         return frozenset()
@@ -96,3 +100,122 @@ async def own(
             raise
         return frozenset()
     return frozenset(hashes[digest] for digest, rids in found.items() if rids)
+
+
+def _unlikely(collection: Collection, name: str) -> bool:
+    """Whether the index tells tokens of the field, and no value equals one by chance."""
+    shape = collection.shapes[name]
+    return shape.resolution is Resolution.INDEXED and shape.capacity() >= _BEYOND_CHANCE
+
+
+def sent_tokens(
+    collection: Collection,
+    targets: Sequence[tuple[str, ProxiedDraft]],
+    rows: Mapping[str, Row] = MappingProxyType({}),
+) -> dict[str, dict[tuple[str, str], int | None]]:
+    """By key the (field, text) of values that have the form of a token that tells its record, with
+    the record that it carries.
+
+    ``rows``: the records that have these keys; of those no token is looked for that carries none.
+    """
+    sent: dict[str, dict[tuple[str, str], int | None]] = {}
+    for key, draft in targets:
+        for name, values in draft.fields.items():
+            made = collection.tokenizers[name]
+            sealed = made.resolution is Resolution.SEALED
+            if not values or not (sealed or key not in rows):
+                continue
+            if len(values) > 1 or made.pattern.fullmatch(values[0].text):  # nearly never
+                _add_tokens(collection, name, values, sent.setdefault(key, {}))
+    return {key: places for key, places in sent.items() if places} if sent else sent
+
+
+def _add_tokens(
+    collection: Collection,
+    name: str,
+    values: Sequence[Value],
+    places: dict[tuple[str, str], int | None],
+) -> None:
+    made = collection.tokenizers[name]
+    for value in values:
+        carried = made.identify(value.text)
+        if carried is not None:
+            places[name, value.text] = carried[0]
+        elif made.resembles(value.text) and _unlikely(collection, name):
+            places[name, value.text] = None
+
+
+async def records_meant(
+    collection: Collection,
+    sent: Mapping[str, Mapping[tuple[str, str], int | None]],
+    rows: Mapping[str, Row],
+) -> dict[str, Row]:
+    """The nameless records that updates mean, by the keys of those: the application shows their
+    tokens under these keys.
+
+    ``sent``: their tokens (``sent_tokens``). ``rows``: the records that have these keys.
+
+    Raises ``VaultError`` where it is not certain (VALUE_UNFIT), or a record's create is still under
+    way (CONFLICT).
+    """
+    hashes = {
+        spot: collection.token_hash(*spot)
+        for places in sent.values()
+        for spot, rid in places.items()
+        if rid is None
+    }
+    store, table = collection.store, collection.table
+    hits = await store.by_tokens(table, list(hashes.values())) if hashes else {}
+    named = {row.rid for row in rows.values()}
+    wanted = {rid for places in sent.values() for rid in places.values() if rid is not None}
+    wanted.update(rid for rids in hits.values() for rid in rids)
+    if wanted <= named:
+        return {}
+    opened = await open_rows(collection, wanted, rows.values())
+    meant: dict[str, Row] = {}
+    for key, places in sent.items():
+        home = opened.get(rows[key].rid) if key in rows else None
+        owners = [
+            {one.row.rid for one in opened.values() if one.row.key is None and spot in one.values}
+            for spot in places
+            if home is None or spot not in home.values
+        ]
+        owners = [some for some in owners if some]
+        if not owners:
+            continue
+        common = set.intersection(*owners)
+        if len(common) != 1 or key in rows or opened[min(common)].row in meant.values():
+            names = ", ".join(dict.fromkeys(name for name, _ in places))
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"Nothing was done. A token was sent in spot of a value, in: {names}. It belongs "
+                "to a record whose id the application has not told yet, and it is not certain "
+                "that this is the one. Send the value itself.",
+            )
+        meant[key] = opened[common.pop()].row
+    if any(row.rid in collection.state.in_flight for row in meant.values()):
+        raise VaultError(
+            Code.CONFLICT, "The record is still being created; send the request again."
+        )
+    return meant
+
+
+def with_values(
+    collection: Collection, draft: ProxiedDraft, versions: Sequence[RecordBody]
+) -> ProxiedDraft:
+    """The draft with the values of tokens that only a version in doubt has: the application may
+    hold either.
+    """
+    live = versions[0].value_tokens()
+    doubtful = {
+        (name, stored.token): stored.value
+        for version in versions[1:]
+        for name, values in version.values.items()
+        for stored in values
+        if (name, stored.token) not in live
+    }
+    fields = dict(draft.fields)
+    for places in sent_tokens(collection, [("", draft)]).values():
+        for name in {name for name, _ in places}:
+            fields[name] = tuple(doubtful.get((name, one.text), one) for one in fields[name])
+    return replace(draft, fields=fields)

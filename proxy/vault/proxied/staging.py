@@ -31,6 +31,7 @@ from proxy.vault.next_version import (
     draft_next,
     with_doubtful,
 )
+from proxy.vault.proxied.anywhere import records_meant, sent_tokens, with_values
 from proxy.vault.proxied.binding import (
     BIND_STRIDE,
     StagedWrite,
@@ -64,14 +65,16 @@ async def stage_creates(
 async def stage_updates(
     collection: Collection, targets: Sequence[tuple[str, ProxiedDraft]]
 ) -> list[StagedWrite]:
-    """Keep the next version of each record beside its live one; a key the vault does not know
-    becomes a new record.
+    """Keep the next version of each record beside its live one; a key the vault does not know is
+    that of the nameless record whose token was sent, or becomes a new record.
 
     The caller holds the records' locks.
     """
     for _ in range(_TRIES):
         bodies: dict[int, RecordBody] = {}
         rows = await collection.by_key([key for key, _ in targets], bodies=bodies)
+        if tokens := sent_tokens(collection, targets, rows):
+            rows |= await records_meant(collection, tokens, rows)
         held: list[StagedWrite] = []
         for key, draft in targets:
             row = rows.get(key)
@@ -87,11 +90,11 @@ async def stage_updates(
 async def stage_shared(
     collection: Collection, keys: Sequence[str], draft: ProxiedDraft
 ) -> list[StagedWrite]:
-    """One draft for many records: all of them keep the same tokens, because the application is sent
-    only one body.
-    """
+    """One draft for many records, which keep the same tokens: the application is sent one body."""
     for _ in range(_TRIES):
         rows = await collection.by_key(keys)
+        if tokens := sent_tokens(collection, [(key, draft) for key in keys], rows):
+            await records_meant(collection, tokens, rows)  # refuses: it cannot mean all of them
         first = await _next(collection, rows.get(keys[0]), keys[0], draft)
         held = [first]
         for key in keys[1:]:
@@ -120,9 +123,7 @@ async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[Sta
 
 
 async def accept(collection: Collection, held: Sequence[StagedWrite]) -> None:
-    """The application took new records without telling their ids: they are kept for good, and bound
-    when it shows them.
-    """
+    """The application took new records and told no ids: they stay, and are bound once it does."""
     now = collection.clock()
     changes = [accepting(collection, item.rid, item.salt, now) for item in held]
     await finish(collection, held, changes)
@@ -180,9 +181,7 @@ async def drop_staged(collection: Collection, held: Sequence[StagedWrite]) -> No
 
 
 def undecided(collection: Collection, held: Sequence[StagedWrite]) -> set[str]:
-    """The fields of these updates, should they be in doubt, of which no answer will tell which
-    value the application kept.
-    """
+    """The fields of which no answer will tell whether the application took these updates."""
     found: set[str] = set()
     for item in held:
         if item.sid is not None and item.content is not None and item.live is not None:
@@ -203,9 +202,6 @@ async def doubt(collection: Collection, held: Sequence[StagedWrite], *, answered
     ]
     await finish(collection, held, changes)
     collection.observe("in_doubt", len(held))
-
-
-# ---------------------------------------------------------------------- parts
 
 
 async def _new(collection: Collection, draft: ProxiedDraft, key: str | None) -> StagedWrite:
@@ -265,6 +261,7 @@ async def _next(
     mint = collection.mint(row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
+        draft = with_values(collection, draft, versions)
     start = live.following if live is not None else next_generation(versions)
     base = with_doubtful(versions, draft, start) if draft.appended else versions[0]
     drafted = await draft_next(draft, base, start, mint)
@@ -325,9 +322,12 @@ async def _stage(
             await give_way()
     flight = collection.state.in_flight
     for item in held:
-        if item.row is None:
+        if item.row is not None and item.row.key is None and item.rid in flight:
+            return False  # a nameless record that another update means, too
+    for item in held:
+        if item.row is None or item.row.key is None:
             flight.add(item.rid)
-        elif item.sid is not None:
+        if item.sid is not None:
             flight.add(item.sid)
     try:
         if changes:
@@ -382,9 +382,7 @@ def _staged(collection: Collection, item: StagedWrite, kind: StagedKind) -> Stag
 def _added(
     values: Sequence[TokenizedValue], stored: Sequence[TokenizedValue]
 ) -> Sequence[TokenizedValue]:
-    """Those of the values whose token is not stored yet; one that only takes another number has its
-    entry in the index already.
-    """
+    """Those of the values whose token is not stored, and so not in the index, yet."""
     if not stored or values is stored:
         return () if stored else values
     known = {kept.token for kept in stored}

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -409,3 +410,113 @@ async def test_a_member_with_dots_in_an_answer_changes_nothing():
         {"street": "Way 1"},
         "shown by the application",
     )
+
+
+# ---------------------------------------------------------------------- tokens of nameless records
+
+
+async def doubtful(
+    one: Desk, body: Mapping[str, object], *, answered: bool = True
+) -> dict[str, str]:
+    """Create a record of which no answer tells the id; what the application has of it."""
+    call = await one.send("POST /p", body)
+    await call.answer(500 if answered else 201)
+    stored: dict[str, str] = call.json
+    return stored
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("kind", ["JSON", "form"])
+async def test_a_token_of_a_nameless_record_gives_it_the_id_of_the_update(answered, kind):
+    one = await words("")
+    stored = await doubtful(one, ANN, answered=answered)
+    part = {"name": stored["name"]}
+    if kind == "JSON":
+        call = await one.send("PUT /p/1", part)
+        assert call.json == part
+    else:
+        call = await one.send("PUT /p/1", f"name={part['name']}".encode(), FORM)
+        assert call.form == part
+    await call.answer(204)
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+    assert list(await one.people.by_key(["1"])) == ["1"]
+    assert await one.shown({"id": 1, **stored}) == {**ANN, "id": 1}
+    await (await one.send("PUT /p/1", part)).answer(204)
+    assert await one.shown({"id": 1, **stored}) == {**ANN, "id": 1}
+
+
+async def test_and_takes_what_else_the_update_says():
+    one = await words("")
+    stored = await doubtful(one, ANN)
+    call = await one.send(
+        "PUT /p/1", {"name": "Bo", "email": "bo@x.example", "tags": stored["tags"]}
+    )
+    sent = call.json
+    assert sent["tags"] == stored["tags"]
+    await call.answer(204)
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown({"id": 1, **sent}) == {
+        "id": 1, "name": "Bo", "email": "bo@x.example", "tags": ANN["tags"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [404, 500])
+async def test_but_only_once_the_application_has_taken_it(status):
+    one = await words("")
+    stored = await doubtful(one, ANN)
+    sent = {"name": stored["name"], "email": "bo@x.example"}
+    await (await one.send("PUT /p/7", sent)).answer(status)
+    assert one.idle
+    assert await one.people.by_key(["7"]) == {}
+    assert await one.shown({"id": 1, **stored}) == {**ANN, "id": 1}
+    assert list(await one.people.by_key(["1"])) == ["1"]
+
+
+async def test_a_same_value_token_alone_tells_a_nameless_record_too():
+    one = await words("")
+    stored = await doubtful(one, ANN)
+    await (await one.send("PUT /p/1", {"email": stored["email"]})).answer(204)
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown({"id": 1, **stored}) == {**ANN, "id": 1}
+
+
+async def test_where_the_id_or_the_tokens_are_of_several_records_it_is_refused():
+    one = await words("")
+    stored = await doubtful(one, ANN)
+    other = await doubtful(one, {"name": "Bo", "email": "bo@x.example"})
+    named = await one.create({"name": "Cy", "email": "cy@x.example"}, 3)
+    for match, sent in (
+        ("PUT /p/3", {"name": stored["name"]}),
+        ("PUT /p/1", {"name": stored["name"], "email": other["email"]}),
+    ):
+        with pytest.raises(VaultError) as caught:
+            await one.send(match, sent)
+        assert caught.value.code is Code.VALUE_UNFIT
+        assert "A token was sent in place of a value" in caught.value.message
+        assert one.idle
+    assert await one.shown({**named}, "GET /p/3") == {
+        "id": 3, "name": "Cy", "email": "cy@x.example"
+    }  # fmt: skip
+    assert await one.shown({"id": 1, **stored}) == {**ANN, "id": 1}
+
+
+async def test_while_the_create_is_under_way_the_update_is_to_come_again():
+    one = await words("")
+    create = await one.send("POST /p", ANN)
+    with pytest.raises(VaultError) as caught:
+        await one.send("PUT /p/1", {"name": create.json["name"]})
+    assert caught.value.code is Code.CONFLICT
+    await create.answer(500)
+    await (await one.send("PUT /p/1", {"name": create.json["name"]})).answer(204)
+    assert one.idle
+
+
+async def test_a_token_of_a_version_in_doubt_stands_for_its_value():
+    one = await words("")
+    await one.create(ANN)
+    lost = await one.send("PUT /p/1", {"name": "Bo"})
+    await lost.answer(500)
+    call = await one.send("PUT /p/1", {"name": lost.json["name"]})
+    await call.answer(204)
+    assert await one.shown({"id": 1, **call.json}) == {"id": 1, "name": "Bo"}
