@@ -188,7 +188,7 @@ async def records_meant(
             names = ", ".join(dict.fromkeys(name for name, _ in places))
             raise VaultError(
                 Code.VALUE_UNFIT,
-                f"Nothing was done. A token was sent in spot of a value, in: {names}. It belongs "
+                f"Nothing was done. A token was sent in place of a value, in: {names}. It belongs "
                 "to a record whose id the application has not told yet, and it is not certain "
                 "that this is the one. Send the value itself.",
             )
