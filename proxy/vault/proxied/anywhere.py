@@ -121,11 +121,11 @@ def sent_tokens(
     sent: dict[str, dict[tuple[str, str], int | None]] = {}
     for key, draft in targets:
         for name, values in draft.fields.items():
-            made = collection.tokenizers[name]
-            sealed = made.resolution is Resolution.SEALED
+            tokenizer = collection.tokenizers[name]
+            sealed = tokenizer.resolution is Resolution.SEALED
             if not values or not (sealed or key not in rows):
                 continue
-            if len(values) > 1 or made.pattern.fullmatch(values[0].text):  # nearly never
+            if len(values) > 1 or tokenizer.pattern.fullmatch(values[0].text):  # nearly never
                 _add_tokens(collection, name, values, sent.setdefault(key, {}))
     return {key: places for key, places in sent.items() if places} if sent else sent
 
@@ -136,12 +136,12 @@ def _add_tokens(
     values: Sequence[Value],
     places: dict[tuple[str, str], int | None],
 ) -> None:
-    made = collection.tokenizers[name]
+    tokenizer = collection.tokenizers[name]
     for value in values:
-        carried = made.identify(value.text)
+        carried = tokenizer.identify(value.text)
         if carried is not None:
             places[name, value.text] = carried[0]
-        elif made.resembles(value.text) and _unlikely(collection, name):
+        elif tokenizer.resembles(value.text) and _unlikely(collection, name):
             places[name, value.text] = None
 
 

@@ -315,9 +315,9 @@ async def _stage(
     """Write the staged state; ``False`` when a token collides or a row is gone."""
     changes: list[Change] = []
     for count, item in enumerate(held, 1):
-        change = await _staging_change(collection, item, shared=shared)
-        if change is not None:
-            changes.append(change)
+        if item.row is not None and item.sid is None and item.content is not None:
+            continue  # it says nothing new
+        changes.append(await _staging_change(collection, item, shared=shared))
         if count % BIND_STRIDE == 0 and busy():
             await give_way()
     flight = collection.state.in_flight
@@ -342,41 +342,37 @@ async def _stage(
     return True
 
 
-async def _staging_change(
-    collection: Collection, item: StagedWrite, *, shared: bool
-) -> Change | None:
-    if item.content is None:
-        return StageRow(_staged(collection, item, StagedKind.DELETE))
-    if item.row is not None and item.sid is None:
-        return None
-    if collection.parts.names:
-        collection.parts.check(item.content)
-    before = item.live.values if item.live is not None else {}
-    fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
-    if before:
-        fresh = {
-            name: await run_in_thread(len(values) > FEW, _added, values, before.get(name, ()))
-            for name, values in fresh.items()
-        }
-    hashes, unique = await collection.index_entries(fresh)
-    if shared:
-        hashes = {
-            collection.token_hash(name, kept.token)
-            for name, values in item.given.items()
-            for kept in values
-        }
-        unique = set()
-    if item.row is None:
-        row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
+async def _staging_change(collection: Collection, item: StagedWrite, *, shared: bool) -> Change:
+    hashes: set[bytes] = set()
+    unique: set[bytes] = set()
+    kind = StagedKind.DELETE
+    if item.content is not None:
         if collection.parts.names:
-            hashes |= collection.parts.hashes(item.content)
-        return Insert(row, tuple(hashes), tuple(unique))
-    return StageRow(_staged(collection, item, StagedKind.UPDATE), tuple(hashes), tuple(unique))
-
-
-def _staged(collection: Collection, item: StagedWrite, kind: StagedKind) -> Staged:
+            collection.parts.check(item.content)
+        before = item.live.values if item.live is not None else {}
+        fresh: Mapping[str, Sequence[TokenizedValue]] = item.given
+        if before:
+            fresh = {
+                name: await run_in_thread(len(values) > FEW, _added, values, before.get(name, ()))
+                for name, values in fresh.items()
+            }
+        hashes, unique = await collection.index_entries(fresh)
+        if shared:
+            hashes = {
+                collection.token_hash(name, one.token)
+                for name, values in item.given.items()
+                for one in values
+            }
+            unique = set()
+        if item.row is None:
+            row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
+            if collection.parts.names:
+                hashes |= collection.parts.hashes(item.content)
+            return Insert(row, tuple(hashes), tuple(unique))
+        kind = StagedKind.UPDATE
     staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")
-    return collection.sealer.record(item.rid, item.salt).staged(staged, item.content)
+    sealer = collection.sealer.record(item.rid, item.salt)
+    return StageRow(sealer.staged(staged, item.content), tuple(hashes), tuple(unique))
 
 
 def _added(
