@@ -24,7 +24,9 @@ FIND = "/api/records/find"
 
 def shipped_limit() -> int:
     """The memory that the container of the vault may take, in bytes."""
-    documents: Iterable[Any] = yaml.safe_load_all((ROOT / "k8s" / "base" / "statefulset.yaml").read_text())
+    documents: Iterable[Any] = yaml.safe_load_all(
+        (ROOT / "k8s" / "base" / "statefulset.yaml").read_text()
+    )
     (vault,) = [one for one in documents if one["kind"] == "StatefulSet"]
     containers = vault["spec"]["template"]["spec"]["containers"]
     (found,) = [
