@@ -97,6 +97,13 @@ MEASURES: dict[int, Measure] = {
             higher=False,
         ),
         Measure(
+            19,
+            "the vault's interface: point read, create, list of 20, find by a hashed field: "
+            "requests/s",
+            "interface",
+            (0.3, 0.45, 0.6),
+        ),
+        Measure(
             21,
             "the longest turn of the event loop, in which nobody else is served",
             "turns",
