@@ -55,9 +55,6 @@ class Move:
     def __init__(
         self, settings: Settings, store: StoreSettings, files: FileSettings | None
     ) -> None:
-        if settings.history.detect_rollback:
-            text = "switch history.detect_rollback off and start once, before the vault moves"
-            raise _refused("history.detect_rollback", text)
         for name, one, other in (
             ("store", settings.store.label, store.label),
             ("files", settings.files.label, None if files is None else files.label),

@@ -224,7 +224,7 @@ def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOption
         country_of(settings).upper(),
         settings.pending.keep,
         history_policy(settings),
-        settings.history.detect_rollback,
+        settings.store.file is not None and settings.history.detect_rollback is not False,
     )
 
 

@@ -329,12 +329,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "with it.",
     ),
     "history.detect_rollback": Setting(
-        "false",
-        parsers.true_or_false,
-        "true or false",
-        "Whether a sum over the rows of each table tells, at the start, hourly and in "
-        "`domicile store verify`, that rows were put back, removed or added in the database. "
-        "SQLite alone; a write costs 1 to 5 % more, a comparison 2 s for a million rows.",
+        "auto",
+        parsers.word_or("auto", parsers.true_or_false, None),
+        "auto, true or false",
+        "Whether a sum over the rows of each table tells, at the start, hourly and in `domicile "
+        "store verify`, that rows were put back, removed or added in the database. SQLite alone, "
+        "where `auto` is true; a write costs 1 to 5 % more, a comparison 2 s a million rows.",
     ),
     "models.on_existing": Setting(
         "refuse",

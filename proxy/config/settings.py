@@ -298,7 +298,8 @@ class HistorySettings:
 
     keep: int  #: milliseconds; 0: nothing
     keep_deleted: bool  #: also when the record itself is deleted
-    detect_rollback: bool  #: whether a sum over all rows tells that one was put back
+    #: whether a sum over all rows tells that one was put back; ``None``: where the store can
+    detect_rollback: bool | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 them has the same meaning in every engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.storage.rows import TableLayout
@@ -57,3 +57,9 @@ class RawTables(Protocol):
         self, layout: TableLayout, part: TablePart, gone: Sequence[RawRow], rows: Sequence[RawRow]
     ) -> None:
         """Remove the rows with these keys and add others, in one durable transaction."""
+
+    async def tallies(self) -> dict[str, bytes]:
+        """The sealed sums over rows, by table; empty where the engine keeps none."""
+
+    async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
+        """Store sealed sums of the rows that are there now; no effect where the engine keeps none."""

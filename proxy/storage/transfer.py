@@ -37,6 +37,7 @@ async def copy_vault(source: OpenStore, target: OpenStore, progress: RowProgress
         await target.ensure(layout)
         for name in TABLE_PARTS:
             changed[name] += await _copy_part(source, target, (layout, name), progress)
+    await target.raw().put_tallies(await source.raw().tallies())
     changed["notes"] = await _copy_notes(source, target)
     return +changed
 

@@ -60,10 +60,14 @@ class TableTally:
 
     def seal(self, counter: int, total: int) -> bytes:
         """The sum as it is stored: nonce, masked counter and total, tag."""
+        # with each group of commits: no calls of ``_masking`` and ``_signed``
         nonce = random_bytes(_NONCE_BYTES)
+        mask, tag = self._mask.copy(), self._tag.copy()
+        mask.update(nonce)
         clear = (counter << 8 * _DIGEST_BYTES) | total
-        masked = nonce + (clear ^ self._masking(nonce)).to_bytes(_SUM_BYTES)
-        return masked + self._signed(masked)
+        masked = nonce + (clear ^ int.from_bytes(mask.digest())).to_bytes(_SUM_BYTES)
+        tag.update(masked)
+        return masked + tag.digest()
 
     def open(self, sealed: bytes) -> tuple[int, int] | None:
         """Counter and sum; ``None`` where this did not seal them."""

@@ -1,6 +1,6 @@
 """The tables of a PostgreSQL store, row by row (``storage.raw.RawTables``)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from proxy.storage.postgres.link import LONG_QUESTION, LONG_WORK, DatabaseLink
@@ -83,3 +83,9 @@ class PostgresTables:
                 await connection.execute(_GROW, layout.table, len(rows) - len(gone))
 
         await self._write(run, LONG_WORK)
+
+    async def tallies(self) -> dict[str, bytes]:
+        return {}
+
+    async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
+        del tallies

@@ -1,6 +1,6 @@
 """The tables of a SQLite store, row by row (``storage.raw.RawTables``)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any, Final
 
@@ -51,6 +51,16 @@ class SqliteTables:
         if gone or rows:
             self._written(layout.table)
             await self._write(lambda connection: _replace(connection, (layout, part), gone, rows))
+
+    async def tallies(self) -> dict[str, bytes]:
+        text = "SELECT name, tally FROM tables WHERE tally IS NOT NULL"
+        found: dict[str, bytes] = await self._ask(lambda reader: dict(reader.execute(text)))
+        return found
+
+    async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
+        text = "UPDATE tables SET tally = ? WHERE name = ?"
+        rows = [(sealed, name) for name, sealed in tallies.items()]
+        await self._write(lambda connection: connection.executemany(text, rows))
 
 
 def _layouts(reader: Connection) -> list[TableLayout]:

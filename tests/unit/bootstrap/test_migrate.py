@@ -2,6 +2,7 @@
 vault under load.
 """
 
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from proxy.bootstrap.instance import prepare_instance
 from proxy.bootstrap.migrate import Move
-from proxy.bootstrap.offline import open_offline
+from proxy.bootstrap.offline import open_offline, stopped_vaults
 from proxy.cli import main
 from proxy.config import Settings, embedded_files, embedded_store, load_settings
 from proxy.errors import Code, VaultError
@@ -19,6 +20,12 @@ from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.notes import NoteWrite
 from proxy.storage.transfer import INCOMING, MOVED
+from proxy.vault.collection import TableSpec
+from proxy.vault.maintenance import verify_vault
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.records.repository import Records
+from tests.support.contacts import CONTACT, contact
 
 
 def silent(_what: str, _count: int) -> None:
@@ -138,9 +145,31 @@ async def test_a_move_to_where_the_vault_is_is_refused(settings, tmp_path):
     with pytest.raises(VaultError) as refused:
         to(settings, settings.data)
     assert "is at" in refused.value.details[0].text
-    with pytest.raises(VaultError) as refused:
-        to(settings, tmp_path / "x", history=replace(settings.history, detect_rollback=True))
-    assert "switch history.detect_rollback off" in refused.value.details[0].text
+
+
+async def test_the_sums_over_rows_go_along(settings, tmp_path):
+    async with stopped_vaults(settings) as [(vault, _)]:
+        spec = TableSpec(CONTACT, {}, None, addressed=False)
+        await store_records(Records(await vault.collection(spec)), [contact("a")], "t", nothing)
+        assert await vault.altered() == []
+    target = tmp_path / "new"
+    await to(settings, target).finish(silent)
+    moved = replace(
+        settings,
+        store=embedded_store(target / "vault.db"),
+        files=embedded_files(target / "files"),
+    )
+    assert await altered(moved) == []
+    with sqlite3.connect(target / "vault.db") as database:
+        database.execute("UPDATE tables SET tally = NULL")
+    database.close()
+    assert await altered(moved) == ["contact"]
+
+
+async def altered(settings: Settings) -> list[str]:
+    async with stopped_vaults(settings) as vaults:
+        findings = await verify_vault(vaults, lambda _kind, _count: None)
+    return [fault.schema for fault in findings.faults]
 
 
 async def test_without_a_vault_there_is_nothing_to_move(settings, tmp_path):
