@@ -30,7 +30,7 @@ class OpenColumns:
     ``required``: every body of the table binds its columns, so one that does not was put back.
     """
 
-    __slots__ = ("_names", "required")
+    __slots__ = ("_joined", "_names", "required")
 
     def __init__(self, names: Sequence[str] = (), *, required: bool = False) -> None:
         self.required = required
@@ -39,6 +39,7 @@ class OpenColumns:
     def adopt(self, names: Sequence[str]) -> None:
         """Take the columns of a layout, which only grows at its end."""
         self._names = tuple(names)
+        self._joined = ",".join(names).encode()
 
     def bind(
         self, created: int, updated: int, expires: int | None, cells: tuple[ColumnValue, ...]
@@ -46,7 +47,8 @@ class OpenColumns:
         """What the body of a row with these times and cells begins with."""
         values = self._values(cells)
         digest = blake2b(_encode(values), digest_size=_DIGEST_BYTES).digest() if values else b""
-        names = ",".join(values).encode()
+        full = len(values) == len(self._names)
+        names = self._joined if full else ",".join(values).encode()
         end = _NEVER if expires is None else expires
         return _head.pack(_FORMAT, updated, created, end, digest, len(names)) + names
 
@@ -71,7 +73,9 @@ class OpenColumns:
 
     def _values(self, cells: tuple[ColumnValue, ...]) -> dict[str, ColumnValue]:
         pairs = zip(self._names, cells, strict=False)
-        return {name: cell for name, cell in pairs if cell is not None}
+        if None in cells:
+            return {name: cell for name, cell in pairs if cell is not None}
+        return dict(pairs)
 
     def _has_more(self, names: bytes, values: Mapping[str, ColumnValue]) -> bool:
         """Whether a body binds columns that this process does not read, and those of the row."""
