@@ -90,6 +90,7 @@ SUBJECTS: Final = ("approval_id", "client_id", "policy", "name", "environment_id
 RecordId = Callable[[str, str, str], str]
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+_ORDER: Final = {name: number for number, name in enumerate(MEMBERS)}
 
 
 def encode_event(kind: EventKind, **members: Any) -> bytes:
@@ -97,14 +98,18 @@ def encode_event(kind: EventKind, **members: Any) -> bytes:
 
     ``None`` and what is empty are left out.
     """
-    if unknown := members.keys() - MEMBERS.keys():
+    try:
+        names = sorted(members, key=_ORDER.__getitem__)
+    except KeyError as unknown:
         raise ValueError(
-            f"{', '.join(sorted(unknown))} may not stand in an audit line: add it to MEMBERS"
-        )
-    present = {
-        name: members[name] for name in MEMBERS if members.get(name) not in (None, "", [], ())
-    }
-    return _encode({"event": kind.value, **present})[1:-1]
+            f"{unknown.args[0]} may not stand in an audit line: add it to MEMBERS"
+        ) from None
+    present: dict[str, Any] = {"event": kind.value}
+    for name in names:
+        value = members[name]
+        if value or value == 0:
+            present[name] = value
+    return _encode(present)[1:-1]
 
 
 def with_request(bodies: Iterable[bytes], request_id: str) -> tuple[bytes, ...]:
