@@ -62,4 +62,4 @@ class RawTables(Protocol):
         """The sealed sums over rows, by table; empty where the engine keeps none."""
 
     async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
-        """Store sealed sums of the rows that are there now; no effect where the engine keeps none."""
+        """Store sealed sums of the rows as they are; no effect where the engine keeps none."""
