@@ -217,7 +217,7 @@ def _rehash(text: str) -> object:
 
 
 def _words(text: str) -> object:
-    return words.Words(Request("POST", _bytes(text), (), _bytes(text))).without(["a"])
+    return list(words.Words(Request("POST", _bytes(text), (), _bytes(text))).others(["a"]))
 
 
 def _table(text: str) -> object:

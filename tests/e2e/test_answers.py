@@ -4,10 +4,12 @@
 
 import html
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -279,3 +281,40 @@ async def test_a_form_that_is_saved_as_it_was_shown_loses_nothing_of_a_record_wi
         for path in ("/people", "/people/1"):
             assert ANN["name"] in html.unescape((await one.call("GET", path))[1])
         assert ANN["name"] not in names
+
+
+MANY = """\
+version: 1
+endpoint: {{name: crm, upstream: "{upstream}"}}
+entities: {{person: {{fields: {{name: {{kind: name}}}}}}}}
+operations:
+  - {{match: POST /people, create: person, request: {{object: "$[*]"}}, response: {{each: "$[*]", id: $.id}}}}
+  - {{match: GET /people, read: person, response: {{restore: html}}}}
+"""
+
+
+async def test_a_page_shows_every_name_of_a_long_list(tmp_path: Path) -> None:
+    stored: list[dict[str, Any]] = []
+
+    async def create(request: web.Request) -> web.Response:
+        stored.extend({**one, "id": number} for number, one in enumerate(await request.json()))
+        return web.json_response(stored, status=201)
+
+    async def page(_: web.Request) -> web.Response:
+        items = "".join(f"<li>{one['name']}</li>" for one in stored)
+        return web.Response(text=f"<ul>{items}</ul>", content_type="text/html")
+
+    app = web.Application(client_max_size=2**24)
+    app.add_routes([web.post("/people", create), web.get("/people", page)])
+    names = [f"Ann{number} Lind" for number in range(4_500)]
+    async with (
+        serving(app) as upstream,
+        running(tmp_path, MANY.format(upstream=upstream)) as instance,
+        aiohttp.ClientSession() as caller,
+    ):
+        one = Scene(Site(), instance, caller)
+        status, _ = await one.call("POST", "/people", json=[{"name": name} for name in names])
+        assert status == 201
+        _, shown = await one.call("GET", "/people")
+    assert re.findall("<li>(.*?)</li>", html.unescape(shown)) == names
+    assert not any(name in str(stored) for name in names)

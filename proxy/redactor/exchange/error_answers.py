@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
-from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
@@ -366,12 +366,25 @@ class AnswerScan:
     async def _of_anybody(
         self, tokens: Mapping[str, None], status: int, began: int
     ) -> Mapping[str, Value]:
-        """The values of tokens in a page, without those that the caller wrote itself."""
-        collection = self._joined.collection
-        unwritten = Words(self._request).without(tokens) if self._request else ()
+        """The values of tokens in a page, without those that the caller wrote itself; in parts,
+        between which others run.
+        """
+        if self._request is None:
+            return {}
+        words, values = Words(self._request), dict[str, Value]()
+        for part in words.others(list(tokens)):
+            values.update(await self._in_part(part, status, began))
+            if busy():
+                await give_way()
+        if words.full:
+            self._joined.collection.observe("page_full")
+        return values
+
+    async def _in_part(self, tokens: Iterable[str], status: int, began: int) -> dict[str, Value]:
+        """The same for some tokens, none of which the caller wrote."""
+        collection, view = self._joined.collection, self._joined.view
         only = self._joined.plan.operation.response.only
-        anywhere = await reveal_anywhere(collection, unwritten, only)
-        view = self._joined.view
+        anywhere = await reveal_anywhere(collection, tokens, only)
         visible = {
             text: (name, value if view is None else view.visible(name, value))
             for text, (name, value) in anywhere.values.items()

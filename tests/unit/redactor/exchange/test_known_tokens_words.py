@@ -23,15 +23,27 @@ def request(target: bytes = b"/", field: bytes = b"", body: bytes = b"") -> Requ
     ],
 )
 def test_a_token_that_the_caller_wrote_is_its_own_word(said: Request) -> None:
-    assert Words(said).without([TOKEN, "another"]) == ["another"]
+    assert others(Words(said), TOKEN, "another") == ["another"]
 
 
 def test_escaped_quotes_backslashes_and_slashes() -> None:
-    assert Words(request(body=b'"a\\/b\\"c\\\\d"')).without(['a/b"c\\d']) == []
+    assert others(Words(request(body=b'"a\\/b\\"c\\\\d"')), 'a/b"c\\d') == []
 
 
-def test_what_would_take_too_long_counts_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_tokens, "_MOST", 2)
-    assert Words(request()).without(["a", "b", "c"]) == ["a", "b"]
-    monkeypatch.setattr(known_tokens, "_BYTES", 500)
-    assert Words(request(body=b"x" * 100)).without(["a", "b"]) == ["a"]
+def test_what_there_is_no_time_for_counts_as_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_tokens, "_BYTES", 1000)
+    words = Words(request(body=b"x" * 100))
+    assert others(words, "a", "b") == ["a", "b"]
+    assert not words.full
+    assert others(words, "a", "b", "c") == ["a", "b"]
+    assert words.full
+
+
+def test_parts_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_tokens, "_PART_BYTES", 500)
+    words = Words(request(body=b"x" * 100))
+    assert list(words.others(["a", "b", "x", "c"])) == [["a", "b"], ["c"]]
+
+
+def others(words: Words, *tokens: str) -> list[str]:
+    return [one for part in words.others(tokens) for one in part]
