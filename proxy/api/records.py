@@ -15,9 +15,10 @@ from proxy.model.filter_reader import read_filter
 from proxy.model.policy import Act
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
 from proxy.model.record import Record, RecordDraft
-from proxy.model.record_reader import read_draft, read_drafts
+from proxy.model.record_reader import read_draft, read_drafts, read_texts
 from proxy.model.values import step, unknown_field
 from proxy.offload import each, run_in_thread
+from proxy.vault.proxied import correct_record
 from proxy.vault.records import (
     Records,
     change_records,
@@ -85,7 +86,35 @@ async def replace_record(call: ApiRequest) -> ApiResponse:
 
 async def change_record(call: ApiRequest) -> ApiResponse:
     """The record with that key, with what was sent in place of what it had."""
+    records = records_of_call(call, Act.WRITE)
+    if records.primary is None:
+        return await _corrected(call, request.with_preconditions(call.request, records))
     return await _changed_one(call, whole=False)
+
+
+async def _corrected(call: ApiRequest, records: Records) -> ApiResponse:
+    """A record that the proxy has collected, put right."""
+    content, lists = call.content, dict[str, list[str]]()
+    if isinstance(content, dict):
+        lists = {name: value for name, value in content.items() if isinstance(value, list)}
+        content = {name: value for name, value in content.items() if name not in lists}
+    limits = call.services.limits
+    draft = read_draft(records.known, content, partial=True, limits=limits)
+    draft.fields.update(read_texts(records.known, lists, limits=limits))
+    if draft.expires_at is not UNSET:
+        text = "Is set by the rule of the entity (expires), and cannot be corrected."
+        raise VaultError(
+            Code.INVALID_RECORD, "The record cannot take this.", (Detail(step(EXPIRES_AT), text),)
+        )
+    draft = replace(draft, key=call.path[KEY])
+
+    def show(stored: Sequence[Record]) -> ApiResponse:
+        return _one(records, 200, updated_json(records, [draft], stored))
+
+    stored = await correct_record(records, draft, call.principal.client, call.closing(show))
+    if stored is None:
+        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
+    return show([stored])
 
 
 async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:

@@ -82,6 +82,29 @@ def read_drafts(
     return drafts
 
 
+def read_texts(
+    schema: Schema, raw: Mapping[str, Sequence[Any]], *, limits: RecordLimits
+) -> dict[str, list[str]]:
+    """Fields of several texts each, as the proxy collects them.
+
+    ``VaultError(INVALID_RECORD)`` with one detail for each fault.
+    """
+    checks = {field.name: check_of(field, limits) for field in schema.fields}
+    faults = ValueFaults(limits.faults)
+    for name, values in raw.items():
+        if name not in checks:
+            faults.add(step(name), unknown_field(name, checks))
+            continue
+        for number, value in enumerate(values):
+            try:
+                checks[name](value)
+            except Unfit as fault:
+                faults.add(f"{step(name)}/{number}", fault.text)
+    if faults:
+        raise faults.error(Code.INVALID_RECORD, _MESSAGE)
+    return {name: list(values) for name, values in raw.items()}
+
+
 def _batch(raw: Any, limits: RecordLimits, pointer: str) -> Sequence[Any]:
     faults = ValueFaults(1)
     if not isinstance(raw, list):

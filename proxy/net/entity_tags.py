@@ -33,7 +33,7 @@ MARK: Final = b"-domicile."
 #: A tag of ours, also with what servers add that compress an answer on its way (``-gzip``,
 #: ``;br``).
 _MARKED: Final = re.compile(
-    rb'(?:W/)?"(%b)%b([swu])(?:[0-9a-f]{32}(?:\.([0-9a-f]{16}))?)?(?:[-;:][A-Za-z]+)?"'
+    rb'(?:W/)?"(%b)%b([swu])(?:[0-9a-f]{32}(?:\.([0-9a-f]{16})|()))?(?:[-;:][A-Za-z]+)?"'
     % (_OPAQUE, re.escape(MARK))
 )
 
@@ -70,9 +70,11 @@ def shown(
 
 
 def marks(value: bytes) -> tuple[bytes, ...]:
-    """The marks of the tags that a condition lists, all of which have one; else nothing."""
+    """The marks of the tags that a condition lists, empty for one without; nothing where not all
+    of them are of a body.
+    """
     tags = [_MARKED.fullmatch(tag[0]) for tag in _TAG.finditer(value)]
-    listed = [tag[3] for tag in tags if tag is not None and tag[3]]
+    listed = [tag[3] or b"" for tag in tags if tag is not None and (tag[3] or tag[4] is not None)]
     return tuple(listed) if len(listed) == len(tags) else ()
 
 

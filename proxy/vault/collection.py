@@ -251,10 +251,10 @@ class Collection:
         return None
 
     def mark(self, rid: int, content: RecordBody) -> bytes:
-        """A keyed hash of the values that tokens do not tell apart; empty where there are none."""
+        """A keyed hash of the values that tokens do not tell apart: all where one was corrected."""
         values = [  # by record and version: two marks never tell that a value was guessed
             (name, rid, content.following, [kept.text for kept in content.values[name]])
-            for name in self._alike
+            for name in (sorted(content.values) if content.at else self._alike)
             if content.values.get(name)
         ]
         return self._mark_key(msgspec.json.encode(values))[:8].hex().encode() if values else b""

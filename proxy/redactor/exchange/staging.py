@@ -217,13 +217,14 @@ class Writing:
 
     def _refuse_changed(self, marks: Sequence[bytes]) -> None:
         """Raise ``VaultError`` (PRECONDITION_FAILED) where values have changed since that share
-        their token with those before: the application could not tell.
+        their token with those before, or were corrected: the application could not tell.
         """
         for held in self.held:
             live = held.live
             if live is None and held.row is not None:
                 live = self.collection.sealer.open(held.row)
-            if live is None or self.collection.mark(held.rid, live) not in marks:
+            untold = b"" in marks and live is not None and not live.at  # as it may have been then
+            if live is None or not (untold or self.collection.mark(held.rid, live) in marks):
                 raise VaultError(
                     Code.PRECONDITION_FAILED,
                     "Nothing was done. The record has changed since it was read: read it again.",

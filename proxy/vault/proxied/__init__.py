@@ -12,6 +12,7 @@ from proxy.vault.proxied.binding import (
     is_large,
     overtake,
 )
+from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep
@@ -31,6 +32,7 @@ __all__ = [
     "StagedWrite",
     "accept",
     "bind",
+    "correct_record",
     "drop_staged",
     "forget_staged",
     "is_large",

@@ -40,8 +40,7 @@ def refuse_of_rules(records: Records, keys: Iterable[str | None] = ()) -> None:
         raise VaultError(
             Code.SCHEMA_OF_RULES,
             f"Records of {records.name!r} are written by the application behind the proxy alone; "
-            "here they can be found, "
-            "deleted, and given attachments.",
+            "here they can be found, corrected one by one (PATCH), deleted, and given attachments.",
         )
     if any(map(records.collects, keys)):
         raise VaultError(

@@ -100,7 +100,10 @@ def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(
     )
     assert marks(tag + b", " + changed) == (one, other)
     assert own_tag(tag) == own_tag(changed) == own_tag(bare) == given
-    for unmarked in (bare, given, b"*", b'"x"', b""):
+    assert marks(bare) == (b"",)
+    headed = shown(given, None, None, keyed) or b""
+    for unmarked in (headed, given, b"*", b'"x"', b""):
         assert marks(unmarked) == ()
-    assert marks(tag + b', "x"') == marks(bare + b", " + tag) == ()
+    assert marks(tag + b', "x"') == marks(headed + b", " + tag) == ()
+    assert marks(bare + b", " + tag) == (b"", one)
     assert shown(given, None, None, keyed, one) == shown(given, None, None, keyed)

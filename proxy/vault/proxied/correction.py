@@ -1,0 +1,194 @@
+"""What the proxy has collected, put right over the vault's own interface (GDPR, articles 16, 17).
+
+The application keeps the tokens that it has, and from now on they open to the corrected values. So
+a correction can change values and take fields away, and nothing that the application would have to
+know: how many values a field has, and fields whose tokens follow from their values.
+
+The record's lock is that of proxied requests: an update under way ends first, and whichever is
+acknowledged later wins. What an update in doubt may have changed cannot be corrected before an
+answer of the application has decided that.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.model.record import Action, Record, RecordDraft
+from proxy.model.values import step
+from proxy.storage.changes import AddVersion, Change, ForgetReplies, Replace
+from proxy.storage.rows import Row
+from proxy.tokenization.base import Resolution
+from proxy.vault.body import RecordBody, TokenizedValue, changed, next_generation
+from proxy.vault.proxied.merge_duplicates import outdated
+from proxy.vault.proxied.promotion import rebase
+from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken
+from proxy.vault.records.repository import Records
+from proxy.vault.records.sent_back import (
+    check_condition,
+    check_stated,
+    may_read,
+    meant,
+    refuse_masks,
+)
+from proxy.vault.records.visibility import Within
+
+_Stored = tuple[TokenizedValue, ...]
+_SAME: Final = (
+    "Equal values of this field have equal tokens, by which the application finds them: change it "
+    "through the application, or take it away here (null)."
+)
+_CLEAR: Final = "The application holds this value itself (shape plain): change it there."
+_FEWER: Final = (
+    "The application holds another number of values here: send as many, or change them through the "
+    "application."
+)
+_OTHER_TYPE: Final = "The application holds no text here: send a value of the same JSON type."
+_UNSEEN: Final = "Several values can be corrected only by who is shown them as they are."
+
+
+async def correct_record(
+    records: Records, draft: RecordDraft, by: str, closing: ExtraChanges
+) -> Record | None:
+    """Give a record that the proxy has collected the values of the draft, a text or a list of texts
+    each, ``None`` to take a field away; ``None`` where there is no such record.
+
+    Raises ``VaultError``: ``ACCESS_DENIED``; ``INVALID_RECORD`` with a detail for each value that
+    the record cannot take; ``CONFLICT`` where an update of such a field is in doubt, or the record
+    kept changing; ``CANNOT_OPEN``; and what conditions raise.
+    """
+    key = draft.key or ""
+    for act in (Act.WRITE, Act.READ):
+        await records.permit(act, (key,))
+    for _ in range(COMMIT_TRIES):
+        async with locked(records, (records.collection.key_hash(key),)):
+            row = (await records.by_key((key,))).get(key)
+            before = None if row is None else Within(records).open(row)
+            await check_condition(records, before)
+            if row is None or before is None:
+                return None
+            await check_stated(records, draft, before, seen=may_read(records))
+            sent = meant(records, draft, before, seen=may_read(records))
+            refuse_masks(records, (sent,))
+            following, changes = await _corrected(records, row, sent, by)
+            record = records.open(following)
+            if await attempt(records, [*changes, *closing((record,))]):
+                records.collection.observe("updated")
+                records.note_written((record,), (sent,))
+                records.note_shown((key,))
+                return record
+    raise overtaken(records)
+
+
+async def _corrected(
+    records: Records, row: Row, draft: RecordDraft, by: str
+) -> tuple[Row, list[Change]]:
+    """The next version of the row, and the changes that make it so."""
+    collection = records.collection
+    rows = {row.rid: row}
+    beside = (await collection.beside(rows)).get(row.rid, ())
+    row = rows[row.rid]
+    opened = [(one, collection.sealer.open_staged(one, row.salt)) for one in beside]
+    doubtful = [(one, version) for one, version in opened if version is not None]
+    before = collection.sealer.open(row)
+    start = next_generation([before, *(version for _, version in doubtful)])
+    values = _values(records, draft, before, start)
+    _refuse_doubtful(records, draft, before, [version for _, version in doubtful])
+    now = max(collection.clock(), row.updated_at)
+    content = RecordBody(
+        {name: several for name, several in values.items() if several},
+        start + sum(map(len, values.values())),
+        action=Action.UPDATE,
+        by=by,
+        at=now,
+    )
+    collection.parts.check(content)
+    following = collection.sealer.with_body(
+        row._replace(version=row.version + 1, updated_at=now, cells=collection.cells(content)),
+        content,
+    )
+    Within(records).refuse(following, records.contents(content, draft.key)[0], draft.at)
+    rebased = rebase(collection, row, doubtful, (before, content))
+    changes: list[Change] = [AddVersion(records.outlived(row))] if records.keeps_history else []
+    changes += [Replace(following, row.version), *rebased.changes]
+    changes += collection.parts.moves(row.rid, before, content)
+    left = [content, *rebased.left, *(one for at, one in doubtful if at.sid not in rebased.gone)]
+    changes += await outdated(collection, row.rid, (before,), left)
+    if before.values.keys() - content.values.keys():
+        changes.append(ForgetReplies(row.rid))  # answers of the interface that are kept show it
+    return following, changes
+
+
+def _values(
+    records: Records, draft: RecordDraft, before: RecordBody, start: int
+) -> dict[str, _Stored]:
+    """All values of the record with those of the draft among them, numbered from ``start`` on."""
+    values: dict[str, _Stored] = dict(before.values)
+    faults: list[Detail] = []
+    for name, sent in draft.fields.items():
+        stored = before.values.get(name, ())
+        texts = [] if sent is None else sent if isinstance(sent, list) else [sent]
+        if texts == [one.text for one in stored]:
+            continue
+        fault = _fault(records, name, texts, stored)
+        if fault:
+            faults.append(Detail(draft.at + step(name), fault))
+            continue
+        values[name] = tuple(
+            msgspec.structs.replace(one, number=start + at, text=text) if text != one.text else one
+            for at, (one, text) in enumerate(zip(stored, texts, strict=False))
+        )
+        start += len(texts)
+    if faults:
+        raise VaultError(
+            Code.INVALID_RECORD,
+            f"Records of {records.name!r} are written by the application behind the proxy. Here "
+            "values can be corrected whose tokens may stay as they are.",
+            tuple(faults),
+        )
+    return values
+
+
+def _fault(records: Records, name: str, texts: Sequence[str], stored: _Stored) -> str:
+    """Why the field cannot take these values; empty where it can."""
+    tokenizer = records.collection.tokenizers[name]
+    if tokenizer.resolution is Resolution.CLEAR:
+        return _CLEAR
+    if not texts:
+        return ""
+    if tokenizer.same:
+        return _SAME
+    if len(texts) != len(stored):
+        return _FEWER
+    if len(texts) > 1 and not records.rights.tells(name):
+        return _UNSEEN
+    fits = all(
+        not one.json or _json_type(one.text) is _json_type(text)
+        for one, text in zip(stored, texts, strict=True)
+    )
+    return "" if fits else _OTHER_TYPE
+
+
+def _json_type(text: str) -> type[Any] | None:
+    """``float`` for any number; ``None`` for what is no JSON value."""
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return float if type(value) is int else type(value)
+
+
+def _refuse_doubtful(
+    records: Records, draft: RecordDraft, before: RecordBody, versions: Sequence[RecordBody]
+) -> None:
+    """Raise ``VaultError(CONFLICT)`` where the application may hold another value by now."""
+    names: Mapping[str, object] = draft.fields
+    if any(changed(before.values, version.values) & names.keys() for version in versions):
+        raise VaultError(
+            Code.CONFLICT,
+            f"Nothing was done. An update of this record of {records.name!r} is in doubt: nobody "
+            "knows yet whether the application took it. Read the record through the proxy, which "
+            "decides that, and correct it then.",
+        )

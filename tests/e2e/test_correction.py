@@ -1,0 +1,195 @@
+"""What the proxy has collected, corrected and taken away over the vault's own interface while the
+application behind the proxy goes on.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code
+from tests.e2e.conftest import World
+from tests.e2e.test_entity_tags import Content
+from tests.e2e.test_kept_rules import Vault, domicile, installed
+from tests.support.application import Misbehaviour
+from tests.support.people import ANN, rules
+from tests.support.rawserver import RawServer
+
+PEOPLE = "/api/models/person"
+TAGS = ["corrected one", "corrected two"]
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[tuple[World, Vault]]:
+    async with installed(tmp_path) as (world, vault):
+        (world.instance.rules / "rules.yaml").write_text(rules(world.upstream))
+        await world.instance.start()
+        await vault.enter()
+        yield world, vault
+
+
+async def correct(vault: Vault, ident: int, status: int = 200, /, **values: Any) -> dict[str, Any]:
+    got, answer = await vault.ask("PATCH", f"{PEOPLE}/{ident}", values)
+    assert got == status, answer
+    return dict(answer)
+
+
+async def test_the_next_answer_shows_what_was_corrected(office: tuple[World, Vault]) -> None:
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json={**ANN, "pin": "1234"})
+    before = json.dumps(world.application.records)
+    changes = {"name": "Quistina Ombrella", "born": "1971-02-03", "pin": "4711"}
+    record = await correct(vault, ann["id"], **changes, tags=TAGS)
+    assert record.items() >= changes.items()
+    shown = {**ann, **changes, "tags": TAGS}
+    assert await world.call("GET", f"/people/{ann['id']}", 200) == shown
+    assert (await world.call("GET", "/people", 200))["items"] == [shown]
+    assert json.dumps(world.application.records) == before
+    assert not world.application.holds("Quistina")
+    status, found = await vault.ask("POST", f"{PEOPLE}/find", {"filter": {"email": ANN["email"]}})
+    assert (status, found["data"][0]["name"]) == (200, "Quistina Ombrella")
+    status, history = await vault.ask("GET", f"{PEOPLE}/{ann['id']}/history")
+    assert [one["record"]["name"] for one in history["data"]] == ["Quistina Ombrella", ANN["name"]]
+    await world.instance.kill()
+    await world.instance.start()
+    assert await world.call("GET", f"/people/{ann['id']}", 200) == shown
+    # a whole record that is sent back keeps the tokens, and the correction
+    assert await world.call("PUT", f"/people/{ann['id']}", 200, json=shown) == shown
+    assert (
+        world.application.records[ann["id"]]["name"] == json.loads(before)[str(ann["id"])]["name"]
+    )
+    assert await world.instance.stop() == 0
+    status_, out = await domicile(world.instance, "store", "verify")
+    assert status_ == 0, out
+
+
+async def test_what_the_application_would_have_to_know_is_refused(
+    office: tuple[World, Vault],
+) -> None:
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json={**ANN, "tags": ["a", "b"]})
+    plain = await world.call("POST", "/people", 201, json={"name": "Bob"})
+    for ident, values in (
+        (ann["id"], {"email": "new@example.com"}),
+        (ann["id"], {"tags": ["a"]}),
+        (ann["id"], {"name": "Eve", "nobody": "x"}),
+        (ann["id"], {"name": 17}),
+        (ann["id"], {"expires_at": "2100-01-01T00:00:00Z"}),
+        (plain["id"], {"phone": "+46701234567"}),
+    ):
+        answer = await correct(vault, ident, 400, **values)
+        assert answer["code"] == Code.INVALID_RECORD
+        assert answer["errors"]
+    assert (await correct(vault, 99, 404, name="Eve"))["code"] == Code.NOT_FOUND
+    assert await world.call("GET", f"/people/{ann['id']}", 200) == ann
+
+
+async def test_a_field_that_is_taken_away_shows_its_token(office: tuple[World, Vault]) -> None:
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json=ANN)
+    bob = await world.call(
+        "POST", "/people", 201, json={**ANN, "name": "Bob", "email": "bob@x.example"}
+    )
+    record = await correct(vault, ann["id"], email=None, card=None)
+    assert record.get("email") is None
+    stored = world.application.records[ann["id"]]
+    assert await world.call("GET", f"/people/{ann['id']}", 200) == {
+        **ann, "email": stored["email"], "card": stored["card"],
+    }  # fmt: skip
+    assert await world.call("GET", f"/people/{bob['id']}", 200) == bob
+    assert (await vault.ask("POST", f"{PEOPLE}/find", {"filter": {"email": ANN["email"]}}))[1][
+        "data"
+    ] == []
+
+
+async def test_a_version_that_was_read_before_a_correction_is_not_updated(
+    office: tuple[World, Vault],
+) -> None:
+    world, vault = office
+    async with RawServer(Content("")) as server:
+        (world.instance.rules / "rules.yaml").write_text(rules(server.url))
+        await world.instance.stop()
+        await world.instance.start()
+        await vault.enter()
+        await world.call("POST", "/people", 200, json={"name": "Ann"})
+        path = f"{world.instance.proxy}/people/1"
+        async with world.caller.get(path) as answer:
+            tag = answer.headers["ETag"]
+        await correct(vault, 1, name="Anna")
+        async with world.caller.get(path, headers={"If-None-Match": tag}) as answer:
+            assert (answer.status, (await answer.json())["name"]) == (200, "Anna")
+            fresh = answer.headers["ETag"]
+        for sent, status in ((tag, 412), (fresh, 200)):
+            headers = {"If-Match": sent}
+            async with world.caller.patch(path, json={"name": "Eve"}, headers=headers) as answer:
+                assert answer.status == status
+        assert (await world.call("GET", "/people/1", 200))["name"] == "Eve"
+
+
+@pytest.mark.parametrize("outcome", ["taken", "refused", "died"])
+async def test_an_update_under_way_and_a_correction_come_one_after_the_other(
+    office: tuple[World, Vault], outcome: str
+) -> None:
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json=ANN)
+    path = f"/people/{ann['id']}"
+    world.application.gate = asyncio.Event()
+    if outcome == "refused":
+        world.application.plan.append(Misbehaviour(status=409))
+    update = asyncio.create_task(world.call("PATCH", path, json={"name": "Later", "tags": []}))
+    await asyncio.sleep(0.3)
+    correction = asyncio.create_task(correct(vault, ann["id"], name="Corrected", born="1971-02-03"))
+    await asyncio.sleep(0.3)
+    assert not correction.done()
+    if outcome == "died":
+        await world.instance.kill()
+        await asyncio.gather(update, correction, return_exceptions=True)
+        world.application.gate.set()
+        await world.instance.start()
+        await vault.enter()
+        # whether the application took the update is in doubt until an answer shows it
+        answer = await correct(vault, ann["id"], 409, name="Corrected")
+        assert answer["code"] == Code.CONFLICT
+        await correct(vault, ann["id"], born="1971-02-03")
+        shown = await world.call("GET", path, 200)
+        assert (shown["name"], shown["born"]) in (
+            ("Later", "1971-02-03"),
+            (ANN["name"], "1971-02-03"),
+        )
+        await correct(vault, ann["id"], name="Corrected")
+    else:
+        world.application.gate.set()
+        await asyncio.gather(update, correction)
+    shown = await world.call("GET", path, 200)
+    assert (shown["name"], shown["born"]) == ("Corrected", "1971-02-03")
+    assert (await world.call("PATCH", path, 200, json={"name": "Last"}))["name"] == "Last"
+
+
+async def test_corrections_that_were_acknowledged_survive_kills(
+    office: tuple[World, Vault],
+) -> None:
+    world, vault = office
+    ann = await world.call("POST", "/people", 201, json=ANN)
+    acknowledged = ""
+    for turn in range(6):
+
+        async def go_on(turn: int = turn) -> None:
+            nonlocal acknowledged
+            for number in range(1000):
+                name = f"Name {turn}-{number}"
+                await correct(vault, ann["id"], name=name)
+                acknowledged = name
+
+        task = asyncio.create_task(go_on())
+        await asyncio.sleep(0.15 + 0.05 * turn)
+        await world.instance.kill()
+        await asyncio.gather(task, return_exceptions=True)
+        await world.instance.start()
+        await vault.enter()
+        shown = (await world.call("GET", f"/people/{ann['id']}", 200))["name"]
+        last = int(acknowledged.rpartition("-")[2] or 0)
+        assert shown in (acknowledged, f"Name {turn}-{last + 1}", f"Name {turn}-0")
+        acknowledged = shown
