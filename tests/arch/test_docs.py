@@ -21,7 +21,7 @@ GUIDE = (ROOT / "docs/operations.md").read_text("utf-8")
 PAGES = [
     "README.md",
     "CHANGELOG.md",
-    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 ]
 ROWS = [line for line in GUIDE.splitlines() if line.startswith("| `")]
 

@@ -4,12 +4,7 @@ import asyncio
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +18,12 @@ from aiohttp import web
 from proxy.bootstrap.instance import first_client, prepare_instance, running
 from proxy.config import load_settings
 from proxy.redactor.load import load_rule_set
-from tests.support.log_lines import parsed
-from tests.support.patience import PATIENCE
+from tests.support import guides
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
 OWN, RULE = "Put it before your own application", "Write a rule"
-FREE = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
 
 
 def block(heading: str, language: str) -> str:
@@ -42,16 +35,7 @@ def block(heading: str, language: str) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder like a clone in which ``make install`` has run already: the command in ``.venv/bin``
-    is this one.
-    """
-    shutil.copytree(ROOT / "rules", tmp_path / "rules")
-    (tmp_path / "Makefile").write_text("install:\n")
-    command = tmp_path / ".venv" / "bin" / "domicile"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m proxy "$@"\n')
-    command.chmod(0o755)
-    return tmp_path
+    return guides.clone(tmp_path)
 
 
 def shell(clone: Path, script: str) -> str:
@@ -69,33 +53,6 @@ def shell(clone: Path, script: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@asynccontextmanager
-async def started(clone: Path, script: str) -> AsyncIterator[str]:
-    """Run a script that ends by serving; the address of the proxy."""
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-euc", script),
-        cwd=clone,
-        env={**os.environ, **FREE},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    try:
-        said = b""
-        async with asyncio.timeout(PATIENCE):
-            while (event := parsed(said.splitlines()[-1] if said else b"")).get(
-                "listener"
-            ) != "proxy":
-                line = await process.stdout.readline()
-                assert line, said.decode()
-                said += line
-        yield f"http://{event['address']}"
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)  # the shell and the program in it
-        await process.communicate()
 
 
 class Contacts:
@@ -126,7 +83,7 @@ async def test_the_ten_lines_put_it_before_an_application(clone: Path) -> None:
     ann = {"name": "Ann Lindqvist", "email": "ann@example.com", "plan": "gold"}
     async with (
         serving(own.app()) as upstream,
-        started(clone, script.replace("http://127.0.0.1:3000", upstream)) as proxy,
+        guides.proxy_started(clone, script.replace("http://127.0.0.1:3000", upstream)) as proxy,
         aiohttp.ClientSession(proxy) as caller,
     ):
         async with caller.post("/contacts", json=ann) as answer:
@@ -192,7 +149,7 @@ def test_the_picture_is_small_enough_to_be_shown_and_wide_enough_to_be_read() ->
 async def test_the_talk_to_the_vault_goes_as_it_stands_there(tmp_path: Path) -> None:
     script = block("Talk to the vault", "sh")
     assert "vault=http://127.0.0.1:8081" in script
-    settings = load_settings(None, {**FREE, "DOMICILE__DATA": str(tmp_path / "data")})
+    settings = load_settings(None, {**guides.FREE, "DOMICILE__DATA": str(tmp_path / "data")})
     settings = replace(settings, country="se", rules=tmp_path)
     await prepare_instance(settings)
     client = await first_client(settings)

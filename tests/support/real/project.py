@@ -2,10 +2,12 @@
 interface on the same table.
 
 Kept as texts, because Django is not installed where the tests run, and written into a folder of its
-own for each test. Nothing in it knows of the proxy.
+own for each test. People and admin are those of ``docs/guides/django-admin.md``.
 """
 
 from pathlib import Path
+
+from tests.support.guides import Guide
 
 _SETTINGS = """\
 from pathlib import Path
@@ -59,49 +61,6 @@ REST_FRAMEWORK = {
     "PAGE_SIZE": 3,
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
 }
-"""
-
-_MODELS = """\
-from django.core.exceptions import ValidationError
-from django.db import models
-
-
-class Person(models.Model):
-    name = models.CharField(max_length=100)
-    email = models.EmailField(unique=True)
-    phone = models.CharField(max_length=40, blank=True)
-    birth_date = models.DateField(null=True, blank=True)
-    note = models.TextField(blank=True)
-    city = models.CharField(max_length=100, blank=True)
-    vip = models.BooleanField(default=False)
-
-    class Meta:
-        ordering = ["pk"]
-        verbose_name_plural = "people"
-
-    def __str__(self):
-        return self.name
-
-    def clean(self):
-        if self.vip and not self.phone:
-            raise ValidationError(vip_without_phone(self.name, self.email))
-
-
-def vip_without_phone(name, email):
-    return f"{name} <{email}> is a VIP: a phone number is needed."
-"""
-
-_ADMIN = """\
-from django.contrib import admin
-
-from people.models import Person
-
-
-@admin.register(Person)
-class PersonAdmin(admin.ModelAdmin):
-    list_display = ["name", "email", "city", "vip"]
-    search_fields = ["email"]
-    list_filter = ["vip"]
 """
 
 _API = """\
@@ -169,8 +128,8 @@ application = get_wsgi_application()
 
 _FILES = {
     "settings.py": _SETTINGS, "urls.py": _URLS, "prepare.py": _PREPARE, "wsgi.py": _WSGI,
-    "people/__init__.py": "", "people/models.py": _MODELS, "people/admin.py": _ADMIN,
-    "people/api.py": _API,
+    "people/__init__.py": "", "people/api.py": _API,
+    **Guide.named("django-admin").files(),
 }  # fmt: skip
 
 #: The one account of the site.

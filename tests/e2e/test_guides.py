@@ -1,0 +1,147 @@
+"""The guides of ``docs/guides``, followed from their first line to their last: the real application,
+made and started by the commands of the page, behind the proxy with the rule file that it names.
+
+Each shows the same: people see people, nothing that the application keeps holds a value, a search by
+an e-mail address and by a part of a name finds the record, an order is right or refused, an export is
+clear.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Browser, NoBrowser, Page
+from tests.support.guides import followed
+from tests.support.real.installed import environment
+from tests.support.unavailable import Unavailable
+
+ANN = {
+    "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
+    "phone": "+46 70 918 27 36", "birth_date": "1931-02-27", "note": "Ate the last plöm.",
+}  # fmt: skip
+BO = {
+    "name": "Bartholomew Snickelway", "email": "bart@wexlomere.example",
+    "phone": "+46 70 555 11 22", "birth_date": "1944-10-05", "note": "Sings plöm songs.",
+}  # fmt: skip
+#: What of them must never reach an application, in any spelling.
+MARKERS = (
+    "Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "plöm", "Snickel",
+    "Bartholomew", "1944-10-05", "555 11 22",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def browser(tmp_path: Path, unavailable: Unavailable) -> AsyncIterator[Browser]:
+    async with AsyncExitStack() as stack:
+        try:
+            found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
+        except NoBrowser as fault:
+            unavailable("guides in a real browser", str(fault))
+        yield found
+
+
+# ---------------------------------------------------------------------- Django and its admin
+
+PEOPLE = "/admin/people/person/"
+
+
+async def submitted(page: Page, button: str) -> None:
+    """Press a button that leads to another page, and wait for that."""
+    await page.evaluate("window.before = true")
+    await page.click(button)
+    await page.until("window.before === undefined && document.readyState === 'complete'")
+
+
+async def fetched(page: Page, path: str) -> tuple[int, str]:
+    """Status and text of an answer, with the session of the page."""
+    script = (
+        f"fetch({json.dumps(path)}).then(async (answer) => [answer.status, await answer.text()])"
+    )
+    status, text = await page.evaluate(script)
+    return status, text
+
+
+async def test_django_and_its_admin(browser: Browser, tmp_path: Path) -> None:
+    async with followed("django-admin", tmp_path, environment()) as guide:
+        page = await browser.page()
+        await page.goto(f"{guide.proxy}{PEOPLE}")
+        await page.fill("#id_username", "editor")
+        await page.fill("#id_password", "correct horse")
+        await submitted(page, "input[type=submit]")
+        for person, city in ((ANN, "Visby"), (BO, "Arboga")):
+            await page.goto(f"{guide.proxy}{PEOPLE}add/")
+            for name, text in {**person, "city": city}.items():
+                await page.fill(f"#id_{name}", text)
+            await submitted(page, "input[name=_save]")
+            assert f"The person “{person['name']}” was added" in await page.text(".messagelist")
+        await lists_of_django(page)
+        await searches_of_django(page)
+        await forms_of_django(page)
+        assert guide.leaked(*MARKERS) == {}
+        assert [one for one in page.problems if "status of 4" not in one] == []
+
+
+async def lists_of_django(page: Page) -> None:
+    """The list, its filter, its orders, its export."""
+    rows = "[...document.querySelectorAll('#result_list tbody tr')].map((row) => row.innerText)"
+    listed = await page.evaluate(rows)
+    assert [ANN["name"] in listed[0], BO["name"] in listed[1]] == [True, True]
+    assert ANN["email"] in listed[0]
+    await page.click("th.column-city a")
+    await page.until("location.search.includes('o=3')")
+    await page.until(f"{rows}[0]?.includes('Snickelway')")
+    assert not await page.evaluate("!!document.querySelector('th.column-name a')")
+    for order in ("o=1", "o=-2", "o=3.-1", "name__startswith=Zorb", "email=a%40b.example"):
+        status, text = await fetched(page, f"{PEOPLE}?{order}")
+        assert (status, "search_refused" in text) == (422, True), order
+    await page.goto(f"{await page.evaluate('location.origin')}{PEOPLE}?city=Visby")
+    assert len(await page.evaluate(rows)) == 1
+    await page.goto(f"{await page.evaluate('location.origin')}{PEOPLE}")
+    exported = await page.evaluate(
+        """(async () => {
+            document.querySelectorAll("input.action-select").forEach((box) => { box.checked = true; });
+            document.querySelector("select[name=action]").value = "export";
+            const form = new URLSearchParams(new FormData(document.querySelector("#changelist-form")));
+            return await (await fetch("", {method: "POST", body: form})).text();
+        })()"""
+    )
+    lines = exported.splitlines()
+    assert lines[0] == "ID,Name,E-mail,Phone,Born,City"
+    assert sorted(line.partition(",")[2] for line in lines[1:]) == sorted(
+        ",".join([one["name"], one["email"], one["phone"], one["birth_date"], city])
+        for one, city in ((ANN, "Visby"), (BO, "Arboga"))
+    )
+
+
+async def searches_of_django(page: Page) -> None:
+    """The search box: parts of a name, an address in another spelling, nobody."""
+    count = "document.querySelectorAll('#result_list tbody tr').length"
+    for words, there in (("quibble", 1), ("ZORBINA.Q@wexlomere.example", 1), ("Nobody", 0)):
+        await page.fill("#searchbar", words)
+        await submitted(page, "#changelist-search input[type=submit]")
+        assert await page.evaluate(count) == there, words
+        assert ("Quibblethwaite" in await page.text("#changelist")) is bool(there)
+
+
+async def forms_of_django(page: Page) -> None:
+    """The form of a person, its history, the question before a delete."""
+    origin = await page.evaluate("location.origin")
+    place = f"{origin}{PEOPLE}1/"
+    await page.goto(f"{place}change/")
+    assert {name: await page.evaluate(f"id_{name}.value") for name in ANN} == ANN
+    await page.fill("#id_note", "Moved, plöm and all.")
+    await submitted(page, "input[name=_continue]")
+    assert await page.evaluate("id_note.value") == "Moved, plöm and all."
+    assert await page.evaluate("id_birth_date.value") == ANN["birth_date"]
+    await page.goto(f"{place}history/")
+    assert ANN["name"] in await page.text("#content")
+    assert "Changed Note." in await page.text("#content")
+    await page.goto(f"{origin}{PEOPLE}2/delete/")
+    assert BO["name"] in await page.text("#content")
+    await submitted(page, "#content input[type=submit]")
+    assert "was deleted successfully" in await page.text(".messagelist"), "by its token: it is gone"
+    await page.goto(f"{origin}/admin/")
+    assert ANN["name"] in await page.text("#recent-actions-module")
