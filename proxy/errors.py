@@ -29,6 +29,7 @@ class Code(enum.StrEnum):
     OVERLOADED = "overloaded"
     FIELD_ABSENT = "field_absent"  #: a named field is missing and the rule says refuse
     VALUE_UNFIT = "value_unfit"  #: a value does not fit the token shape of its field
+    VALUE_INVALID = "value_invalid"  #: a value is not what the rule of its field takes
     SEARCH_REFUSED = "search_refused"  #: a parameter that the application could only get wrong
     #: the caller's view does not show the field that it searches by
     FIELD_HIDDEN = "field_hidden"

@@ -16,9 +16,11 @@ from proxy.config import load_settings
 def check_rules(arguments: Arguments) -> int:
     """Load the rules; a fault ends with status 1 and its places, a warning does not."""
     from proxy.bootstrap.rules import rules_at
+    from proxy.redactor.validation import unchecked
 
     path = rules_path(arguments)
     rules = rules_at(path)
+    hints = [unchecked(one.name, one.fields.values()) for one in rules.entities]
     none = f"there is no rule file at {path}: an instance would serve no application"
     warnings = rules.warnings if rules.endpoints else (none,)
     data: dict[str, Any] = {
@@ -28,6 +30,7 @@ def check_rules(arguments: Arguments) -> int:
         "operations": [operation.label for operation in rules.operations],
         "tests": len(rules.tests),
         "warnings": list(warnings),
+        "hints": list(filter(None, hints)),
     }
     counts = (
         f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations "
@@ -36,6 +39,7 @@ def check_rules(arguments: Arguments) -> int:
     lines = [
         f"rules {rules.version} are in order: {counts}",
         *(f"  warning: {text}" for text in warnings),
+        *(f"  hint: {text}" for text in data["hints"]),
     ]
     command.show(data, "\n".join(lines), as_json=arguments.json)
     return OK

@@ -23,6 +23,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.OVERLOADED: 503,
         Code.FIELD_ABSENT: 422,
         Code.VALUE_UNFIT: 422,
+        Code.VALUE_INVALID: 422,
         Code.SEARCH_REFUSED: 422,
         Code.FIELD_HIDDEN: 403,
         Code.VALUE_ELSEWHERE: 422,

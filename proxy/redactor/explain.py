@@ -26,6 +26,7 @@ from proxy.redactor.rules import (
     RuleSet,
 )
 from proxy.redactor.search import search_in_words
+from proxy.redactor.validation import in_words
 from proxy.redactor.views import UNKNOWN_VIEW, Level, View, view_of
 from proxy.tokenization.fallback import Fallback
 
@@ -204,6 +205,7 @@ def _field(field: FieldRule) -> dict[str, Any]:
         "at": spell(field.at),
         "find": sorted(field.find),
         "stored": "plain" if field.plain else "sealed",
+        **({"check": in_words(field.check)} if field.check is not None else {}),
     }
 
 

@@ -14,6 +14,7 @@ import msgspec
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
 from proxy.redactor.search_rules import SearchRule
+from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
 from proxy.tokenization.mask import Mask
@@ -113,6 +114,7 @@ class FieldRule:
     plain: bool  #: ``stored: plain`` — kept typed and searchable in the vault
     find: frozenset[str]  #: of ``exact``, ``partial``, ``range``
     mask: Mask  #: what a view that masks the field shows
+    check: FieldCheck | None = None  #: what its values have to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,15 +251,13 @@ class OnError:
     """What to do when something cannot be understood; statuses are HTTP statuses."""
 
     vault_down_write: int = 503
-    vault_down_read: str = (
-        #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
-        "tokens"
-    )
+    #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
+    vault_down_read: str = "tokens"
     unreadable_body: int = 415
     ambiguous_json: int = 400
     too_large: int = 413
     field_absent: str = "count"  #: ``count`` | ``refuse``
-    unknown_token: str = "leave"  # the word of the rule language, not a credential
+    unknown_token: str = "leave"
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
     #: ``tokens``: it passes as it came; or a status as text, e.g. ``"502"``
     unreadable_answer: str = "tokens"

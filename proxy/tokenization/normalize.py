@@ -138,6 +138,22 @@ def _phone(text: str, region: str) -> str:
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164) + extension
 
 
+def phone_region(text: str, region: str) -> str | None:
+    """The country that gives out a telephone number, ``001`` for one of no country; ``None`` for
+    what nobody can dial.
+
+    ``region`` is that of national numbers, as for ``normalize``.
+    """
+    import phonenumbers
+
+    try:
+        number = phonenumbers.parse(_NOT_DIALLED.sub("", plain_text(text)), region.upper() or None)
+    except phonenumbers.NumberParseException:
+        return None
+    valid = phonenumbers.is_valid_number(number)
+    return phonenumbers.region_code_for_number(number) if valid else None
+
+
 def _date(text: str) -> str:
     """ISO 8601; what is no date, as text."""
     base = plain_text(text)

@@ -57,6 +57,7 @@ from proxy.redactor import (
     path_template,
     redact,
     restore,
+    validation,
 )
 from proxy.redactor import form as globs
 from proxy.redactor import pages as html
@@ -443,6 +444,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     },
     **{f"tokenization.normal:{kind}": _normal(kind) for kind in FIELD_KINDS},
     "tokenization.normalize:read_date": normalize.read_date,
+    "redactor.validation:read_number": validation.read_number,
     "tokenization.uuid:read_uuid": uuid.read_uuid,
     "tokenization.mask:mask_text": lambda text: mask.mask_text(text, mask.Visible(1, 1), "*"),
     # what operators write

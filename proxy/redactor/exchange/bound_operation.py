@@ -39,7 +39,17 @@ class BoundOperation:
     """
 
     __slots__ = (
-        *("_services", "_viewed", "collection", "cover", "guard", "is_long", "notices", "plan"),
+        *(
+            "_services",
+            "_viewed",
+            "checks",
+            "collection",
+            "cover",
+            "guard",
+            "is_long",
+            "notices",
+            "plan",
+        ),
         *("protected", "read", "restored", "searching", "teller", "unnamed", "view"),
     )
 
@@ -68,6 +78,11 @@ class BoundOperation:
         watched = plan.operation.endpoint.on_error.guard != "off"
         self.guard = Guard(plan.operation, self._elsewhere) if watched else None
         entity = plan.operation.entity
+        writes = plan.operation.verb in (Verb.CREATE, Verb.UPDATE)
+        #: by field what the values of a request have to be
+        self.checks = {
+            name: one.check for name, one in entity.fields.items() if writes and one.check
+        }
         rule = plan.operation.request.search
         self.searching = (
             None if rule is None else Searching(SearchPlan(plan.operation, rule), collection)

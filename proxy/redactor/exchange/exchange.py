@@ -31,7 +31,7 @@ from proxy.redactor.exchange.known_tokens import (
     record_mark,
     unresolved,
 )
-from proxy.redactor.exchange.misfits import explained
+from proxy.redactor.exchange.misfits import explained, refuse_invalid
 from proxy.redactor.exchange.settle import settle, shows_id
 from proxy.redactor.exchange.staging import Writing
 from proxy.redactor.message import (
@@ -124,6 +124,8 @@ class RuleExchange:
                 self._search = self._search or SearchTokens(self._collection)
                 sought = items if operation.verb in _SEARCHING else ()
                 target = await self._search.redacted(target, operation.request.query, sought)
+            if body is not None and self._joined.checks:
+                await refuse_invalid(self._joined, request, body, self._ids)
             if writing is not None and (items or operation.verb is Verb.DELETE):
                 await writing.stage(items, self._ids, marks)
         except VaultError as error:

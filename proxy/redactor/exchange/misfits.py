@@ -1,35 +1,89 @@
-"""Which value of a request does not fit the token format of its field: told by field and place,
-never by the value.
+"""Which value of a request is not what its field takes (``check``), or does not fit the token
+format of its field: told by field and place, never by the value.
 
-Looked for only once a request was refused for it, so that requests in order pay nothing.
+The places are looked for only once a request is refused, so that requests in order pay nothing.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Value
 from proxy.model.values import step
+from proxy.offload import each
 from proxy.redactor import form as form_codec
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Media, Request
-from proxy.redactor.redact import ParsedBody, Spot, query_spots
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots
 from proxy.redactor.uploads import UPLOADS
 from proxy.telemetry import logs
+from proxy.vault.proxied import stand_ins
 
 _log = logs.logger("redactor")
 
 #: The parts of a JSON document that tell where one is.
 _PART: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 
+#: A quoted cell, or the end of a line behind which another one is empty.
+_EMPTY_LINE: Final = re.compile(rb'"[^"]*"|((?>\r\n|\n|\r))(?=\r|\n)')
+
 #: Values that are told of one request.
 _MOST: Final = 20
 
 #: What stands in a place for a name that the rule does not say: it may be somebody's.
 _ANY: Final = "*"
+
+
+async def refuse_invalid(
+    joined: BoundOperation, request: Request, body: ParsedBody, ids: Sequence[str]
+) -> None:
+    """Raise ``VaultError(VALUE_INVALID)`` for values of a write that are not what their fields
+    take.
+
+    The record's own tokens and masks that come back in the place of values stand for those.
+    """
+    region = joined.collection.around.region
+
+    def look(item: BodyObject) -> list[tuple[Spot, str]]:
+        refused = []
+        for spot in item.spots:
+            check, value = joined.checks.get(spot.field), spot.value
+            if check is None or value is None or spot.transient or not (value.text or value.json):
+                continue
+            if reason := check.fault(value, region):
+                refused.append((spot, reason))
+        return refused
+
+    refused = [
+        (item, spot, reason)
+        for item, some in zip(body.items, await each(look, body.items), strict=True)
+        for spot, reason in some
+    ]
+    keys = [*ids, *(item.id for item, _, _ in refused if item.id is not None)]
+    sent: dict[str, list[Value]] = {}
+    for _, spot, _ in refused:
+        sent.setdefault(spot.field, []).append(spot.value or Value(""))
+    if sent and keys:
+        back = await stand_ins(joined.collection, keys, sent, joined.cover.masks)
+        refused = [one for one in refused if (one[1].field, _text(one[1])) not in back]
+    refused = refused[:_MOST]
+    if refused:
+        names = ", ".join(dict.fromkeys(spot.field for _, spot, _ in refused))
+        raise VaultError(
+            Code.VALUE_INVALID,
+            f"A value is not what its field takes ({names}), so nothing was stored or sent.",
+            tuple(
+                Detail(_place(joined, request, body, spot), f"{spot.field}: {reason}")
+                for _, spot, reason in refused
+            ),
+        )
+
+
+def _text(spot: Spot) -> str:
+    return "" if spot.value is None else spot.value.text
 
 
 def explained(
@@ -101,13 +155,23 @@ def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, sp
         )
     if body.media in UPLOADS:
         named = {**rule.multipart, **rule.csv}.items()
-        return "|".join(name for name, field in named if field == spot.field)
+        row = f", row {row_of(request.body, body.items, spot)}" if body.media is Media.CSV else ""
+        return "|".join(name for name, field in named if field == spot.field) + row
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
     known = {name for path in paths for name in path if isinstance(name, str)}
     return "".join(
         step(part if isinstance(part, int) or part in known else _ANY)
         for part in steps_to(request.body, start)
     )
+
+
+def row_of(content: bytes, items: Sequence[BodyObject], spot: Spot) -> int:
+    """The row of a CSV file that has this place; the first line is row 1, and an empty one
+    counts.
+    """
+    rows = 2 + sum(item.spots[0].start <= spot.start for item in items[1:])
+    empty = _EMPTY_LINE.finditer(content, items[0].spots[0].start, spot.start)
+    return rows + sum(line[1] is not None for line in empty)
 
 
 def steps_to(document: bytes, start: int) -> list[str | int]:

@@ -18,6 +18,7 @@ from proxy.model.schema import (
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 from proxy.redactor.load.language import POPULATION
+from proxy.redactor.load.value_checks import compile_check
 from proxy.redactor.load.views import compile_mask
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
@@ -164,11 +165,8 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     places: dict[str, Position] = {}
     declared: dict[str, PlacedValue] = section.value("fields", {})
     for field_name, field_item in declared.items():
-        rule = (
-            _field(field_name, field_item.value, faults)
-            if isinstance(field_item.value, Section)
-            else None
-        )
+        said = field_item.value
+        rule = _field(field_name, said, faults) if isinstance(said, Section) else None
         if rule is not None:
             fields[field_name] = rule
             places[field_name] = field_item.value.place("token")
@@ -180,7 +178,7 @@ def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     # at fault, and told so: whoever names it makes no further one
     for field_name in declared.keys() - fields.keys():
         fields[field_name] = FieldRule(
-            field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset(), mask=Mask()
+            field_name, "text", _STAND_IN, (field_name,), False, frozenset(), Mask()
         )
         places[field_name] = declared[field_name].at
     record_names = kept_as(name, item, fields, faults)
@@ -219,8 +217,8 @@ def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
             section.place("at"),
             f"a field stands inside the entity's object; write $.{name} or another member",
         )
-    mask = compile_mask(kind, section, faults)
-    return FieldRule(name, kind, shape, path, readable, find, mask) if shape else None
+    mask, check = compile_mask(kind, section, faults), compile_check(kind, section, faults)
+    return FieldRule(name, kind, shape, path, readable, find, mask, check) if shape else None
 
 
 def several(name: str, shape: Shape) -> str:

@@ -32,6 +32,7 @@ from proxy.redactor.load.parsers import (
     parse_prefix,
     parse_upstream,
 )
+from proxy.redactor.load.value_checks import CHECK_BLOCK, CheckWord
 from proxy.redactor.load.views import CALLER_BLOCK, MASK_BLOCK, ROLE, VIEW_BLOCK
 from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
 from proxy.tokenization.fallback import TOTAL
@@ -130,6 +131,7 @@ FIELD_BLOCK = Block(
         Key("keep_as", Text("record field", "a field of the record schema, such as key1 or range_key1", RULE_NAME), "where the entity's `schema` is `records`: the field of the record-based interface "
             "that the value is found in", "the field of the same name, if there is one; else it is found in none"),
         Key("stored", KeywordForm(("plain",)), "`plain` keeps the value readable in the vault's own table, which `range` needs", "sealed"),
+        Key("check", Either(CheckWord(), CHECK_BLOCK), "what its values may be: `true` for the form of the kind, `iban` and its like, or more in words; others are refused with 422 `value_invalid`", "anything"),
         Key("mask", MASK_BLOCK, "what a view that masks the field leaves readable", "that of [its kind](#kinds)"),
     ),
     elsewhere={"views": "stands at the top of the file; there, except names fields"},

@@ -4,7 +4,7 @@ Its face is what stands here; other rooms import nothing else of it.
 """
 
 from proxy.vault.next_version import NO_COVER, Cover, ProxiedDraft
-from proxy.vault.proxied.anywhere import own, reveal_anywhere
+from proxy.vault.proxied.anywhere import own, reveal_anywhere, stand_ins
 from proxy.vault.proxied.binding import (
     StagedWrite,
     bind,
@@ -42,4 +42,5 @@ __all__ = [
     "promote",
     "reconcile_gone",
     "reveal_anywhere",
+    "stand_ins",
 ]

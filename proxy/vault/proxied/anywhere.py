@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
+from proxy.offload import busy, give_way
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody
 from proxy.vault.collection import Collection
-from proxy.vault.next_version import ProxiedDraft
+from proxy.vault.next_version import MaskPort, ProxiedDraft
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_rows
 from proxy.vault.proxied.reveal import reveal
 
@@ -198,6 +199,32 @@ async def records_meant(
             Code.CONFLICT, "The record is still being created; send the request again."
         )
     return meant
+
+
+async def stand_ins(
+    collection: Collection,
+    keys: Sequence[str],
+    sent: Mapping[str, Sequence[Value]],
+    masks: Mapping[str, MaskPort],
+) -> frozenset[tuple[str, str]]:
+    """By field the tokens and masks of what is stored of these records, and of nameless ones that
+    the values mean: they may stand in the place of a value.
+
+    ``sent``: the values by field; no other fields are looked at.
+    """
+    rows = await collection.by_key(keys)
+    draft = ProxiedDraft({name: tuple(values) for name, values in sent.items()})
+    tokens = sent_tokens(collection, [(key, draft) for key in keys], rows)
+    rows |= await records_meant(collection, tokens, rows)
+    texts: set[tuple[str, str]] = set()
+    for row in rows.values():
+        for version in await collection.versions(row):
+            stored = [(name, one) for name in sent for one in version.values.get(name, ())]
+            texts.update((name, one.token) for name, one in stored)
+            texts.update((name, masks[name].of(one.text)) for name, one in stored if name in masks)
+        if busy():
+            await give_way()
+    return frozenset(texts)
 
 
 def with_values(

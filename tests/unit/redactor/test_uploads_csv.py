@@ -190,4 +190,4 @@ async def test_a_value_that_does_not_fit_is_told_by_its_column():
     )
     with pytest.raises(VaultError) as fault:
         await one.send("POST /i", b"Born\nno date\n", CSV)
-    assert [detail.source for detail in fault.value.details] == ["Born"]
+    assert [detail.source for detail in fault.value.details] == ["Born, row 2"]

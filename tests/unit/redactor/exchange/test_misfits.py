@@ -1,3 +1,4 @@
+import asyncio
 import io
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.misfits import _PART, steps_to
+from proxy.redactor.message import RawHeaders
 from proxy.telemetry import logs
 from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
 
@@ -176,3 +178,102 @@ async def test_a_search_in_a_body_names_field_and_place(verb: str, match: str):
     assert "fax" in caught.value.message
     assert "ext 3" not in f"{caught.value}{detail}"
     assert one.idle
+
+
+CHECKED = (
+    "email: {kind: email, token: {shape: email, same: true}, check: true}",
+    "born: {kind: date, token: {shape: date}, check: {max: today-18y}}",
+    'tags: {kind: text, at: "$.tags[*]", check: {pattern: "[a-z]+", max: 5}}',
+)
+CHECKED_WAYS = (
+    *USUAL,
+    '{match: POST /form, create: p, request: {form: {mail: email}}, response: {id: $.id}}',
+    '{match: POST /file, create: p, request: {csv: {Mail: email}, part: f}, response: {id: "$.i[*]"}}',
+    '{match: POST /parts, create: p, request: {multipart: {mail: email}}, response: {id: $.id}}',
+    '{match: "PATCH /patch/{id}", update: p, request: {patch: json}}',
+    '{match: "PATCH /many", update: p, request: {each: "$[*]"}, id: $.id, response: {each: "$[*]", id: $.id}}',
+)  # fmt: skip
+PARTS: RawHeaders = ((b"Content-Type", b"multipart/form-data; boundary=b"),)
+PATCHED: RawHeaders = ((b"Content-Type", b"application/json-patch+json"),)
+FILE = b'--b\r\nContent-Disposition: form-data; name="f"; filename="a.csv"\r\n\r\n%b\r\n--b--\r\n'
+
+
+async def refused(
+    one: Desk, match: str, body: Any, headers: RawHeaders | None = None
+) -> list[tuple[str, str]]:
+    """What is said of a request that is refused for its values; nothing is stored then."""
+    before = await one.counts()
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, body, headers)
+    assert caught.value.code is Code.VALUE_INVALID
+    assert "nope" not in f"{caught.value.message}{caught.value.details}"
+    assert await one.counts() == before
+    assert one.idle
+    return [(detail.source, detail.text) for detail in caught.value.details]
+
+
+async def test_a_value_that_its_field_does_not_take_is_refused_in_every_body():
+    one = await desk(*CHECKED_WAYS, fields=CHECKED)
+    await one.create({"email": "ann@x.example", "born": "1980-01-01", "tags": ["vip"]})
+    no_mail = "email: is no mail address"
+    assert await refused(one, "POST /p", {"email": "nope"}) == [("/email", no_mail)]
+    assert await refused(one, "PATCH /p/1", {"tags": ["a", "nope7"]}) == [
+        ("/tags/1", "tags: does not fit the pattern [a-z]+")
+    ]
+    assert await refused(one, "POST /form", b"mail=nope", FORM) == [("mail", no_mail)]
+    text = b'--b\r\nContent-Disposition: form-data; name="mail"\r\n\r\nnope\r\n--b--\r\n'
+    assert await refused(one, "POST /parts", text, PARTS) == [("mail", no_mail)]
+    rows = b'ID,Mail,Note\r\n1,ann@x.example,"a\r\n\r\nb"\r\n\r\n2,nope,x\r\n3,nope2,x\r\n'
+    assert await refused(one, "POST /file", FILE % rows, PARTS) == [
+        ("Mail, row 4", no_mail),
+        ("Mail, row 5", no_mail),
+    ]
+    change = [{"op": "replace", "path": "/email", "value": "nope"}]
+    assert await refused(one, "PATCH /patch/1", change, PATCHED) == [("/0/*", no_mail)]
+    many = [{"id": 1, "email": "eve@x.example"}, {"id": 2, "email": "nope"}]
+    assert await refused(one, "PATCH /many", many) == [("/1/email", no_mail)]
+    assert (await refused(one, "POST /p", {"born": "2999-01-01"}))[0][0] == "/born"
+
+
+async def test_nothing_and_what_stands_for_a_stored_value_needs_no_check():
+    one = await desk(*CHECKED_WAYS, fields=CHECKED)
+    stored = await one.create({"email": "ann@x.example", "born": "1980-01-01", "tags": ["vip"]})
+    own = {name: stored[name] for name in ("email", "born", "tags")}
+    call = await one.send("PATCH /p/1", own)
+    assert call.json == own
+    await call.answer(200, stored)
+    call = await one.send("PATCH /p/1", {"email": "", "tags": None})
+    await call.answer(200, {"id": 1})
+    assert await refused(one, "PATCH /p/2", own), "a token of another record is no value"
+
+
+async def test_the_mask_of_a_value_that_comes_back_needs_no_check():
+    more = "views:\n  - {who: [help], p: mask}"
+    one = await desk(*CHECKED_WAYS, fields=CHECKED, more=more)
+    stored = await one.create({"email": "ann@x.example", "born": "1980-01-01", "tags": ["vip"]})
+    masked = await (await one.send("GET /p/1", view=one.view("help"))).seen(200, stored)
+    assert masked["email"] != "ann@x.example"
+    call = await one.send("PATCH /p/1", {"email": masked["email"]}, view=one.view("help"))
+    assert call.json == {"email": stored["email"]}
+    await call.answer(200, stored)
+    with pytest.raises(VaultError) as caught:
+        await one.send("PATCH /p/1", {"email": "nope*"}, view=one.view("help"))
+    assert caught.value.code is Code.VALUE_INVALID
+
+
+async def test_ten_thousand_rows_are_checked_while_others_go_on():
+    one = await desk(*CHECKED_WAYS, fields=CHECKED)
+    body = b"Mail\r\n" + b"".join(b"nope%d\r\n" % number for number in range(9000))
+    longest, last = 0.0, time.perf_counter()
+
+    async def others() -> None:
+        nonlocal longest, last
+        while True:
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(others())
+    assert len(await refused(one, "POST /file", FILE % body, PARTS)) == 20
+    watching.cancel()
+    assert longest < 0.25

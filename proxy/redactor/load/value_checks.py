@@ -1,0 +1,200 @@
+"""``check``: what values of a field may be, linear_pattern."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from proxy.redactor.load.forms import (
+    Block,
+    Context,
+    JsonSchema,
+    Key,
+    ListOf,
+    PlacedValue,
+    Section,
+    Text,
+)
+from proxy.redactor.load.yaml_tree import RuleFaults, Scalar, YamlNode
+from proxy.redactor.validation import (
+    CHECKED_KINDS,
+    FieldCheck,
+    RelativeDay,
+    linear_pattern,
+    read_number,
+    standard_number,
+)
+
+_NAME: Final = r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?"
+_RELATIVE: Final = re.compile(r"today(?: ?([+-]) ?([0-9]{1,4})([yd]))?")
+#: Years of a bound that counts from today.
+_MOST_YEARS: Final = 200
+
+
+def _parse_standard(text: str) -> str:
+    try:
+        standard_number(text)
+    except ValueError:
+        raise ValueError(
+            f"'{text}' is no number that python-stdnum knows; write one such as iban, imei, "
+            "se.personnummer or de.idnr"
+        ) from None
+    return text
+
+
+def _parse_pattern(text: str) -> str:
+    try:
+        linear_pattern(text)
+    except ValueError as error:
+        raise ValueError(
+            f"this is no pattern of RE2 ({error}), which has no look-ahead and no back-reference; "
+            "write it without"
+        ) from None
+    return text
+
+
+def _parse_region(text: str) -> str:
+    return text.upper()
+
+
+STANDARD: Final = Text("standard number", "iban, se.personnummer", _NAME, _parse_standard)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A number or a day; what it means is a matter of the field's kind."""
+
+    label: str = "number, or day"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        if isinstance(node, Scalar) and node.text and not isinstance(node.value, bool):
+            return node.text
+        return context.faults.add(node.at, "this must be a number, or a day such as 1900-01-01")
+
+    def schema(self) -> JsonSchema:
+        return {"type": ["number", "string"]}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckWord:
+    """``true``, or the name of a standard number."""
+
+    label: str = "`true` | standard number"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        if isinstance(node, Scalar) and node.value is True:
+            return True
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            return STANDARD.read(node, context)
+        return context.faults.add(
+            node.at, "this must be true, a number such as iban, or a mapping such as {min: 2}"
+        )
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [{"const": True}, STANDARD.schema()]}
+
+
+CHECK_BLOCK: Final = Block(
+    "check",
+    "What values of a field may be. A request that carries another is refused before anything is stored or sent.",
+    (
+        Key("is", ListOf(STANDARD, single=True), "a number of python-stdnum, whose check digits hold: `iban`, `imei`, `lei`, `se.personnummer`, `de.idnr`, `us.ssn`; of several one of them", "the form of the kind"),
+        Key("region", ListOf(Text("country", "an ISO 3166 code such as se", r"[A-Za-z]{2}", _parse_region), single=True), "phone: the countries whose numbers are taken; national numbers are those of the first", "any; national numbers are those of the instance's country"),
+        Key("pattern", Text("pattern", "a pattern of RE2 such as [A-Z]{2}[0-9]+", parse=_parse_pattern), "a regular expression that the whole value fits; RE2 runs it, in time proportional to the value's length", "none"),
+        Key("min", Bound(), "the least number, the first day (`1900-01-01`, `today`, `today-18y`), of other kinds the fewest characters", "none"),
+        Key("max", Bound(), "the largest number, the last day, of other kinds the most characters", "none"),
+    ),
+)  # fmt: skip
+
+
+def compile_check(kind: str, section: Section, faults: RuleFaults) -> FieldCheck | None:
+    """What the values of a field have to be; ``None`` for anything. Faults are noted."""
+    said = section.value("check")
+    if said is True:
+        if kind not in CHECKED_KINDS:
+            faults.add(
+                section.place("check"),
+                f"any text is of the kind {kind}; write what it has to be: check: {{pattern: "
+                '"[A-Z]{2}[0-9]+"}, {min: 2, max: 100}, or a number such as check: iban',
+            )
+        return FieldCheck(kind)
+    if isinstance(said, str):
+        return FieldCheck(kind, standards=(said,))
+    return _compiled(kind, said, faults) if isinstance(said, Section) else None
+
+
+def _compiled(kind: str, said: Section, faults: RuleFaults) -> FieldCheck:
+    if not said.items and not said.strange:
+        faults.add(said.at, "an empty check takes anything; name pattern, min, max or is")
+    regions = _texts(said, "region")
+    if regions and kind != "phone":
+        faults.add(said.key("region"), f"'region' is about telephone numbers, and this is a {kind}")
+    bounds = {key: _bound(kind, said.items[key], faults) for key in ("min", "max") if key in said}
+    check = FieldCheck(
+        kind,
+        regions,
+        _texts(said, "is"),
+        said.value("pattern", ""),
+        bounds.get("min"),
+        bounds.get("max"),
+    )
+    _check_order(said, bounds, faults)
+    return check
+
+
+def _texts(said: Section, key: str) -> tuple[str, ...]:
+    return tuple(one.value for one in said.value(key, []) if one.value)
+
+
+def _bound(kind: str, item: PlacedValue, faults: RuleFaults) -> RelativeDay | Decimal | int | None:
+    """A bound of values of that kind; ``None`` where it is at fault."""
+    text = item.value
+    if text is None:
+        return None
+    if kind == "date":
+        if (day := _day(text)) is None:
+            faults.add(item.at, f"'{text}' is no day; write 1900-01-01, today, or today-18y")
+        return day
+    number = read_number(text)
+    if kind == "number":
+        if number is None:
+            faults.add(item.at, f"'{text}' is no number")
+        return number
+    if number is None or number < 0 or number != int(number):
+        faults.add(
+            item.at, f"for the kind {kind} this is a count of characters, and '{text}' is none"
+        )
+        return None
+    return int(number)
+
+
+def _day(text: str) -> RelativeDay | None:
+    match = _RELATIVE.fullmatch(text)
+    if match is None:
+        try:
+            return RelativeDay(dt.date.fromisoformat(text))
+        except ValueError:
+            return None
+    if match[2] is None:
+        return RelativeDay(None)
+    count = int(f"{match[1]}{match[2]}")
+    if match[3] == "d":
+        return RelativeDay(None, 0, count)
+    return RelativeDay(None, count) if abs(count) <= _MOST_YEARS else None
+
+
+def _check_order(
+    said: Section, bounds: Mapping[str, RelativeDay | Decimal | int | None], faults: RuleFaults
+) -> None:
+    first, last = bounds.get("min"), bounds.get("max")
+    if first is None or last is None:
+        return
+    if isinstance(first, RelativeDay) and isinstance(last, RelativeDay):
+        today = dt.datetime.now(dt.UTC).date()
+        crossed = first.on(today) > last.on(today)
+    else:
+        crossed = first > last  # type: ignore[operator]  # both of one kind
+    if crossed:
+        faults.add(said.key("min"), "no value is over 'min' and under 'max'; exchange the two")

@@ -1,0 +1,39 @@
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+from proxy.redactor.load import load_text
+from proxy.redactor.validation import FieldCheck, RelativeDay
+from tests.support.rules import faults_of, with_fields
+
+
+@pytest.mark.parametrize(
+    ("field", "check"),
+    [
+        ("{kind: email}", None),
+        ("{kind: email, check: true}", FieldCheck("email")),
+        ("{kind: text, check: iban}", FieldCheck("text", standards=("iban",))),
+        ("{kind: text, check: {is: [iban, se.orgnr]}}", FieldCheck("text", standards=("iban", "se.orgnr"))),
+        ("{kind: phone, check: {region: se}}", FieldCheck("phone", regions=("SE",))),
+        ("{kind: phone, check: {region: [SE, no]}}", FieldCheck("phone", regions=("SE", "NO"))),
+        ("{kind: number, check: {min: 0, max: 1.5}}", FieldCheck("number", least=Decimal(0), most=Decimal("1.5"))),
+        ("{kind: name, check: {min: 2, max: 100}}", FieldCheck("name", least=2, most=100)),
+        ('{kind: text, check: {pattern: "[A-Z]+"}}', FieldCheck("text", pattern="[A-Z]+")),
+        (
+            "{kind: date, check: {min: 1900-01-01, max: today - 18y}}",
+            FieldCheck("date", least=RelativeDay(dt.date(1900, 1, 1)), most=RelativeDay(None, -18)),
+        ),
+        ("{kind: date, check: {max: today+30d}}", FieldCheck("date", most=RelativeDay(None, 0, 30))),
+        ("{kind: date, check: {max: today}}", FieldCheck("date", most=RelativeDay(None))),
+    ],
+)  # fmt: skip
+def test_what_a_field_says_of_its_values(field, check):
+    (entity,) = load_text(with_fields(f"a: {field}")).entities
+    assert entity.fields["a"].check == check
+
+
+@pytest.mark.parametrize("bound", ["today-201y", "today+1m", "yesterday", "1900-13-01", "1900"])
+def test_a_day_that_is_none_is_a_fault(bound):
+    (fault,) = faults_of(with_fields(f"a: {{kind: date, check: {{min: {bound}}}}}"))
+    assert "is no day; write 1900-01-01, today, or today-18y" in fault.text
