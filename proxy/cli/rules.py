@@ -1,16 +1,19 @@
-"""``domicile rules``: check, test, explain and describe rule files.
+"""``domicile rules``: check, test, explain, compare and describe rule files.
 
 None of it needs a vault, keys or a network.
 """
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
 from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import load_settings
+from proxy.errors import Code, VaultError
 
 
 def check_rules(arguments: Arguments) -> int:
@@ -82,6 +85,63 @@ def explain(arguments: Arguments) -> int:
     return OK
 
 
+def diff(arguments: Arguments) -> int:
+    """Print what other rules mean for each value; status 1 when one loses protection."""
+    from proxy.redactor.difference import RuleEffect, differences
+    from proxy.redactor.load import load_rule_set
+
+    with rules_of_revision(arguments.old) as old, rules_of_revision(arguments.new) as new:
+        changes = differences(load_rule_set(old), load_rule_set(new))
+    data: dict[str, Any] = {
+        str(effect): [
+            {"subject": one.subject, "text": one.text} for one in changes if one.effect is effect
+        ]
+        for effect in RuleEffect
+    }
+    titles = {RuleEffect.LOSES: "loses protection", RuleEffect.GAINS: "gains protection"}
+    lines: list[str] = []
+    for effect in RuleEffect:
+        of = [f"  {one.subject}: {one.text}" for one in changes if one.effect is effect]
+        lines += [titles.get(effect, "is different otherwise"), *of] if of else []
+    lost, gained, other = (len(data[str(effect)]) for effect in RuleEffect)
+    lines.append(f"{lost} lose protection, {gained} gain it, {other} are different otherwise")
+    command.show({"ok": not lost, **data}, "\n".join(lines), as_json=arguments.json)
+    return FAULT if lost else OK
+
+
+@contextmanager
+def rules_of_revision(named: str) -> Iterator[Path]:
+    """The rule file or folder of that name; of ``REVISION:PATH``, where there is no such file, as
+    git has it, in a folder for the time of the context.
+    """
+    import subprocess
+    import tarfile
+    import tempfile
+
+    revision, colon, path = named.partition(":")
+    if not colon or Path(named).exists():
+        yield Path(named)
+        return
+    git = ["git", "archive", "--format=tar", "--", revision, path]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as archive:
+        try:
+            done = subprocess.run(git, stdout=archive, stderr=subprocess.PIPE, check=False)  # noqa: S603 - no shell, and what begins with a dash is no revision
+        except OSError:
+            raise VaultError(
+                Code.BAD_RULES, f"{named} is no file, and there is no git to ask for a revision."
+            ) from None
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()
+            raise VaultError(Code.BAD_RULES, f"git has no {path} of {revision}: {said}.")
+        archive.seek(0)
+        with tarfile.open(fileobj=archive) as content:
+            for member in filter(tarfile.TarInfo.isfile, content):
+                copy = Path(folder, member.name)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(cast("BinaryIO", content.extractfile(member)).read())
+        yield Path(folder, path)
+
+
 def schema(arguments: Arguments) -> int:
     """Print the JSON Schema of the language, or its reference as Markdown."""
     import json
@@ -137,6 +197,15 @@ def _request_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _diff_arguments(parser: argparse.ArgumentParser) -> None:
+    for name, text in (("old", "the rules before"), ("new", "the rules after")):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            help=f"{text}: a rule file, a folder, or REVISION:PATH as git has it (main:rules)",
+        )
+
+
 def _schema_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--markdown",
@@ -146,7 +215,7 @@ def _schema_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    summary="Check, test and explain rule files.",
+    summary="Check, test, explain and compare rule files.",
     example="domicile rules check",
     children={
         "check": Command(
@@ -172,6 +241,14 @@ COMMAND: Final = Command(
             run=explain,
             arguments=_request_arguments,
             data=True,
+        ),
+        "diff": Command(
+            summary="Show which values lose or gain protection; status 1 when one loses it.",
+            example="domicile rules diff main:rules rules",
+            run=diff,
+            arguments=_diff_arguments,
+            data=True,
+            settings=False,
         ),
         "schema": Command(
             summary=(

@@ -88,7 +88,7 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
         branches = [as_data(Found(endpoint, one), role)["operation"] for one in operation.branches]
         out["operation"] = {"match": operation.label, "branches": branches}
         return out
-    when = {"when": {_looks_at(one): _answers(one) for one in operation.when}}
+    when = {"when": dict(when_in_words(operation))}
     if isinstance(operation, Operation) and operation.graph:
         out["operation"] = {
             "match": operation.label,
@@ -114,7 +114,7 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
         "schema": operation.entity.schema.name,
         "expires_ms": operation.entity.expires,
         "fields": {field.name: _field(field) for field in operation.entity.fields.values()},
-        "id": _id(operation.id, operation.request.body),
+        "id": id_in_words(operation.id, operation.request.body),
         "request": _request(operation),
         "response": _response(operation),
         "query": dict(operation.request.query),
@@ -242,7 +242,7 @@ def _request(operation: Operation) -> dict[str, Any]:
     words = {word: str(getattr(rule, word)) for word in (*_KEEPING, "other_kinds", "files")}
     patch = {"patch": str(rule.patch)} if rule.patch is not None else {}
     return (
-        {"body": _body(rule.body)}
+        {"body": body_in_words(rule.body)}
         | patch
         | (words if rule.body is not None and operation.verb in ("create", "update") else {})
     )
@@ -251,8 +251,8 @@ def _request(operation: Operation) -> dict[str, Any]:
 def _response(operation: Operation) -> dict[str, Any]:
     rule = operation.response
     return {
-        "body": _body(rule.body),
-        "id": _id(rule.id, rule.body),
+        "body": body_in_words(rule.body),
+        "id": id_in_words(rule.id, rule.body),
         "restore": str(rule.restore),
         "only": sorted(rule.only),
         "members": dict(rule.members),
@@ -264,7 +264,8 @@ def _response(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _body(body: BodyPlace | None) -> dict[str, Any] | None:
+def body_in_words(body: BodyPlace | None) -> dict[str, Any] | None:
+    """The places of a body and what stands there, as ``rules explain`` shows them."""
     if body is None:
         return None
     start: Path = body.objects or ()
@@ -279,7 +280,8 @@ def _body(body: BodyPlace | None) -> dict[str, Any] | None:
     return {("each" if body.each else "object"): objects, **named}
 
 
-def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
+def id_in_words(place: IdPlace | None, body: BodyPlace | None) -> str | None:
+    """Where an id stands, as a rule writes it."""
     if place is None:
         return None
     if place.source is IdSource.HEADER:
@@ -300,6 +302,11 @@ def _graph_field(field: GraphField) -> dict[str, Any]:
         "id": field.id,
         "arguments": {".".join(way): name for way, name in field.arguments.items()},
     }
+
+
+def when_in_words(rule: Rule) -> list[tuple[str, list[str]]]:
+    """What a request has to say for a rule: places, and what may stand there."""
+    return [(_looks_at(one), _answers(one)) for one in rule.when]
 
 
 def _looks_at(condition: Condition) -> str:

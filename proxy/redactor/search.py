@@ -354,9 +354,9 @@ def _segment(token: Value) -> bytes:
     return quote(token.text, safe="@!$'()*,:~").encode()
 
 
-def search_in_words(rule: SearchRule) -> dict[str, object]:
+def search_in_words(rule: SearchRule) -> dict[str, dict[str, str]]:
     """The rule as ``rules explain`` shows it."""
-    parts: dict[str, object] = {
+    parts: dict[str, dict[str, str]] = {
         "query": {name: _words(one) for name, one in rule.query.items()},
         "form": {name: _words(one) for name, one in rule.form.items()},
         "values": {spell(path): _words(one) for path, one in rule.values},

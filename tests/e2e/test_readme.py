@@ -120,7 +120,10 @@ def test_the_rule_that_explains_the_language_is_in_order(clone: Path) -> None:
 
 def test_every_command_about_rules_does_what_stands_beside_it(clone: Path) -> None:
     lines = block(RULE, "sh").splitlines()
-    check, test, explain, _ = (shell(clone, line) for line in lines)
+    who = "-c user.name=t -c user.email=t@example.org"
+    shell(clone, f"git init -qb main; git add rules; git {who} commit -qm Rules")
+    check, test, explain, difference, _ = (shell(clone, line) for line in lines)
+    assert difference.startswith("0 lose protection")
     assert "are in order" in check
     assert re.search(r"^[1-9]\d* tests, 0 failed$", test, re.MULTILINE)
     assert "POST /contacts" in explain

@@ -89,3 +89,30 @@ def test_schema_prints_the_json_schema(capsys):
 def test_schema_prints_the_reference_for_people(capsys):
     assert main(["rules", "schema", "--markdown"]) == 0
     assert capsys.readouterr().out == reference() + "\n"
+
+
+def test_diff_tells_what_loses_protection_and_ends_with_status_1(rules, capsys):
+    new = rules.with_name("new.yaml")
+    new.write_text(TEXT.replace("text: {kind: text}", "text: {kind: text, token: plain}"))
+    assert main(["rules", "diff", "crm.yaml", "crm.yaml"]) == 0
+    assert capsys.readouterr().out == "0 lose protection, 0 gain it, 0 are different otherwise\n"
+    assert main(["rules", "diff", "crm.yaml", "new.yaml"]) == 1
+    assert capsys.readouterr().out == (
+        "loses protection\n  note.text: token: opaque becomes plain\n"
+        "1 lose protection, 0 gain it, 0 are different otherwise\n"
+    )
+    assert main(["rules", "diff", "new.yaml", "crm.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "ok": True,
+        "loses": [],
+        "gains": [{"subject": "note.text", "text": "token: plain becomes opaque"}],
+        "changes": [],
+    }
+
+
+def test_diff_names_what_it_cannot_read(rules, capsys):
+    assert main(["rules", "diff", "crm.yaml", "none.yaml"]) == 1
+    assert "none.yaml: cannot be read" in capsys.readouterr().err
+    assert main(["rules", "diff", "main:rules", "crm.yaml"]) == 1
+    assert "git has no rules of main: fatal: not a git repository" in capsys.readouterr().err
+    assert main(["rules", "diff", "--output=x:rules", "crm.yaml"]) == 2
