@@ -34,6 +34,7 @@ from proxy.redactor.rules import (
     Unmatched,
 )
 from proxy.redactor.search import search_in_words
+from proxy.redactor.validation import in_words
 from proxy.redactor.views import Level, view_of
 from proxy.tokenization.base import Shape
 from proxy.tokenization.mask import Visible
@@ -294,6 +295,7 @@ def _fields(rules: RuleSet) -> dict[str, _Facts]:
         for field in entity.fields.values():
             facts[f"{entity.name}.{field.name}"] = {
                 "kind": _Fact(field.kind),
+                "check": _Fact(str(in_words(field.check)) if field.check else "none"),
                 "place": _Fact(spell(field.at)),
                 "token": _Fact(_shape_in_words(field.shape), _secrecy(field.shape)),
                 "stored": _Fact("plain", 0) if field.plain else _Fact("sealed", 1),

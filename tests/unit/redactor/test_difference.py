@@ -66,6 +66,7 @@ TABLE = [
     ),
     ("GET|PUT", "GET|PUT|PATCH", GAINS, "it is ruled now: update person"),
     ("  - {match: GET /static, pass: true}\n", "", None, ""),
+    ("{kind: email,", "{kind: email, check: true,", CHANGES, "check: none becomes"),
     ("3000", "3001", CHANGES, "upstream: http://127.0.0.1:3000 becomes http://127.0.0.1:3001"),
     ("id: path id}", "id: path id, request: {absent: keep, nulls: keep}}", CHANGES, "nulls"),
     ("/people/{id}", "/people/{key}", CHANGES, "id: path id becomes path key"),
