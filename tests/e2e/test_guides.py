@@ -10,12 +10,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.support.browser import Browser, NoBrowser, Page
 from tests.support.guides import followed
-from tests.support.real.installed import environment
+from tests.support.real.installed import GUIDES, environment
 from tests.support.unavailable import Unavailable
 
 ANN = {
@@ -145,3 +147,80 @@ async def forms_of_django(page: Page) -> None:
     assert "was deleted successfully" in await page.text(".messagelist"), "by its token: it is gone"
     await page.goto(f"{origin}/admin/")
     assert ANN["name"] in await page.text("#recent-actions-module")
+
+
+# ---------------------------------------------------------------------- FastAPI
+
+PERSON = {name: text for name, text in ANN.items() if name != "note"} | {"city": "Visby"}
+OTHER = {name: text for name, text in BO.items() if name != "note"} | {"city": "Arboga"}
+
+
+async def asked(
+    session: aiohttp.ClientSession, method: str, path: str, **order: Any
+) -> tuple[int, Any]:
+    """Status of an answer, and what it says: its document, or its text."""
+    async with session.request(method, path, **order) as answer:
+        kind = answer.content_type
+        return answer.status, await (
+            answer.json(content_type=None) if kind.endswith("json") else answer.text()
+        )
+
+
+async def test_fastapi(browser: Browser, tmp_path: Path) -> None:
+    async with (
+        followed("fastapi", tmp_path, environment(GUIDES)) as guide,
+        aiohttp.ClientSession(guide.proxy) as session,
+    ):
+        await records_of_fastapi(session)
+        page = await browser.page()
+        await page.goto(guide.proxy)
+        await page.until("document.querySelectorAll('li').length === 2")
+        assert await page.text("li") == ", ".join(
+            [PERSON["name"], PERSON["email"], PERSON["birth_date"], PERSON["city"]]
+        )
+        await page.fill("input", "SNICKEL")
+        await page.press("Enter", 13)
+        await page.until("document.querySelectorAll('li').length === 1")
+        assert OTHER["name"] in await page.text("ul")
+        assert [one for one in page.problems if "favicon" not in one] == []
+        assert await asked(session, "DELETE", "/people/2") == (204, "")
+        status, document = await asked(session, "GET", "/openapi.json")
+        assert (status, "/people/{number}" in document["paths"]) == (200, True)
+        assert (await asked(session, "GET", "/docs"))[0] == 200
+        assert (await asked(session, "GET", "/metrics"))[0] == 403
+        assert guide.leaked(*MARKERS) == {}
+
+
+async def records_of_fastapi(session: aiohttp.ClientSession) -> None:
+    """Records, searches, orders, refusals, the export."""
+    for number, one in enumerate((PERSON, OTHER), 1):
+        assert await asked(session, "POST", "/people", json=one) == (201, {**one, "id": number})
+    first, second = {**PERSON, "id": 1}, {**OTHER, "id": 2}
+    assert await asked(session, "GET", "/people/1") == (200, first)
+    for query, people in (
+        ("", [first, second]),
+        ("?q=quibble", [first]),
+        ("?q=nobody", []),
+        ("?email=zorbina.q@wexlomere.example", [first]),
+        ("?q=bart@wexlomere.example&city=Arboga", [second]),
+        ("?sort=city", [second, first]),
+    ):
+        assert await asked(session, "GET", f"/people{query}") == (200, people), query
+    for order in ("name", "birth_date", "email"):
+        status, said = await asked(session, "GET", f"/people?sort={order}")
+        assert (status, said["code"]) == (422, "search_refused")
+    again = await asked(session, "POST", "/people", json=PERSON)
+    assert again == (409, {"detail": f"{PERSON['email']} is there already"})
+    status, said = await asked(session, "POST", "/people", json={**PERSON, "phone": "0918 27 36"})
+    assert (status, said["detail"][0]["input"]) == (422, "0918 27 36")
+    changed = await asked(session, "PATCH", "/people/1", json={"birth_date": "1931-02-28"})
+    assert changed == (200, {**first, "birth_date": "1931-02-28"})
+    assert await asked(session, "PATCH", "/people/1", json={"birth_date": "1931-02-27"}) == (
+        200,
+        first,
+    )
+    status, text = await asked(session, "GET", "/people.csv")
+    assert text.splitlines() == [
+        "id,name,email,phone,birth_date,city",
+        *(",".join([str(one["id"]), *list(one.values())[:-1]]) for one in (first, second)),
+    ]

@@ -171,9 +171,8 @@ async def followed(
     guide, place = Guide.named(name), folder / "application"
     place.mkdir(parents=True)
     with closed_port() as free:
-        script = guide.script("The application")
-        assert f"127.0.0.1:{port}" in script, script
-        script = script.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+        script, count = re.subn(rf"\b{port}\b", str(free), guide.script("The application"))
+        assert count == 1, f"the page names port {port} {count} times"
         async with script_running(place, script, python.parent) as application:
             await _listening(free, application)
             async with tapped(free) as wire:

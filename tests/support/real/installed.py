@@ -17,6 +17,8 @@ POP_CLIENT = Path(__file__).with_name("popclient.txt")
 OAUTH_CLIENTS = Path(__file__).with_name("oauthclients.txt")
 #: A framework that drops bytes which are no UTF-8 from paths.
 LENIENT = Path(__file__).with_name("lenient.txt")
+#: The applications of ``docs/guides`` that are in no other lock.
+GUIDES = Path(__file__).with_name("guides.txt")
 CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
 
 _TIME = 300.0  # seconds for the slowest download that is still worth waiting for
