@@ -9,7 +9,7 @@ whose sentence says what to do; nothing is left half-made.
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,14 +65,16 @@ from proxy.bootstrap.storage import (
 )
 from proxy.clock import Clock, system_clock
 from proxy.config import Settings
+from proxy.errors import Code, VaultError
 from proxy.gateway.callers import Callers
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MetricsJournal
 from proxy.model.record import DEFAULT
 from proxy.net.coverage import Coverage
-from proxy.net.listener import listen
+from proxy.net.listener import Address, listen
 from proxy.net.memory import bound_arenas
 from proxy.net.server import ApplicationConnection
+from proxy.net.sockets import taken_over
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.rules import RuleSet
@@ -94,6 +96,11 @@ _COLLECT = (10_000, 2, 1_000_000)
 #: a long body.
 _COLLECTED = 60.0
 _SKIPPED = 10
+
+_NO_METRICS = (
+    "This process was started with a socket for metrics: set listen.metrics to its address, or "
+    "take it away."
+)
 
 #: Seconds between two rounds of the janitor; expiry is exact without it.
 _UPKEEP = 10.0
@@ -164,7 +171,9 @@ async def running(
         rules = first_rules(settings, overrides)
         applications = Applications(metrics, *ways(settings))
         guard = open_guard(settings, metrics)
+        addresses = _addresses(settings, overrides)
         base = await _open_base(stack, settings, guard, clock, metrics)
+        base = base._replace(addresses=addresses)
         vault, catalog, audit, auth = base.vault, base.catalog, base.audit, base.auth
 
         def bind(rules: RuleSet) -> Awaitable[Runtime]:
@@ -223,6 +232,7 @@ class _Base(NamedTuple):
     guard: EdgeGuard
     metrics: Metrics
     clock: Clock
+    addresses: Mapping[str, Address] = {}
 
 
 async def _open_base(
@@ -266,7 +276,7 @@ async def _listen(
     source = key_source(settings.keys)
     places = Places(base.store, source, auth.keys, audit.keys, lambda: audit.log)
     ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
-    enter, at = stack.enter_async_context, settings.listen
+    enter, at = stack.enter_async_context, base.addresses
     services.keys = await enter(ring.kept())
     services.auditor = base.audit.auditor
     services.approvals = await open_approvals(settings, base.store, base.vault.keyset, base.clock)
@@ -284,19 +294,27 @@ async def _listen(
     checks = {"vault": vault_check(base.vault), "audit": base.audit.check, **ins.checks()}
     admin = admin_app(checks, states, metrics.render, watchers)
     started.interface = await enter(
-        listen("vault", at.vault, interface_app, ins.vault_connection, guard.first)
+        listen("vault", at["vault"], interface_app, ins.vault_connection, guard.first)
     )
     auth.audiences.listening(started.interface)
     started.admin = await enter(
-        listen("admin", at.admin, admin, ApplicationConnection, guard.admin)
+        listen("admin", at["admin"], admin, ApplicationConnection, guard.admin)
     )
-    if at.metrics is not None:
+    if "metrics" in at:
         scraped = metrics_app(metrics.render)
-        started.metrics = await enter(listen("metrics", at.metrics, scraped))
+        started.metrics = await enter(listen("metrics", at["metrics"], scraped))
     proxy = started.gateway.server
-    started.proxy = await enter(listen("proxy", at.proxy, proxy, first=guard.first))
+    started.proxy = await enter(listen("proxy", at["proxy"], proxy, first=guard.first))
     _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
     _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED))
+
+
+def _addresses(settings: Settings, overrides: Overrides | None) -> dict[str, Address]:
+    """Where each listener listens; raises as ``taken_over``."""
+    own, sockets = settings.listen.addresses(), overrides.sockets if overrides else ()
+    if any(name not in own for name, _ in sockets):
+        raise VaultError(Code.BAD_SETTINGS, _NO_METRICS)
+    return {name: taken_over(name, address, sockets) or address for name, address in own.items()}
 
 
 def _tracer(stack: AsyncExitStack, settings: Settings) -> Tracer | None:

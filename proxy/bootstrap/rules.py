@@ -41,11 +41,13 @@ TRIALS = 4
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """Addresses that take the place of those in rule files: by endpoint name, or of the only
-    application.
+    application; and sockets that take the place of those that the settings name.
     """
 
     upstreams: Mapping[str, str]
     only: str = ""  #: without rule files, everything passes to it, and is reported
+    #: listening ones that the process was started with: listener and file descriptor of each
+    sockets: tuple[tuple[str, int], ...] = ()
 
 
 def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:

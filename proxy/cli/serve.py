@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
+from proxy.net.sockets import inherited
 from proxy.redactor.rules import Endpoint, RuleSet, Unmatched
 
 if TYPE_CHECKING:
@@ -26,19 +27,42 @@ def run(arguments: Arguments) -> int:
         if value is not None
     }
     settings = load_settings(arguments.config, {**os.environ, **variables})
+    if arguments.supervised:
+        return _supervised(settings, arguments, variables)
+    sockets = inherited(os.environ, os.getpid())
     from proxy.bootstrap.api import hide_secrets
     from proxy.bootstrap.edge import raise_file_limit
     from proxy.bootstrap.rules import Overrides
     from proxy.cli.process import run_on_uvloop
+
+    _begin_log(settings)
+    hide_secrets(settings)
+    raise_file_limit()
+    return run_on_uvloop(serve(settings, Overrides({}, arguments.upstream or "", sockets)))
+
+
+def _begin_log(settings: Settings) -> None:
     from proxy.telemetry import logs
 
     style = settings.log.format
     if style == "auto":
         style = "text" if sys.stderr.isatty() else "json"
     logs.configure(logs.Style(settings.log.level, style, strict=False))
-    hide_secrets(settings)
-    raise_file_limit()
-    return run_on_uvloop(serve(settings, Overrides({}, arguments.upstream or "")))
+
+
+def _supervised(settings: Settings, arguments: Arguments, variables: dict[str, str]) -> int:
+    """Keep the listening sockets, and have another process serve at them."""
+    import asyncio
+
+    from proxy.cli.supervisor import supervise
+
+    _begin_log(settings)
+    os.environ.update(variables)
+    words = ["serve"]
+    for name, value in (("--config", arguments.config), ("--upstream", arguments.upstream)):
+        if value is not None:
+            words += [name, str(value)]
+    return asyncio.run(supervise(settings, words))
 
 
 async def serve(settings: Settings, overrides: "Overrides") -> int:
@@ -48,6 +72,8 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
 
     from proxy.bootstrap.instance import running
     from proxy.cli.process import stop_signal
+    from proxy.cli.supervisor import supervised, tell_served
+    from proxy.net.server import ON_ITS_WAY
     from proxy.telemetry import logs
 
     log = logs.logger("serve")
@@ -68,9 +94,13 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
         loop.add_signal_handler(signal.SIGHUP, reload)
         if early.is_set():
             reload()
+        if (line := supervised()) is not None:
+            tell_served(line, stop)
         await stop
         log.info("stopping: requests under way may finish")
-        await started.gateway.drain(_DRAIN)
+        # another process follows that accepts at the same sockets: nobody is to notice
+        late = ON_ITS_WAY if overrides.sockets else 0.0
+        await started.gateway.drain(_DRAIN, late)
     log.info("stopped")
     return OK
 
@@ -92,6 +122,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=(
             "the application, in place of the address in the rule file; without rule files "
             "everything passes to it, and the log tells what to write rules for"
+        ),
+    )
+    parser.add_argument(
+        "--supervised",
+        action="store_true",
+        help=(
+            "keep the listening sockets in a process of their own, which starts the serving one "
+            "again when it ends, and replaces it on SIGUSR2; callers wait meanwhile"
         ),
     )
     parser.add_argument("--rules", metavar="DIR", help="the setting rules")

@@ -63,6 +63,11 @@ class Listen:
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
     tls: ListenTls
 
+    def addresses(self) -> dict[str, ListenAddress]:
+        """Where each listener that there is listens."""
+        own = {"proxy": self.proxy, "vault": self.vault, "admin": self.admin}
+        return own if self.metrics is None else {**own, "metrics": self.metrics}
+
 
 #: Of one version of the Internet protocol.
 NetworkSetting = ipaddress.IPv4Network | ipaddress.IPv6Network

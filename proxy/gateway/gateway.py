@@ -368,18 +368,18 @@ class Gateway:
 
     # ------------------------------------------------ the end of service
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, late: float = 0.0) -> None:
         """Let requests under way finish, for at most so long; nobody is listened for, idle
-        connections close, busy ones with their answer.
+        connections close after ``late`` seconds, busy ones with their answer.
         """
         self._draining = True
         self._stop_listening()
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        while loop.time() < until:
+        began = loop.time()
+        while (now := loop.time()) < began + seconds:
             for connection in self.server.callers:
-                connection.finish()
-            if not any(connection.busy for connection in self.server.callers):
+                connection.finish(idle=now >= began + late)
+            if now >= began + late and not any(one.busy for one in self.server.callers):
                 break
             await asyncio.sleep(0.02)
 
@@ -387,6 +387,8 @@ class Gateway:
         """End every connection, to callers and to applications."""
         self._draining = True
         self._stop_listening()
+        if self._options.entrance is not None:
+            self._options.entrance.close()
         await asyncio.gather(*(connection.stop() for connection in self.server.callers))
         self._upstream.close()
         if self._coverage is not None:
@@ -396,5 +398,3 @@ class Gateway:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
-        if self._options.entrance is not None:
-            self._options.entrance.close()

@@ -300,11 +300,13 @@ class CallerConnection(BareConnection):
             self._runner.cancel()
             await asyncio.wait([self._runner])
 
-    def finish(self) -> None:
-        """End the connection: at once if it is idle, else with the answer under way."""
+    def finish(self, *, idle: bool = True) -> None:
+        """End the connection with the answer under way; at once if it is ``idle`` and those are to
+        end as well.
+        """
         if self._current is not None:
             self._current.close = True
-        elif not self._queue:
+        elif idle and not self._queue:
             self.force_close()
 
     def force_close(self) -> None:

@@ -30,6 +30,10 @@ else:
 #: first byte.
 HEAD_SECONDS: Final = 10.0
 
+#: Seconds in which a request that its caller has sent already comes in, after the last connection
+#: was accepted.
+ON_ITS_WAY: Final = 0.25
+
 
 class _TimedConnection(web.RequestHandler):
     """A connection on which the head of a request has to come in time."""
@@ -178,9 +182,10 @@ class ApplicationConnection(_TimedConnection):
     of people. ``options`` are those of aiohttp's ``RequestHandler``.
     """
 
-    __slots__ = ("_forgotten", "_more")
+    __slots__ = ("_forgotten", "_more", "ending")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
+        self.ending = False  #: the next answer is the last one
         super().__init__(
             server,
             keepalive_timeout=_KEEP_SECONDS,
@@ -227,6 +232,8 @@ class ApplicationConnection(_TimedConnection):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send an answer; after a refusal of unread bytes, wait until the caller has it."""
+        if self.ending:
+            resp.force_close()
         finished = await super().finish_response(request, resp, start_time)
         if self._more is not None:
             await self._linger(self._more)
@@ -265,6 +272,19 @@ class ApplicationConnection(_TimedConnection):
         answer = web.Response(status=status, body=response.document(status, error), headers=headers)
         answer.force_close()
         return answer
+
+
+async def let_finish(server: web.Server) -> None:
+    """Answer what is on its way on open connections of a server that accepts no more; each answer
+    says that it is the last one.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + ON_ITS_WAY
+    while loop.time() < until:
+        for connection in server.connections:
+            if isinstance(connection, ApplicationConnection):
+                connection.ending = True
+        await asyncio.sleep(0.02)
 
 
 def time_heads(server: web.Server) -> None:

@@ -220,6 +220,8 @@ async def test_a_second_instance_waits_and_takes_over_when_the_first_is_killed(
         writers.over = True
         await asyncio.sleep(0.2)
         await first.kill()
+        since = time.monotonic()
         assert await asyncio.wait_for(starting, PATIENCE), second.log.decode()
+        assert time.monotonic() - since < PATIENCE / 10, "a second, on a machine at rest"
         writers.crowd.installation = second
         await writers.judge()

@@ -26,6 +26,11 @@ _T = TypeVar("_T")
 
 #: TableSql that a connection keeps prepared.
 _STATEMENTS: Final = 1000
+#: Seconds between two looks of a waiting process whether the vault is free, each a short question:
+#: one that waited in the database would keep it from cleaning up for as long.
+_LOOK: Final = 0.05
+#: What a waiting process goes on after.
+_PASSING: Final = (Code.STORE_BUSY, Code.VAULT_DOWN)
 #: Seconds between attempts to connect while the database is away: at first, and at most.
 _BACKOFF: Final = (0.05, 1.0)
 #: Seconds that a question over many rows may take, and the making of an index of all of them.
@@ -80,6 +85,8 @@ class DatabaseLink:
         self.writer_id = secrets.randbits(62) + 1
         self._pool: asyncpg.Pool | None = None
         self._writer: asyncpg.Connection | None = None
+        #: on which it asks whether the vault is free
+        self._candidate: asyncpg.Connection | None = None
         self._done = 0  #: transactions that this process has begun
         self._registered = False
         self._lost: VaultError | None = None
@@ -92,23 +99,26 @@ class DatabaseLink:
 
         Raises ``VaultError``: STORE_BUSY, BAD_STORE, VAULT_DOWN.
         """
-        end = time.monotonic() + self.address.wait
+        end, waits = time.monotonic() + self.address.wait, False
         while True:
             try:
                 await self.writer()
                 break
             except VaultError as error:
-                if error.code is not Code.STORE_BUSY or time.monotonic() > end:
+                waits = waits or error.code is Code.STORE_BUSY
+                # who waits for another one waits for the database, too, which may just fail over
+                if not waits or error.code not in _PASSING or time.monotonic() > end:
                     raise
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(_LOOK)
         self._pool = await self._guarded(self._new_pool)
 
     async def close(self) -> None:
         """Let another process own the vault. Idempotent."""
         pool, self._pool = self._pool, None
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            await _part(writer)
+        for one in (self._writer, self._candidate):
+            if one is not None:
+                await _part(one)
+        self._writer = self._candidate = None
         if pool is not None:
             try:
                 await asyncio.wait_for(pool.close(), self.address.timeout)
@@ -170,6 +180,8 @@ class DatabaseLink:
         try:
             self._writer = await self._guarded(self._connected)
         except VaultError as error:
+            if error.code is Code.STORE_BUSY:
+                raise  # the database answers: it may be asked at any time
             self._fault = error
             self._next = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, _BACKOFF[1])
@@ -216,11 +228,20 @@ class DatabaseLink:
         return done is not None and int(done) >= number
 
     async def _connected(self) -> asyncpg.Connection:
-        connection = await connect(self.address)
+        connection, self._candidate = self._candidate, None
+        fresh = connection is None or connection.is_closed()
+        if connection is None or fresh:
+            connection = await connect(self.address)
         try:
-            if not self._registered:
+            if fresh and not self._registered:
                 await migrate(connection, self.address.schema)
             await self._own(connection)
+        except VaultError as error:
+            if error.code is Code.STORE_BUSY:
+                self._candidate = connection
+            else:
+                connection.terminate()
+            raise
         except BaseException:
             connection.terminate()
             raise

@@ -1,0 +1,113 @@
+"""The supervisor with programs that stand for the one that serves; the whole with real ones:
+tests/e2e/test_restart.py.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import supervisor
+from proxy.config import load_settings
+from tests.support.patience import PATIENCE
+
+#: Notes that it was started, says that it serves unless told not to, and waits for its end.
+SERVES = """
+import os, pathlib, signal, socket, sys, time
+folder = pathlib.Path(sys.argv[1])
+with (folder / "starts").open("a") as starts:
+    starts.write(os.environ["DOMICILE_SOCKETS"] + " ")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+signal.signal(signal.SIGHUP, lambda *_: (folder / "reloaded").touch())
+if (folder / "fails").exists():
+    sys.exit(1)
+socket.socket(fileno=int(os.environ["DOMICILE_SUPERVISOR"])).send(b"serves\\n")
+(folder / "pid").write_text(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the programs leave word."""
+    monkeypatch.setattr(supervisor, "_PROGRAM", (sys.executable, "-c", SERVES))
+    monkeypatch.setattr(supervisor, "_PAUSES", (0.05, 0.1))
+    return tmp_path
+
+
+def begin(folder: Path) -> "asyncio.Task[int]":
+    at = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
+    settings = load_settings(None, {"DOMICILE__COUNTRY": "se", **at})
+    return asyncio.create_task(supervisor.supervise(settings, [str(folder)]))
+
+
+async def until(folder: Path, starts: int) -> int:
+    """Wait for so many starts, of which the last one serves; its process."""
+    pid = folder / "pid"
+    async with asyncio.timeout(PATIENCE):
+        while len(words(folder)) < starts or not pid.exists() or not pid.read_text():  # noqa: ASYNC110  # other processes bring it about
+            await asyncio.sleep(0.02)
+    process = int(pid.read_text())
+    pid.unlink()
+    return process
+
+
+def words(folder: Path) -> list[str]:
+    path = folder / "starts"
+    return path.read_text().split() if path.exists() else []
+
+
+async def test_whatever_serves_is_started_again_at_the_same_sockets_until_the_end(folder):
+    work = begin(folder)
+    os.kill(await until(folder, 1), signal.SIGKILL)
+    process = await until(folder, 2)
+    (folder / "fails").touch()
+    os.kill(process, signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE):
+        while len(words(folder)) < 5:  # noqa: ASYNC110  # other processes bring it about
+            await asyncio.sleep(0.02)
+    (folder / "fails").unlink()
+    await until(folder, 6)
+    assert len({*words(folder)}) == 1
+    assert [word.partition(":")[0] for word in words(folder)[0].split(",")] == [
+        "proxy", "vault", "admin",
+    ]  # fmt: skip
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(work, PATIENCE) == 3
+
+
+async def test_a_process_that_never_served_ends_it(folder):
+    (folder / "fails").touch()
+    assert await asyncio.wait_for(begin(folder), PATIENCE) == 1
+    assert len(words(folder)) == 1
+
+
+async def test_sighup_goes_on_to_the_process_that_serves(folder):
+    work = begin(folder)
+    await until(folder, 1)
+    os.kill(os.getpid(), signal.SIGHUP)
+    async with asyncio.timeout(PATIENCE):
+        while not (folder / "reloaded").exists():  # noqa: ASYNC110  # another process brings it about
+            await asyncio.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert await asyncio.wait_for(work, PATIENCE) == 3
+
+
+async def test_who_has_no_supervisor_tells_nobody_and_who_loses_it_stops(monkeypatch):
+    monkeypatch.delenv("DOMICILE_SUPERVISOR", raising=False)
+    assert supervisor.supervised() is None
+    near, far = socket.socketpair()
+    monkeypatch.setenv("DOMICILE_SUPERVISOR", str(far.detach()))
+    line = supervisor.supervised()
+    assert line is not None
+    assert "DOMICILE_SUPERVISOR" not in os.environ
+    stop = asyncio.get_running_loop().create_future()
+    supervisor.tell_served(line, stop)
+    assert near.recv(16) == b"serves\n"
+    near.close()
+    await asyncio.wait_for(stop, PATIENCE)
+    line.close()
