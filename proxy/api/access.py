@@ -111,7 +111,7 @@ async def approval_pending(call: ApiRequest) -> ApiResponse | None:
     if call.audit.purpose is not None:
         request["purpose"] = call.audit.purpose
     wanted = Wanted(operation.name, caller.environment, caller.client, _canonical(request))
-    one = await approvals.ask(wanted, lasts=operation.method == "GET")
+    one = await approvals.ask(wanted, lasts=any(name in operation.query for name in _PAGE))
     if one.state == "approved":
         call.audit.approved = one.decided_by
         return None

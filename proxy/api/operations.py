@@ -16,6 +16,7 @@ from proxy.api import (
     oauth,
     openapi,
     oversight,
+    persons,
     pop,
     rehash,
     schemas,
@@ -144,6 +145,7 @@ _CHANGE: Final = (400, 401, 404, 409, 412, 413, 415, 422, 429)
 _FIND: Final = (400, 401, 409, 413, 415, 422, 429)
 _DELETE: Final = (400, 401, 404, 409, 429)
 _EXPORT: Final = (400, 401, 409, 422)
+_PERSON: Final = (400, 401, 403, 409, 413, 415, 422, 429)
 _CALL: Final = (400, 401, 413, 415, 429)
 _MIGRATE: Final = (400, 401, 404, 409, 422, 429)
 _FILE: Final = (401, 403, 404, 422, 429)
@@ -185,6 +187,8 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("sf_find", "POST", "/sf/find", search.find_direct, 200, _FIND, reads=True, abroad=True),
     ApiOperation("sf_find_ids", "POST", "/sf/find-ids", search.find_ids, 200, _FIND, reads=True, abroad=True),
     ApiOperation("export_records", "GET", _MODEL + "/export", search.export_records, 200, _EXPORT, _NO_BODY, query=("limit", "next"), abroad=True, also=(202,), approval="exports"),
+    ApiOperation("find_person", "POST", "/api/persons/find", persons.find_person, 200, _PERSON, reads=True, query=("next",), also=(202,), approval="exports"),
+    ApiOperation("erase_person", "POST", "/api/persons/erase", persons.erase_person, 200, _PERSON, reads=True, query=("next",), also=(202,), approval="exports"),
     ApiOperation("read_record", "GET", _ONE_RECORD, search.read_record, 200, (*_HISTORY, 412), _NO_BODY, also=(304,), abroad=True),
     ApiOperation("replace_record", "PUT", _ONE_RECORD, models.replace_record, 200, _CHANGE, abroad=True, repeatable=True),
     ApiOperation("change_record", "PATCH", _ONE_RECORD, models.change_record, 200, _CHANGE, abroad=True, repeatable=True),

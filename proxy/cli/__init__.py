@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, str]] = {
     "audit": "proxy.cli.audit",
     "import": "proxy.cli.import_",
     "export": "proxy.cli.export",
+    "person": "proxy.cli.person",
     "rehash": "proxy.cli.rehash",
     "completion": "proxy.cli.completion",
 }

@@ -88,9 +88,9 @@ async def _corrected(
     """The next version of the row, and the changes that make it so."""
     collection = records.collection
     rows = {row.rid: row}
-    beside = (await collection.beside(rows)).get(row.rid, ())
+    staged = (await collection.beside(rows)).get(row.rid, ())
     row = rows[row.rid]
-    opened = [(one, collection.sealer.open_staged(one, row.salt)) for one in beside]
+    opened = [(one, collection.sealer.open_staged(one, row.salt)) for one in staged]
     doubtful = [(one, version) for one, version in opened if version is not None]
     before = collection.sealer.open(row)
     start = next_generation([before, *(version for _, version in doubtful)])

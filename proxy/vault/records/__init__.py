@@ -10,6 +10,8 @@ from proxy.vault.records.delete import delete_many, delete_one
 from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of
 from proxy.vault.records.history import export, history_page
 from proxy.vault.records.merge import merge_records
+from proxy.vault.records.person import Holding, holding
+from proxy.vault.records.query import cursor_context, open_cursor
 from proxy.vault.records.repository import Records
 from proxy.vault.records.update import change_records, clone
 from proxy.vault.records.visibility import all_there
@@ -17,6 +19,7 @@ from proxy.vault.records.visibility import all_there
 __all__ = [
     "Figures",
     "FoundPage",
+    "Holding",
     "PageAsker",
     "Records",
     "Render",
@@ -24,12 +27,15 @@ __all__ = [
     "all_there",
     "change_records",
     "clone",
+    "cursor_context",
     "delete_many",
     "delete_one",
     "export",
     "find_page",
     "history_page",
+    "holding",
     "merge_records",
+    "open_cursor",
     "page_of",
     "refuse_of_rules",
     "store_records",

@@ -65,6 +65,8 @@ HELD: dict[str, tuple[str, str, Any]] = {
     "rotate_key": ("POST", "/api/keys/rotate", {"key": "signing"}),
     "begin_rehash": ("POST", "/api/records/rehash/all", {"dtk": DTK, "rules": RULES}),
     "list_tokens": ("GET", "/api/records/rehash/tokens", None),
+    "find_person": ("POST", "/api/persons/find", {"value": "Lund"}),
+    "erase_person": ("POST", "/api/persons/erase", {"value": "Lund"}),
     "export_records": ("GET", "/api/models/contact/export", None),
 }
 

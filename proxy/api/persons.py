@@ -1,0 +1,181 @@
+"""Handlers for the rights of a person over all schemas: what is kept of them, and its end (GDPR,
+articles 15, 17 and 20).
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from proxy.api import request, wire
+from proxy.api.access import approval_pending
+from proxy.api.context import ApiRequest, ApiResponse
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.model.schema import RECORDS_SCHEMA
+from proxy.vault.records import (
+    Holding,
+    Records,
+    cursor_context,
+    delete_one,
+    holding,
+    open_cursor,
+)
+
+#: Records that one request looks at, and those that it shows: it goes on where there are more.
+_LOOKED: Final = 20_000
+_PAGE: Final = 1000
+_LONGEST: Final = 1000
+
+_UNUSABLE: Final = (Code.INVALID_INPUT, "next")
+
+
+class _Position(msgspec.Struct, array_like=True):
+    """Where a walk goes on: behind that record of that schema."""
+
+    schema: str
+    after: int
+
+
+class _Walked(msgspec.Struct):
+    """What a request found, by schema, and how it went."""
+
+    holders: list[tuple[Records, Holding]]
+    looked: int = 0
+    unreadable: int = 0
+    schemas: list[str] = []
+    next: str | None = None
+
+
+async def find_person(call: ApiRequest) -> ApiResponse:
+    """Every record that has a value, in any schema and any field."""
+    value = _value(call)
+    schemas = list(_schemas(call, Act.READ))
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
+    walked = await _walk(call, value, schemas)
+    data = [
+        {
+            "schema": records.name,
+            "record_key": one.record.key,
+            "fields": list(one.fields),
+            "record": wire.found_json(
+                records.rights.shown(one.record), records.name, _primary(records)
+            ),
+        }
+        for records, one in walked.holders
+    ]
+    return wire.json_answer(200, {"data": data, "meta": _meta(walked)})
+
+
+async def erase_person(call: ApiRequest) -> ApiResponse:
+    """Delete every record that has a value; each by itself, and told what became of it."""
+    value = _value(call)
+    schemas = list(_schemas(call, Act.READ, Act.DELETE))
+    if (waiting := await approval_pending(call)) is not None:
+        return waiting
+    walked = await _walk(call, value, schemas)
+    data = [await _erased(call, records, one) for records, one in walked.holders]
+    return wire.json_answer(200, {"data": data, "meta": _meta(walked)})
+
+
+async def _erased(call: ApiRequest, records: Records, one: Holding) -> dict[str, Any]:
+    key, by = one.record.key, call.principal.client
+    outcome: dict[str, Any] = {
+        "schema": records.name,
+        "record_key": key,
+        "fields": list(one.fields),
+    }
+    if key is None:
+        return {**outcome, "erased": False, "code": Code.CONFLICT}
+    try:
+        await delete_one(records, key, by, lambda _none: ())
+    except VaultError as error:
+        if error.code is Code.NOT_FOUND:  # somebody else was here first
+            return {**outcome, "erased": True}
+        if error.code is Code.VAULT_DOWN:
+            raise
+        return {**outcome, "erased": False, "code": error.code}
+    return {**outcome, "erased": True}
+
+
+def _value(call: ApiRequest) -> str:
+    content = request.checked_members(call.content, ("value",), ("value",))
+    value = content["value"]
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
+        raise request.invalid("/value", f"Has to be a text of 1 to {_LONGEST} characters.")
+    return value.strip()
+
+
+def _schemas(call: ApiRequest, *acts: Act) -> Iterator[Records]:
+    """The records of each schema in which the caller may do that.
+
+    Raises ``VaultError`` (PURPOSE_REQUIRED, OUTSIDE_COUNTRY); ACCESS_DENIED where there is none.
+    """
+    refusal: VaultError | None = None
+    allowed = 0
+    for declared in call.space.catalog.schemas():
+        try:
+            yield call.records(declared.schema.name, *acts)
+        except VaultError as error:
+            if error.code is not Code.ACCESS_DENIED:
+                raise
+            refusal = error
+        else:
+            allowed += 1
+    if not allowed and refusal is not None:
+        raise refusal
+
+
+async def _walk(call: ApiRequest, value: str, schemas: list[Records]) -> _Walked:
+    """Look at the next records, schema by schema."""
+    names = [records.name for records in schemas]
+    walked = _Walked([], schemas=names)
+    position = _position(call, value, names)
+    while position is not None and walked.looked < _LOOKED and len(walked.holders) < _PAGE:
+        at = names.index(position.schema)
+        part = await holding(schemas[at], value, position.after, 1)
+        walked.holders += [(schemas[at], one) for one in part.holders]
+        walked.looked += part.looked
+        walked.unreadable += part.unreadable
+        if part.last is not None:
+            position = _Position(position.schema, part.last)
+        else:
+            position = _Position(names[at + 1], 0) if at + 1 < len(names) else None
+    if position is not None:
+        base, context = _cursors(call, value)
+        walked.next = base.cursors.seal(msgspec.msgpack.encode(position), context)
+    return walked
+
+
+def _position(call: ApiRequest, value: str, names: list[str]) -> _Position | None:
+    """Where the request begins. Raises ``VaultError(INVALID_INPUT)`` for a cursor not its own."""
+    cursor = call.query.get("next")
+    if cursor is None:
+        return _Position(names[0], 0)
+    base, context = _cursors(call, value)
+    position = msgspec.msgpack.decode(open_cursor(base, cursor, context, _UNUSABLE), type=_Position)
+    if position.schema not in names:
+        text = "The schema at which the walk was has gone: begin anew."
+        raise VaultError(Code.INVALID_INPUT, text, (Detail("next", text),))
+    return position
+
+
+def _cursors(call: ApiRequest, value: str) -> tuple[Records, bytes]:
+    """What seals the places of walks, and what binds a place: this client and this value."""
+    base = call.space.catalog.records(RECORDS_SCHEMA)
+    return base, cursor_context(base, call.principal.client, b"person\x00" + value.encode())
+
+
+def _meta(walked: _Walked) -> dict[str, Any]:
+    meta: dict[str, Any] = {
+        "count": len(walked.holders),
+        "looked_at": walked.looked,
+        "schemas": walked.schemas,
+        "next": walked.next,
+    }
+    return {**meta, "unreadable": walked.unreadable} if walked.unreadable else meta
+
+
+def _primary(records: Records) -> str | None:
+    return records.primary.name if records.primary is not None else None

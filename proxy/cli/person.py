@@ -1,0 +1,178 @@
+"""``domicile person``: what a running instance keeps of somebody, over all schemas, and its end.
+
+The value that tells the person (an e-mail address, a telephone number, any other) comes from the
+standard input, for every user of a machine sees what stands on command lines.
+"""
+
+import argparse
+import contextlib
+import sys
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from proxy.cli import command, remote
+from proxy.cli.backend import instance_arguments
+from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.export import write_file
+from proxy.errors import Code, VaultError
+
+_PURPOSE_HEADER: Final = "x-purpose"
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def export_person(arguments: Arguments) -> int:
+    """Write every record that has the value as JSON; finding nothing is no fault."""
+    target: Path | None = arguments.file
+    if target is not None and target.exists():
+        raise VaultError(
+            Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it."
+        )
+    value = _value()
+    with contextlib.closing(remote.remote(arguments)) as instance:
+        records, meta = _all(instance, "find", value, arguments)
+    data = {**meta, "records": records}
+    document = msgspec.json.format(_encode(data), indent=2).decode() + "\n"
+    if target is None:
+        sys.stdout.write(document)
+    else:
+        write_file(target, [document.encode()])
+        summary = {**meta, "file": str(target), "records": len(records)}
+        text = (
+            f"{_counted(records, meta)}; in {target}, in the clear: keep it as you keep the person"
+        )
+        command.show(summary, text, as_json=arguments.json)
+    return FAULT if meta.get("unreadable") else OK
+
+
+def erase_records(arguments: Arguments) -> int:
+    """Delete every record that has the value, or only show which these are; status 1 where one of
+    them is still there.
+    """
+    value = _value()
+    with contextlib.closing(remote.remote(arguments)) as instance:
+        records, meta = _all(instance, "erase" if arguments.yes else "find", value, arguments)
+    lines = [_line(one) for one in records]
+    left = [one for one in records if arguments.yes and not one["erased"]]
+    end = "" if arguments.yes else "Nothing was deleted: say --yes to delete these records."
+    data = {
+        **meta,
+        "records": [_named(one) for one in records],
+        "erased": arguments.yes and not left,
+    }
+    text = "\n".join([*lines, _counted(records, meta), *([end] if end else [])])
+    command.show(data, text, as_json=arguments.json)
+    return FAULT if left or meta.get("unreadable") else OK
+
+
+def _value() -> str:
+    """The value to look for, from the standard input. Raises ``VaultError(BAD_SETTINGS)``."""
+    if sys.stdin.isatty():
+        sys.stderr.write("E-mail address, telephone number or other value of the person: ")
+        sys.stderr.flush()
+    value = sys.stdin.readline().strip()
+    if not value:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            "No value came: write it to the standard input, as in `domicile person export < FILE`.",
+        )
+    return value
+
+
+def _all(
+    instance: remote.Remote, what: str, value: str, arguments: Arguments
+) -> tuple[list[Any], dict[str, Any]]:
+    """The answers of all requests that it takes as one: records, and what there is to tell."""
+    records: list[Any] = []
+    meta: dict[str, Any] = {"looked_at": 0, "schemas": []}
+    for page in _pages(instance, what, value, arguments.purpose):
+        records += page["data"]
+        meta["looked_at"] += page["meta"]["looked_at"]
+        meta["schemas"] = page["meta"]["schemas"]
+        if lost := page["meta"].get("unreadable"):
+            meta["unreadable"] = meta.get("unreadable", 0) + lost
+    return records, meta
+
+
+def _pages(
+    instance: remote.Remote, what: str, value: str, purpose: str | None
+) -> Iterator[Mapping[str, Any]]:
+    headers = {} if purpose is None else {_PURPOSE_HEADER: purpose}
+    following: str | None = ""
+    while following is not None:
+        page = instance.content(
+            "POST", f"/api/persons/{what}{following}", {"value": value}, headers
+        )
+        yield page
+        cursor = page["meta"]["next"]
+        following = None if cursor is None else "?next=" + urllib.parse.quote(cursor, safe="")
+
+
+def _named(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A record by its name, without its values."""
+    return {name: value for name, value in one.items() if name != "record"}
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    about = _named(one)
+    state = "found" if "erased" not in about else "erased" if about["erased"] else about["code"]
+    key = about["record_key"] or "(the application has not told its id)"
+    return f"{state}  {about['schema']}  {key}  {', '.join(about['fields'])}"
+
+
+def _counted(records: list[Any], meta: Mapping[str, Any]) -> str:
+    lost = meta.get("unreadable")
+    text = (
+        f"{len(records)} records of {meta['looked_at']} that were looked at, in the schemas "
+        f"{', '.join(meta['schemas'])}"
+    )
+    return f"{text}; {lost} do not open (see `domicile store verify`)" if lost else text
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser, "the vault listener of the settings")
+    parser.add_argument(
+        "--purpose", metavar="TEXT", help="what it is for, where a policy of the client asks that"
+    )
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    _arguments(parser)
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="the JSON file to make, for its owner alone (default: the standard output)",
+    )
+
+
+def _erase_arguments(parser: argparse.ArgumentParser) -> None:
+    _arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="delete, and do not only show")
+
+
+COMMAND: Final = Command(
+    summary="Export or erase everything that has a value of one person, over all schemas.",
+    example="domicile person export ann.json",
+    children={
+        "export": Command(
+            summary="Write every record that has the value as JSON (GDPR, articles 15 and 20).",
+            example="domicile person export ann.json",
+            run=export_person,
+            arguments=_export_arguments,
+            data=True,
+        ),
+        "erase": Command(
+            summary="Delete every record that has the value (GDPR, article 17), or show which.",
+            example="domicile person erase --yes",
+            run=erase_records,
+            arguments=_erase_arguments,
+            data=True,
+        ),
+    },
+)

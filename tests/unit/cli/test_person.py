@@ -1,0 +1,88 @@
+"""What the command makes of answers; the instance stands in for itself in ``tests/e2e``."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.cli import main, remote
+
+ONE = {"schema": "contact", "record_key": "c-1", "fields": ["email"]}
+
+
+class Instance:
+    """Answers in two parts."""
+
+    asked: list[tuple[str, Any, Any]]
+
+    def __init__(self, found: list[dict[str, Any]], **meta: Any) -> None:
+        self.asked = []
+        self.found, self.meta = found, meta
+
+    def content(self, _method: str, path: str, content: Any, headers: Any) -> Any:
+        self.asked.append((path, content, headers))
+        last = "next=" in path
+        meta = {"looked_at": 2, "schemas": ["contact"], "next": None if last else "a/b"}
+        return {"data": self.found if last else [], "meta": {**meta, **self.meta}}
+
+    def close(self) -> None:
+        pass
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, instance: Instance, *words: str, value: str = "ann@x.example"
+) -> int:
+    monkeypatch.setattr(remote, "remote", lambda _arguments: instance)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(value + "\n"))
+    return main(["person", *words])
+
+
+def test_all_parts_are_one_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance = Instance([{**ONE, "record": {"id": "c-1"}}])
+    target = tmp_path / "ann.json"
+    assert run(monkeypatch, instance, "export", "--purpose", "asked", str(target)) == 0
+    assert json.loads(target.read_text()) == {
+        "looked_at": 4, "schemas": ["contact"], "records": [{**ONE, "record": {"id": "c-1"}}],
+    }  # fmt: skip
+    assert [path for path, _, _ in instance.asked] == [
+        "/api/persons/find", "/api/persons/find?next=a%2Fb",
+    ]  # fmt: skip
+    assert instance.asked[0][1:] == ({"value": "ann@x.example"}, {"x-purpose": "asked"})
+    assert "1 records of 4" in capsys.readouterr().out
+    assert run(monkeypatch, instance, "export", str(target)) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "one", "status"),
+    [
+        ((), {**ONE, "record": {}}, 0),
+        (("--yes",), {**ONE, "erased": True}, 0),
+        (("--yes",), {**ONE, "erased": False, "code": "access_denied"}, 1),
+    ],
+)
+def test_what_is_still_there_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    one: dict[str, Any],
+    status: int,
+) -> None:
+    instance = Instance([one])
+    assert run(monkeypatch, instance, "erase", *words, "--json") == status
+    told = json.loads(capsys.readouterr().out)
+    assert told["erased"] is (bool(words) and not status)
+    assert "record" not in told["records"][0]
+    assert instance.asked[0][0] == f"/api/persons/{'erase' if words else 'find'}"
+
+
+def test_what_does_not_open_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, Instance([], unreadable=1), "export") == 1
+    assert json.loads(capsys.readouterr().out)["unreadable"] == 2
+    assert run(monkeypatch, Instance([]), "erase", value=" ") == 1
