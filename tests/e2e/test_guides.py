@@ -226,3 +226,50 @@ async def records_of_fastapi(session: aiohttp.ClientSession) -> None:
         "id,name,email,phone,birth_date,city",
         *(f"{number},{','.join(one.values())}" for number, one in enumerate((PERSON, OTHER), 1)),
     ]
+
+
+# ---------------------------------------------------------------------- GraphQL
+
+
+async def test_graphql(tmp_path: Path) -> None:
+    async with (
+        followed("graphql", tmp_path, environment(GUIDES)) as guide,
+        aiohttp.ClientSession(guide.proxy) as session,
+    ):
+
+        async def graph(document: str, **variables: Any) -> Any:
+            order = {"query": document, "variables": variables}
+            return (await asked(session, "POST", "/graphql", json=order))[1]
+
+        create = """mutation ($one: PersonInput!, $email: String!) { a: createPerson(input: $one) { ...all }
+            b: createPerson(input: {name: "Bartholomew Snickelway", email: $email, city: "Arboga"}) { ...all } }
+            fragment all on Person { id who: name email birthDate city }"""
+        one = {"name": PERSON["name"], "email": PERSON["email"], "birthDate": "1931-02-27"}
+        made = await graph(create, one={**one, "city": "Visby"}, email=OTHER["email"])
+        first = {"id": "1", "who": one["name"], **one, "city": "Visby"}
+        del first["name"]
+        second = {
+            "id": "2", "who": OTHER["name"], "email": OTHER["email"], "birthDate": None, "city": "Arboga",
+        }  # fmt: skip
+        assert made == {"data": {"a": first, "b": second}}
+        listed = "query ($email: String, $order: Order! = ID) { people(email: $email, order: $order) { id name } }"
+        names = [{"id": "1", "name": first["who"]}, {"id": "2", "name": second["who"]}]
+        assert await graph(listed) == {"data": {"people": names}}
+        assert await graph(listed, order="CITY") == {"data": {"people": names[::-1]}}
+        assert await graph(listed, email=one["email"].lower()) == {"data": {"people": names[:1]}}
+        assert "NAME" in (await graph(listed, order="NAME"))["errors"][0]["message"]
+        refused = await graph('{ people(name: "Zorb") { id } }')
+        assert refused["status"] == 422
+        found = '{ one: person(id: 1) { id name birthDate } people(email: "bart@wexlomere.example") { id } }'
+        assert await graph(found) == {
+            "data": {"one": {**names[0], "birthDate": "1931-02-27"}, "people": [{"id": "2"}]}
+        }
+        change = "mutation ($new: PersonChange!) { updatePerson(id: 1, input: $new) { id name birthDate } }"
+        changed = await graph(change, new={"name": "Zorbina Ångström"})
+        assert changed["data"]["updatePerson"] == {
+            "id": "1", "name": "Zorbina Ångström", "birthDate": "1931-02-27",
+        }  # fmt: skip
+        wrong = await graph(change, new={"email": "Zorbina"})
+        assert wrong["code"] == "value_invalid"
+        assert await graph("mutation { deletePerson(id: 2) }") == {"data": {"deletePerson": True}}
+        assert guide.leaked(*MARKERS) == {}
