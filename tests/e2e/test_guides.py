@@ -246,14 +246,17 @@ async def test_graphql(tmp_path: Path) -> None:
             fragment all on Person { id who: name email birthDate city }"""
         one = {"name": PERSON["name"], "email": PERSON["email"], "birthDate": "1931-02-27"}
         made = await graph(create, one={**one, "city": "Visby"}, email=OTHER["email"])
-        first = {"id": "1", "who": one["name"], **one, "city": "Visby"}
-        del first["name"]
+        shown = {"who": one["name"], "email": one["email"], "birthDate": one["birthDate"]}
+        first = {"id": "1", **shown, "city": "Visby"}
         second = {
             "id": "2", "who": OTHER["name"], "email": OTHER["email"], "birthDate": None, "city": "Arboga",
         }  # fmt: skip
         assert made == {"data": {"a": first, "b": second}}
         listed = "query ($email: String, $order: Order! = ID) { people(email: $email, order: $order) { id name } }"
-        names = [{"id": "1", "name": first["who"]}, {"id": "2", "name": second["who"]}]
+        names: list[dict[str, Any]] = [
+            {"id": "1", "name": first["who"]},
+            {"id": "2", "name": second["who"]},
+        ]
         assert await graph(listed) == {"data": {"people": names}}
         assert await graph(listed, order="CITY") == {"data": {"people": names[::-1]}}
         assert await graph(listed, email=one["email"].lower()) == {"data": {"people": names[:1]}}
@@ -272,4 +275,77 @@ async def test_graphql(tmp_path: Path) -> None:
         wrong = await graph(change, new={"email": "Zorbina"})
         assert wrong["code"] == "value_invalid"
         assert await graph("mutation { deletePerson(id: 2) }") == {"data": {"deletePerson": True}}
+        assert guide.leaked(*MARKERS) == {}
+
+
+# ---------------------------------------------------------------------- SCIM
+
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+
+
+def account(person: dict[str, str], title: str) -> dict[str, Any]:
+    given, family = person["name"].split()
+    return {
+        "schemas": [USER],
+        "userName": person["email"],
+        "name": {"familyName": family, "givenName": given},
+        "displayName": person["name"],
+        "emails": [{"type": "work", "value": person["email"]}],
+        "phoneNumbers": [{"type": "work", "value": person["phone"]}],
+        "title": title,
+        "active": True,
+    }
+
+
+def same(answer: dict[str, Any], sent: dict[str, Any]) -> bool:
+    return {name: answer.get(name) for name in sent} == sent
+
+
+async def test_scim(tmp_path: Path) -> None:
+    kind = {"Content-Type": "application/scim+json"}
+    async with (
+        followed("scim", tmp_path, environment(GUIDES)) as guide,
+        aiohttp.ClientSession(guide.proxy, headers=kind) as session,
+    ):
+
+        async def sent(method: str, path: str, content: Any = None) -> tuple[int, Any]:
+            body = None if content is None else json.dumps(content)
+            return await asked(session, method, path, data=body)
+
+        ann, bo = account(ANN, "Poet"), account(BO, "Baker")
+        status, first = await sent("POST", "/Users", ann)
+        assert (status, same(first, ann)) == (201, True), first
+        assert (await sent("POST", "/Users", bo))[0] == 201
+        status, again = await sent("POST", "/Users", {**ann, "userName": ANN["email"].upper()})
+        assert (status, again["scimType"]) == (409, "uniqueness")
+        place = f"/Users/{first['id']}"
+        assert same((await sent("GET", place))[1], ann)
+        status, listed = await sent("GET", "/Users?sortBy=title")
+        assert [one["displayName"] for one in listed["Resources"]] == [BO["name"], ANN["name"]]
+        for order in ("userName", "name.familyName", "emails.value", "displayName"):
+            assert (await sent("GET", f"/Users?sortBy={order}"))[1]["code"] == "search_refused"
+        status, found = await sent("GET", f'/Users?filter=userName eq "{ANN["email"]}"')
+        assert (status, found["code"]) == (422, "search_refused")
+        changes = [
+            {
+                "op": "replace",
+                "path": 'emails[type eq "work"].value',
+                "value": "zorb@wexlomere.example",
+            },
+            {"op": "replace", "path": "name.familyName", "value": "Snickelway"},
+        ]
+        status, patched = await sent("PATCH", place, {"schemas": [PATCH], "Operations": changes})
+        assert status == 204, patched
+        patched = (await sent("GET", place))[1]
+        assert patched["emails"] == [{"type": "work", "value": "zorb@wexlomere.example"}]
+        assert patched["name"] == {"familyName": "Snickelway", "givenName": "Zorbina"}
+        probe = {"op": "remove", "path": f'emails[value eq "{BO["email"]}"]'}
+        status, refused = await sent("PATCH", place, {"schemas": [PATCH], "Operations": [probe]})
+        assert (status, BO["email"] in str(refused)) == (422, False)
+        assert (await sent("POST", "/Bulk", {"Operations": []}))[0] == 403
+        assert (await sent("GET", "/Schemas"))[0] == 200
+        status, replaced = await sent("PUT", place, ann)
+        assert (status, same(replaced, ann)) == (200, True)
+        assert (await sent("DELETE", place))[0] == 204
         assert guide.leaked(*MARKERS) == {}
