@@ -14,6 +14,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Value, spell
 from proxy.redactor import form as form_codec
 from proxy.redactor.checks import Outline
+from proxy.redactor.expressions import expressed_values
 from proxy.redactor.field_words import field_words, order_keys, question_fields, search_refused
 from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import is_utf8
@@ -137,6 +138,8 @@ class SearchPlan:
             start, end = first + member.start, first + member.end
             text = form_codec.read_form_value(data[start:end])
             self._refuse(parameter, text)
+            if parameter.attributes:
+                part.values += expressed_values(parameter, (data, start, end), URL_VALUE)
             begin = max(data.rfind(b"&", first, start) + 1, first)
             if _asks(parameter, text):
                 if any(one.parameter is parameter for one in part.questions):
@@ -183,6 +186,10 @@ class SearchPlan:
         if value.text == parameter.none:
             return
         self._refuse(parameter, value.text)
+        if parameter.attributes:
+            if value.json:
+                raise self._refusal(f"something else than a text stands at {parameter.name}")
+            part.values += expressed_values(parameter, (body, start + 1, end - 1), JSON_TEXT)
         asks = _asks(parameter, value.text)
         if not parameter.of and not asks:
             return
@@ -379,6 +386,9 @@ def _words(parameter: Parameter) -> str:
         ways = [f"{name} ({how})" for name, how in question.fields.items()]
         order = f"order of {', '.join(sorted(set(question.order.values())))}"
         words.append(f"asked of the vault: {' or '.join(ways) or order}")
+    if parameter.attributes:
+        named = sorted(f"{'.'.join(way)} ({of})" for way, of in parameter.attributes.items())
+        words.append(f"a filter of SCIM, with {', '.join(named)}")
     if parameter.refused:
         words.append("refused")
     elif parameter.unwanted:

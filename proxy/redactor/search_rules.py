@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from proxy.model.schema import Path
 
+#: The steps of the path of an attribute in an expression, as ``field_words.field_word`` has them.
+Attribute = tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ListSpelling:
@@ -42,11 +45,14 @@ class Parameter:
     #: fields that make it refused, by their names as ``search.field_word`` writes them
     unwanted: Mapping[str, str] = field(default_factory=dict)
     none: str | None = None  #: a text that stands for no value, and stays
+    #: of a filter of SCIM: the fields by their attributes; and those of them that are swapped
+    attributes: Mapping[Attribute, str] = field(default_factory=dict)
+    swapped: frozenset[str] = frozenset()
 
     @property
     def passes(self) -> bool:
         """Whether it holds nobody's data."""
-        return not (self.of or self.vault or self.refused or self.unwanted)
+        return not (self.of or self.vault or self.refused or self.unwanted or self.attributes)
 
     @property
     def vault_fields(self) -> Mapping[str, str]:

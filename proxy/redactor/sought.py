@@ -105,6 +105,7 @@ class Spelling(NamedTuple):
     write: Callable[[Value], bytes]
     escape: Callable[[str], bytes]  #: one character, as an expression for its spellings
     blanks: re.Pattern[bytes]
+    character: re.Pattern[bytes]  #: the bytes of one character, however it is spelled
 
 
 def _url_escape(char: str) -> bytes:
@@ -124,12 +125,20 @@ URL_VALUE = Spelling(
     lambda value: form_codec.write_form_value(value.text),
     _url_escape,
     _BLANKS,
+    re.compile(
+        rb"%[0-7][0-9A-Fa-f]|[\x00-\x24\x26-\x7f]"
+        rb"|(?:%[C-Fc-f][0-9A-Fa-f]|[\xc0-\xff])(?:%[89ABab][0-9A-Fa-f]|[\x80-\xbf])+"
+    ),
 )
 JSON_TEXT = Spelling(
     _read_json_part,
     lambda value: write_json_value(Value(value.text))[1:-1],
     lambda char: re.escape(char.encode()),
     re.compile(rb"[ ]*"),
+    re.compile(
+        rb"\\u[dD][89ABab][0-9A-Fa-f]{2}\\u[dD][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\[^u]"
+        rb"|[\x00-\x5b\x5d-\x7f]|[\xc0-\xff][\x80-\xbf]+"
+    ),
 )
 
 

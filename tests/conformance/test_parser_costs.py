@@ -49,6 +49,7 @@ from proxy.net import client_address, entity_tags, hop_headers, proxy_protocol
 from proxy.net.http1 import body, fields, head
 from proxy.redactor import (
     content_coding,
+    expressions,
     form,
     message,
     method_override,
@@ -444,6 +445,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     },
     **{f"tokenization.normal:{kind}": _normal(kind) for kind in FIELD_KINDS},
     "tokenization.normalize:read_date": normalize.read_date,
+    "redactor.expressions:read_scim_filter": expressions.read_scim_filter,
     "redactor.validation:read_number": validation.read_number,
     "tokenization.uuid:read_uuid": uuid.read_uuid,
     "tokenization.mask:mask_text": lambda text: mask.mask_text(text, mask.Visible(1, 1), "*"),

@@ -2,6 +2,7 @@
 by a path, by a JSON body.
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ class Directory:
         app.router.add_get("/people", self.listing)
         app.router.add_post("/people/search", self.search)
         app.router.add_get("/people/by-email/{email}", self.by_email)
+        app.router.add_get("/scim/Users", self.users)
+        app.router.add_post("/scim/Users/.search", self.users)
         return app
 
     async def create(self, request: web.Request) -> web.Response:
@@ -76,6 +79,13 @@ class Directory:
         found = [one for one in self.stored.values() if one["email"] == email]
         return web.json_response(
             found[0] if found else {"error": email}, status=200 if found else 404
+        )
+
+    async def users(self, request: web.Request) -> web.Response:
+        body = await request.json() if request.method == "POST" else request.query
+        wanted = re.findall(r'(?:userName|value) eq "([^"]*)"', body["filter"])
+        return web.json_response(
+            {"Resources": [one for one in self.stored.values() if one["email"] in wanted]}
         )
 
     def leaked(self) -> set[str]:
@@ -133,6 +143,20 @@ async def test_people_are_found_by_what_nobody_but_the_vault_knows(office):
     )
     referer = {"Referer": "http://app/people/by-email/ann@wexlomere.example"}
     assert await office.names("GET", "/people", headers=referer) == both
+    assert office.directory.leaked() == set()
+
+
+async def test_a_filter_of_scim_finds_people_by_their_values(office):
+    ann, bob = 'userName eq "Ann@wexlomere.example"', f'emails[value eq "{BOB["email"]}"]'
+    for text, names in ((ann, [ANN["name"]]), (f"active pr or {ann} or {bob}", [ANN["name"], BOB["name"]])):  # fmt: skip
+        status, found = await office.ask("GET", "/scim/Users", params={"filter": text})
+        assert (status, [one["name"] for one in found["Resources"]]) == (200, names)
+    status, found = await office.ask("POST", "/scim/Users/.search", json={"filter": ann})
+    assert (status, [one["name"] for one in found["Resources"]]) == (200, [ANN["name"]])
+    status, refusal = await office.ask(
+        "GET", "/scim/Users", params={"filter": 'emails co "wexlomere"'}
+    )
+    assert (status, refusal["code"]) == (422, "search_refused")
     assert office.directory.leaked() == set()
 
 

@@ -181,6 +181,12 @@ OPERATION: list[Case] = [
     ("patch of small tokens", with_operations('{match: "PATCH /n/{id}", update: contact, request: {▲patch: json, fields: {born: "$.b[*]"}}}'), ("choose a larger shape",)),
     ("own mask of a create", with_operations("{match: POST /n, create: note, request: {▲own_mask: keep}}"), ("'own_mask' means nothing to a create",)),
     ("views at an operation", with_operations("{match: POST /n, create: note, ▲views: []}"), ("stands at the top of the file",)),
+    ("expression of another language", with_operations("{match: GET /n, read: contact, query: {q: {expression: ▲odata}}, response: {id: $.id}}"), ("'odata' is not known here",)),
+    ("expression beside a field", with_operations("{match: GET /n, read: contact, query: {q: {expression: scim, ▲field: email}}, response: {id: $.id}}"), ("'expression' says all of 'q'",)),
+    ("expression with a strange attribute", with_operations('{match: GET /n, read: contact, query: {q: {expression: scim, fields: {▲"user name": email}}}, response: {id: $.id}}'), ("is no attribute of SCIM",)),
+    ("expression with an unknown field", with_operations("{match: GET /n, read: contact, query: {q: {expression: scim, fields: {userName: ▲mail}}}, response: {id: $.id}}"), ("contact has no field 'mail'",)),
+    ("expression with a field of random tokens", with_operations("{match: GET /n, read: contact, query: {q: {expression: scim, fields: {displayName: ▲name}}}, response: {id: $.id}}"), ("equal values need equal tokens",)),
+    ("expression without a field to look for", with_operations("{match: GET /n, read: note, query: {q: {▲expression: scim}}, response: {id: $.id}}"), ("write same: true",)),
     ("via without a way to send", with_operations("{match: GET /n, read: contact, query: {q: {field: email, ▲via: vault}}, response: {id: "
         "$.id}}"), ("write send: {param: ids",)),
     ("both object and each", with_operations('{match: GET /n, read: note, response: {object: $, ▲each: "$[*]"}}'), ("exclude each other",)),

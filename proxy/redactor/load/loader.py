@@ -15,8 +15,8 @@ from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.graphql import with_graph
 from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
-from proxy.redactor.load.parameters import settled_search
 from proxy.redactor.load.rule_tests import parse_case
+from proxy.redactor.load.vault_questions import settled_search
 from proxy.redactor.load.views import compile_views
 from proxy.redactor.load.when import check_forks
 from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree

@@ -57,11 +57,12 @@ _PARAMETER = Block(
         Key("split", Text("text", "one to three signs, such as `,`", r"[,;:| !$*@~^.\-]{1,3}"), "what stands between several values in one text; each is swapped for itself", "one value"),
         Key("send", _LIST, "sends the values of the parameter as a list of another spelling", "as they came"),
         Key("pass", Flag(), "true: somebody looked, and the parameter holds nobody's data; it passes, and is not reported"),
-        Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
+        Key("expression", KeywordForm(("scim",)), "the parameter is a filter of SCIM: `userName eq \"ann@example.com\" and active eq true`; values that protected attributes are compared with by `eq` and `ne` are swapped, other comparisons of them answered with 422"),
+        Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
         Key("refuse", ListOf(Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True), "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
             "whatever sign, in lists", "not at all"),
     ),
-    later=("expression", "json"),
+    later=("json",),
 )  # fmt: skip
 _CARRIER = Block(
     "member",

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from proxy.redactor.load.vault_questions import (
     application_names,
     check_questions,
     field_question,
+    filter_parameter,
     order_question,
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
@@ -141,6 +142,8 @@ def _parameter(
     if "pass" in section:
         _check_lone(name, "pass", section, faults)
         return Parameter(name)
+    if "expression" in section:
+        return _filter(name, section, entity, faults)
     if "refuse" in section:
         return _refused(name, section, entity, faults)
     if "via" in section:
@@ -166,6 +169,15 @@ def _parameter(
         if holder is not None and key in holder:
             faults.add(holder.key(key), f"'{key}' is about a search of the vault; write via: vault")
     return Parameter(name, fields[0], split, _spelling(section, split, faults))
+
+
+def _filter(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter:
+    _check_lone(name, "expression", section, faults, "fields")
+    for one in section.value("fields", {}).values():
+        declared = one.value and known_field(one.value, one, entity, faults)
+        if declared and not has_same_tokens(entity, one.value):
+            faults.add(one.at, same_hint(entity, one.value, f"the parameter '{name}'"))
+    return filter_parameter(name, section, entity, partial(has_same_tokens, entity), faults)
 
 
 def _fields(section: Section, entity: Entity, faults: RuleFaults) -> list[str]:
@@ -381,20 +393,4 @@ def same_hint(entity: Entity, field: str, where: str) -> str:
         f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
         f"{shape}, same: true}} at "
         f"the field {field} of {entity.name}, or name only fields that have it"
-    )
-
-
-def settled_search(rule: SearchRule | None, names: Mapping[str, str]) -> SearchRule | None:
-    """The rule with fields in the names of the record schema (``schema: records``)."""
-    if rule is None:
-        return None
-
-    def settled(one: Parameter) -> Parameter:
-        return replace(one, of=names.get(one.of, one.of))
-
-    return SearchRule(
-        {name: settled(one) for name, one in rule.query.items()},
-        {name: settled(one) for name, one in rule.form.items()},
-        tuple((path, settled(one)) for path, one in rule.values),
-        {name: names.get(field, field) for name, field in rule.path.items()},
     )

@@ -1,13 +1,17 @@
-"""Parameters by which the vault is asked (``via: vault``): whether it can answer, and how."""
+"""Parameters by which the vault is asked (``via: vault``): whether it can answer, and how; and
+those that are a filter, of which parts are swapped.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+from proxy.redactor.expressions import attribute_at, attribute_of
 from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Entity, Verb
-from proxy.redactor.search_rules import Parameter, VaultQuestion
+from proxy.redactor.search_rules import Attribute, Parameter, SearchRule, VaultQuestion
 
 #: How a value is looked for that stands in an order, and the kinds that have one.
 _RANGES = ("from", "to", "after", "before")
@@ -80,6 +84,38 @@ def application_names(section: Section, entity: Entity, faults: RuleFaults) -> d
     }
 
 
+def filter_parameter(
+    name: str, section: Section, entity: Entity, same: Callable[[str], bool], faults: RuleFaults
+) -> Parameter:
+    """A parameter that is a filter of SCIM.
+
+    Fields stand there by their names, by their members and by those that the rule adds; ``same``:
+    whether equal values of a field have equal tokens.
+    """
+    attributes: dict[Attribute, str] = {}
+    for rule in entity.fields.values():
+        attributes |= {attribute_at(rule.at): rule.name, (field_word(rule.name),): rule.name}
+    added: Mapping[str, PlacedValue] = section.value("fields", {})
+    for text, item in added.items():
+        attribute = attribute_of(text)
+        if attribute is None:
+            faults.add(
+                item.key,
+                f"'{text}' is no attribute of SCIM; write userName, name.familyName or "
+                "emails.value",
+            )
+        elif item.value is not None:
+            attributes[attribute] = item.value
+    swapped = frozenset(filter(same, entity.fields))
+    if not swapped:
+        faults.add(
+            section.key("expression"),
+            f"no field of {entity.name} can be looked for by its tokens; write same: true at the "
+            "token of one, or refuse: always here",
+        )
+    return Parameter(name, attributes=attributes, swapped=swapped)
+
+
 def check_questions(
     asking: Sequence[tuple[Parameter, Mapping[str, PlacedValue]]], verb: Verb, faults: RuleFaults
 ) -> None:
@@ -96,3 +132,21 @@ def check_questions(
                 f"one search sends one list of ids; write the same 'send' as at "
                 f"'{asking[0][0].name}', in the same part of the request",
             )
+
+
+def settled_search(rule: SearchRule | None, names: Mapping[str, str]) -> SearchRule | None:
+    """The rule with fields in the names of the record schema (``schema: records``)."""
+    if rule is None:
+        return None
+
+    def settled(one: Parameter) -> Parameter:
+        attributes = {way: names.get(of, of) for way, of in one.attributes.items()}
+        swapped = frozenset(names.get(of, of) for of in one.swapped)
+        return replace(one, of=names.get(one.of, one.of), attributes=attributes, swapped=swapped)
+
+    return SearchRule(
+        {name: settled(one) for name, one in rule.query.items()},
+        {name: settled(one) for name, one in rule.form.items()},
+        tuple((path, settled(one)) for path, one in rule.values),
+        {name: names.get(field, field) for name, field in rule.path.items()},
+    )
