@@ -6,6 +6,7 @@ an e-mail address and by a part of a name finds the record, an order is right or
 clear.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -16,7 +17,8 @@ import aiohttp
 import pytest
 
 from tests.support.browser import Browser, NoBrowser, Page
-from tests.support.guides import followed
+from tests.support.guides import Guide, followed
+from tests.support.patience import PATIENCE
 from tests.support.real.installed import GUIDES, environment
 from tests.support.unavailable import Unavailable
 
@@ -349,3 +351,24 @@ async def test_scim(tmp_path: Path) -> None:
         assert (status, same(replaced, ann)) == (200, True)
         assert (await sent("DELETE", place))[0] == 204
         assert guide.leaked(*MARKERS) == {}
+
+
+# ---------------------------------------------------------------------- Kinto
+
+
+async def test_kinto(tmp_path: Path) -> None:
+    python = environment()
+    async with followed("kinto", tmp_path, python, 8888) as guide:
+        blocks = [text for kind, _, text in Guide.named("kinto").blocks("Use it") if kind in LISTED]
+        script = blocks[0].replace("http://127.0.0.1:8080", guide.proxy)
+        process = await asyncio.create_subprocess_exec(
+            *(python, "-W", "ignore", "-c", script),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, complained = await asyncio.wait_for(process.communicate(), PATIENCE)
+        assert (said.decode(), process.returncode) == (blocks[1], 0), complained.decode()
+        assert guide.leaked("Lindq", "Zetter", "1987-04-12", "1950-01-31", "ann@ex", "bob@ex") == {}
+
+
+LISTED = ("python", "text")
