@@ -6,6 +6,7 @@ metric say so, and the chain goes on behind the gap.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -171,6 +172,11 @@ class AuditLog:
             await self._remember()
         except VaultError as error:
             _report(error)
+
+    def leave(self) -> None:
+        """Write nothing any more, the last line neither: another process writes the log."""
+        self.fault, self._tried = "another process writes it now", math.inf
+        self._waiting.clear()
 
     def ship(self, *, stdout: bool, syslog: SyslogPlace | None) -> None:
         """Send lines to other places too, after they were written."""

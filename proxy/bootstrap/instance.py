@@ -11,7 +11,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -124,6 +124,8 @@ class Running:
     guard: EdgeGuard
     interface: str = ""  #: ``host:port`` of the vault's own interface
     metrics: str = ""  #: ``host:port`` of the listener for scrapers; empty: there is none
+    #: set when another instance has the vault, so that this one has to end
+    taken_over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def reload(self) -> None:
         """Load everything again that can change while requests go on."""
@@ -205,6 +207,7 @@ async def running(
         started = Running(
             "", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard
         )
+        started.taken_over = base.taken_over
         notes = Reload(metrics, "notes")
         states = (reloader.state, notes, *governed.states, *ins.states(), applications.state)
         await _listen(stack, base, ins, started, (*states, *guard.states()))
@@ -232,6 +235,7 @@ class _Base(NamedTuple):
     guard: EdgeGuard
     metrics: Metrics
     clock: Clock
+    taken_over: asyncio.Event
     addresses: Mapping[str, Address] = {}
 
 
@@ -239,7 +243,8 @@ async def _open_base(
     stack: AsyncExitStack, settings: Settings, guard: EdgeGuard, clock: Clock, metrics: Metrics
 ) -> _Base:
     """Open store, keys, environments and audit log; the stack closes them."""
-    store, _ = await open_with_key(settings, _hooks(metrics))
+    hooks, taken_over = _hooks(metrics), asyncio.Event()
+    store, _ = await open_with_key(settings, hooks)
     stack.push_async_callback(store.close)
     book, keysets = await open_environments(settings, store, clock)
     keyset = keysets[DEFAULT]
@@ -249,6 +254,12 @@ async def _open_base(
     stack.push_async_callback(contents.close)
     audit = await open_audit(settings, store, keyset, clock, metrics)
     stack.push_async_callback(audit.close)
+
+    def leave() -> None:
+        audit.log.leave()
+        taken_over.set()
+
+    hooks.taken_over = leave
     auth = await open_access(settings, store, keysets, clock, metrics)
     stack.callback(auth.close)
     catalog = await open_schemas(vault, settings.schemas, settings.records)
@@ -258,7 +269,8 @@ async def _open_base(
     stack.push_async_callback(realm.close)
     services = await environment_services(vault, catalog, contents)
     await realm.start(OpenEnvironment(vault, catalog, services), keysets)
-    return _Base(settings, store, vault, catalog, audit, auth, realm, guard, metrics, clock)
+    parts = (settings, store, vault, catalog, audit, auth, realm, guard, metrics, clock)
+    return _Base(*parts, taken_over)
 
 
 async def _listen(

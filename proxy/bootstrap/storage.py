@@ -31,6 +31,9 @@ from proxy.vault.vault import Vault, VaultOptions
 
 _log = logs.logger("bootstrap")
 
+#: Seconds for which an instance that has taken over a database waits for the folder of files.
+_FILES_LEFT: Final = 10.0
+
 #: The note of the store that says whose data it keeps.
 _COUNTRY: Final = "country"
 #: What the setting was where nobody wrote it, before a vault knew its country.
@@ -278,9 +281,19 @@ async def open_files(
 
     ``environments``: all that keep something in the same place.
 
-    Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
+    Where the vault is in a database, an instance that has just lost it may still use the files: it
+    ends within seconds. Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
     """
-    objects = await open_objects(settings.files.uri)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + (_FILES_LEFT if settings.store.file is None else 0)
+    while True:
+        try:
+            objects = await open_objects(settings.files.uri)
+            break
+        except VaultError as error:
+            if error.code is not Code.STORE_BUSY or loop.time() >= until:
+                raise
+        await asyncio.sleep(0.05)
     try:
         return await vault.keep_files(objects, settings.limits.upload, environments)
     except BaseException:

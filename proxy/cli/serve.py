@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
-from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.document import variable
 from proxy.net.sockets import inherited
@@ -96,7 +96,12 @@ async def serve(settings: Settings, overrides: "Overrides") -> int:
             reload()
         if (line := supervised()) is not None:
             tell_served(line, stop)
-        await stop
+        taken_over = asyncio.create_task(started.taken_over.wait())
+        await asyncio.wait((stop, taken_over), return_when=asyncio.FIRST_COMPLETED)
+        if taken_over.done():
+            log.error("another instance has taken over the vault, and this one ends")
+            return FAULT  # nothing under way can come to a good end any more
+        taken_over.cancel()
         log.info("stopping: requests under way may finish")
         # another process follows that accepts at the same sockets: nobody is to notice
         late = ON_ITS_WAY if overrides.sockets else 0.0

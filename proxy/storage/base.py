@@ -229,14 +229,16 @@ class Hooks:
     ``on_batch(size, seconds)`` is called on the event loop for each durable group of commits: how
     many commits it held, and the seconds from handing over the oldest of them until all were
     durable. ``waiting()`` tells how many commits wait for the writer at this moment; the engine
-    sets it.
+    sets it. ``taken_over()`` is called when another process has the store, and this one nothing to
+    do any more.
     """
 
-    __slots__ = ("on_batch", "waiting")
+    __slots__ = ("on_batch", "taken_over", "waiting")
 
     def __init__(self, on_batch: Callable[[int, float], None] = _ignore) -> None:
         self.on_batch = on_batch
         self.waiting: Callable[[], int] = _nothing
+        self.taken_over: Callable[[], object] = _nothing
 
 
 class Engine(NamedTuple):

@@ -90,6 +90,7 @@ class DatabaseLink:
         self._done = 0  #: transactions that this process has begun
         self._registered = False
         self._lost: VaultError | None = None
+        self.taken_over: Callable[[], object] = lambda: None  #: called when another one owns it
         self._fault: VaultError | None = None  #: of the last attempt to connect
         self._next = 0.0  #: when it may be tried again
         self._pause = _BACKOFF[0]
@@ -216,7 +217,13 @@ class DatabaseLink:
             "Another process has taken over the vault's database: this one writes and reads no "
             "more, restart it or end it.",
         )
+        self.taken_over()
         return self._lost
+
+    @property
+    def adrift(self) -> bool:
+        """Whether the connection that owns the vault broke, so that another process may own it."""
+        return self._lost is None and (self._writer is None or self._writer.is_closed())
 
     async def happened(self, number: int) -> bool:
         """Whether the transaction of that number, whose end nobody told, is stored."""
@@ -249,16 +256,18 @@ class DatabaseLink:
 
     async def _own(self, connection: asyncpg.Connection) -> None:
         ask = f"SELECT pg_try_advisory_lock({_OWNER_LOCK}, hashtext(current_schema()))"
-        if not await connection.fetchval(ask):
+        owned = await connection.fetchval(ask)
+        if self._registered:
+            mine = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
+            if not await connection.fetchval(mine, self.writer_id):
+                raise self.fenced()
+        if not owned:
             raise VaultError(
                 Code.STORE_BUSY,
                 f"Another process owns the vault at {self.address.label}: end it, or give this "
                 "one a schema of its own.",
             )
         if self._registered:
-            ask = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
-            if not await connection.fetchval(ask, self.writer_id):
-                raise self.fenced()
             return
         async with connection.transaction():
             await connection.execute("DELETE FROM writers")

@@ -4,8 +4,9 @@ A commit has returned when the server says that it is durable, on its standby to
 waits for one; what is read comes from the same server, so it is seen at once.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ from proxy.storage.rows import (
     read_staged,
 )
 
+#: Seconds between two looks whether the connection that writes is whole.
+_WATCHED = 1.0
+
 _NOTES = "SELECT name FROM notes WHERE right(name, length($1)) = $1 ORDER BY name"
 _ALL_NOTES = "SELECT name, content FROM notes"
 _NOTES_OF = f"{_ALL_NOTES} WHERE name = ANY($1::text[])"
@@ -78,6 +82,23 @@ class PostgresStore(RootedNotes, Untallied):
         self._writer = PostgresWriter(link, hooks)
         self._tables: dict[str, TableSql] = {}
         self._closed = False
+        self._watch: asyncio.Task[None] | None = None
+
+        def taken_over() -> None:
+            hooks.taken_over()  # whoever listens says so after the store is open
+
+        link.taken_over = taken_over
+
+    def watch(self) -> None:
+        """Notice from now on when another process takes over, though nobody writes here."""
+        self._watch = asyncio.create_task(self._watching())
+
+    async def _watching(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCHED)
+            if self._link.adrift:
+                with suppress(VaultError):  # whoever wants something is told by himself
+                    await self._writer.call(lambda connection: connection.execute("SELECT 1"))
 
     def raw(self) -> PostgresTables:
         return PostgresTables(self._link, self._writer.call)
@@ -85,6 +106,9 @@ class PostgresStore(RootedNotes, Untallied):
     async def close(self) -> None:
         """Finish what was accepted, and let another process own the vault."""
         self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         await self._writer.close()
         await self._link.close()
 
@@ -285,7 +309,9 @@ async def open_postgres(location: str, hooks: Hooks) -> PostgresStore:
     except BaseException:
         await link.close()
         raise
-    return PostgresStore(link, hooks)
+    store = PostgresStore(link, hooks)
+    store.watch()
+    return store
 
 
 def _address(location: str) -> DatabaseAddress:

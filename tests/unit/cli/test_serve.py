@@ -53,6 +53,7 @@ class Instance:
     @asynccontextmanager
     async def running(self, settings: Settings, overrides: Overrides) -> AsyncIterator[Any]:
         self.settings, self.overrides = settings, overrides
+        self.taken_over = asyncio.Event()  # of this loop
         if self.early:
             self.signal()
             await asyncio.sleep(0.01)  # so that the loop gets to see them
@@ -64,6 +65,9 @@ class Instance:
     def signal(self) -> None:
         for number in self.signals:
             os.kill(os.getpid(), number)
+
+    def take_over(self) -> None:
+        self.taken_over.set()
 
     async def drain(self, seconds: float, late: float) -> None:
         assert late == 0, "nobody follows at these sockets"
@@ -81,6 +85,14 @@ def test_a_signal_lets_requests_finish_before_everything_closes(settings, monkey
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings, Overrides({}))) == 0
     assert instance.asked == ["drained", "closed"]
+
+
+def test_an_instance_whose_vault_another_one_has_ends_with_a_fault(settings, monkeypatch):
+    instance = Instance()
+    monkeypatch.setattr(instance, "signal", instance.take_over)
+    monkeypatch.setattr(bootstrap, "running", instance.running)
+    assert run_on_uvloop(serve.serve(settings, Overrides({}))) == 1
+    assert instance.asked == ["closed"]
 
 
 def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch):
