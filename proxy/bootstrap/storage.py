@@ -13,6 +13,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
 from proxy.objectstore import open_objects
+from proxy.objectstore.base import ObjectStore
 from proxy.storage import engine_of, open_store
 from proxy.storage.base import Hooks, OpenStore, Store
 from proxy.storage.transfer import INCOMING, MOVED
@@ -284,21 +285,25 @@ async def open_files(
     Where the vault is in a database, an instance that has just lost it may still use the files: it
     ends within seconds. Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
     """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + (_FILES_LEFT if settings.store.file is None else 0)
-    while True:
-        try:
-            objects = await open_objects(settings.files.uri)
-            break
-        except VaultError as error:
-            if error.code is not Code.STORE_BUSY or loop.time() >= until:
-                raise
-        await asyncio.sleep(0.05)
+    objects = await _files_left(settings)
     try:
         return await vault.keep_files(objects, settings.limits.upload, environments)
     except BaseException:
         await objects.close()
         raise
+
+
+async def _files_left(settings: Settings) -> ObjectStore:
+    """The object store, once nobody else uses it."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + (_FILES_LEFT if settings.store.file is None else 0)
+    while True:
+        try:
+            return await open_objects(settings.files.uri)
+        except VaultError as error:
+            if error.code is not Code.STORE_BUSY or loop.time() >= until:
+                raise
+        await asyncio.sleep(0.05)
 
 
 async def check_file_store(settings: Settings, store: Store) -> None:

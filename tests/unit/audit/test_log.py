@@ -69,6 +69,18 @@ async def test_nothing_is_said_to_be_written_on_a_full_disk(tmp_path, disk):
     assert (await verified(tmp_path, memory)).faults == []
 
 
+async def test_who_leaves_the_log_to_another_process_writes_nothing_any_more(tmp_path):
+    async with trail(tmp_path) as made:
+        made.put(LINE)
+        made.leave()
+        for ask in (made.put, made.put_or_queue):
+            with pytest.raises(VaultError) as raised:
+                ask(LINE)
+            assert raised.value.code is Code.AUDIT_DOWN
+        made.look()
+    assert [line["event"] for line in lines(tmp_path)] == ["log", "write"], "not that it stopped"
+
+
 async def test_a_start_on_a_full_disk_has_its_line_when_there_is_room(tmp_path, disk):
     memory = Remembered()
     disk.full = True

@@ -167,15 +167,36 @@ async def test_who_has_lost_the_vault_to_another_process_writes_and_reads_no_mor
     assert await beside(uri, f"SELECT 1 FROM r_{TABLE} WHERE rid = 2") == []
 
 
+async def test_who_does_nothing_notices_that_another_process_has_the_vault(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.storage.postgres.store._WATCHED", 0.05)
+    hooks, noticed = Hooks(), asyncio.Event()
+    store = await open_store(uri, hooks)
+    hooks.taken_over = noticed.set  # known only when it is open
+    waiting = asyncio.create_task(open_store(uri + "&wait=60"))
+    while not await beside(
+        uri, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%try_adv%'"
+    ):
+        await asyncio.sleep(0.05)
+    while not noticed.is_set():
+        await beside(uri, _END, parse_address(uri).schema)
+        await asyncio.wait([asyncio.create_task(noticed.wait())], timeout=1.0)
+    await store.close()
+    await (await waiting).close()
+
+
+_END = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    " AND objid::bigint = hashtext($1)::bigint & 4294967295"
+)
+
+
 async def test_sessions_that_the_server_ends_are_made_anew(store: PostgresStore, uri: str) -> None:
     await store.commit(TABLE, [insert(1)])
-    end = (
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
-        " AND objid::bigint = hashtext($1)::bigint & 4294967295"
-    )
     schema = parse_address(uri).schema
     for rid in range(2, 6):
-        assert await beside(uri, end, schema)
+        assert await beside(uri, _END, schema)
         await asyncio.gather(*(store.commit(TABLE, [insert(10 * rid + n)]) for n in range(5)))
         assert len(await store.rows(TABLE, range(10 * rid, 10 * rid + 5))) == 5
     assert (await store.count(TABLE))[0] == 21
