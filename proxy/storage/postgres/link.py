@@ -29,6 +29,8 @@ _STATEMENTS: Final = 1000
 #: Seconds between two looks of a waiting process whether the vault is free, each a short question:
 #: one that waited in the database would keep it from cleaning up for as long.
 _LOOK: Final = 0.05
+#: Looks for which a process waits for its own session, which broke and which the server still ends.
+_PARTING: Final = 20
 #: What a waiting process goes on after.
 _PASSING: Final = (Code.STORE_BUSY, Code.VAULT_DOWN)
 #: Seconds between attempts to connect while the database is away: at first, and at most.
@@ -256,11 +258,15 @@ class DatabaseLink:
 
     async def _own(self, connection: asyncpg.Connection) -> None:
         ask = f"SELECT pg_try_advisory_lock({_OWNER_LOCK}, hashtext(current_schema()))"
+        mine = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
         owned = await connection.fetchval(ask)
-        if self._registered:
-            mine = "SELECT EXISTS (SELECT 1 FROM writers WHERE id = $1)"
-            if not await connection.fetchval(mine, self.writer_id):
-                raise self.fenced()
+        for _ in range(_PARTING):
+            if owned or not self._registered:
+                break
+            await asyncio.sleep(_LOOK)
+            owned = await connection.fetchval(ask)
+        if self._registered and not await connection.fetchval(mine, self.writer_id):
+            raise self.fenced()
         if not owned:
             raise VaultError(
                 Code.STORE_BUSY,
