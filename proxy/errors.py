@@ -22,6 +22,7 @@ class Code(enum.StrEnum):
     UNREADABLE_BODY = "unreadable_body"
     MALFORMED_JSON = "malformed_json"  #: said to be JSON, and breaks its grammar
     AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data
+    AMBIGUOUS_UPLOAD = "ambiguous_upload"  #: a CSV file or form that programs read in two ways
     TOO_LARGE = "too_large"  #: a limit on size, depth or number of fields is exceeded
     METHOD_NOT_ALLOWED = "method_not_allowed"  #: another method than the address takes
     REQUEST_TIMEOUT = "request_timeout"  #: the caller stopped sending in the middle of its request

@@ -17,6 +17,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.UNREADABLE_BODY: 415,
         Code.MALFORMED_JSON: 400,
         Code.AMBIGUOUS_JSON: 400,
+        Code.AMBIGUOUS_UPLOAD: 400,
         Code.TOO_LARGE: 413,
         Code.METHOD_NOT_ALLOWED: 405,
         Code.REQUEST_TIMEOUT: 408,
@@ -110,6 +111,7 @@ def proxy_status(
     chosen = {
         Code.UNREADABLE_BODY: on_error.unreadable_body,
         Code.AMBIGUOUS_JSON: on_error.ambiguous_json,
+        Code.AMBIGUOUS_UPLOAD: on_error.ambiguous_json,
         Code.TOO_LARGE: on_error.too_large,
     }
     return chosen.get(error.code, STATUS[error.code])

@@ -85,7 +85,7 @@ class Guard:
             own = {one.text for row in tokens for one in row if one is not None}
             where = self._where(text, own | {token for _, token in searched}, sent)
             if where:
-                self._tell(values[text], where)
+                self._tell(values[text], where + self._row(items, text))
                 return
 
     def _heap(self, sent: Request) -> tuple[bytes, bytes]:
@@ -105,6 +105,21 @@ class Guard:
         if b"\\" in content or b"%" in content or (b"+" in content and content[:1] not in b"{["):
             content = b"\n".join(_readings(content))
         return b"%b\n" % head, b"\n%b\n" % content
+
+    def _row(self, items: Sequence[BodyObject], text: str) -> str:
+        """Which row of a file, or which object of several, the value is swapped in; empty for the
+        only one. Rows count from the line of names, which is the first.
+        """
+        if len(items) < 2:
+            return ""
+        mine = (
+            number
+            for number, item in enumerate(items, 1)
+            if any(spot.value is not None and spot.value.text == text for spot in item.spots)
+        )
+        number, body = next(mine, 0), self._operation.request.body
+        csv = body is not None and body.csv
+        return (f" (row {number + 1})" if csv else f" (object {number})") if number else ""
 
     def _tell(self, name: str, where: str) -> None:
         if self._operation.endpoint.on_error.guard == "report":

@@ -275,7 +275,7 @@ class SearchPlan:
         if parameter.refused:
             reason = (
                 "the application keeps tokens in place of what it would be looked for in, so it "
-                "would find nothing or other records"
+                "would find nothing or other records; leave it out, or search by a whole value"
             )
         else:
             words = field_words(text) if parameter.unwanted else ()
@@ -284,7 +284,7 @@ class SearchPlan:
                 return
             reason = (
                 f"the application keeps tokens in place of values of {', '.join(named)}, and "
-                "would sort or search by those"
+                "would sort or search by those; leave them out"
             )
         raise search_refused(parameter, reason)
 

@@ -197,7 +197,7 @@ def _columns(
 
 def _unclear(what: str) -> VaultError:
     return VaultError(
-        Code.AMBIGUOUS_JSON,
+        Code.AMBIGUOUS_UPLOAD,
         f"The upload {what}: send a CSV file as RFC 4180 has it, in UTF-8, with names in its "
         "first line.",
     )

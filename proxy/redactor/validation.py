@@ -80,10 +80,10 @@ class FieldCheck:
             return f"is no {what}"
         if self.kind != "phone":
             return "" if holds(text) else f"is no {what}"
-        found = phone_region(text, self.regions[0] if self.regions else region)
-        if found is None:
+        country = phone_region(text, self.regions[0] if self.regions else region)
+        if country is None:
             return f"is no {what}; send it with its country code, such as +46 70 174 06 05"
-        if self.regions and found not in self.regions:
+        if self.regions and country not in self.regions:
             return f"is no {what} of {' or '.join(self.regions)}"
         return ""
 
@@ -98,8 +98,8 @@ class FieldCheck:
     def _pattern(self, text: str) -> str:
         if linear_pattern(self.pattern).fullmatch(text) is not None:
             return ""
-        shown = self.pattern if len(self.pattern) <= 80 else "of its field"
-        return f"does not fit the pattern {shown}"
+        named = self.pattern if len(self.pattern) <= 80 else "of its field"
+        return f"does not fit the pattern {named}"
 
     def _bounds(self, text: str) -> str:
         least, most = self.least, self.most

@@ -239,7 +239,8 @@ class Notices:
             _log.warning(
                 "the application answers a create without the id of its record: the values are "
                 "kept, and shown once an "
-                "answer shows a token that tells the record; until then it shows tokens",
+                "answer shows a token that tells the record; until then it shows tokens, and no "
+                "search of the vault finds it",
                 operation=self._operation,
                 entity=self._entity,
             )

@@ -7,6 +7,7 @@ from typing import Final
 
 from proxy.model.schema import Path, PathStep, Schema, spell
 from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
+from proxy.redactor.load.vault_questions import unfindable
 from proxy.redactor.load.when import are_told_apart
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.path_template import (
@@ -132,6 +133,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
             yield from _unseen(operation)
             yield from _unnamed_success(operation)
         yield from _other_ways(file)
+        yield from unfindable(file.operations)
         for operation in _unread(file):
             yield (
                 f"{operation.position}: {operation.label} is ruled and GET {operation.template} is "

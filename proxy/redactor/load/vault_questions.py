@@ -2,7 +2,7 @@
 those that are a filter, of which parts are swapped.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from proxy.redactor.expressions import attribute_at, attribute_of
@@ -10,7 +10,7 @@ from proxy.redactor.field_words import field_word
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.yaml_tree import RuleFaults
-from proxy.redactor.rules import Entity, Verb
+from proxy.redactor.rules import Entity, IdSource, Operation, Restore, Verb
 from proxy.redactor.search_rules import Attribute, Parameter, SearchRule, VaultQuestion
 
 #: How a value is looked for that stands in an order, and the kinds that have one.
@@ -132,6 +132,37 @@ def check_questions(
                 f"one search sends one list of ids; write the same 'send' as at "
                 f"'{asking[0][0].name}', in the same part of the request",
             )
+
+
+def unfindable(operations: Sequence[Operation]) -> Iterator[str]:
+    """Warnings of searches of the vault for records whose ids nothing tells it."""
+    for asking in operations:
+        search = asking.request.search
+        parts = (*search.query.values(), *search.form.values()) if search is not None else ()
+        places = search.values if search is not None else ()
+        if not any(one.vault for one in (*parts, *(one for _, one in places))):
+            continue
+        own = [one for one in operations if one.entity.fields is asking.entity.fields]
+        writes = [one for one in own if one.verb in (Verb.CREATE, Verb.UPDATE)]
+        pages = [one for one in writes if one.verb is Verb.CREATE and _answers_a_page(one)]
+        listed = any(one.verb is Verb.READ and one.response.id is not None for one in own)
+        if not writes:
+            yield (
+                f"{asking.position}: {asking.label} asks the vault for {asking.entity.name}, and "
+                "no operation creates or updates one, so it finds nobody; name those that do"
+            )
+        elif pages and not listed:
+            yield (
+                f"{pages[0].position}: {pages[0].label} is answered by a page, which tells no id, "
+                f"so {asking.label} does not find what it creates; write response: {{id: header "
+                "Location /…/{id}}, or an id in a read"
+            )
+
+
+def _answers_a_page(operation: Operation) -> bool:
+    ident = operation.response.id
+    in_body = ident is None or ident.source is IdSource.BODY
+    return in_body and operation.response.restore is not Restore.NAMED
 
 
 def settled_search(rule: SearchRule | None, names: Mapping[str, str]) -> SearchRule | None:

@@ -145,7 +145,7 @@ async def test_a_file_that_programs_could_read_in_two_ways_is_refused(body):
     one = await imports()
     with pytest.raises(VaultError) as fault:
         await imported(one, body)
-    assert fault.value.code in (Code.AMBIGUOUS_JSON, Code.UNREADABLE_BODY)
+    assert fault.value.code in (Code.AMBIGUOUS_UPLOAD, Code.AMBIGUOUS_JSON, Code.UNREADABLE_BODY)
     assert "ann" not in fault.value.message
     assert await one.counts() == (0, 0, 0)
 
@@ -172,7 +172,7 @@ async def test_a_form_without_its_one_file_is_refused(name):
     one = await imports()
     with pytest.raises(VaultError) as fault:
         await one.send("POST /upload", body + other, FORM)
-    assert fault.value.code is Code.AMBIGUOUS_JSON
+    assert fault.value.code is Code.AMBIGUOUS_UPLOAD
 
 
 async def test_another_kind_of_body_is_refused():
@@ -191,3 +191,17 @@ async def test_a_value_that_does_not_fit_is_told_by_its_column():
     with pytest.raises(VaultError) as fault:
         await one.send("POST /i", b"Born\nno date\n", CSV)
     assert [detail.source for detail in fault.value.details] == ["Born, row 2"]
+
+
+async def test_a_value_that_stands_in_another_column_is_refused_with_its_row():
+    one = await imports()
+    with pytest.raises(VaultError) as fault:
+        await imported(one, b"Email,Note\nann@x.example,a\neve@x.example,see eve@x.example\n")
+    assert fault.value.code is Code.VALUE_ELSEWHERE
+    assert fault.value.details == (("the body (row 3)", "email"),)
+    assert "eve" not in fault.value.message
+    people = [{"email": "a@x.example"}, {"email": "eve@x.example", "note": "eve@x.example"}]
+    with pytest.raises(VaultError) as fault:
+        await one.send("POST /p", people)
+    assert [detail.source for detail in fault.value.details] == ["the body (object 2)"]
+    assert await one.counts() == (0, 0, 0)

@@ -2,7 +2,7 @@ import pytest
 
 from proxy.redactor.load import load_text
 from proxy.redactor.search_rules import ListSpelling
-from tests.support.rules import faults_of, marked
+from tests.support.rules import faults_of, marked, rules_of
 
 HEAD = """version: 1
 endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
@@ -79,3 +79,33 @@ def test_an_entity_without_an_order_is_told():
         f"{text}  - {{match: GET /n, read: contact, query: {{o: {{via: vault, {SEND}}}}}, response: {{id: $.id}}}}\n"
     )
     assert "no field of contact has an order" in fault.text
+
+
+ASKING = (
+    "{match: GET /n, read: contact, query: {q: {field: email, via: vault, send: {param: ids, "
+    "none: '0'}}}, response: {each: '$[*]', id: $.id}}"
+)
+
+
+def warned(*operations: str) -> list[str]:
+    """What is said of searches of the vault."""
+    warnings = rules_of(*operations).warnings
+    return [one for one in warnings if "asks the vault" in one or "tells no id" in one]
+
+
+def test_a_search_for_records_that_nothing_brings_into_the_vault_is_warned_of():
+    (warning,) = warned(ASKING)
+    assert "GET /n asks the vault for contact, and no operation creates or updates" in warning
+    assert warned(ASKING, "{match: POST /n, create: contact}") == []
+
+
+def test_a_search_for_records_whose_creates_tell_no_id_is_warned_of():
+    shown = "response: {restore: html, only: [email]}"
+    asking = ASKING.replace("response: {each: '$[*]', id: $.id}", shown)
+    page = "{match: POST /n, create: contact, response: {restore: anywhere}}"
+    (warning,) = warned(asking, page)
+    assert "POST /n is answered by a page" in warning
+    told = page.replace("{restore", '{id: "header Location /n/{id}", restore')
+    assert warned(asking, told) == []
+    listed = "{match: GET /l, read: contact, response: {each: '$[*]', id: $.id}}"
+    assert warned(asking, page, listed) == []
