@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -284,6 +285,7 @@ async def test_graphql(tmp_path: Path) -> None:
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+SEARCH = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
 
 
 def account(person: dict[str, str], title: str) -> dict[str, Any]:
@@ -327,8 +329,16 @@ async def test_scim(tmp_path: Path) -> None:
         assert [one["displayName"] for one in listed["Resources"]] == [BO["name"], ANN["name"]]
         for order in ("userName", "name.familyName", "emails.value", "displayName"):
             assert (await sent("GET", f"/Users?sortBy={order}"))[1]["code"] == "search_refused"
-        status, found = await sent("GET", f'/Users?filter=userName eq "{ANN["email"]}"')
+        for words in (f'userName eq "{ANN["email"].upper()}"', f'emails.value eq "{ANN["email"]}"'):
+            status, found = await sent(
+                "GET", f"/Users?filter={quote(words + ' and active eq true')}"
+            )
+            assert [one["displayName"] for one in found["Resources"]] == [ANN["name"]], words
+        status, found = await sent("GET", "/Users?filter=displayName+co+%22Zorb%22")
         assert (status, found["code"]) == (422, "search_refused")
+        search = {"schemas": [SEARCH], "filter": f'userName eq "{BO["email"]}"'}
+        status, found = await sent("POST", "/Users/.search", search)
+        assert [one["displayName"] for one in found["Resources"]] == [BO["name"]]
         changes = [
             {
                 "op": "replace",
