@@ -84,6 +84,25 @@ def text(value: str) -> bytes:
     ).encode()
 
 
+#: What a text holds that a page shows as HTML: a tag, a comment, or a character that was escaped.
+_MARKUP = re.compile(
+    rb"<(?:[A-Za-z!?]|/[A-Za-z])|&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]+|#[xX][0-9A-Fa-f]+);"
+)
+_TAG = re.compile(r"<(?:[A-Za-z!?/]|\Z)")
+
+
+def is_markup(text: bytes) -> bool:
+    """Whether a text is a piece of HTML, as far as it tells."""
+    return _MARKUP.search(text) is not None
+
+
+def opens_tag(value: str) -> bool:
+    """Whether a value would begin a tag where somebody takes it for HTML, by itself or with what
+    stands behind it.
+    """
+    return _TAG.search(value) is not None
+
+
 def _literal(value: str) -> bytes:
     """A value inside a string of JSON or of a script, also where that is an attribute: all but
     letters and digits as escapes of four digits.

@@ -15,9 +15,9 @@ from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.json.text import evened
+from proxy.redactor.json.text import evened, unescaped
 from proxy.redactor.message import CODECS, Media, RawHeaders, canonical_uuid, write_cell
-from proxy.redactor.pages import Region, acting, text
+from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
 
@@ -180,6 +180,19 @@ def surroundings(declared: bytes | None) -> EscapingKinds | None:
     return _SURROUNDINGS.get(declared)
 
 
+def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None, bytes]:
+    """What kind of text an answer is by its declared type and its beginning, and the body as that
+    is read: other bytes may stand in it, each in its place.
+    """
+    kind = surroundings(declared)
+    if kind is EscapingKinds.PLAIN and _PAGE.match(body):
+        kind = EscapingKinds.HTML  # a piece of a page, which some script asks for
+    return kind, body
+
+
+_PAGE = re.compile(rb"[ \t\r\n]*<[A-Za-z!]")
+
+
 def candidates(
     kind: EscapingKinds,
     body: bytes,
@@ -203,9 +216,10 @@ def candidates(
             text in known or any(pattern.fullmatch(text) for pattern in patterns)
         ):
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
-            likely.append(Candidate(text, start, end, not names, quoted))
+            likely.append(Candidate(text, start, end, not names, quoted, _json if names else None))
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
-            likely.extend(_inside(_as_seen(kind, raw), start, quoted, patterns))
+            found = _inside(_as_seen(kind, raw), start, quoted, patterns)
+            likely.extend(_in_string(raw, start, list(found)) if quoted else found)
     return likely if kind is not EscapingKinds.HTML else _written_in(body, likely, wide=wide)
 
 
@@ -247,6 +261,32 @@ def _written_in(page: bytes, items: Sequence[Candidate], *, wide: bool) -> list[
     return writable
 
 
+def _in_string(raw: bytes, offset: int, items: list[Candidate]) -> Iterable[Candidate]:
+    """Those inside a string of JSON; where it is a piece of HTML, those that stand where a page
+    shows them. A page may put such a string into itself as it is.
+    """
+    if not items or (b"<" not in raw and b"&" not in raw and b"\\" not in raw):
+        return items
+    without = bytearray(raw)
+    for item in items:
+        without[item.start - offset : item.end - offset] = b"_" * (item.end - item.start)
+    if not is_markup(unescaped(without)[0]):
+        return items
+    page, escapes = unescaped(raw)
+    ends = [end for end, _ in escapes]
+    moved: list[Candidate] = []
+    for item in items:
+        before = bisect_right(ends, item.start - offset)
+        shift = offset + (escapes[before - 1][1] if before else 0)
+        moved.append(item._replace(start=item.start - shift, end=item.end - shift))
+    shown = {id(one) for one in _written_in(page, moved, wide=False)}
+    return [
+        item._replace(write=text)
+        for item, one in zip(items, moved, strict=True)
+        if id(one) in shown
+    ]
+
+
 def _stands(region: Region, item: Candidate) -> bool:
     """Whether a candidate is one that can be written in the region that it begins in."""
     if region.whole:
@@ -265,8 +305,10 @@ def rewrite(
         value = values.get(item.text)
         if value is None:
             continue
-        if kind is EscapingKinds.JSON:
-            edits.append(_json_edit(item, value))
+        if kind is EscapingKinds.JSON and item.write is None:
+            # A page may put a text into itself, as what the application wrote held no tag.
+            if item.whole or not item.quoted or not opens_tag(value.text):
+                edits.append(_json_edit(item, value))
         else:
             write = item.write or _ESCAPES[kind]
             edits.append((item.start, item.end, write(value.text)))
@@ -292,11 +334,16 @@ _ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
 }
 
 
+def _json(value: str) -> bytes:
+    """A value as text inside a string of JSON."""
+    return json_codec.write_json_value(Value(value))[1:-1]
+
+
 def _json_edit(item: Candidate, value: Value) -> Edit:
     if item.quoted and item.whole:
         return (item.start - 1, item.end + 1, json_codec.write_json_value(value))
     if item.quoted:
-        return (item.start, item.end, json_codec.write_json_value(Value(value.text))[1:-1])
+        return (item.start, item.end, _json(value.text))
     return (item.start, item.end, json_codec.write_json_value(value))
 
 

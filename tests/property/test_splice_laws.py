@@ -3,6 +3,9 @@ selected.
 """
 
 import json
+import re
+from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -16,7 +19,7 @@ from proxy.redactor.json import tree as codec
 from proxy.redactor.json.text import depth_fits
 from proxy.redactor.json.tree import TreeSelection
 from proxy.redactor.json.walk import walk
-from proxy.redactor.restore import splice
+from proxy.redactor.restore import EscapingKinds, candidates, rewrite, splice
 from proxy.redactor.select import Selection
 from tests.support.documents import Object, broken, documents, meaning, parsed, paths, spelled
 
@@ -202,3 +205,46 @@ def test_spans_of_a_form_hold_its_raw_values(text):
     ] == parse_qsl(text, keep_blank_values=True)
     for member in members:
         assert member.bare == (body[member.start - 1 : member.start] != b"=")
+
+
+# ---------------------------------------------------------------- texts that a page puts into itself
+
+TOKEN = "tok1234"
+MARKS = ["<b>", "</b>", "<a href='/", "'>", '<i title="', '">', "<!--", "-->", "<", ">", "&lt;"]
+PIECES = st.sampled_from(
+    [TOKEN, *MARKS, " ", "Hello ", "\\", '"', "/", "é\n", "<script>", "</script>", "<textarea>"]
+)
+VALUE = st.lists(
+    st.sampled_from(["<", ">", "</", "img", " x=", '"', "'", "&", "#", "--", "!", "a", "-->", "\\"])
+).map("".join)
+
+
+class Tags(HTMLParser):
+    """What a page of this text would hold but for shown text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[Any] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.found.append((tag, [(n, v if n != "title" else None) for n, v in attrs]))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.found.append(tag)
+
+    def handle_comment(self, data: str) -> None:
+        self.found.append(("comment", data))
+
+
+@given(st.lists(PIECES, max_size=8).map("".join), VALUE, st.booleans())
+def test_no_value_within_a_string_of_json_opens_a_tag(text, value, escaped):
+    assume(text != TOKEN)
+    body = json.dumps({"a": text})
+    if escaped:
+        body = body.replace("<", r"\u003c").replace("/", r"\/")
+    raw, shape = body.encode(), [re.compile(TOKEN)]
+    found = candidates(EscapingKinds.JSON, raw, shape, {})
+    written = splice(raw, rewrite(EscapingKinds.JSON, found, {TOKEN: Value(value)}))
+    assert Tags(json.loads(written)["a"]).found == Tags(text).found

@@ -284,8 +284,8 @@ class AnswerScan:
 
         ``taken``: stretches, in order, that something else is written to.
         """
-        kind = restore.surroundings(header(answer.headers, b"content-type"))
-        if not answer.body or kind is None:
+        kind, body = restore.taken_as(header(answer.headers, b"content-type"), answer.body)
+        if not body or kind is None:
             return []
         rule = self._joined.plan.operation.response
         wide = page is not None and rule.restore is Restore.HTML
@@ -307,7 +307,7 @@ class AnswerScan:
         long = len(answer.body) > SMALL
         patterns = await run_in_thread(much, tokens.patterns, known)
         look = partial(restore.candidates, wide=wide)
-        likely = await run_in_thread(long, look, kind, answer.body, patterns, known)
+        likely = await run_in_thread(long, look, kind, body, patterns, known)
         edits: list[Edit] = []
         try:
             if rule.members and wide:

@@ -77,6 +77,28 @@ def _between_escapes(body: bytes, start: int, end: int) -> int:
     return end
 
 
+_ANY_ESCAPE = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_CONTROL_NAMES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def unescaped(text: bytes | bytearray) -> tuple[bytes, list[tuple[int, int]]]:
+    """The text inside a string, ``?`` in place of what is escaped and not ASCII; and where each
+    escape ends, with the bytes that are fewer up to there.
+    """
+    pieces: list[bytes] = []
+    ends: list[tuple[int, int]] = []
+    at = fewer = 0
+    for escape in _ANY_ESCAPE.finditer(text):
+        number, name = escape.groups()
+        code = int(number, 16) if number else 0
+        char = _CONTROL_NAMES.get(name, name) if name else bytes([code if code < 128 else 0x3F])
+        pieces += (bytes(text[at : escape.start()]), char)
+        at = escape.end()
+        fewer += at - escape.start() - len(char)
+        ends.append((at, fewer))
+    return b"".join([*pieces, bytes(text[at:])]), ends
+
+
 def replace_surrogates(body: bytes) -> bytes:
     """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where
     it was.

@@ -55,6 +55,46 @@ def test_json(body, value, wanted):
     assert restored(EscapingKinds.JSON, body, value) == wanted
 
 
+EVIL = Value("""A<img src=x onerror="x('y')">""")
+SAFE = "A&#60;img&#32;src&#61;x&#32;onerror&#61;&#34;x&#40;&#39;y&#39;&#41;&#34;&#62;"
+
+
+@pytest.mark.parametrize(
+    ("string", "wanted"),
+    [
+        ("<b>Hello TOK</b>", "<b>Hello SAFE</b>"),
+        ("Hello TOK<br>", "Hello SAFE<br>"),
+        ("Hello TOK <!-- x -->", "Hello SAFE <!-- x -->"),
+        ("Hello &amp; TOK", "Hello &amp; SAFE"),
+        ("Hello&#39; TOK", "Hello&#39; SAFE"),
+        # As Go, .NET and PHP write them.
+        (r"\u003cb\u003eé\n\ud83d\ude00TOK\u003c\/b>", r"\u003cb\u003eé\n\ud83d\ude00SAFE\u003c\/b>"),
+        (r"<i title=\"TOK\">TOK</i>", r"<i title=\"SAFE\">SAFE</i>"),
+        (r"<\/i> TOK \\ TOK", r"<\/i> SAFE \\ SAFE"),
+        # Where it acts it stays a token.
+        (r"<a href=\"/TOK\" onclick=\"f('TOK')\">TOK", r"<a href=\"/TOK\" onclick=\"f('TOK')\">SAFE"),
+        ("<p>From <TOK></p>", "<p>From <TOK></p>"),
+        # A text without a tag is none of HTML, and this is no value to be put in it.
+        ("Hello TOK", "Hello TOK"),
+        (r"\\ 1 < 2 & TOK <TOK>", r"\\ 1 < 2 & TOK <TOK>"),
+    ],
+)  # fmt: skip
+def test_a_string_that_is_a_piece_of_html_shows_values_that_open_no_tag(string, wanted):
+    body = f'{{"a": "{string}"}}'.replace("TOK", T)
+    assert restored(EscapingKinds.JSON, body, EVIL) == (
+        f'{{"a": "{wanted}"}}'.replace("TOK", T).replace("SAFE", SAFE)
+    )
+
+
+def test_a_text_shows_values_as_they_are_unless_they_would_open_a_tag():
+    body = f'{{"a": "{T} <{T}> & x", "{T}": "{T}"}}'
+    shown = restored(EscapingKinds.JSON, body, Value("Ann & <3"))
+    assert shown == '{"a": "Ann & <3 <Ann & <3> & x", "Ann & <3": "Ann & <3"}'
+    assert restored(EscapingKinds.JSON, f'["{T}img"]', Value("x<")) == f'["{T}img"]'
+    # A whole string and the name of a member are the value itself, as without the proxy.
+    assert restored(EscapingKinds.JSON, f'{{"{T}": "{T}"}}', Value("<b>")) == '{"<b>": "<b>"}'
+
+
 def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
     known = {"1999-01-02": Value("2001-05-06"), "4711": Value("1", json=True), "é": Value("x")}
     body = (
@@ -221,3 +261,18 @@ def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):
     for text in texts:
         found = [(match.start(), match[0]) for match in restore._matches(pattern, text)]
         assert found == [(match.start(), match[0]) for match in pattern.finditer(text)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "body", "kind"),
+    [
+        (b"text/plain", b"<p>x</p>", EscapingKinds.HTML),
+        (b"text/plain; charset=utf-8", b" \n<!DOCTYPE html>", EscapingKinds.HTML),
+        (b"text/plain", b"a <p>", EscapingKinds.PLAIN),
+        (b"text/plain", b"< 3", EscapingKinds.PLAIN),
+        (b"text/html", b"x", EscapingKinds.HTML),
+        (b"image/png", b"<x", None),
+    ],
+)
+def test_a_plain_text_that_begins_like_a_page_is_taken_as_one(declared, body, kind):
+    assert restore.taken_as(declared, body) == (kind, body)

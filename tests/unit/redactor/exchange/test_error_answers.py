@@ -124,9 +124,11 @@ async def refusal(kind: Any, template: str, person: dict[str, Any]) -> str:
 
 async def test_refusals_show_callers_their_own_words():
     person = {"name": "A <b> 'x'", "born": "1931-02-27"}
-    assert json.loads(await refusal(JSON, '{"NAME": ["no NAME", "BORN"]}', person)) == {
-        "A <b> 'x'": ["no A <b> 'x'", "1931-02-27"]
-    }
+    assert json.loads(
+        await refusal(JSON, '{"NAME": ["NAME", "<i>no</i> NAME", "BORN"]}', person)
+    ) == {"A <b> 'x'": ["A <b> 'x'", "<i>no</i> A&#32;&#60;b&#62;&#32;&#39;x&#39;", "1931-02-27"]}
+    plain = {"name": "A & 'x'"}
+    assert json.loads(await refusal(JSON, '{"error": "no NAME"}', plain)) == {"error": "no A & 'x'"}
     safe = "A&#32;&#60;b&#62;&#32;&#39;x&#39;"
     assert (
         await refusal(HTML, "<p>NAME<input value=NAME>", person) == f"<p>{safe}<input value={safe}>"

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from proxy.redactor.json.text import depth_fits
+from proxy.redactor.json.text import depth_fits, unescaped
 
 DOCUMENTS = {
     "1": 0,
@@ -34,3 +34,11 @@ def test_a_limit_is_reached_in_time_however_deep_the_document_is():
     assert not depth_fits(body, 64)
     # of a slow machine; what is not in proportion takes hours
     assert time.process_time() - started < 20
+
+
+def test_texts_without_their_escapes_and_where_each_ended():
+    assert unescaped(rb"a\u003cb\n\\\u00e9x") == (
+        b"a<b\n\\?x",
+        [(7, 5), (10, 6), (12, 7), (18, 12)],
+    )
+    assert unescaped(b"plain") == (b"plain", [])
