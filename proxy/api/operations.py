@@ -188,7 +188,7 @@ OPERATIONS: Final[tuple[ApiOperation, ...]] = (
     ApiOperation("sf_find_ids", "POST", "/sf/find-ids", search.find_ids, 200, _FIND, reads=True, abroad=True),
     ApiOperation("export_records", "GET", _MODEL + "/export", search.export_records, 200, _EXPORT, _NO_BODY, query=("limit", "next"), abroad=True, also=(202,), approval="exports"),
     ApiOperation("find_person", "POST", "/api/persons/find", persons.find_person, 200, _PERSON, reads=True, query=("next",), also=(202,), approval="exports"),
-    ApiOperation("erase_person", "POST", "/api/persons/erase", persons.erase_person, 200, _PERSON, reads=True, query=("next",), also=(202,), approval="exports"),
+    ApiOperation("erase_person", "POST", "/api/persons/erase", persons.erase_person, 200, _PERSON, query=("next",), also=(202,), approval="exports"),
     ApiOperation("read_record", "GET", _ONE_RECORD, search.read_record, 200, (*_HISTORY, 412), _NO_BODY, also=(304,), abroad=True),
     ApiOperation("replace_record", "PUT", _ONE_RECORD, models.replace_record, 200, _CHANGE, abroad=True, repeatable=True),
     ApiOperation("change_record", "PATCH", _ONE_RECORD, models.change_record, 200, _CHANGE, abroad=True, repeatable=True),

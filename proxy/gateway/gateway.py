@@ -379,6 +379,8 @@ class Gateway:
         while (now := loop.time()) < began + seconds:
             for connection in self.server.callers:
                 connection.finish(idle=now >= began + late)
+            if now >= began + late:
+                self._stop_beginning()
             if now >= began + late and not any(one.busy for one in self.server.callers):
                 break
             await asyncio.sleep(0.02)
@@ -387,8 +389,7 @@ class Gateway:
         """End every connection, to callers and to applications."""
         self._draining = True
         self._stop_listening()
-        if self._options.entrance is not None:
-            self._options.entrance.close()
+        self._stop_beginning()
         await asyncio.gather(*(connection.stop() for connection in self.server.callers))
         self._upstream.close()
         if self._coverage is not None:
@@ -398,3 +399,8 @@ class Gateway:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
+
+    def _stop_beginning(self) -> None:
+        """End connections that have not sent a request yet: before their preamble, within TLS."""
+        if self._options.entrance is not None:
+            self._options.entrance.close()

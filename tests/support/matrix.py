@@ -101,6 +101,8 @@ TABLE: Final[dict[str, Line]] = {
     "pop_health": Line("r", none="ok", stranger=_NOT_HERE),
     "rehash_records": Line("rw", rows="empty", none="empty", hidden="400 invalid_input", stranger="empty"),
     "resolve_tokens": Line("r", none="ok", stranger="empty"),
+    "find_person": Line("r", none="empty", some="ok", stranger="empty"),
+    "erase_person": Line("rd", none="empty", some="ok", stranger="empty"),
     "list_approvals": Line("any", none="ok", stranger="ok"),
     "end_role": Line("any", none="ok", stranger="ok"),
     "list_functions": Line("any", none="ok", stranger="ok"),
