@@ -79,6 +79,8 @@ def record_json(record: VisibleRecord, country: str, rights: Rights = FULL) -> d
     body[UPDATED_AT] = to_wire(record.updated_at)
     body[EXPIRES_AT] = None if record.expires_at is None else to_wire(record.expires_at)
     body[COUNTRY] = country
+    if meta := wire.record_meta(record):
+        body["meta"] = meta
     base = wire.files_of(record.key or "", "", country) if record.attachments else ""
     body["attachments"] = [wire.attachment(base, item) for item in record.attachments]
     return body

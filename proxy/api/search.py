@@ -42,7 +42,8 @@ async def read_record(call: ApiRequest) -> ApiResponse:
 
     def show(record: Record) -> dict[str, Any]:
         body = wire.found_json(records.rights.shown(record), records.name, primary)
-        return {**body, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}
+        meta = wire.record_meta(record, records.rights.redacted_fields)
+        return {**body, **({"meta": meta} if meta else {})}
 
     return await one(call, records, show)
 

@@ -18,7 +18,7 @@ from proxy.api.context import ApiResponse
 from proxy.clock import to_wire
 from proxy.errors import Code, VaultError
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION_FIELD
-from proxy.model.record import Attachment
+from proxy.model.record import Attachment, Record
 from proxy.model.rights import VisibleRecord
 from proxy.net.errors import STATUS
 from proxy.net.response import PROBLEM, document, wait_of
@@ -46,9 +46,19 @@ def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[st
     body[UPDATED_AT] = to_wire(record.updated_at)
     if record.expires_at is not None:
         body[EXPIRES_AT] = to_wire(record.expires_at)
-    if redacted:
-        body["meta"] = {"redacted_fields": redacted}
+    if meta := record_meta(record, redacted):
+        body["meta"] = meta
     return body
+
+
+def record_meta(record: Record, redacted: Sequence[str] = ()) -> dict[str, Any]:
+    """What is told about one record: the names of redacted fields, and when the application behind
+    the proxy marked it as deleted, where there are such.
+    """
+    meta: dict[str, Any] = {"redacted_fields": redacted} if redacted else {}
+    if record.deleted_at is not None:
+        meta["deleted_at"] = to_wire(record.deleted_at)
+    return meta
 
 
 def redacted_fields(records: Records) -> dict[str, Any]:

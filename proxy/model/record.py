@@ -87,6 +87,8 @@ class Record(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     eras: Eras | None = None
     tokens: RehashTokens | None = None  #: those that a rehash has made of it
+    #: when the application marked it as deleted, of which its rule keeps the values
+    deleted_at: int | None = None
 
 
 class RecordDraft(msgspec.Struct, frozen=True):

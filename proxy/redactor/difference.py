@@ -19,6 +19,7 @@ from proxy.redactor.explain import (
     body_in_words,
     find_operation,
     id_in_words,
+    keep_in_words,
     when_in_words,
 )
 from proxy.redactor.forks import each_operation
@@ -260,6 +261,7 @@ def _words(rule: Operation) -> dict[str, _Fact]:
         "patch": request.patch,
         "success": ", ".join(map(str, sorted(response.success))),
         "operation": f"{rule.verb} {rule.entity.name}",
+        "keep": keep_in_words(rule),
         "id": id_in_words(rule.id, request.body),
         "id of the answer": id_in_words(response.id, response.body),
         **{word: getattr(request, word) for word in _WORDS},

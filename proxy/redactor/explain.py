@@ -111,6 +111,7 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
         "at": str(operation.position),
         **(when if operation.when else {}),
         str(operation.verb): operation.entity.name,
+        **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
         "schema": operation.entity.schema.name,
         "expires_ms": operation.entity.expires,
         "fields": {field.name: _field(field) for field in operation.entity.fields.values()},
@@ -297,11 +298,18 @@ def _graph_field(field: GraphField) -> dict[str, Any]:
     return {
         str(operation.verb): operation.entity.name,
         "fields": {rule.name: _field(rule) for rule in operation.entity.fields.values()},
+        **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
         "object": ".".join(field.object),
         "key": ".".join(field.key),
         "id": field.id,
         "arguments": {".".join(way): name for way, name in field.arguments.items()},
     }
+
+
+def keep_in_words(operation: Operation) -> str:
+    """For how long a delete keeps values; empty where they go at once, as elsewhere."""
+    keep = operation.keep
+    return "" if keep is None else f"{keep} ms" if keep else "until another delete"
 
 
 def when_in_words(rule: Rule) -> list[tuple[str, list[str]]]:

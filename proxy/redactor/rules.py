@@ -307,9 +307,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request of the application that carries personal data: method, path and what happens to
-    both directions.
-    """
+    """One request that carries personal data: method, path and what happens to both directions."""
 
     #: e.g. ``POST /api/contacts``; method(s) and template as written, for metrics, logs and explain
     label: str
@@ -327,6 +325,8 @@ class Operation:
     branches: tuple["Rule", ...] = ()
     graph: tuple["GraphField", ...] = ()  #: what it reads of a GraphQL operation
     persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
+    #: of a delete: milliseconds that values stay, 0 until another delete; ``None``: they go at once
+    keep: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

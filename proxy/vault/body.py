@@ -47,6 +47,8 @@ _SHORT = {
     "tokens": "k",
     "eras": "e",
     "key": "y",
+    "deleted": "d",
+    "until": "u",
 }
 
 
@@ -66,6 +68,9 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     tokens: RehashTokens | None = None  #: those that a rehash has made
     eras: Eras | None = None  #: of ``fields``, where a text has changed
     key: str | None = None  #: in the note of a deletion, where the fields do not have it
+    #: when the application marked the record as deleted and its rule kept the values; 0: it did not
+    deleted: int = 0
+    until: int = 0  #: when those values go; 0: with another delete
 
     @property
     def names_itself(self) -> bool:
@@ -76,6 +81,14 @@ class RecordBody(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rena
     def many(self) -> bool:
         """Whether some field has so many values that a walk over them leaves the event loop."""
         return max(map(len, self.values.values()), default=0) > FEW
+
+    def end(self, before: int | None, usual: int | None) -> int | None:
+        """When a row with this version ends, where the one before ended then and a live one ends
+        as usual: what its rule keeps of a deleted record is not put off.
+        """
+        if not self.deleted:
+            return usual
+        return min((one for one in (before, self.until or None) if one is not None), default=None)
 
     def value_tokens(self) -> set[tuple[str, str]]:
         """Every (field, token text) of the values."""
@@ -101,7 +114,7 @@ _decode_pair = msgspec.msgpack.Decoder(tuple[dict[str, tuple[TokenizedValue, ...
 
 def pack(body: RecordBody) -> bytes:
     """The body as bytes, ready to be sealed; decimals keep all of their digits."""
-    if body.fields or body.at:
+    if body.fields or body.at or body.deleted:
         return _encode_json(body)
     return _encode_pair((body.values, body.following))
 

@@ -279,7 +279,7 @@ class Collection:
         following = row._replace(
             version=row.version + 1,
             updated_at=now,
-            expires_at=self._expiry(now),
+            expires_at=content.end(row.expires_at, self._expiry(now)),
             cells=self.cells(content),
         )
         return self.sealer.with_body(following, content)

@@ -337,7 +337,10 @@ def adopt(
     """The live version with some fields taken from another version of the same record."""
     merged = {**live.values, **fields}
     return RecordBody(
-        {name: values for name, values in merged.items() if values}, max(live.following, start)
+        {name: values for name, values in merged.items() if values},
+        max(live.following, start),
+        deleted=live.deleted,
+        until=live.until,
     )
 
 

@@ -63,11 +63,11 @@ class RecordSealer:
         """
         return self._seal(binding + pack(body), b"b" + self._scope + _numbers(self._rid, version))
 
-    def staged(self, staged: Staged, body: RecordBody | None) -> Staged:
+    def staged(self, staged: Staged, body: RecordBody | None, keep: int | None = None) -> Staged:
         """The staged change with its sealed body (``None``: a delete), bound to its kind and time;
-        it does not open as a live one, nor the reverse.
+        it does not open as a live one, nor the reverse. ``keep`` is that of a delete.
         """
-        clear = b"" if body is None else pack(body)
+        clear = pack(body) if body is not None else b"" if keep is None else _instant.pack(keep)
         return staged._replace(body=self._seal(clear, _of_staged(self._scope, staged)))
 
     def file(self, clear: bytes, file: File) -> File:
@@ -173,6 +173,13 @@ class Sealer:
         """
         clear = self._staged_plain(staged, salt)
         return None if staged.kind is StagedKind.DELETE else unpack(clear)
+
+    def open_keep(self, staged: Staged, salt: bytes) -> int | None:
+        """For how long a staged delete keeps the values (0: until another delete), ``None`` where
+        it removes them; raises as ``open``.
+        """
+        clear = self._staged_plain(staged, salt)
+        return None if not clear else int(_instant.unpack(clear)[0])
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""

@@ -22,13 +22,12 @@ from proxy.storage.rows import Row
 from proxy.vault.environments import accept_notes
 from proxy.vault.janitor import reap, sweep_expired
 from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile_gone
 from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import (
     doubt,
     promote,
-    remove_records,
     stage_creates,
     stage_deletes,
     stage_updates,
@@ -396,7 +395,7 @@ async def worked(bench: Bench, key: str, act: str) -> None:
         held = await stage_updates(people, [(key, draft(name="Red again"))])
         await promote(people, held[0], {"name": tuple(one.token for one in held[0].given["name"])})
     elif act == "delete":
-        await remove_records(people, await stage_deletes(people, [key]))
+        await deleted(people, await stage_deletes(people, [key]))
     elif act == "gone":
         await reconcile_gone(people, [key], bench.clock())
     else:

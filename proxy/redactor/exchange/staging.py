@@ -21,6 +21,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.proxied import (
     ProxiedDraft,
     StagedWrite,
+    deleted,
     forget_staged,
     merge_duplicates,
     overtake,
@@ -71,7 +72,7 @@ class Writing:
                 if self._vault.behind:
                     await self._vault.catch_up()
                 self._named = ids
-                self.held = await staging.stage_deletes(self.collection, ids)
+                self.held = await staging.stage_deletes(self.collection, ids, self._operation.keep)
             if marks and self._operation.verb is not Verb.CREATE:
                 self._refuse_changed(marks)
             self._timing.stage = perf_counter() - started
@@ -111,9 +112,7 @@ class Writing:
         """
         held = self.held[0] if self._shared else self.held[index]
         given = held.given
-        taken: dict[str, int] = {}
-        if item.appended:
-            taken = _behind(item, given)
+        taken = _behind(item, given) if item.appended else {}
         tokens: list[Value | None] = []
         for spot in item.spots:
             name, value = spot.field, spot.value
@@ -169,17 +168,17 @@ class Writing:
             self._timing.settle += perf_counter() - started
 
     async def remove(self) -> None:
-        """The application deleted the records."""
+        """The application deleted the records, or marked them."""
         self._overtake(self._named, self.held)
         if self.held:
-            await self.settle(staging.remove_records, self.held)
+            await self.settle(deleted, self.held)
 
     async def remove_named(self, ids: Sequence[str]) -> None:
         """The application deleted records that only its answer names."""
 
         async def remove(collection: Collection) -> None:
-            held = await staging.stage_deletes(collection, ids)
-            await staging.remove_records(collection, held)
+            held = await staging.stage_deletes(collection, ids, self._operation.keep)
+            await deleted(collection, held)
             self._overtake(ids, held)
 
         await self._lock(ids)

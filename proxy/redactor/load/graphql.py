@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxy.model.schema import PathStep
+from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.parsers import MatchPattern
@@ -122,6 +123,7 @@ def _field(
             BodyPlace((), False, at, {}, {}), IdPlace(IdSource.BODY, path=(ident,)), _TAKEN
         ),
         item.key,
+        keep=keep_of(inner, verb, entity, faults),
     )
     small = frozenset(rule.at for rule in rules if needs_record(rule.shape))
     return GraphField(name, operation, ident, *ways, small)

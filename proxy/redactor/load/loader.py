@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from proxy.model.schema import Field, Schema
 from proxy.redactor.load.answers import with_lone_tokens
 from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, warnings
+from proxy.redactor.load.deletes import check_ends
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
 from proxy.redactor.load.graphql import with_graph
@@ -193,7 +194,6 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     check_conflicts(files, job.faults)
     job.faults.raise_any()
     addressed = [_addressed(file) for file in files]
-    warned = tuple(warnings(addressed))
     mapped = [_settled(file) for file in addressed]
     return RuleSet(
         rules_version(sources),
@@ -201,7 +201,7 @@ def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
         tuple(draft.entity for file in mapped for draft in file.entities),
         tuple(operation for file in mapped for operation in file.operations),
         tuple(test for file in mapped for test in file.tests),
-        warned,
+        tuple(warnings(addressed)),
         tuple(rule for file in mapped for rule in file.passed),
         tuple(source.name for source in sources),
     )
@@ -247,6 +247,7 @@ def _operations(items: list[PlacedValue], scope: Scope) -> tuple[Rule, ...]:
             places[id(operation)] = item.value.place("match")
     check_rivals(operations, places, scope.faults)
     check_forks(operations, places, scope.faults)
+    check_ends(operations, scope.faults)
     return tuple(operations)
 
 

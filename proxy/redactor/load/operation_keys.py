@@ -19,6 +19,7 @@ from proxy.redactor.load.parsers import (
     NAME_HINT,
     RULE_NAME,
     SELECTOR,
+    Period,
     Status,
     parse_carrier,
     parse_id,
@@ -34,6 +35,13 @@ _ID = Text(
     "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME or $.NAME",
     r"(?s).+",
     parse_id,
+)
+_KEEP = Key(
+    "keep",
+    Period("until_deleted"),
+    "delete: the application only marks the record. Its values stay for so long, or `until_deleted`: until another "
+    "delete removes it; an update takes the mark away",
+    "they go at once",
 )
 _LIST = Block(
     "list",
@@ -172,6 +180,7 @@ GRAPHQL_FIELD = Block(
         Key("read", _ENTITY, "the field shows records"),
         Key("update", _ENTITY, "the field changes a record"),
         Key("delete", _ENTITY, "the field removes a record"),
+        _KEEP,
         Key("object", _WAY, "create and update: the argument that holds the values"),
         Key("key", _WAY, "update and delete: the argument that is the record's id"),
         Key("id", Text("field name", "a name", r"[A-Za-z_]\w*"), "the member of the answer's object that is the record's id", "id"),
@@ -189,6 +198,7 @@ OPERATION_BLOCK = Block(
         Key("read", _ENTITY, "the answer shows records of this entity"),
         Key("update", _ENTITY, "the request changes a record; an id that the vault does not know is created"),
         Key("delete", _ENTITY, "the request removes records"),
+        _KEEP,
         Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; "
             "it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "

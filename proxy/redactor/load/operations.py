@@ -12,6 +12,7 @@ from proxy.redactor.load.answers import (
     stream_kind,
 )
 from proxy.redactor.load.body_places import PLACE_KEYS, check_patch, compile_body, member_fields
+from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.graphql import compile_graphql
@@ -98,6 +99,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
         response,
         section.at,
         compile_when(section, faults),
+        keep=keep_of(section, verb, entity, faults),
     )
     _check_same(operation, section, faults)
     check_ids(operation, section, faults)

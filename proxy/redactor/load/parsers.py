@@ -262,6 +262,30 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """A duration, read as milliseconds, or a word in its place, read as 0."""
+
+    word: str
+
+    @property
+    def label(self) -> str:
+        return f"`{self.word}` or {Duration().label}"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        if isinstance(node, Scalar) and node.value == self.word:
+            return 0
+        match = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
+        if match and int(match[1]):
+            return Duration().read(node, context)
+        return context.faults.add(
+            node.at, f"this must be '{self.word}' or a duration above zero such as 12h, 30d or 1y"
+        )
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [Duration().schema(), {"const": self.word}]}
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """An HTTP status within bounds; with ``word``, that word may stand instead.
 

@@ -13,11 +13,11 @@ from proxy.vault.proxied.binding import (
     overtake,
 )
 from proxy.vault.proxied.correction import correct_record
+from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
 from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
-from proxy.vault.proxied.reconcile import reconcile_gone
 from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "accept",
     "bind",
     "correct_record",
+    "deleted",
     "drop_staged",
     "forget_staged",
     "is_large",

@@ -47,6 +47,7 @@ class StagedWrite(msgspec.Struct, eq=False):
     #: whether the application gave it the id of another record that the vault has
     displaces: bool = False
     promoted: RecordBody | None = None  #: what the update made of the live version, once taken
+    keep: int | None = None  #: of a delete: for how long values stay; 0: until another delete
 
 
 def is_large(held: StagedWrite) -> bool:

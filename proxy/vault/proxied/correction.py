@@ -103,6 +103,8 @@ async def _corrected(
         action=Action.UPDATE,
         by=by,
         at=now,
+        deleted=before.deleted,
+        until=before.until,
     )
     collection.parts.check(content)
     following = collection.sealer.with_body(

@@ -166,7 +166,8 @@ async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: An
         if mine.get(name) and not _shows(item, name, moved[name], mine[name])
     }
     taken = {name: values for name, values in moved.items() if name not in rivals}
-    content = RecordBody({**mine, **taken}, number)
+    ended, until = home.live.deleted, home.live.until
+    content = RecordBody({**mine, **taken}, number, deleted=ended, until=until)
     after = collection.next_row(home.row, content)
     rid = home.row.rid
     hashes = [

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.offload import run_in_thread
 from proxy.storage.changes import Change, ForgetReplies, Reindex, Replace, StageRow, Unstage
 from proxy.storage.rows import Row, Staged
@@ -87,7 +89,7 @@ async def promotion(
 def _merged(
     current: RecordBody, update: Update, shown: Mapping[str, tuple[str, ...]]
 ) -> RecordBody:
-    """What becomes of the version that is live by now."""
+    """What becomes of the version that is live by now; who changes a record has it back."""
     before, after = update.before.values, update.after.values
     moved = changed(before, after)
     taken: dict[str, tuple[TokenizedValue, ...]] = {}
@@ -98,7 +100,8 @@ def _merged(
     if current is not update.before:
         for name in (changed(current.values, after) & update.named) - moved:
             taken[name] = after.get(name, ())
-    return adopt(current, taken, update.after.following)
+    merged = adopt(current, taken, update.after.following)
+    return replace(merged, deleted=0, until=0) if merged.deleted else merged
 
 
 class Rebased(NamedTuple):

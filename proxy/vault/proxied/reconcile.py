@@ -9,9 +9,11 @@ request (``GRACE``): promoting adds, dropping destroys.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.offload import STRIDE, busy, give_way
-from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
-from proxy.storage.rows import Row, Staged, StagedKind
+from proxy.storage.changes import Bind, Change, Conflict, Release, Replace, Unstage
+from proxy.storage.rows import Row, Staged
 from proxy.vault.body import (
     RecordBody,
     TokenizedValue,
@@ -24,7 +26,6 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.genuine import is_genuine_change, may_end
 from proxy.vault.next_version import adopt
 from proxy.vault.proxied.binding import displacing
 from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
@@ -100,30 +101,6 @@ async def _commit(collection: Collection, row: Row, told: _Told) -> bool:
     return True
 
 
-async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
-    """The application says that these records do not exist (404, 410): a delete in doubt has
-    happened.
-    """
-    rows = await collection.by_key(keys)
-    waiting = [row.rid for row in rows.values() if row.staged]
-    staged = await collection.store.staged(collection.table, waiting) if waiting else {}
-    by_rid = {row.rid: row for row in rows.values()}
-    gone = [
-        rid
-        for rid, changes in staged.items()
-        if any(
-            change.kind is StagedKind.DELETE
-            and _doubtful(collection, change, began)
-            and is_genuine_change(collection, change, by_rid[rid].salt)
-            for change in changes
-        )
-        and await may_end(collection, by_rid[rid])
-    ]
-    if gone:
-        await collection.store.commit(collection.table, [Remove(rid) for rid in gone])
-        collection.observe("reconciled", len(gone))
-
-
 def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Told:
     told = _Told(opened.live, [], [], set())
     seen, row = _seen(item), opened.row
@@ -134,11 +111,12 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
     waiting: list[tuple[Staged, RecordBody]] = []
     changes = opened.staged if row.updated_at <= began else ()
     for number, (staged, version) in enumerate(changes, 1):
-        if not _doubtful(collection, staged, began) or not _shows_record(opened, seen):
+        if not is_doubtful(collection, staged, began) or not _shows_record(opened, seen):
             continue
         over = _over(collection, staged)
         if version is None:
-            settled = over  # a delete of what is shown
+            # a delete of what is shown; what is only marked may be shown all the same, in a bin
+            settled = over and collection.sealer.open_keep(staged, row.salt) is None
         else:
             verdict = verdicts[staged.sid]
             later = [
@@ -147,7 +125,10 @@ def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: in
                 if other is not None and (not verdict or verdicts[rival.sid])
             ]
             part = _not_superseded(content, version, later)
+            before = content
             content, settled = _decide(content, part, seen, verdict, over=over)
+            if content is not before and 0 < content.deleted < staged.at:
+                content = replace(content, deleted=0, until=0)  # it was changed after its delete
             settled = settled and part is version
         if settled:
             told.changes.append(Unstage(row.rid, staged.sid))
@@ -241,7 +222,7 @@ def _over(collection: Collection, staged: Staged) -> bool:
     return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
 
 
-def _doubtful(collection: Collection, staged: Staged, began: int) -> bool:
+def is_doubtful(collection: Collection, staged: Staged, began: int) -> bool:
     """Whether nobody works on the staged change any more, and the answer at hand was asked for
     after that.
 

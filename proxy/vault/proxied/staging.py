@@ -21,7 +21,6 @@ from proxy.vault.body import (
     tokens_of,
 )
 from proxy.vault.collection import Collection
-from proxy.vault.genuine import may_end
 from proxy.vault.next_version import (
     Drafted,
     ProxiedDraft,
@@ -106,13 +105,18 @@ async def stage_shared(
     raise _full(collection)
 
 
-async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[StagedWrite]:
-    """Mark records as about to be deleted; keys the vault does not know have nothing to stage."""
+async def stage_deletes(
+    collection: Collection, keys: Sequence[str], keep: int | None = None
+) -> list[StagedWrite]:
+    """Mark records as about to be deleted; keys the vault does not know have nothing to stage.
+
+    ``keep``: the application only marks them, and their values stay for so many milliseconds; 0:
+    until another delete.
+    """
     rows = await collection.by_key(keys, bodies={})
+    sequence = collection.around.sequence
     held = [
-        StagedWrite(
-            row.rid, None, {}, row, sid=collection.around.sequence(), key=key, salt=row.salt
-        )
+        StagedWrite(row.rid, None, {}, row, sid=sequence(), key=key, salt=row.salt, keep=keep)
         for key, row in rows.items()
     ]
     if held and not await _stage(collection, held):
@@ -154,15 +158,6 @@ async def promote(
         collection.observe("settled")
         return
     raise VaultError(Code.CONFLICT, "The record kept changing while an update was being settled.")
-
-
-async def remove_records(collection: Collection, held: Sequence[StagedWrite]) -> None:
-    """The application deleted the records: nothing of them stays."""
-    for item in held:
-        if item.row is not None:
-            await may_end(collection, item.row)  # reports what is of another record
-    await finish(collection, held, [Remove(item.rid) for item in held])
-    collection.observe("deleted", len(held))
 
 
 async def drop_staged(collection: Collection, held: Sequence[StagedWrite]) -> None:
@@ -303,7 +298,8 @@ def _held(
 ) -> StagedWrite:
     # Beside a version in doubt even what equals the live one has to be settled: an answer may
     # promote that version meanwhile.
-    moves = drafted.content is not live or collection.expires is not None or row.staged
+    lasting = collection.expires is not None or live.deleted
+    moves = drafted.content is not live or lasting or row.staged
     sid = collection.around.sequence() if moves else None
     version, back = (drafted.content, drafted.given), (drafted.own, drafted.masked)
     return StagedWrite(row.rid, *version, row, live, sid, key, *back, row.salt)
@@ -372,7 +368,8 @@ async def _staging_change(collection: Collection, item: StagedWrite, *, shared: 
         kind = StagedKind.UPDATE
     staged = Staged(item.sid or 0, item.rid, kind, collection.clock(), None, False, b"")
     sealer = collection.sealer.record(item.rid, item.salt)
-    return StageRow(sealer.staged(staged, item.content), tuple(hashes), tuple(unique))
+    sealed = sealer.staged(staged, item.content, item.keep)
+    return StageRow(sealed, tuple(hashes), tuple(unique))
 
 
 def _added(

@@ -298,6 +298,7 @@ class Records(Columns):
             body.by,
             eras=eras,
             tokens=body.tokens,
+            deleted_at=body.deleted or None,
         )
 
     def tampered(self, count: int = 1) -> Tampered:

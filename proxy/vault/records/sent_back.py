@@ -136,7 +136,10 @@ def _equals(records: Records, shown: Record, name: str, value: Any) -> bool:
     if name == VERSION_FIELD:
         return isinstance(value, int) and not isinstance(value, bool) and value == shown.version
     if name == _META:
-        return bool(value == {"redacted_fields": records.rights.redacted_fields})
+        meta: dict[str, Any] = {"redacted_fields": records.rights.redacted_fields}
+        if shown.deleted_at is not None:
+            meta["deleted_at"] = to_wire(shown.deleted_at)
+        return isinstance(value, dict) and bool(value) and value.items() <= meta.items()
     wanted = [_attachment(item) for item in shown.attachments]
     return (
         isinstance(value, list)

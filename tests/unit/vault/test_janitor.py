@@ -7,8 +7,8 @@ from proxy.storage.rows import RowState, StagedKind
 from proxy.vault.collection import HistoryPolicy
 from proxy.vault.janitor import pending, prune, reap, sweep_expired
 from proxy.vault.proxied.binding import bind, forget_staged
+from proxy.vault.proxied.deletes import reconcile_gone
 from proxy.vault.proxied.open_rows import open_rows
-from proxy.vault.proxied.reconcile import reconcile_gone
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import locked, nothing
 from proxy.vault.records.history import record_versions

@@ -11,9 +11,10 @@ from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.tokenization import SHAPES
 from proxy.vault.collection import TableSpec
 from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal
-from proxy.vault.proxied.staging import remove_records, stage_creates, stage_deletes
+from proxy.vault.proxied.staging import stage_creates, stage_deletes
 from tests.support.vaults import Bench, draft, make_bench, token
 
 #: name -> (kind, shape, options)
@@ -114,7 +115,7 @@ async def test_a_value_whose_records_are_gone_gets_a_token_under_the_root_of_now
     keyset.adopt(keyset.with_token_root())
     assert await sought(bench, "email", ANN["email"]) == before["email"]
     held = await stage_deletes(bench.people, ["1"])
-    await remove_records(bench.people, held)
+    await deleted(bench.people, held)
     after = await born(bench, "2", email=ANN["email"])
     assert after != before
     assert await sought(bench, "email", ANN["email"]) == after["email"]

@@ -1,7 +1,8 @@
 from proxy.storage.rows import RowState
 from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged
+from proxy.vault.proxied.deletes import reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import RECONCILE_GRACE, reconcile, reconcile_gone
+from proxy.vault.proxied.reconcile import RECONCILE_GRACE, reconcile
 from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_deletes, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, token

@@ -9,13 +9,13 @@ from proxy.storage.changes import Change, Conflict
 from proxy.storage.rows import RowState
 from proxy.tokenization import SHAPES
 from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
 from proxy.vault.proxied.reveal import reveal
 from proxy.vault.proxied.staging import (
     doubt,
     drop_staged,
     promote,
-    remove_records,
     stage_creates,
     stage_deletes,
     stage_shared,
@@ -201,7 +201,7 @@ async def test_one_change_for_many_records_gives_all_of_them_the_same_tokens() -
     await bind(bench.people, [(held[2], "3")])
     for key in ("1", "2", "3"):
         assert (await values(bench, held[0], key))["name"] == "Team"
-    await remove_records(bench.people, await stage_deletes(bench.people, ["1"]))
+    await deleted(bench.people, await stage_deletes(bench.people, ["1"]))
     assert (await values(bench, held[0], "2"))["name"] == "Team"
     assert (await values(bench, held[0]))["name"] == "Team"
 
@@ -211,7 +211,7 @@ async def test_a_deleted_record_is_gone_with_all_its_tokens() -> None:
     held = await ann(bench)
     doomed = await stage_deletes(bench.people, ["17", "unknown"])
     assert (await values(bench, held, "17"))["name"] == "Ann"
-    await remove_records(bench.people, doomed)
+    await deleted(bench.people, doomed)
     assert set((await values(bench, held, "17")).values()) == {None}
     assert await bench.store.count(bench.people.table) == (0, 0, 0)
 

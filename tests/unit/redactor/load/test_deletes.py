@@ -1,0 +1,30 @@
+import pytest
+
+from proxy.redactor.rules import RuleSet
+from tests.support.rules import operation_of, rules_of
+
+DAY = 86_400_000
+
+
+def keeps(*operations: str) -> list[int | None]:
+    rules: RuleSet = rules_of(*operations)
+    return [one.keep for one in rules.operations]
+
+
+@pytest.mark.parametrize(
+    ("words", "keep"), [("", None), (", keep: 30d", 30 * DAY), (", keep: 1y", 365 * DAY)]
+)
+def test_a_delete_says_how_long_values_stay(words: str, keep: int | None) -> None:
+    assert operation_of(f'{{match: "DELETE /n/{{id}}", delete: note{words}}}').keep == keep
+
+
+def test_values_stay_until_another_delete() -> None:
+    marked = '{match: "DELETE /n/{id}", delete: note, keep: until_deleted}'
+    assert keeps(marked, '{match: "DELETE /bin/{id}", delete: note}') == [0, None]
+
+
+def test_that_other_delete_may_be_a_field_of_graphql() -> None:
+    marked = '{match: "DELETE /n/{id}", delete: note, keep: until_deleted}'
+    fields = "purge: {delete: note, key: id}, bin: {delete: note, key: id, keep: 3d}"
+    rules = rules_of(marked, f"{{match: POST /g, graphql: {{{fields}}}}}")
+    assert [one.operation.keep for one in rules.operations[1].graph] == [None, 3 * DAY]
