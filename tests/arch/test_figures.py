@@ -28,7 +28,7 @@ from tests.support.tree import PACKAGE, parsed, python_files, relative
 #: functions).
 EXECUTED: dict[str, tuple[int, int]] = {
     "create": (70, 204),
-    "update": (72, 246),
+    "update": (72, 249),
     "read": (48, 128),
     "list": (50, 150),
     "pass": (14, 40),
@@ -36,12 +36,12 @@ EXECUTED: dict[str, tuple[int, int]] = {
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
 #: coroutine among them; of a list those for one more record.
-CALLS: dict[str, float] = {"create": 316, "update": 447, "same": 194, "read": 160, "a record": 21}
+CALLS: dict[str, float] = {"create": 316, "update": 448, "same": 194, "read": 160, "a record": 21}
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 429,
-    "lines": 92_959,
+    "files": 431,
+    "lines": 93_188,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,
