@@ -85,6 +85,7 @@ viewer:  ## fetch the viewer of /docs again, at its locked version, from the npm
 lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRADE=-U for the newest versions)
 	@$(BIN)/$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	@$(BIN)/$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	@$(BIN)/$(COMPILE) pyproject.toml --all-extras -c requirements/dev.txt -o requirements/extras.txt
 	@$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(BIN)/$(COMPILE) --group bench -o requirements/bench.txt
 	@$(BIN)/$(COMPILE) --group scan -o requirements/scan.txt

@@ -101,5 +101,5 @@ def _private(settings: Settings) -> Iterator[Path]:
         yield upstream.key
     sources = settings.keys, settings.admin.metrics_token, settings.auth.introspection_credentials
     for source in sources:
-        if source is not None and source.source == "file":
+        if source is not None and source.source != "env":
             yield Path(source.place)

@@ -15,6 +15,7 @@ from proxy.auth.tokens import SigningKeys
 from proxy.bootstrap.audit import AuditKeys
 from proxy.crypto.aead import MOST_SEALINGS
 from proxy.crypto.key_sources import KeySource
+from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.model.record import DEFAULT, DataKeys, KeyKind, KeysTold
 from proxy.storage.base import Store
@@ -98,7 +99,7 @@ class InstanceKeys:
         being sealed anew.
         """
         try:
-            if self._source.staged() is not None:
+            if await asyncio.to_thread(self._source.staged) is not None:
                 await self._rotate_master()
         except VaultError as error:  # both keys open everything, so nobody has to wait for it
             _log.error("a master key still waits to follow", code=error.code, text=error.message)
@@ -126,7 +127,7 @@ class InstanceKeys:
         async with self._changing:
             await self._follow()
             return KeysTold(
-                self._source.load().id,
+                (await self._load()).id,
                 tuple(self._signing.by_kid),
                 [await watched.told() for watched in self._watched.values()],
                 tuple(key.id for key in self._audit.listed()),
@@ -167,7 +168,7 @@ class InstanceKeys:
     # ------------------------------------------------------------------ parts
 
     async def _renew_of(self, kind: KeyKind, watched: "_Watched") -> None:
-        vault, master = watched.vault, self._source.load()
+        vault, master = watched.vault, await self._load()
         if kind is KeyKind.DATA:
             await self._renew(watched)
         elif kind is KeyKind.TOKEN:
@@ -186,7 +187,7 @@ class InstanceKeys:
     async def _drop_hash_root(self, vault: Vault) -> None:
         """Let the older hash root go, which nothing needs."""
         async with self._changing:
-            await drop_hash_root(self._store, self._source.load(), vault.keyset)
+            await drop_hash_root(self._store, await self._load(), vault.keyset)
             vault.both_roots.ask_both(on=False)
         _log.info(
             "a hash root that nothing needs any more was dropped", environment=vault.environment
@@ -214,7 +215,7 @@ class InstanceKeys:
         async with self._changing:
             if vault.keyset.data_keys[-1] != seals:
                 return
-            await drop_keys(self._store, self._source.load(), vault.keyset, keys)
+            await drop_keys(self._store, await self._load(), vault.keyset, keys)
         _log.info(
             "data keys that nothing needs any more were dropped",
             environment=vault.environment,
@@ -222,7 +223,7 @@ class InstanceKeys:
         )
 
     async def _renew(self, watched: "_Watched") -> None:
-        await renew_keys(self._store, self._source.load(), watched.vault.keyset)
+        await renew_keys(self._store, await self._load(), watched.vault.keyset)
         watched.fresh()
         await watched.note(whole=not self._reseals)
         if self._reseals:
@@ -234,18 +235,22 @@ class InstanceKeys:
         Where one is wrapped by another key than the present one, that is all.
         """
         environments = [vault.environment for vault in self.vaults()]
-        master = self._source.staged()
+        master = await asyncio.to_thread(self._source.staged)
         if master is None:
-            present = self._source.load()
+            present = await self._load()
             wrappers = [await wrapper(self._store, environment) for environment in environments]
             master = (
-                self._source.stage()
+                await asyncio.to_thread(self._source.stage)
                 if all(one in (present.id, None) for one in wrappers)
                 else present
             )
         for environment in environments:
             await rewrap(self._store, master, environment)
-        self._source.switch()
+        await asyncio.to_thread(self._source.switch)
+
+    async def _load(self) -> MasterKey:
+        """The master key; on a thread, for a key service may have to be asked."""
+        return await asyncio.to_thread(self._source.load)
 
     async def _follow(self) -> None:
         """Look after the environments that there are now."""

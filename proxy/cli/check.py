@@ -47,10 +47,8 @@ def _keys(settings: Settings) -> str:
     from proxy.bootstrap.storage import check_keys, key_source
 
     check_keys(settings)
-    if settings.keys.source != "file":
-        return f"the environment variable {settings.keys.place}"
-    there = key_source(settings.keys).exists()
-    return settings.keys.place if there else f"{settings.keys.place}, made at the first start"
+    there = not settings.keys.in_file or key_source(settings.keys).exists()
+    return settings.keys.described + ("" if there else ", made at the first start")
 
 
 def _store(settings: Settings) -> str:

@@ -31,7 +31,6 @@ from proxy.cli.record_files import (
     sealed_file_head,
 )
 from proxy.config import load_settings
-from proxy.crypto.key_sources import open_source
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.legacy_dialect import ALIASES, COUNTRY
@@ -196,7 +195,9 @@ def key_of(arguments: Arguments) -> StreamAead:
 
     Raises ``VaultError(BAD_KEYS)`` without its master key.
     """
-    return open_source(load_settings(arguments.config, os.environ).keys.uri).load().files()
+    from proxy.bootstrap.storage import key_source
+
+    return key_source(load_settings(arguments.config, os.environ).keys).load().files()
 
 
 def types_of(instance: remote.Remote, schema: str) -> Types:

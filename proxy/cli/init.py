@@ -36,16 +36,11 @@ def run(arguments: Arguments) -> int:
     )
     created = asyncio.run(prepare_instance(settings))
     client = asyncio.run(first_client(settings))
-    keys_place = (
-        settings.keys.place
-        if settings.keys.source == "file"
-        else f"the environment variable {settings.keys.place}"
-    )
     data = {
         "environment_id": DEFAULT,
         "country": settings.country,
         "store": settings.store.label,
-        "keys": keys_place,
+        "keys": settings.keys.described,
         "made": created,
     }
     if client is not None:
@@ -57,7 +52,7 @@ def run(arguments: Arguments) -> int:
             else f"The vault was there already{'.' if client else '; nothing was changed.'}",
             f"  country      {settings.country}",
             f"  store        {settings.store.label}",
-            f"  keys         {keys_place}",
+            f"  keys         {settings.keys.described}",
             *(
                 [
                     client_text(

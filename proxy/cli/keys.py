@@ -76,6 +76,25 @@ def _fault_of(arguments: Arguments, kind: KeyKind) -> str | None:
     return None
 
 
+def rewrap_keys(arguments: Arguments) -> int:
+    """Seal the key file anew, or take over what another source of keys holds."""
+    from proxy.bootstrap.storage import key_source
+    from proxy.crypto.key_sources import open_source
+
+    keys = load_settings(arguments.config, os.environ).keys
+    source = key_source(keys)
+    former = source if arguments.source is None else open_source(arguments.source)
+    master = source.rewrap(former)
+    data = {"master": {"key_id": master.id, "older": list(master.others)}, "keys": keys.described}
+    text = (
+        f"{keys.described} holds the master key {master.id} and "
+        f"{command.count_noun(len(master.others), 'older one')}.\n"
+        "Back that file up, and destroy what held them before."
+    )
+    command.show(data, text, as_json=arguments.json)
+    return OK
+
+
 def verify_keys(arguments: Arguments) -> int:
     """Open every keyset, and count what each data key has sealed."""
     data = _run(_verified(arguments))
@@ -190,6 +209,15 @@ def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", choices=[str(kind) for kind in KeyKind], help="which kind of key")
 
 
+def _rewrap_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="KEYS",
+        help="where the keys are now, as the setting keys would say it (default: as it says it)",
+    )
+
+
 COMMAND: Final = Command(
     summary="List, rotate and verify the keys of a vault; no key is ever printed.",
     example="domicile keys list",
@@ -219,6 +247,16 @@ COMMAND: Final = Command(
             example="domicile keys replace --url https://vault.example.com",
             run=replace_keys,
             arguments=instance_arguments,
+            data=True,
+        ),
+        "rewrap": Command(
+            summary=(
+                "Seal the key file anew with the key service of the settings, or take over the "
+                "keys of another source."
+            ),
+            example="domicile keys rewrap --from file:///var/lib/domicile/keys.json",
+            run=rewrap_keys,
+            arguments=_rewrap_arguments,
             data=True,
         ),
         "verify": Command(

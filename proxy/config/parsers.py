@@ -291,18 +291,19 @@ def files(text: str) -> FileSettings:
 
 
 def keys(text: str) -> KeySettings:
-    """``file:///`` and the whole path of a file, or ``env:`` and the name of a variable."""
+    """A file (``file:///``), a variable (``env:``), or the address of a key service."""
     scheme, _, rest = text.partition(":")
     if scheme == "env":
         if not _VARIABLE.fullmatch(rest):
             raise ValueError("what follows env: is not the name of an environment variable")
         return KeySettings("env", rest)
-    if scheme != "file":
-        raise ValueError(
-            "keys come from a file or from an environment variable; the key itself never stands "
-            "here"
-        )
-    return KeySettings("file", str(_whole_path(rest)))
+    if scheme == "file":
+        return KeySettings("file", str(_whole_path(rest)))
+    from proxy.crypto.kms import KINDS, parse_kms_address
+
+    if scheme in KINDS:
+        return KeySettings(scheme, parse_kms_address(text).path, rest.partition("?")[2])
+    raise ValueError("keys come from one of these; the key itself never stands here")
 
 
 def _whole_path(text: str) -> Path:
@@ -380,10 +381,7 @@ def secret(text: str) -> SecretSource:
         return SecretSource("env", rest)
     if source == "file" and rest.startswith("///"):
         return SecretSource("file", str(_whole_path(rest)))
-    raise ValueError(
-        "this is neither none, nor env: and the name of a variable, nor file:/// and the path of "
-        "a file"
-    )
+    raise ValueError("this is neither none, nor env: and a variable, nor file:/// and a path")
 
 
 # What a setting is; the table of all of them is ``config.schema``.

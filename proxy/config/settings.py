@@ -114,23 +114,36 @@ def embedded_files(folder: Path) -> FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """Where the keyset comes from: ``file`` with an absolute path, or ``env`` with the name of a
-    variable.
+    """Where the master key comes from: ``env`` with the name of a variable, or ``file`` or a key
+    service with the absolute path of the key file.
     """
 
-    source: Literal["file", "env"]
+    source: str
     place: str
+    query: str = ""  #: what a key service is asked for, as in its address
+
+    @property
+    def in_file(self) -> bool:
+        """Whether there is a key file, sealed or not."""
+        return self.source != "env"
+
+    @property
+    def described(self) -> str:
+        """The place, for people."""
+        if not self.in_file:
+            return f"the environment variable {self.place}"
+        sealed = f", sealed by {self.source}" if self.query else ""
+        return f"{self.place}{sealed}"
 
     @property
     def uri(self) -> str:
-        """The same as the key sources of ``crypto`` read it: ``file:///…`` (percent-encoded) or
-        ``env:NAME``.
+        """The same as the key sources of ``crypto`` read it: ``file:///…`` (percent-encoded),
+        ``env:NAME`` or the address of a key service.
         """
-        return (
-            f"env:{self.place}"
-            if self.source == "env"
-            else f"file://{urllib.parse.quote(self.place)}"
-        )
+        if not self.in_file:
+            return f"env:{self.place}"
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.source}://{urllib.parse.quote(self.place)}{query}"
 
 
 class SecretSource(NamedTuple):

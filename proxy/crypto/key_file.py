@@ -7,8 +7,11 @@ in. Whatever others may read, or group or others may write, is refused.
 """
 
 import errno
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,13 +61,32 @@ def write_new(path: str, content: bytes) -> None:
             _link_draft(Path(path), content)
         _sync_folder(folder)
     except FileExistsError:
-        raise VaultError(
-            Code.BAD_KEYS,
-            f"There already is a key file at {path}; it is never overwritten. Move it away to "
-            "make a new one.",
-        ) from None
+        raise there_already(path) from None
     except OSError as error:
         raise VaultError(Code.NOT_WRITABLE, _advice(path, folder, error)) from None
+
+
+def there_already(path: str) -> VaultError:
+    """The fault where a key file would have to replace another one."""
+    return VaultError(
+        Code.BAD_KEYS,
+        f"There already is a key file at {path}; it is never overwritten. Move it away to "
+        "make a new one.",
+    )
+
+
+@contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Around reading and replacing the file: no other process does the same meanwhile."""
+    try:
+        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise VaultError(Code.NOT_WRITABLE, _advice(path, Path(path).parent, error)) from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def replace_key_file(path: str, content: bytes) -> None:

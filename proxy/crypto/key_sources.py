@@ -6,6 +6,9 @@ Adding a source is one class and one line in ``SOURCES``.
     ``{"format": 1, "id": fingerprint, "key": 32 bytes in base64}``. Made at first start, or mounted
     as a secret. ``older`` may hold keys of the same form, which only open, and ``next`` one that is
     about to follow.
+``aws-kms:///folder/keys.json?key=arn:aws:kms:…``, and likewise of other services (``kms``)
+    The same file with every key in it sealed by a key management service:
+    ``{"format": 2, "sealed_by": the key of the service, "id": fingerprint, "sealed": text}``.
 ``env:NAME``
     32 bytes in base64 in an environment variable; behind it, with spaces between them, older ones,
     which only open.
@@ -20,16 +23,17 @@ import base64
 import binascii
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from proxy.crypto import key_file
+from proxy.crypto.kms import KINDS, SealedKeys, newer_file, parse_kms_address
+from proxy.crypto.kms_clients import CLIENTS
 from proxy.crypto.master_key import MASTER_BYTES, MasterKey
 from proxy.crypto.secret import secret_variable
 from proxy.errors import Code, VaultError
 
-_FORMAT = 1
 _MAKE_ONE = "`head -c 32 /dev/urandom | base64` makes one"
 
 
@@ -70,17 +74,58 @@ class KeySource(Protocol):
         """
 
 
-class FileSource:
-    """A key file; who may read it is checked before it is (``keyfile``)."""
+class MovableKeys(KeySource, Protocol):
+    """A place whose keys another place can take over."""
 
-    def __init__(self, uri: str) -> None:
-        parts = urlsplit(uri)
-        self.path = unquote(parts.path)
-        if parts.netloc or not self.path.startswith("/") or parts.query or parts.fragment:
+    def bare(self) -> list[bytes]:
+        """The keys themselves, the present one first, for another source to take over.
+
+        Raises as ``load``; ``VaultError(BAD_KEYS)`` while another key is about to follow.
+        """
+
+    def rewrap(self, former: "MovableKeys") -> MasterKey:
+        """Hold what another source holds, or this one as it is now, sealed anew where something
+        seals it.
+
+        Raises as ``create``, as ``load``, and as ``bare`` of the other one, and has changed nothing
+        then.
+        """
+
+
+class BareKeys:
+    """How a key file tells keys that nothing has sealed."""
+
+    head: Mapping[str, Any] = {"format": 1}
+
+    def entry(self, key: bytes) -> dict[str, str]:
+        """How the file tells a key."""
+        return {"key": base64.b64encode(key).decode()}
+
+    def key(self, entry: Mapping[str, Any]) -> bytes:
+        """The key that an entry tells; ``ValueError`` or ``KeyError`` where it tells none."""
+        return _bare(entry["key"])
+
+    def refuse(self, path: str, content: Mapping[str, Any]) -> None:
+        """Raise ``VaultError(BAD_KEYS)`` for a file that is not of this form."""
+        if content["format"] == SealedKeys.format:
             raise VaultError(
                 Code.BAD_KEYS,
-                "The setting `keys` must name an absolute path: file:///folder/keys.json.",
+                f"The key file {path} was sealed by {content['sealed_by']}: the setting `keys` "
+                "has to name that key, as docs/keys.md says.",
             )
+        if content["format"] != self.head["format"]:
+            raise newer_file(path)
+
+
+class FileSource:
+    """A key file; who may read it is checked before it is (``keyfile``).
+
+    ``form``: how it tells keys.
+    """
+
+    def __init__(self, path: str, form: BareKeys | SealedKeys) -> None:
+        self.path = path
+        self._form = form
 
     def exists(self) -> bool:
         return os.path.lexists(self.path)
@@ -88,40 +133,81 @@ class FileSource:
     def load(self) -> MasterKey:
         content = self._content()
         others = [*content.get("older", []), *self._next(content)]
-        return _key_of(content, [_key_of(other) for other in others])
+        return self._key_of(content, [self._key_of(other) for other in others])
 
     def staged(self) -> MasterKey | None:
         content = self._content()
         if not self._next(content):
             return None
         others = [content, *content.get("older", [])]
-        return _key_of(content["next"], [_key_of(other) for other in others])
+        return self._key_of(content["next"], [self._key_of(other) for other in others])
 
     def stage(self) -> MasterKey:
-        content = self._content()
-        if not self._next(content):
-            self._replace({**content, "next": _fresh()[1]})
+        with key_file.alone(self.path):
+            content = self._content()
+            if not self._next(content):
+                self._replace({**content, "next": self._entry(os.urandom(MASTER_BYTES))})
         staged = self.staged()
         if staged is None:
             raise self._unread()
         return staged
 
     def switch(self) -> None:
-        content = self._content()
-        if not self._next(content):
-            return
-        before = {"id": content["id"], "key": content["key"]}
-        self._replace(
-            {"format": _FORMAT, **content["next"], "older": [before, *content.get("older", [])]}
-        )
+        with key_file.alone(self.path):
+            content = self._content()
+            if not self._next(content):
+                return
+            older = content.get("older", [])
+            before = {name: content[name] for name in content["next"]}
+            self._replace({**self._form.head, **content["next"], "older": [before, *older]})
 
     def create(self) -> MasterKey:
-        master, content = _fresh()
-        key_file.write_new(self.path, _written({"format": _FORMAT, **content}))
+        return self._make([os.urandom(MASTER_BYTES)])
+
+    def bare(self) -> list[bytes]:
+        content = self._content()
+        if self._next(content):
+            raise VaultError(
+                Code.BAD_KEYS,
+                f"The key file {self.path} holds a master key that is about to follow: start the "
+                "vault once, which brings that to its end, and try again.",
+            )
+        return [self._form.key(one) for one in (content, *content.get("older", []))]
+
+    def rewrap(self, former: MovableKeys) -> MasterKey:
+        if not (isinstance(former, FileSource) and former.path == self.path):
+            return self._make(former.bare())
+        with key_file.alone(self.path):
+            keys = former.bare()
+            self._replace(self._content_of(keys))
+        return self.load()
+
+    def _make(self, keys: Sequence[bytes]) -> MasterKey:
+        """Make the file with these keys."""
+        if self.exists():  # nothing is sealed for a file that is refused
+            raise key_file.there_already(self.path)
+        key_file.write_new(self.path, _written(self._content_of(keys)))
         read = self.load()
-        if read.id != master.id:
+        if read.id != MasterKey(keys[0]).id:
             raise self._unread()
         return read
+
+    def _content_of(self, keys: Sequence[bytes]) -> dict[str, Any]:
+        """How a file tells these keys, the present one first."""
+        first, *older = [self._entry(key) for key in keys]
+        return {**self._form.head, **first, **({"older": older} if older else {})}
+
+    def _entry(self, key: bytes) -> dict[str, str]:
+        return {"id": MasterKey(key).id, **self._form.entry(key)}
+
+    def _key_of(self, entry: Mapping[str, Any], others: Sequence[MasterKey] = ()) -> MasterKey:
+        """The key that an entry tells; ``ValueError`` when it is no key, or another one than its
+        fingerprint says.
+        """
+        master = MasterKey(self._form.key(entry), others)
+        if master.id != entry["id"]:
+            raise ValueError("the fingerprint is that of another key")
+        return master
 
     def _next(self, content: dict[str, Any]) -> list[dict[str, Any]]:
         return [content["next"]] if "next" in content else []
@@ -130,13 +216,9 @@ class FileSource:
         """What the file says, every key of it looked at."""
         try:
             content: dict[str, Any] = json.loads(key_file.read_key_file(self.path))
-            if content["format"] != _FORMAT:
-                raise VaultError(
-                    Code.BAD_KEYS,
-                    f"The key file {self.path} was written by a newer version: run that version.",
-                )
+            self._form.refuse(self.path, content)
             for one in (content, *content.get("older", []), *self._next(content)):
-                _key_of(one)
+                self._key_of(one)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise VaultError(
                 Code.BAD_KEYS,
@@ -171,9 +253,12 @@ class EnvironmentSource:
         return bool(secret_variable(self.name))
 
     def load(self) -> MasterKey:
+        first, *older = self.bare()
+        return MasterKey(first, [MasterKey(one) for one in older])
+
+    def bare(self) -> list[bytes]:
         try:
-            first, *older = secret_variable(self.name).split() or [""]
-            return MasterKey(_bare(first), [MasterKey(_bare(text)) for text in older])
+            return [_bare(text) for text in secret_variable(self.name).split() or [""]]
         except ValueError:
             raise VaultError(
                 Code.BAD_KEYS,
@@ -202,15 +287,43 @@ class EnvironmentSource:
             f"bytes in base64; {_MAKE_ONE}.",
         )
 
+    def rewrap(self, former: MovableKeys) -> MasterKey:  # noqa: ARG002  # as the port has it
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"Keys are not put into an environment variable: write them into {self.name} by hand.",
+        )
+
+
+def _file_source(uri: str) -> MovableKeys:
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    if parts.netloc or not path.startswith("/") or parts.query or parts.fragment:
+        raise VaultError(
+            Code.BAD_KEYS,
+            "The setting `keys` must name an absolute path: file:///folder/keys.json.",
+        )
+    return FileSource(path, BareKeys())
+
+
+def _sealed_source(uri: str) -> MovableKeys:
+    try:
+        address = parse_kms_address(uri)
+    except ValueError as fault:
+        raise VaultError(
+            Code.BAD_KEYS, f"The address of the keys cannot be used: {fault}."
+        ) from None
+    return FileSource(address.path, SealedKeys(address, CLIENTS[address.scheme]))
+
 
 #: URI scheme -> key source.
-SOURCES: dict[str, Callable[[str], KeySource]] = {
-    "file": FileSource,
+SOURCES: dict[str, Callable[[str], MovableKeys]] = {
+    "file": _file_source,
     "env": EnvironmentSource,
+    **dict.fromkeys(KINDS, _sealed_source),
 }
 
 
-def open_source(uri: str) -> KeySource:
+def open_source(uri: str) -> MovableKeys:
     """The key source of a ``keys`` setting; ``VaultError(BAD_KEYS)`` for an unknown scheme or a
     malformed URI.
     """
@@ -221,25 +334,8 @@ def open_source(uri: str) -> KeySource:
     return source(uri)
 
 
-def _fresh() -> tuple[MasterKey, dict[str, str]]:
-    """A new key, and how a file tells it."""
-    raw = os.urandom(MASTER_BYTES)
-    master = MasterKey(raw)
-    return master, {"id": master.id, "key": base64.b64encode(raw).decode()}
-
-
 def _written(content: dict[str, Any]) -> bytes:
     return (json.dumps(content) + "\n").encode()
-
-
-def _key_of(content: dict[str, Any], others: Sequence[MasterKey] = ()) -> MasterKey:
-    """The key that a file tells; ``ValueError`` when it is no key, or another one than its
-    fingerprint says.
-    """
-    master = MasterKey(_bare(content["key"]), others)
-    if master.id != content["id"]:
-        raise ValueError("the fingerprint is that of another key")
-    return master
 
 
 def _bare(text: str) -> bytes:
@@ -248,6 +344,8 @@ def _bare(text: str) -> bytes:
         raw = base64.b64decode(text.strip(), validate=True)
     except binascii.Error:
         raise ValueError("not base64") from None
+    if len(raw) != MASTER_BYTES:
+        raise ValueError(f"a master key is {MASTER_BYTES} bytes")
     # 32 random bytes have fewer than 16 distinct values once in 10^16 keys
     if len(set(raw)) < MASTER_BYTES // 2:
         raise ValueError("a placeholder, not a random key")

@@ -7,6 +7,7 @@ more by anybody; then its tables and its notes go. The next ``load`` goes on whe
 interrupted. An id is given once. The keyset of ``default`` seals the book.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -180,7 +181,7 @@ class Environments:
 
         Raises ``VaultError(BAD_KEYS)`` when it is lost, or the master key is another one.
         """
-        return await load_keyset(self._store, self._master(), ident)
+        return await load_keyset(self._store, await asyncio.to_thread(self._master), ident)
 
     async def create(self, ident: str | None, name: str) -> Environment:
         """Make an environment; without an id it gets a random one.
@@ -207,7 +208,7 @@ class Environments:
                 f"There are {MOST_ENVIRONMENTS} environments, the most that one instance looks "
                 "after.",
             )
-        master = self._master()
+        master = await asyncio.to_thread(self._master)  # a key service may be asked
         await load_keyset(
             self._store, master, DEFAULT
         )  # the key of another vault would make keys that no start could open

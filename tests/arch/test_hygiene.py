@@ -21,6 +21,7 @@ from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative, tr
 
 LOCKS = {
     "runtime.txt": ("dependencies",),
+    "extras.txt": ("dependencies",),
     "dev.txt": ("dependencies", "dev"),
     "build.txt": ("build",),
     "bench.txt": ("bench",),
@@ -118,11 +119,20 @@ def test_a_lock_fits_what_the_project_asks_for(name, groups):
     assert unfit == [], "run make lock"
 
 
-def test_the_tests_run_with_the_versions_that_are_shipped():
+@pytest.mark.parametrize("name", ["runtime.txt", "extras.txt"])
+def test_the_tests_run_with_the_versions_that_are_shipped(name):
     dev = locked("dev.txt")
     assert {
-        name: version for name, version in locked("runtime.txt").items() if dev.get(name) != version
+        name: version for name, version in locked(name).items() if dev.get(name) != version
     } == {}
+
+
+def test_every_extra_is_locked_and_in_the_tests():
+    extras = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
+    wanted = {line for lines in extras.values() for line in lines}
+    names = {canonicalize_name(Requirement(line).name) for line in wanted}
+    assert names <= set(locked("extras.txt"))
+    assert names <= {canonicalize_name(one.name) for one in declared("dev")}
 
 
 def test_every_dependency_says_why_it_is_there():

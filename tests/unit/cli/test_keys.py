@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy.bootstrap.storage import key_source
 from proxy.cli import keys, main
+from tests.support.kms import standing_in
 
 pytestmark = pytest.mark.usefixtures("vault")
 
@@ -121,3 +123,28 @@ def test_all_keys_are_replaced_at_once_and_what_came_of_each_is_told(run, capsys
     assert [key for key, fault in faults.items() if fault] == ["hash"]
     assert main(["keys", "replace"]) == 1
     assert "hash of default: The hash root before is still needed" in capsys.readouterr().out
+
+
+def test_a_key_file_is_sealed_by_a_key_service_and_the_vault_opens_with_it(
+    run, capsys, tmp_path, monkeypatch
+):
+    file = Path("data/keys.json").resolve()
+    before = run("list")
+    bare = json.loads(file.read_text())["key"]
+    with standing_in("hashicorp-vault", tmp_path) as service:
+        for name, value in service.environment().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("DOMICILE__KEYS", service.address(file))
+        assert "nothing has sealed" in run("list", status=1)["message"]
+        told = run("rewrap", "--from", f"file://{file}")
+        assert told["master"]["key_id"] == before["master"]["key_id"]
+        assert told["keys"] == f"{file}, sealed by hashicorp-vault"
+        assert bare not in file.read_text()
+        assert run("list")["master"] == before["master"]
+        assert run("rotate", "master")["master"] != before["master"]
+        assert main(["keys", "rewrap"]) == 0
+        assert "and 1 older one.\n" in capsys.readouterr().out
+        service.fault = "disabled"
+        key_source.cache_clear()  # as another process has it
+        error = run("list", status=1)
+        assert (error["code"], "enable it" in error["message"]) == ("bad_keys", True)

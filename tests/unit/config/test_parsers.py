@@ -60,6 +60,10 @@ DAY = 86_400_000
         (parsers.store, "sqlite:////var/vault.db", embedded_store(Path("/var/vault.db"))),
         (parsers.keys, "file:///run/secrets/keys", KeySettings("file", "/run/secrets/keys")),
         (parsers.keys, "env:DOMICILE_KEYS", KeySettings("env", "DOMICILE_KEYS")),
+        (
+            parsers.keys, "hashicorp-vault:///a%20b/keys?key=https://vault.example.com/transit/x",
+            KeySettings("hashicorp-vault", "/a b/keys", "key=https://vault.example.com/transit/x"),
+        ),
     ],
 )  # fmt: skip
 def test_a_fitting_text_becomes_its_value(read, text, value):
@@ -118,7 +122,9 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
         (parsers.store, "sqlite:///./vault.db", "must be whole"),
         (parsers.store, "sqlite:///var/", "folder"),
         (parsers.keys, "env:MY-KEYS", "not the name"),
-        (parsers.keys, "aws-kms://key", "from a file or from an environment variable"),
+        (parsers.keys, "aws-kms://key", "whole path of the key file"),
+        (parsers.keys, "aws-kms:///keys.json", "name the key that seals the file"),
+        (parsers.keys, "kms:///keys.json", "never stands here"),
     ],
 )
 def test_an_unfit_text_is_refused_with_its_reason(read, text, reason):

@@ -1,6 +1,8 @@
 import base64
 import json
 import os
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,6 +10,7 @@ from proxy.crypto.key_sources import SOURCES, KeySource, open_source
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
+from tests.support.kms import StandIn, standing_in
 
 GOOD = base64.b64encode(bytes(range(32))).decode()
 
@@ -21,15 +24,31 @@ def refuse(code: Code, act, *given) -> str:
 
 
 @pytest.fixture(params=SOURCES)
-def filled(request, tmp_path, monkeypatch) -> KeySource:
+def filled(request, tmp_path, monkeypatch) -> Iterator[KeySource]:
     """A source of each scheme that holds a key."""
     if request.param == "env":
         monkeypatch.setenv("DOMICILE_TEST_KEY", GOOD + "\n")
-        return open_source("env:DOMICILE_TEST_KEY")
-    assert request.param == "file", "teach this fixture the new source"
-    source = open_source(f"file://{tmp_path}/keys.json")
-    source.create()
-    return source
+        yield open_source("env:DOMICILE_TEST_KEY")
+    elif request.param == "file":
+        source = open_source(f"file://{tmp_path}/keys.json")
+        source.create()
+        yield source
+    else:
+        with standing_in(request.param, tmp_path) as service:
+            for name, value in service.environment().items():
+                monkeypatch.setenv(name, value)
+            source = open_source(service.address(tmp_path / "keys.json"))
+            source.create()
+            yield source
+
+
+@pytest.fixture
+def service(tmp_path, monkeypatch) -> Iterator[StandIn]:
+    """A key service that is quickly asked."""
+    with standing_in("hashicorp-vault", tmp_path) as started:
+        for name, value in started.environment().items():
+            monkeypatch.setenv(name, value)
+        yield started
 
 
 @pytest.fixture
@@ -96,7 +115,7 @@ def test_a_damaged_key_file_is_refused_without_showing_what_is_in_it(
 
 
 def test_a_file_of_a_newer_format_says_so(file_source, tmp_path):
-    write(tmp_path / "keys.json", b'{"format": 2, "key": "other"}')
+    write(tmp_path / "keys.json", b'{"format": 3, "key": "other"}')
     assert "newer version" in refuse(Code.BAD_KEYS, file_source.load)
 
 
@@ -129,7 +148,7 @@ def test_a_key_is_not_made_in_a_variable(monkeypatch):
 @pytest.mark.parametrize(
     "uri",
     [
-        "", "keys.json", "aws-kms://key", "file:keys.json", "file://keys.json", "file:///a?b",
+        "", "keys.json", "kms://key", "file:keys.json", "file://keys.json", "file:///a?b",
         "file:///a#b", "env:", "env:a-b",
     ],
 )  # fmt: skip
@@ -200,3 +219,121 @@ def test_a_damaged_key_among_the_others_is_told_before_anything_depends_on_it(tm
     place.write_text(json.dumps({**content, name: broken if name == "next" else [broken]}))
     with pytest.raises(VaultError, match="damaged"):
         source.load()
+
+
+# ---------------------------------------------------------------- sealed by a key service
+
+
+def test_a_sealed_file_holds_no_key_and_is_what_the_docstring_says(service, tmp_path):
+    source = open_source(service.address(tmp_path / "keys.json"))
+    made = source.create()
+    content = json.loads((tmp_path / "keys.json").read_text())
+    assert set(content) == {"format", "sealed_by", "id", "sealed"}
+    assert (content["format"], content["id"]) == (2, made.id)
+    assert content["sealed_by"].startswith("hashicorp-vault:http://127.0.0.1:")
+    text = (tmp_path / "keys.json").read_text()
+    assert base64.b64encode(source.bare()[0]).decode() not in text
+    assert (tmp_path / "keys.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_sealed_master_key_is_replaced_in_the_same_three_steps(service, tmp_path):
+    source = open_source(service.address(tmp_path / "keys.json"))
+    first = source.create()
+    wrapped = Keyset.create("test").wrap(first)
+    staged = source.stage()
+    assert staged.id != first.id
+    assert Keyset.unwrap(wrapped, source.load()).environment == "test"
+    source.switch()
+    afresh = open_source(service.address(tmp_path / "keys.json")).load()
+    assert afresh.id == staged.id
+    assert Keyset.unwrap(wrapped, afresh).environment == "test"
+
+
+def test_keys_of_any_source_are_taken_over_and_open_the_same(filled, service, tmp_path):
+    first = filled.load()
+    wrapped = Keyset.create("test").wrap(first)
+    target = open_source(service.address(tmp_path / "other.json"))
+    assert target.rewrap(filled).id == first.id
+    assert Keyset.unwrap(wrapped, target.load()).environment == "test"
+    assert filled.load().id == first.id
+    refuse(Code.BAD_KEYS, target.rewrap, filled)  # never overwritten
+
+
+def test_a_file_is_sealed_where_it_stands_with_its_older_keys_and_opened_again(service, tmp_path):
+    path = tmp_path / "keys.json"
+    bare = open_source(f"file://{path}")
+    old = bare.create()
+    bare.stage()
+    sealed = open_source(service.address(path))
+    assert "about to follow" in refuse(Code.BAD_KEYS, sealed.rewrap, bare)
+    bare.switch()
+    present = bare.load()
+    assert "rewrap --from file://" in refuse(Code.BAD_KEYS, sealed.load)
+    assert sealed.rewrap(bare).id == present.id
+    assert set(sealed.load().others) == {old.id}
+    assert "was sealed by hashicorp-vault:" in refuse(Code.BAD_KEYS, bare.load)
+    back = bare.rewrap(sealed)
+    assert (back.id, set(back.others)) == (present.id, {old.id})
+
+
+def test_a_file_is_sealed_anew_in_its_place(service, tmp_path):
+    path = tmp_path / "keys.json"
+    source = open_source(service.address(path))
+    made, before = source.create(), path.read_text()
+    assert source.rewrap(source).id == made.id
+    assert path.read_text() != before
+
+
+def test_a_file_that_another_key_has_sealed_names_both_and_asks_neither(
+    service, tmp_path, monkeypatch
+):
+    path = tmp_path / "keys.json"
+    (tmp_path / "other").mkdir()
+    open_source(service.address(path)).create()
+    with standing_in("aws-kms", tmp_path / "other") as other:
+        for name, value in other.environment().items():
+            monkeypatch.setenv(name, value)
+        source, asked = open_source(other.address(path)), len(service.asked)
+        message = refuse(Code.BAD_KEYS, source.load)
+        assert "was sealed by hashicorp-vault:http" in message
+        assert "names aws-kms:arn:" in message
+        assert (len(service.asked), other.asked) == (asked, [])
+        source.rewrap(open_source(service.address(path)))
+        assert source.load().id == open_source(other.address(path)).load().id
+
+
+def test_a_service_that_refuses_leaves_the_file_as_it_was(service, tmp_path):
+    path = tmp_path / "keys.json"
+    source = open_source(f"file://{path}")
+    source.create()
+    before, service.fault = path.read_bytes(), "denied"
+    sealed = open_source(service.address(path))
+    assert "grant it" in refuse(Code.BAD_KEYS, sealed.rewrap, source)
+    assert path.read_bytes() == before
+    refuse(Code.BAD_KEYS, open_source(service.address(tmp_path / "new.json")).create)
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_two_who_change_a_key_file_at_once_do_it_one_after_the_other(service, tmp_path):
+    path = tmp_path / "keys.json"
+    source = open_source(service.address(path))
+    first = source.create()
+    refused: list[Code] = []
+
+    def work(act) -> None:
+        try:
+            act()
+        except VaultError as error:  # a key is about to follow
+            refused.append(error.code)
+
+    acts = [source.stage, *[lambda: source.rewrap(source)] * 3]
+    threads = [threading.Thread(target=work, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(refused) <= {Code.BAD_KEYS}
+    staged = source.staged()
+    assert staged is not None
+    source.switch()
+    assert set(source.load().others) == {first.id}

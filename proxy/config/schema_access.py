@@ -1,0 +1,142 @@
+"""The settings of keys, and of who may call the vault's own interface; a part of
+``config.schema``.
+"""
+
+from typing import Final
+
+from proxy.config import parsers
+from proxy.config.parsers import Setting
+
+ACCESS: Final[dict[str, Setting]] = {
+    "keys": Setting(
+        "file:///{data}/keys.json",
+        parsers.keys,
+        "file:///{data}/keys.json, file:/// and the whole path of a file, env: and the name of a "
+        "variable, or the address of a key file that a key service has sealed, such as "
+        "aws-kms:///{data}/keys.json?key=arn:aws:kms:…",
+        "Where the keys come from. A key file is made at the first start of a new vault; back it "
+        "up apart from the data. A key service (AWS KMS, Google Cloud KMS, Azure Key Vault, "
+        "HashiCorp Vault) may have sealed it.",
+    ),
+    "auth.token_lifetime": Setting(
+        "300",
+        parsers.whole_number(10, 3600),
+        "a whole number of seconds, such as 300",
+        "How long an access token to the vault's own interface is valid, in seconds.",
+    ),
+    "auth.four_eyes": Setting(
+        "[]",
+        parsers.some_of("keys", "access", "exports"),
+        "a list of some of keys, access and exports, or all",
+        "What a second person has to approve before it is carried out: keys that are rotated; "
+        "clients, policies and environments that are changed, schemas and bait marks that are "
+        "removed, files that are loaded again; exports and the rehash of all records.",
+        many=True,
+    ),
+    "auth.approval_lifetime": Setting(
+        "24h",
+        parsers.duration,
+        "a number and a unit, such as 24h",
+        "How long a request waits for a second person, and an approval for its request.",
+    ),
+    "auth.emergency_lifetime": Setting(
+        "1h",
+        parsers.duration,
+        "a number and a unit, such as 1h",
+        "The longest time for which a client takes a role in an emergency.",
+    ),
+    "auth.audiences": Setting(
+        "[]",
+        parsers.origins,
+        "a list of addresses, such as [https://se-vault.example.com]",
+        "The addresses that callers reach the vault listener by; none: those it has itself. "
+        "Tokens are for these alone.",
+        many=True,
+    ),
+    "auth.issuer": Setting(
+        "embedded",
+        parsers.word_or("embedded", parsers.issuer),
+        "embedded, or jwks: or introspection: and an address, such as "
+        "jwks:https://login.example.com/keys",
+        "An external issuer whose access tokens count, too: verified by its keys, or asked about "
+        "one by one.",
+    ),
+    "auth.issuer_name": Setting(
+        "none",
+        parsers.word_or("none", parsers.word),
+        "the name of the issuer, such as https://login.example.com, or none",
+        "What tokens of the external issuer have as iss; needed unless "
+        "auth.introspection_optional_claims names iss.",
+    ),
+    "auth.issuer_audiences": Setting(
+        "[]",
+        parsers.words,
+        "a list of names, such as [api://vault]",
+        "What tokens of the external issuer name as their audience (aud); none: auth.audiences.",
+        many=True,
+    ),
+    "auth.issuer_authorities": Setting(
+        "system",
+        parsers.word_or("system", parsers.path),
+        "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
+        "Who may vouch for the external issuer at https://; system: the authorities of this "
+        "machine.",
+    ),
+    "auth.introspection_credentials": Setting(
+        "none",
+        parsers.word_or("none", parsers.secret),
+        "none, env: and the name of a variable, or file:/// and the path of a file",
+        "Where the id and the secret are, with a colon between them, by which the vault "
+        "introspects at the external issuer.",
+    ),
+    "auth.introspection_optional_claims": Setting(
+        "[]",
+        parsers.some_of("aud", "iss"),
+        "a list of aud and iss, such as [aud], or []",
+        "The claims that an answer to introspection may lack (RFC 7662 makes both optional); "
+        "without aud, tokens for other services of the issuer count here, too.",
+        many=True,
+    ),
+    "auth.environment_claim": Setting(
+        "scope",
+        parsers.word_or("none", parsers.word),
+        "the name of a claim, such as scope, or none",
+        "The claim of the external issuer's tokens that names the environment; none: a client is "
+        "registered in one alone, by administrators of default.",
+    ),
+    "auth.client_claim": Setting(
+        "client_id",
+        parsers.claim,
+        "the name of a claim, such as client_id, azp or sub",
+        "The claim of the external issuer's tokens that names the client, by the external_id it "
+        "is registered with.",
+    ),
+    "admin.metrics_token": Setting(
+        "none",
+        parsers.word_or("none", parsers.secret),
+        "none, env: and the name of a variable, or file:/// and the path of a file",
+        "Where the secret is that a scraper of /metrics shows as its bearer token; without it, "
+        "an administrator's access token alone counts.",
+    ),
+    "acl.timeout": Setting(
+        "5s",
+        parsers.duration,
+        "a number and a unit, such as 5s",
+        "How long a filter endpoint (external_acl of an access policy) may take to answer; later "
+        "than that nothing is allowed.",
+    ),
+    "acl.authorities": Setting(
+        "system",
+        parsers.word_or("system", parsers.path),
+        "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
+        "Who may vouch for a filter endpoint at https://; system: the authorities of this machine.",
+    ),
+    "acl.allow": Setting(
+        "[]",
+        parsers.hosts,
+        "a list of host names, networks and addresses, such as [app.example.com, 10.1.0.0/16]",
+        "The hosts that policies of other environments than default may name as their filter "
+        "endpoint; none: they may name no filter endpoint.",
+        many=True,
+    ),
+}
