@@ -12,12 +12,10 @@ WORKDIR /src
 RUN python -m venv --without-pip /opt/domicile
 # The locks first: a change of the program alone does not fetch the libraries again. A build behind another package
 # index hands its settings in as a secret, so that none of it stays in a layer: docker build --secret id=pip,src=pip.conf
-# --build-arg LOCK=extras.txt takes the clients of key services and of OpenTelemetry along.
-ARG LOCK=runtime.txt
-COPY requirements/${LOCK} requirements/build.txt requirements/
+COPY requirements/runtime.txt requirements/build.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
     pip install --require-hashes -r requirements/build.txt \
- && pip --python /opt/domicile/bin/python install --require-hashes -r "requirements/${LOCK}"
+ && pip --python /opt/domicile/bin/python install --require-hashes -r requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy proxy
 COPY rules/contacts.yaml rules/
