@@ -101,5 +101,5 @@ def _private(settings: Settings) -> Iterator[Path]:
         yield upstream.key
     sources = settings.keys, settings.admin.metrics_token, settings.auth.introspection_credentials
     for source in sources:
-        if source is not None and source.source != "env":
+        if source is not None and source.source == "file":
             yield Path(source.place)

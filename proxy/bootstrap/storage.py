@@ -1,7 +1,6 @@
 """Opens the store of the settings together with its master key, or neither."""
 
 import asyncio
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -9,7 +8,7 @@ from typing import Final
 from proxy.bootstrap.api import history_policy
 from proxy.clock import Clock, system_clock
 from proxy.config import KeySettings, Settings
-from proxy.crypto.key_sources import MovableKeys, open_source
+from proxy.crypto.key_sources import KeySource, open_source
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
@@ -54,9 +53,8 @@ _NO_COUNTRY: Final = Detail(
 )
 
 
-@functools.cache
-def key_source(keys: KeySettings) -> MovableKeys:
-    """The key source that the settings name; one a process, so that a key service is asked once."""
+def key_source(keys: KeySettings) -> KeySource:
+    """The key source that the settings name."""
     return open_source(keys.uri)
 
 
@@ -162,7 +160,7 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
     settings = replace(settings, country=country_of(settings))
     source = key_source(settings.keys)
     fresh = not has_vault(settings)
-    if fresh and (source.exists() or not settings.keys.in_file):
+    if fresh and (source.exists() or settings.keys.source != "file"):
         # a key that is no good, or that cannot be made here, is told before a store is made
         source.load()
     store = await open_store(settings.store.uri, hooks)
@@ -327,7 +325,7 @@ async def check_file_store(settings: Settings, store: Store) -> None:
 def check_keys(settings: Settings) -> None:
     """Raise what a start would say of the key; only the first start makes a missing key file."""
     source = key_source(settings.keys)
-    if source.exists() or not settings.keys.in_file or has_vault(settings):
+    if source.exists() or settings.keys.source != "file" or has_vault(settings):
         source.load()
 
 

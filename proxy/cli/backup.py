@@ -105,7 +105,7 @@ def _copy_keys(settings: Settings, target: Path | None) -> str | None:
         return None
     from proxy.crypto.key_file import read_key_file, write_new
 
-    if not settings.keys.in_file:
+    if settings.keys.source != "file":
         raise VaultError(
             Code.BAD_SETTINGS,
             f"The master key comes from {settings.keys.uri}, which is no file: keep a copy where "

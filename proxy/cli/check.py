@@ -47,7 +47,7 @@ def _keys(settings: Settings) -> str:
     from proxy.bootstrap.storage import check_keys, key_source
 
     check_keys(settings)
-    there = not settings.keys.in_file or key_source(settings.keys).exists()
+    there = settings.keys.source != "file" or key_source(settings.keys).exists()
     return settings.keys.described + ("" if there else ", made at the first start")
 
 

@@ -78,11 +78,10 @@ def _fault_of(arguments: Arguments, kind: KeyKind) -> str | None:
 
 def rewrap_keys(arguments: Arguments) -> int:
     """Seal the key file anew, or take over what another source of keys holds."""
-    from proxy.bootstrap.storage import key_source
     from proxy.crypto.key_sources import open_source
 
     keys = load_settings(arguments.config, os.environ).keys
-    source = key_source(keys)
+    source = open_source(keys.uri)
     former = source if arguments.source is None else open_source(arguments.source)
     master = source.rewrap(former)
     data = {"master": {"key_id": master.id, "older": list(master.others)}, "keys": keys.described}

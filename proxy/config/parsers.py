@@ -302,7 +302,8 @@ def keys(text: str) -> KeySettings:
     from proxy.crypto.kms import KINDS, parse_kms_address
 
     if scheme in KINDS:
-        return KeySettings(scheme, parse_kms_address(text).path, rest.partition("?")[2])
+        address = parse_kms_address(text)
+        return KeySettings("file", address.path, scheme, rest.partition("?")[2])
     raise ValueError("keys come from one of these; the key itself never stands here")
 
 

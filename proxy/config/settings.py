@@ -114,36 +114,31 @@ def embedded_files(folder: Path) -> FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """Where the master key comes from: ``env`` with the name of a variable, or ``file`` or a key
-    service with the absolute path of the key file.
+    """Where the master key comes from: a ``file`` with its absolute path, or ``env`` with the name
+    of a variable.
     """
 
-    source: str
+    source: Literal["file", "env"]
     place: str
-    query: str = ""  #: what a key service is asked for, as in its address
-
-    @property
-    def in_file(self) -> bool:
-        """Whether there is a key file, sealed or not."""
-        return self.source != "env"
+    service: str = ""  #: the scheme of the key service that seals the file; empty: none does
+    query: str = ""  #: what that service is asked for, as in its address
 
     @property
     def described(self) -> str:
         """The place, for people."""
-        if not self.in_file:
+        if self.source == "env":
             return f"the environment variable {self.place}"
-        sealed = f", sealed by {self.source}" if self.query else ""
-        return f"{self.place}{sealed}"
+        return f"{self.place}, sealed by {self.service}" if self.service else self.place
 
     @property
     def uri(self) -> str:
         """The same as the key sources of ``crypto`` read it: ``file:///…`` (percent-encoded),
         ``env:NAME`` or the address of a key service.
         """
-        if not self.in_file:
+        if self.source == "env":
             return f"env:{self.place}"
-        query = f"?{self.query}" if self.query else ""
-        return f"{self.source}://{urllib.parse.quote(self.place)}{query}"
+        path = urllib.parse.quote(self.place)
+        return f"{self.service}://{path}?{self.query}" if self.service else f"file://{path}"
 
 
 class SecretSource(NamedTuple):

@@ -21,6 +21,7 @@ in between, so that nobody is ever locked out who stops there.
 
 import base64
 import binascii
+import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -305,6 +306,7 @@ def _file_source(uri: str) -> MovableKeys:
     return FileSource(path, BareKeys())
 
 
+@functools.cache  # what a service has opened is not asked for again in this process
 def _sealed_source(uri: str) -> MovableKeys:
     try:
         address = parse_kms_address(uri)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap.storage import key_source
 from proxy.cli import keys, main
+from proxy.crypto.key_sources import _sealed_source
 from tests.support.kms import standing_in
 
 pytestmark = pytest.mark.usefixtures("vault")
@@ -145,6 +145,6 @@ def test_a_key_file_is_sealed_by_a_key_service_and_the_vault_opens_with_it(
         assert main(["keys", "rewrap"]) == 0
         assert "and 1 older one.\n" in capsys.readouterr().out
         service.fault = "disabled"
-        key_source.cache_clear()  # as another process has it
+        _sealed_source.cache_clear()  # as another process has it
         error = run("list", status=1)
         assert (error["code"], "enable it" in error["message"]) == ("bad_keys", True)

@@ -62,7 +62,7 @@ DAY = 86_400_000
         (parsers.keys, "env:DOMICILE_KEYS", KeySettings("env", "DOMICILE_KEYS")),
         (
             parsers.keys, "hashicorp-vault:///a%20b/keys?key=https://vault.example.com/transit/x",
-            KeySettings("hashicorp-vault", "/a b/keys", "key=https://vault.example.com/transit/x"),
+            KeySettings("file", "/a b/keys", "hashicorp-vault", "key=https://vault.example.com/transit/x"),
         ),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.crypto import key_sources
 from proxy.crypto.key_sources import SOURCES, KeySource, open_source
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master_key import MasterKey
@@ -244,6 +245,7 @@ def test_a_sealed_master_key_is_replaced_in_the_same_three_steps(service, tmp_pa
     assert staged.id != first.id
     assert Keyset.unwrap(wrapped, source.load()).environment == "test"
     source.switch()
+    key_sources._sealed_source.cache_clear()  # as another process has it
     afresh = open_source(service.address(tmp_path / "keys.json")).load()
     assert afresh.id == staged.id
     assert Keyset.unwrap(wrapped, afresh).environment == "test"
