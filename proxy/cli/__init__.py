@@ -34,6 +34,8 @@ COMMANDS: Final[dict[str, str]] = {
     "reload": "proxy.cli.reload",
     "rules": "proxy.cli.rules",
     "coverage": "proxy.cli.coverage",
+    "adopt": "proxy.cli.adopt",
+    "release": "proxy.cli.release",
     "schema": "proxy.cli.schema",
     "store": "proxy.cli.store",
     "backup": "proxy.cli.backup",

@@ -50,11 +50,12 @@ def url_argument(
 ) -> None:
     """Add ``--url`` alone, for commands that work in the environment of their client."""
     parser.add_argument(
-        "--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})"
+        "--url", type=site_address, metavar="URL", help=f"a running instance (default: {otherwise})"
     )
 
 
-def _address(text: str) -> str:
+def site_address(text: str) -> str:
+    """An address of scheme, host and port alone."""
     parts = urllib.parse.urlsplit(text)
     try:
         whole = (

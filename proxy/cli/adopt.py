@@ -1,0 +1,211 @@
+"""``domicile adopt``: the values that an application holds already become tokens, record by record,
+by its own list and update operations, while people work with it.
+"""
+
+import argparse
+import contextlib
+import os
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.cli import command
+from proxy.cli.backend import site_address
+from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.health import reachable
+from proxy.cli.site import PAGING_HELP, Paging, Site
+from proxy.cli.walk import RecordWalk, WalkDirection, WalkOptions
+from proxy.config import Settings, load_settings
+from proxy.errors import Code, VaultError
+from proxy.redactor.adoption import WalkChoice, WalkPlan, plan_walk
+from proxy.redactor.adoption_records import RecordState
+from proxy.redactor.load.yaml_tree import resolve_references
+
+_ADOPTION: Final = WalkDirection(
+    "adopt", frozenset((RecordState.CLEAR, RecordState.MIXED)), through_proxy=True
+)
+
+
+def run(arguments: Arguments) -> int:
+    """Adopt; status 1 where a record is left in the clear, with the reason of each refusal."""
+    return walk_records(arguments, lambda _: _ADOPTION)
+
+
+def walk_records(arguments: Arguments, direction_of: Callable[[WalkPlan], WalkDirection]) -> int:
+    """Plan and walk as the command line says; what both commands do."""
+    from proxy.bootstrap.rules import load_rules
+
+    settings = load_settings(arguments.config, os.environ)
+    choice = WalkChoice(arguments.entity or "", arguments.endpoint, arguments.list)
+    plan = plan_walk(load_rules(settings), choice)
+    direction = direction_of(plan)
+    name = f"domicile-{direction.name}-{plan.endpoint.name}-{plan.entity.name}.json"
+    options = WalkOptions(
+        arguments.pages, arguments.rate, arguments.dry_run, arguments.state or Path(name)
+    )
+    direct, proxied = _sites(arguments, settings, plan)
+    with contextlib.closing(direct), contextlib.closing(proxied):
+        walk = RecordWalk(direction, plan, (direct, proxied), options)
+        bar = progress(f"{direction.name} {plan.entity.name}", None, "records")
+        try:
+            walk.run(bar)
+        finally:
+            bar.close()
+    return _report(walk, arguments)
+
+
+def _sites(arguments: Arguments, settings: Settings, plan: WalkPlan) -> tuple[Site, Site]:
+    """The application itself, and the proxy before it."""
+    headers = dict(_header(text) for text in arguments.header)
+    host = min(plan.endpoint.hosts, default="")
+    own = str(reachable(settings.listen.proxy))
+    scheme = "https" if settings.listen.tls.secures("proxy") else "http"
+    proxied = arguments.proxy or f"{scheme}://{own}"
+    direct = arguments.application or plan.endpoint.upstream
+    if urllib.parse.urlsplit(direct).netloc == urllib.parse.urlsplit(proxied).netloc:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"{direct} is the proxy: name the application's own address with --application.",
+        )
+    return (
+        Site(direct, headers, arguments.patience),
+        Site(proxied, {**({"Host": host} if host else {}), **headers}, arguments.patience),
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    try:
+        name, _, value = resolve_references(text, Path.cwd(), os.environ).partition(":")
+    except ValueError as error:
+        raise VaultError(Code.BAD_SETTINGS, f"--header: {error}.") from None
+    return name.strip(), value.strip()
+
+
+def _report(walk: RecordWalk, arguments: Arguments) -> int:
+    tally, states = walk.tally, walk.last.states
+    data: dict[str, Any] = {
+        "endpoint": walk.plan.endpoint.name,
+        "entity": walk.plan.entity.name,
+        "list": walk.plan.listing.operation.label,
+        "update": walk.plan.update.label,
+        "dry_run": walk.options.dry_run,
+        "complete": walk.complete,
+        "records": states.total(),
+        **{str(state): states[state] for state in RecordState},
+        "passes": tally.passes,
+        "converted": tally.converted,
+        "conditional": tally.conditional,
+        "changed_members": tally.members,
+        "refused": walk.refusals,
+        "refusals": [{"source": one.source, "text": one.text} for one in walk.refused],
+    }
+    command.show(data, "\n".join(_lines(walk, data)), as_json=arguments.json)
+    return OK if walk.complete or walk.options.dry_run else FAULT
+
+
+def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
+    counts = ", ".join(f"{data[str(state)]} {_WORDS[state]}" for state in RecordState)
+    lines = [
+        f"{data['entity']} of {data['endpoint']}, by {data['list']} and {data['update']}",
+        f"{command.count_noun(data['records'], 'record')}: {counts}",
+    ]
+    if walk.options.dry_run:
+        due = sum(data[str(state)] for state in walk.direction.todo)
+        return [*lines, f"Nothing was changed. {command.count_noun(due, 'record')} to write again."]
+    lines.append(f"{data['converted']} written again, passes: {data['passes']}")
+    if data["conditional"] < data["converted"]:
+        lines.append(
+            "Not every record had a strong entity tag: a change of one of these between two "
+            "requests of this walk may have been overwritten."
+        )
+    if data["changed_members"]:
+        lines.append(f"With it the application changed: {', '.join(data['changed_members'])}")
+    lines += command.detail_lines(walk.refused)
+    if not walk.complete:
+        lines.append("Not complete: see to what was refused, and run the same command again.")
+    return lines
+
+
+_WORDS: Final = {
+    RecordState.CLEAR: "in the clear",
+    RecordState.TOKENS: "as tokens",
+    RecordState.MIXED: "in part",
+    RecordState.EMPTY: "without values",
+}
+
+
+def walk_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a walk takes, whichever way it goes."""
+    for name, text in (
+        ("--application", "the application's own address (default: the upstream of the rules)"),
+        ("--proxy", "the proxy before it (default: the proxy listener of the settings)"),
+    ):
+        parser.add_argument(name, type=site_address, metavar="URL", help=text)
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="sent with each request, such as 'Authorization: Bearer ${env:TOKEN}' or ${file:PATH}",
+    )
+    parser.add_argument(
+        "--list",
+        default="",
+        metavar="PATH",
+        help="path of the list with its query, e.g. '/people?limit=200&sort=id'",
+    )
+    parser.add_argument(
+        "--pages",
+        type=_paging,
+        default=Paging(""),
+        metavar="HOW",
+        help=f"how the pages of the list follow each other: {PAGING_HELP}",
+    )
+    parser.add_argument(
+        "--rate", type=_rate, metavar="N/s", help="records written at most, such as 20/s or 600/m"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="longest time without an answer of either side (default: 120)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="count, and change nothing")
+    parser.add_argument(
+        "--state", type=Path, metavar="FILE", help="how far the walk is (default: a file here)"
+    )
+    parser.add_argument(
+        "--endpoint", default="", metavar="NAME", help="which application, where there are several"
+    )
+    parser.add_argument(
+        "entity", nargs="?", metavar="ENTITY", help="which entity, where the rules have several"
+    )
+
+
+def _paging(text: str) -> Paging:
+    try:
+        return Paging(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _rate(text: str) -> float:
+    number, _, unit = text.partition("/")
+    try:
+        rate = float(number) / {"s": 1, "": 1, "m": 60, "h": 3600}[unit]
+    except (ValueError, KeyError):
+        rate = 0.0
+    if not 0 < rate < 1e9:
+        raise argparse.ArgumentTypeError("write a number and a unit, such as 20/s, 600/m or 1000/h")
+    return rate
+
+
+COMMAND: Final = Command(
+    summary="Turn what an application holds already into tokens, while it is used; resumable.",
+    example="domicile adopt --dry-run contact",
+    run=run,
+    arguments=walk_arguments,
+    data=True,
+)

@@ -1,0 +1,271 @@
+"""How ``domicile adopt`` and ``release`` talk to an application, directly and through the proxy.
+
+And how they find the next page of its list.
+"""
+
+import http.client
+import re
+import ssl
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.model.jsonpath import parse_jsonpath
+from proxy.model.schema import Path
+from proxy.redactor.json.tree import read_json_value
+from proxy.redactor.select import Selection
+
+#: Seconds that one answer may take.
+_ANSWER: Final = 60.0
+
+#: Seconds between attempts; the last one again and again.
+_WAITS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: Statuses that ask for patience.
+_LATER: Final = frozenset((429, 502, 503, 504))
+
+
+class SiteAnswer(NamedTuple):
+    """An answer: status, header fields by their names in lower case, body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def tag(self) -> str:
+        """The strong entity tag, which a condition may name; empty without one."""
+        tag = self.headers.get("etag", "")
+        return "" if tag.startswith("W/") else tag
+
+
+class Site:
+    """One address, with the header fields that its callers send. Not for several threads."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], patience: float) -> None:
+        """``patience``: seconds without a usable answer after which nothing goes on."""
+        self.url = url.rstrip("/")
+        self._parts = urllib.parse.urlsplit(url)
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        self._patience = patience
+        self._connection: http.client.HTTPConnection | None = None
+        self._failing: float | None = None  #: since when writes get no answer
+
+    def read(self, target: str) -> SiteAnswer:
+        """The answer to GET, asked for again while the other side is not there.
+
+        Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
+        """
+        since, attempt = time.monotonic(), 0
+        while True:
+            answer = self._once("GET", target, b"", {})
+            if answer is not None and answer.status not in _LATER:
+                return answer
+            if time.monotonic() - since > self._patience:
+                raise self._given_up(answer)
+            time.sleep(_wait(answer, attempt))
+            attempt += 1
+
+    def write(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> SiteAnswer | None:
+        """The answer to an update; ``None`` where nobody knows what became of it, after a wait.
+
+        Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
+        """
+        answer = self._once(method, target, body, headers)
+        if answer is not None and answer.status not in _LATER:
+            self._failing = None
+            return answer
+        now = time.monotonic()
+        self._failing = now if self._failing is None else self._failing
+        if now - self._failing > self._patience:
+            raise self._given_up(answer)
+        time.sleep(_wait(answer, 1))
+        return None
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _given_up(self, answer: SiteAnswer | None) -> VaultError:
+        said = "no answer" if answer is None else f"status {answer.status} and nothing else"
+        return VaultError(
+            Code.UPSTREAM_UNREACHABLE,
+            f"{self.url} gives {said} for {self._patience:.0f} s: see that it runs, then run the "
+            "same command again. It goes on where it stopped.",
+        )
+
+    def _once(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> SiteAnswer | None:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._connection.request(method, target, body or None, {**self._headers, **headers})
+            answer = self._connection.getresponse()
+            content = answer.read()
+        except ssl.SSLCertVerificationError as error:
+            raise VaultError(
+                Code.BAD_SETTINGS,
+                f"{self.url} shows a certificate that is not trusted ({error.verify_message}): "
+                "name its authority in SSL_CERT_FILE.",
+            ) from None
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return None
+        fields = {name.lower(): value for name, value in answer.getheaders()}
+        return SiteAnswer(answer.status, fields, content)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=_ANSWER)
+
+
+def _wait(answer: SiteAnswer | None, attempt: int) -> float:
+    """Seconds to the next attempt: what the answer asks for, up to half a minute."""
+    asked_for = "" if answer is None else answer.headers.get("retry-after", "")
+    if asked_for.isdigit():
+        return min(30.0, float(asked_for))
+    return _WAITS[min(attempt, len(_WAITS) - 1)]
+
+
+# Pages of a list: how an answer leads to the next one.
+
+
+#: The link of that relation in a ``Link`` field (RFC 8288).
+_LINK: Final = re.compile(
+    r'<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*"?(?:[^"<>,;]*\s)?next\b', re.IGNORECASE
+)
+_NEXT: Final = Selection(None, (), [("next",)])
+_COUNTED: Final = re.compile(r"([^=+$\s]+)([=+])(\d+)")
+_CURSOR: Final = re.compile(r"([^=+$\s]+)=(\$.+)")
+
+
+class Paging:
+    """How the pages of a list follow each other, as ``--pages`` says it."""
+
+    def __init__(self, text: str) -> None:
+        """``ValueError`` for what is none of the ways that ``PAGING_HELP`` tells."""
+        self.text = text
+        self._header = ""
+        self._pointer: Selection | None = None
+        self._parameter, self._number, self._by_record = "", 0, False
+        kind, _, name = text.partition(" ")
+        if text in ("", "whole"):
+            return
+        if kind == "header" and name:
+            self._header = name.lower()
+        elif text.startswith("$"):
+            self._pointer = Selection(None, (), [_single_place(text)])
+        elif match := _COUNTED.fullmatch(text):
+            self._parameter, self._number = match[1], int(match[3])
+            self._by_record = match[2] == "+"
+        elif match := _CURSOR.fullmatch(text):
+            self._parameter, self._pointer = (
+                match[1],
+                Selection(None, (), [_single_place(match[2])]),
+            )
+        else:
+            raise ValueError(f"{text!r} is no way from page to page: {PAGING_HELP}")
+
+    @property
+    def counted(self) -> bool:
+        """Whether pages have numbers, so that one may begin in the middle."""
+        return bool(self._parameter) and self._pointer is None
+
+    def first(self, target: str, done: int = 0) -> str:
+        """The address of the first page; of a counted list, of the one after ``done`` steps."""
+        return self._numbered(target, done) if self.counted else target
+
+    def following(self, target: str, answer: SiteAnswer, done: int, count: int) -> str | None:
+        """The address of the next page; ``None`` behind the last one.
+
+        ``done``: the steps made with this page, which has ``count`` records. Raises
+        ``VaultError(BAD_RULES)`` where nothing tells whether there is another page.
+        """
+        if self.text == "whole" or (self.counted and not count):
+            return None
+        if self.counted:
+            return self._numbered(target, done)
+        if self._header:
+            return _relative(target, _address_in(answer.headers.get(self._header, "")))
+        if self._pointer is not None:
+            value = _value_at(self._pointer, answer.body)
+            if value and self._parameter:
+                return _with_parameter(target, self._parameter, value)
+            return _relative(target, value or "")
+        return self._obvious(target, answer)
+
+    def step(self, count: int) -> int:
+        """How far a page of so many records leads in a counted list."""
+        return count if self._by_record else 1
+
+    def _numbered(self, target: str, done: int) -> str:
+        return _with_parameter(target, self._parameter, str(self._number + done))
+
+    def _obvious(self, target: str, answer: SiteAnswer) -> str | None:
+        """By what lists usually say of themselves."""
+        for name in ("link", "next-page"):
+            if address := _address_in(answer.headers.get(name, "")):
+                return _relative(target, address)
+        if (value := _value_at(_NEXT, answer.body)) is not None:
+            return _relative(target, value)
+        return None
+
+    def tells(self, answer: SiteAnswer) -> bool:
+        """Whether one may know that this page is not followed by another one."""
+        return bool(self.text) or _value_at(_NEXT, answer.body) is not None
+
+
+PAGING_HELP: Final = (
+    "'header Next-Page' or '$.next' (where the next address stands), 'after=$.cursor' (a parameter "
+    "and where its next value stands), 'page=1' (pages are counted), 'offset+0' (records are "
+    "counted), or 'whole' (one answer has all)"
+)
+
+
+def _single_place(text: str) -> Path:
+    path = parse_jsonpath(text)
+    if not all(isinstance(step, str | int) for step in path):
+        raise ValueError(f"{text!r} may lead to several places: {PAGING_HELP}")
+    return path
+
+
+def _value_at(pointer: Selection, body: bytes) -> str | None:
+    """The text at a place; an empty one for null, ``None`` where there is no such place."""
+    try:
+        leaves = pointer.find(body).anchored
+    except VaultError:
+        return None
+    if not leaves:
+        return None
+    value = read_json_value(body[leaves[0].start : leaves[0].end])
+    return "" if value is None else value.text
+
+
+def _address_in(field: str) -> str:
+    """The address in a header field, as a link or bare."""
+    if match := _LINK.search(field):
+        return match[1]
+    return "" if "<" in field else field.strip()
+
+
+def _relative(target: str, address: str) -> str | None:
+    """Path and query of an address that stands in the answer to ``target``."""
+    if not address:
+        return None
+    parts = urllib.parse.urlsplit(urllib.parse.urljoin(target, address))
+    return urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+
+def _with_parameter(target: str, name: str, value: str) -> str:
+    path, _, query = target.partition("?")
+    pairs = urllib.parse.parse_qsl(query, keep_blank_values=True)
+    pairs = [pair for pair in pairs if pair[0] != name]
+    return f"{path}?{urllib.parse.urlencode([*pairs, (name, value)])}"

@@ -1,0 +1,361 @@
+"""The walk that ``domicile adopt`` and ``domicile release`` share: an application's own list.
+
+Page by page, and the records of it that have to be written again one by one. The application stays
+open meanwhile: a record is read on both sides just before it is written, on the condition that it
+is still the one that was read, and read again afterwards. What somebody changes meanwhile, and what
+a shifting list skips, is met by the next pass; the walk ends with a pass that finds nothing to do.
+So it may be killed at any moment, and the state file saves no more than time.
+"""
+
+import enum
+import hashlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from proxy.cli.command import Progress
+from proxy.cli.site import PAGING_HELP, Paging, Site, SiteAnswer
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.adoption import WalkPlan
+from proxy.redactor.adoption_records import ReadRecord, RecordState
+
+#: Attempts on one record that others change at the same time; the next pass meets it again.
+_ATTEMPTS: Final = 8
+
+#: Passes after which what is left is left: callers then undo what the walk does.
+_PASSES: Final = 10
+
+#: Refusals that are listed.
+_LISTED: Final = 20
+
+#: Statuses of a record that is no longer there, and of one that somebody else changed.
+_GONE: Final = (404, 410)
+_CHANGED: Final = (409, 412)
+
+
+class RecordOutcome(enum.StrEnum):
+    """What came of writing one record again."""
+
+    CONVERTED = "converted"
+    SETTLED = "settled"  #: somebody else has written it meanwhile
+    GONE = "gone"
+    REFUSED = "refused"
+    BUSY = "busy"  #: others changed it again and again
+
+
+class WalkDirection(NamedTuple):
+    """What tells the two commands apart."""
+
+    name: str
+    todo: frozenset[RecordState]  #: what has to be written again
+    through_proxy: bool  #: where it is written
+    #: why a record, as callers see it, must not be written
+    unfit: Callable[[ReadRecord], str] | None = None
+
+
+class Tally(msgspec.Struct):
+    """How far a walk is; stands in its state file until it is complete. No values, no ids."""
+
+    walk: str  #: what tells this walk from another one
+    passes: int = 0  #: whole ones
+    steps: int = 0  #: within the present one, where pages are counted
+    converted: int = 0
+    conditional: int = 0  #: of these, on the condition of an entity tag
+    members: list[str] = []  #: other members that the application changed with the updates
+
+
+@dataclass(slots=True)
+class WalkOptions:
+    """How a walk goes."""
+
+    paging: Paging
+    rate: float | None  #: records a second
+    dry_run: bool
+    state: Path
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over the whole list."""
+
+    states: Counter[RecordState] = field(default_factory=Counter)
+    outcomes: Counter[RecordOutcome] = field(default_factory=Counter)
+
+
+class RecordWalk:
+    """One walk over the records of one entity."""
+
+    def __init__(
+        self,
+        direction: WalkDirection,
+        plan: WalkPlan,
+        sites: tuple[Site, Site],
+        options: WalkOptions,
+    ) -> None:
+        """``sites``: the application itself, and the proxy before it."""
+        self.direction, self.plan, self.options = direction, plan, options
+        self.direct, self.proxied = sites
+        self.tally = _begun(self)
+        self.refused: list[Detail] = []
+        self.refusals = 0
+        self.last = _Pass()
+        self.complete = False
+        self._passed_over: set[bytes] = set()  #: records that were looked at one by one
+        self._due = 0.0
+
+    def run(self, bar: Progress) -> None:
+        """Pass after pass, until one finds nothing to do."""
+        for number in range(self.tally.passes, max(_PASSES, self.tally.passes + 1)):
+            self.last = _Pass()
+            self._pass(bar)
+            if self.options.dry_run:
+                return
+            self.tally.passes, self.tally.steps = number + 1, 0
+            _write(self)
+            outcomes = self.last.outcomes
+            if not (outcomes[RecordOutcome.CONVERTED] or outcomes[RecordOutcome.BUSY]):
+                self.complete = not self.refusals
+                break
+        if self.complete:
+            self.options.state.unlink(missing_ok=True)
+
+    def _pass(self, bar: Progress) -> None:
+        paging = self.options.paging
+        target: str | None = paging.first(self.plan.target, self.tally.steps)
+        previous = None
+        while target is not None:
+            if target == previous:
+                raise _list_fault(self, f"{target} leads to itself as its next page")
+            answer = self._page(self.direct, target)
+            records = self.plan.listing.records(answer.body)
+            if previous is None and records:
+                self._refuse_endless(target, answer, len(records))
+            other = {
+                one.id: one
+                for one in self.plan.listing.records(self._page(self.proxied, target).body)
+            }
+            for record in records:
+                self._look(record, other.get(record.id))
+                bar.update()
+            self.tally.steps += paging.step(len(records))
+            previous, target = (
+                target,
+                paging.following(target, answer, self.tally.steps, len(records)),
+            )
+            if not self.options.dry_run:
+                _write(self)
+
+    def _refuse_endless(self, target: str, answer: SiteAnswer, count: int) -> None:
+        """A list that does not say how it goes on may go on all the same."""
+        paging = self.options.paging
+        if not paging.tells(answer) and paging.following(target, answer, 1, count) is None:
+            raise _list_fault(
+                self,
+                f"nothing in the answer to {target} leads to another page, and nothing says that "
+                f"it has all records; say how its pages follow with --pages: {PAGING_HELP}",
+            )
+
+    def _look(self, direct: ReadRecord, proxied: ReadRecord | None) -> None:
+        """Count one record of a page, and write it again where that is due."""
+        todo = self.direction.todo
+        state = None if proxied is None else self.plan.state(direct, proxied)
+        mark = hashlib.sha256(direct.id.encode()).digest()[:12]
+        vague = state is None or (state not in todo and not self.plan.complete(direct))
+        if vague and mark not in self._passed_over:
+            state = self._examined(direct.id)
+            if state not in todo:
+                self._passed_over.add(mark)
+        if state is None:
+            return
+        self.last.states[state] += 1
+        if state in todo and not self.options.dry_run and mark not in self._passed_over:
+            self._throttle()
+            outcome = self._convert(direct.id)
+            self.last.outcomes[outcome] += 1
+            if outcome is RecordOutcome.REFUSED:
+                self._passed_over.add(mark)
+
+    def _examined(self, ident: str) -> RecordState | None:
+        """The state of a record by itself; ``None`` where it is gone or changes all the time."""
+        for _ in range(_ATTEMPTS):
+            direct, proxied = self._record(self.direct, ident), self._record(self.proxied, ident)
+            if direct is None or proxied is None:
+                return None
+            if (state := self.plan.state(direct[0], proxied[0])) is not None:
+                return state
+        return None
+
+    def _convert(self, ident: str) -> RecordOutcome:
+        """Write one record again."""
+        ignored: ReadRecord | None = None
+        for attempt in range(_ATTEMPTS):
+            # what the page showed is believed once, where writing again would do no harm
+            sure = self.direction.through_proxy and not attempt
+            direct = None if sure else self._record(self.direct, ident)
+            proxied = self._record(self.proxied, ident)
+            if proxied is None or (direct is None and not sure):
+                return RecordOutcome.GONE
+            if direct is not None:
+                state = self.plan.state(direct[0], proxied[0])
+                if state is None:
+                    continue
+                if state not in self.direction.todo:
+                    return RecordOutcome.SETTLED
+            record = proxied[0]
+            tag = (proxied if direct is None or self.direction.through_proxy else direct)[1]
+            if self.direction.unfit is not None and (reason := self.direction.unfit(record)):
+                return self._refuse(record, reason)
+            answer = self._update(record, tag)
+            if answer is None or answer.status in _CHANGED:
+                continue
+            if answer.status in _GONE:
+                return RecordOutcome.GONE
+            if not 200 <= answer.status < 300:
+                return self._refuse(record, _reason(answer))
+            if self._took(record, tag):
+                return RecordOutcome.CONVERTED
+            ignored = record
+        return RecordOutcome.BUSY if ignored is None else self._ignored(ignored)
+
+    def _ignored(self, record: ReadRecord) -> RecordOutcome:
+        """An update was accepted time and again, and the application holds what it held."""
+        if not self.tally.converted:
+            raise VaultError(
+                Code.BAD_SETTINGS,
+                f"{self.plan.update.label} was accepted and the record is as it was: are these the "
+                f"addresses of the application ({self.direct.url}) and of the proxy before it "
+                f"({self.proxied.url}), and do the rules name what the update takes?",
+            )
+        return self._refuse(record, "the update was accepted, and the record is as it was")
+
+    def _update(self, record: ReadRecord, tag: str) -> SiteAnswer | None:
+        site = self.proxied if self.direction.through_proxy else self.direct
+        headers = {"Content-Type": self.plan.content_type, **({"If-Match": tag} if tag else {})}
+        target = self.plan.update_target(record.id)
+        body = self.plan.update_body(record)
+        answer = site.write(self.plan.method, target, body, headers)
+        if answer is not None and answer.status in (401, 403, 405):
+            raise VaultError(
+                Code.FORBIDDEN,
+                f"{site.url} refuses {self.plan.update.label} ({_reason(answer)}): say with "
+                "--header who may.",
+            )
+        return answer
+
+    def _took(self, sent: ReadRecord, tag: str) -> bool:
+        """Whether the application holds now what it should; counts it then."""
+        after = self._record(self.direct, sent.id)
+        if after is None:
+            return True  # deleted meanwhile
+        lost, other = self.plan.changed(sent, after[0])
+        if lost:
+            raise VaultError(
+                Code.UNREADABLE_ANSWER,
+                f"After {self.plan.update.label} the application no longer shows {', '.join(lost)} "
+                "of a record: stopped. Give the rules an update that keeps what it is sent.",
+            )
+        if not self.plan.took(sent, after[0], tokens=self.direction.through_proxy):
+            return False
+        self.tally.converted += 1
+        self.tally.conditional += bool(tag)
+        self.tally.members = sorted({*self.tally.members, *other})[:_LISTED]
+        return True
+
+    def _record(self, site: Site, ident: str) -> tuple[ReadRecord, str] | None:
+        """A record as one side shows it, with its entity tag; ``None`` where it is gone."""
+        target = self.plan.read_target(ident)
+        answer = site.read(target)
+        if answer.status in _GONE:
+            return None
+        if answer.status != 200:
+            raise _unanswered(site, self.plan.reading.operation.label, answer)
+        record = self.plan.reading.record(ident, answer.body)
+        return record, answer.tag
+
+    def _page(self, site: Site, target: str) -> SiteAnswer:
+        answer = site.read(target)
+        if answer.status != 200:
+            raise _unanswered(site, self.plan.listing.operation.label, answer)
+        return answer
+
+    def _refuse(self, record: ReadRecord, reason: str) -> RecordOutcome:
+        self.refusals += 1
+        if len(self.refused) < _LISTED:
+            is_value = any(record.id == value.text for _, value in record.values)
+            name = "a record" if is_value else self.plan.update_target(record.id)
+            self.refused.append(Detail(name, reason))
+        return RecordOutcome.REFUSED
+
+    def _throttle(self) -> None:
+        if self.options.rate is not None:
+            now = time.monotonic()
+            time.sleep(max(0.0, self._due - now))
+            self._due = max(now, self._due) + 1 / self.options.rate
+
+
+def _unanswered(site: Site, label: str, answer: SiteAnswer) -> VaultError:
+    hint = ": say with --header who may" if answer.status in (401, 403) else ""
+    return VaultError(
+        Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({_reason(answer)}){hint}."
+    )
+
+
+def _reason(answer: SiteAnswer) -> str:
+    """Status and, of an answer of the proxy's own, its code; never more of an answer."""
+    code = ""
+    if answer.headers.get("domicile-answer") == "proxy":
+        try:
+            code = f" {msgspec.json.decode(answer.body)['code']}"
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            code = " of the proxy"
+    return f"status {answer.status}{code}"
+
+
+def _list_fault(walk: RecordWalk, text: str) -> VaultError:
+    return VaultError(Code.BAD_RULES, f"{walk.plan.listing.operation.label}: {text}.")
+
+
+# The state file.
+
+
+def _begun(walk: RecordWalk) -> Tally:
+    """The state of this very walk, if it was begun; a new one otherwise."""
+    plan = walk.plan
+    parts = (walk.direction.name, plan.endpoint.name, plan.entity.name, walk.direct.url)
+    identity = "\0".join([*parts, plan.target, walk.options.paging.text])
+    fresh = Tally(hashlib.sha256(identity.encode()).hexdigest())
+    file = walk.options.state
+    if walk.options.dry_run or not file.exists():
+        return fresh
+    try:
+        tally = msgspec.json.decode(file.read_bytes(), type=Tally)
+    except (OSError, msgspec.MsgspecError):
+        tally = Tally("")
+    if tally.walk != fresh.walk:
+        raise VaultError(
+            Code.CONFLICT, f"{file} belongs to another walk: remove it, or name one with --state."
+        )
+    if not walk.options.paging.counted:
+        tally.steps = 0
+    return tally
+
+
+def _write(walk: RecordWalk) -> None:
+    """Durable, so that a crash of this machine does not lose it."""
+    file = walk.options.state
+    fresh = file.with_name(file.name + ".new")
+    try:
+        with fresh.open("wb") as target:
+            target.write(msgspec.json.encode(walk.tally))
+            target.flush()
+            os.fsync(target.fileno())
+        fresh.replace(file)
+    except OSError as error:
+        text = f"{file} cannot be written ({error.strerror})."
+        raise VaultError(Code.NOT_WRITABLE, text) from None

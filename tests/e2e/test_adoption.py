@@ -1,0 +1,325 @@
+"""``domicile adopt`` and ``domicile release`` with Kinto, which holds people in the clear already, and
+people who work with it through the proxy meanwhile.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.instance import Instance, running
+from tests.support.ports import closed_port
+from tests.support.real import kinto
+from tests.support.real.inside import faults
+from tests.support.real.installed import environment
+from tests.support.real.served import served
+from tests.support.tree import ROOT
+
+RULES = (ROOT / "rules" / "examples" / "kinto.yaml").read_text("utf-8")
+ADDRESS = 'upstream: "http://127.0.0.1:8888"'
+LIST = "/v1/buckets/crm/collections/people/records"
+AUTH = "Basic " + base64.b64encode(b"editor:correct horse").decode()
+#: Records of the walk that is killed again and again; 100,000 by hand.
+RECORDS = int(os.environ.get("ADOPTED_RECORDS", "400"))
+PAGE = max(20, RECORDS // 40)
+MARKERS = ("Zorbina", "wexlomere", "Flumpergatan", "yxmarker")
+
+
+def person(number: int, name: str = "") -> dict[str, Any]:
+    return {
+        "name": name or f"Zorbina Quibble{number}", "email": f"z{number}@wexlomere.example",
+        "phone": f"+46 70 918 {number:06}", "birth_date": "1931-02-27",
+        "address": {"street": f"Flumpergatan {number}", "city": "Visby"},
+        "tags": [f"yxmarker-{number}", "yxmarker-two"], "vip": True, "score": 1.50,
+    }  # fmt: skip
+
+
+#: What the server holds when the proxy comes.
+_SEEDING = """
+import json
+with open("people.jsonl") as people:
+    for line in people:
+        application.registry.storage.create("record", "/buckets/crm/collections/people", json.loads(line))
+"""
+
+
+@dataclass
+class Office:
+    """Kinto with people in the clear, and the proxy before it; ``direct`` is Kinto's own address."""
+
+    instance: Instance
+    direct: str
+    session: aiohttp.ClientSession
+    log: bytearray
+
+    async def ask(
+        self, method: str, base: str, path: str, content: Any = None, **headers: str
+    ) -> tuple[int, Any]:
+        data = None if content is None else json.dumps(content)
+        fields = {"Authorization": AUTH, "Content-Type": "application/json", **headers}
+        async with self.session.request(method, base + path, data=data, headers=fields) as answer:
+            return answer.status, json.loads(await answer.text())
+
+    async def listed(self, base: str) -> dict[str, dict[str, Any]]:
+        """All records by id, without what the server adds."""
+        records: dict[str, dict[str, Any]] = {}
+        target: str | None = base + LIST
+        while target is not None:
+            async with self.session.get(target, headers={"Authorization": AUTH}) as answer:
+                for one in (await answer.json())["data"]:
+                    assert one["id"] not in records, "a record stands there twice"
+                    records[one["id"]] = one
+                target = answer.headers.get("Next-Page")
+        for one in records.values():
+            del one["last_modified"], one["id"]
+        return records
+
+    def walk(self, *more: str) -> tuple[str, ...]:
+        header = ("--header", "Authorization: ${env:AUTH}", "--pages", "header Next-Page")
+        return ("--proxy", self.instance.proxy, *header, *more)
+
+
+@asynccontextmanager
+async def office(folder: Path, count: int, page: int, **settings: str) -> AsyncIterator[Office]:
+    place = kinto.written(folder / "kinto")
+    text = (place / "wsgi.py").read_text()
+    (place / "wsgi.py").write_text(
+        text.replace('"kinto.paginate_by": "3"', f'"kinto.paginate_by": "{page}"') + _SEEDING
+    )
+    people = ({"id": f"z{number}", **person(number)} for number in range(count))
+    (place / "people.jsonl").write_text("".join(json.dumps(one) + "\n" for one in people))
+    async with (
+        served(environment(), place) as server,
+        aiohttp.ClientSession() as session,
+        running(
+            folder / "proxy",
+            RULES.replace(ADDRESS, f'upstream: "http://127.0.0.1:{server.port}"')
+            + "\non_error: {vault_down: {read: 503}}\n",
+            **settings,
+        ) as instance,
+    ):
+        here = Office(instance, f"http://127.0.0.1:{server.port}", session, server.log)
+        account = {"data": {"password": "correct horse"}}
+        await here.ask("PUT", here.direct, "/v1/accounts/editor", account)
+        for path in ("/v1/buckets/crm", "/v1/buckets/crm/collections/people"):
+            assert (await here.ask("PUT", here.direct, path, {}))[0] == 201
+        yield here
+
+
+def markers_in(records: dict[str, dict[str, Any]]) -> list[str]:
+    text = json.dumps(records).lower()
+    return [marker for marker in MARKERS if marker.lower() in text]
+
+
+async def test_what_an_application_holds_becomes_tokens_and_values_again(tmp_path):
+    async with office(tmp_path, 12, 5) as here:
+        people = {f"z{n}": person(n) for n in range(12)}
+        counted = await here.instance.command("adopt", "--dry-run", *here.walk(), AUTH=AUTH)
+        assert (counted["records"], counted["clear"], counted["converted"]) == (12, 12, 0)
+        assert await here.listed(here.direct) == people
+        adopted = await here.instance.command("adopt", *here.walk(), "person", AUTH=AUTH)
+        assert (adopted["complete"], adopted["tokens"], adopted["converted"]) == (True, 12, 12)
+        assert adopted["conditional"] == 12
+        assert adopted["changed_members"] == ["last_modified"]
+        held = await here.listed(here.direct)
+        assert markers_in(held) == []
+        assert [one["address"]["city"] for one in held.values()] == ["Visby"] * 12
+        assert await here.listed(here.instance.proxy) == people
+        path = f"{LIST}?email=Z7@wexlomere.example"
+        _, found = await here.ask("GET", here.instance.proxy, path)
+        assert [one["id"] for one in found["data"]] == ["z7"]
+        assert list(here.instance.folder.glob("domicile-*.json")) == []
+        again = await here.instance.command("adopt", *here.walk(), AUTH=AUTH)
+        assert (again["converted"], again["passes"]) == (0, 1)
+        assert await here.listed(here.direct) == held
+
+        released = await here.instance.command("release", *here.walk(), AUTH=AUTH)
+        assert (released["complete"], released["clear"], released["converted"]) == (True, 12, 12)
+        assert await here.listed(here.direct) == people
+        assert await here.listed(here.instance.proxy) == people
+        assert faults(here.instance) == []
+
+
+async def test_what_people_changed_before_their_record_is_adopted_stays(tmp_path):
+    async with office(tmp_path, 6, 5) as here:
+        proxy = here.instance.proxy
+        await here.ask("PATCH", proxy, f"{LIST}/z1", {"data": {"name": "Zorbina Novum"}})
+        await here.ask("PUT", proxy, f"{LIST}/new", {"data": person(99)})
+        await here.ask("DELETE", proxy, f"{LIST}/z2")
+        counted = await here.instance.command("adopt", "--dry-run", *here.walk(), AUTH=AUTH)
+        assert [counted[one] for one in ("clear", "mixed", "tokens")] == [4, 1, 1]
+        adopted = await here.instance.command("adopt", *here.walk(), AUTH=AUTH)
+        assert adopted["converted"] == 5
+        people = {f"z{n}": person(n) for n in (0, 3, 4, 5)}
+        people |= {"z1": person(1, "Zorbina Novum"), "new": person(99)}
+        assert await here.listed(proxy) == people
+        assert markers_in(await here.listed(here.direct)) == []
+
+
+async def test_an_application_that_is_not_answered_is_named(tmp_path):
+    async with office(tmp_path, 1, 5) as here:
+        refused = await here.instance.command(
+            "adopt", *here.walk(), status=1, AUTH="Basic bm86bm8="
+        )
+        assert "--header" in refused["message"]
+        pages = ("--proxy", here.instance.proxy, "--header", "Authorization: ${env:AUTH}")
+        refused = await here.instance.command("adopt", *pages, status=1, AUTH=AUTH)
+        assert "--pages" in refused["message"]
+
+
+@dataclass
+class Worker:
+    """Somebody who works with records of their own through the proxy, and remembers each answer."""
+
+    here: Office
+    mine: list[str]
+    random: random.Random
+    #: by id, what may be there: one value once an answer came
+    names: dict[str, set[str]] = field(default_factory=dict)
+    created: dict[str, bool] = field(default_factory=dict)
+    deleted: dict[str, bool] = field(default_factory=dict)
+    answered: int = 0
+    longest: float = 0.0
+    stop: bool = False
+
+    async def work(self) -> None:
+        number = 0
+        while not self.stop:
+            number += 1
+            begun = time.monotonic()
+            try:
+                await self.one(number)
+                self.answered += 1
+                self.longest = max(self.longest, time.monotonic() - begun)
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                await asyncio.sleep(0.1)  # the proxy is dead just now
+            await asyncio.sleep(self.random.uniform(0, 0.05))
+
+    async def one(self, number: int) -> None:
+        proxy, ident = self.here.instance.proxy, self.random.choice(self.mine)
+        way = self.random.random()
+        if way < 0.35:
+            await self.read(ident)
+        elif way < 0.8 and ident not in self.deleted:
+            name = f"Zorbina {ident} {number}"
+            self.names.setdefault(ident, {person(int(ident[1:]))["name"]}).add(name)
+            status, _ = await self.here.ask(
+                "PATCH", proxy, f"{LIST}/{ident}", {"data": {"name": name}}
+            )
+            if status == 200:
+                self.names[ident] = {name}
+        elif way < 0.9:
+            fresh = f"n{self.mine[0]}x{number}"
+            self.created[fresh] = False
+            status, _ = await self.here.ask(
+                "PUT", proxy, f"{LIST}/{fresh}", {"data": person(number)}
+            )
+            self.created[fresh] = status == 201
+        elif ident not in self.deleted and self.random.random() < 0.2:
+            self.deleted[ident] = False
+            status, _ = await self.here.ask("DELETE", proxy, f"{LIST}/{ident}")
+            self.deleted[ident] = status == 200
+
+    async def read(self, ident: str) -> None:
+        """A person sees the person, adopted or not."""
+        status, shown = await self.here.ask("GET", self.here.instance.proxy, f"{LIST}/{ident}")
+        if status == 200:
+            likely = self.names.get(ident, {person(int(ident[1:]))["name"]})
+            assert shown["data"]["name"] in likely
+            assert shown["data"]["email"] == f"{ident}@wexlomere.example"
+            assert shown["data"]["birth_date"] == "1931-02-27"
+
+    def check(self, record: dict[str, Any] | None, ident: str) -> None:
+        if record is None:
+            assert ident in self.deleted, f"{ident} is lost"
+            return
+        assert not self.deleted.get(ident), f"{ident} is there again"
+        expected = person(int(ident[1:]))
+        likely = self.names.get(ident, {expected["name"]})
+        assert record["name"] in likely, f"a change of {ident} is lost"
+        assert {**record, "name": ""} == {**expected, "name": ""}
+
+
+async def adopting(here: Office, folder: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxy", "adopt", *here.walk("--json")),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **here.instance.settings(), "AUTH": AUTH},
+        stdout=asyncio.subprocess.PIPE,
+    )
+
+
+async def killed_and_resumed(here: Office, folder: Path, chance: random.Random) -> tuple[Any, int]:
+    """Adopt while this very process and the proxy are killed; the last report, and how often."""
+    kills = 0
+    while True:
+        process = await adopting(here, folder)
+        output = asyncio.create_task(process.communicate())
+        done, _ = await asyncio.wait([output], timeout=chance.uniform(0.8, 2 + RECORDS / 2000))
+        if not done and kills < max(8, RECORDS // 5000):
+            kills += 1
+            if kills % 2:
+                with suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGKILL)
+            await here.instance.kill()
+            await asyncio.sleep(chance.uniform(0, 0.3))
+            await here.instance.start()
+            if not kills % 2:  # this one goes on and finds the proxy again
+                await asyncio.sleep(chance.uniform(0, 1))
+                process.kill()
+            await output
+            continue
+        said, _ = await output
+        assert process.returncode == 0, said
+        return json.loads(said), kills
+
+
+@pytest.mark.slow
+async def test_killing_either_side_loses_nothing_while_people_work(tmp_path, capsys):
+    chance = random.Random(RECORDS)
+    with closed_port() as port:
+        address = {"DOMICILE__LISTEN__PROXY": f"127.0.0.1:{port}"}
+        async with office(tmp_path, RECORDS, PAGE, **address) as here:
+            workers = [
+                Worker(here, [f"z{n}" for n in range(own, RECORDS, 3)], random.Random(own))
+                for own in range(3)
+            ]
+            tasks = [asyncio.create_task(one.work()) for one in workers]
+            begun = time.monotonic()
+            report, kills = await killed_and_resumed(here, tmp_path, chance)
+            took = time.monotonic() - begun
+            for one in workers:
+                one.stop = True
+            await asyncio.gather(*tasks)
+            assert report["complete"]
+            assert kills >= 2
+            records = await here.listed(here.instance.proxy)
+            held = await here.listed(here.direct)
+            assert markers_in(held) == []
+            assert held.keys() == records.keys()
+            for one in workers:
+                for ident in one.mine:
+                    one.check(records.get(ident), ident)
+                for ident, sure in one.created.items():
+                    assert ident in records or not sure, f"{ident} is lost"
+            fresh = {ident for one in workers for ident in one.created}
+            assert records.keys() <= {f"z{n}" for n in range(RECORDS)} | fresh
+            assert faults(here.instance) == []
+    with capsys.disabled():
+        answered, longest = sum(one.answered for one in workers), max(w.longest for w in workers)
+        print(
+            f"\nadopted {RECORDS} records in {took:.0f} s, {kills} kills, "
+            f"{answered} requests of people answered, the longest in {longest:.2f} s; {report}"
+        )

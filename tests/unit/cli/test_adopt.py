@@ -1,0 +1,124 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main, site
+from tests.support.adopted import Adopted, adopted
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(site, "_WAITS", (0.0, 0.01))
+    with adopted(5) as office:
+        office.rules(tmp_path)
+        yield office
+
+
+def command(office: Adopted, *more: str) -> list[str]:
+    return ["adopt", "--proxy", office.proxy, *more]
+
+
+def test_every_record_is_written_through_the_proxy_once(office, told):
+    report = told(*command(office))
+    assert (report["complete"], report["converted"], report["passes"]) == (True, 5, 2)
+    assert (report["tokens"], report["clear"], report["conditional"]) == (5, 0, 5)
+    assert office.records["p3"] == {
+        "id": "p3", "name": "t-Ann 3", "email": "t-a3@b.example", "n": 3
+    }  # fmt: skip
+    assert (office.writes("proxy"), office.writes("application")) == (5, 0)
+    assert told(*command(office))["converted"] == 0
+    assert office.writes("proxy") == 5
+
+
+def test_a_dry_run_counts_and_changes_nothing(office, told, capsys):
+    office.change("p1", name="t-Ann 1")
+    office.change("p2", name=None, email="")
+    report = told(*command(office, "--dry-run"))
+    assert [report[one] for one in ("clear", "mixed", "tokens", "empty")] == [3, 1, 0, 1]
+    assert main(command(office, "--dry-run")) == 0
+    assert "Nothing was changed. 4 records to write again." in capsys.readouterr().out
+    assert not any("PATCH" in one for one in office.requests)
+    assert list(Path.cwd().glob("*.json")) == []
+
+
+def test_what_is_refused_is_told_by_its_address_and_status_and_the_rest_goes_on(office, told):
+    office.refuse = {"p2": 422}
+    report = told(*command(office), status=1)
+    assert (report["converted"], report["refused"], report["complete"]) == (4, 1, False)
+    assert report["refusals"] == [{"source": "/people/p2", "text": "status 422"}]
+    assert office.records["p2"]["name"] == "Ann 2"
+
+
+def test_an_id_that_is_a_value_is_not_told(office, told):
+    office.records = {"p0": {"id": "p0", "name": "p0", "email": None}}
+    office.refuse = {"p0": 422}
+    assert told(*command(office), status=1)["refusals"][0]["source"] == "a record"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_may_not_is_told_at_once(office, told, status):
+    office.refuse = dict.fromkeys(office.records, status)
+    refusal = told(*command(office), status=1)
+    assert "--header" in refusal["message"]
+    assert office.writes("proxy") == 1
+
+
+def test_header_fields_come_from_the_environment(office, told, monkeypatch):
+    office.secret = "Bearer 17"
+    header = ("--header", "Authorization: ${env:THE_TOKEN}")
+    assert "THE_TOKEN is not set" in told(*command(office, *header), status=1)["message"]
+    monkeypatch.setenv("THE_TOKEN", "Bearer 17")
+    assert told(*command(office, *header))["complete"]
+    assert "--header" in told(*command(office), status=1)["message"]
+
+
+def test_the_address_of_the_proxy_is_not_that_of_the_application(office, told):
+    both = ("--application", office.proxy)
+    assert "--application" in told(*command(office, *both), status=1)["message"]
+
+
+def test_words_that_are_no_rate_and_no_paging_are_wrong_usage(office, capsys):
+    for words in (("--rate", "fast"), ("--rate", "0/s"), ("--pages", "$.a[*]"), ("--pages", "?")):
+        assert main(command(office, *words)) == 2
+    assert "such as 20/s" in capsys.readouterr().err
+
+
+def test_a_rate_is_kept(office, told, monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr("proxy.cli.walk.time.sleep", waits.append)
+    monkeypatch.setattr("proxy.cli.walk.time.monotonic", lambda: 100.0)
+    assert told(*command(office, "--rate", "120/m"))["converted"] == 5
+    assert waits[:5] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_the_report_for_people_says_what_is_left(office, capsys):
+    office.tags = False
+    office.refuse = {"p2": 400}
+    assert main(command(office)) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "contact of crm, by GET /people and PATCH /people/{id}",
+        "5 records: 1 in the clear, 4 as tokens, 0 in part, 0 without values",
+        "4 written again, passes: 2",
+    ]
+    assert "strong entity tag" in lines[3]
+    assert lines[4:] == [
+        "  /people/p2: status 400",
+        "Not complete: see to what was refused, and run the same command again.",
+    ]
+
+
+def test_an_entity_that_the_rules_do_not_name_is_refused(office, told):
+    refusal = told(*command(office, "person"), status=1)
+    assert (refusal["code"], "contact of crm" in refusal["message"]) == ("bad_rules", True)
+
+
+def test_the_state_file_holds_no_values_and_no_ids(office, told):
+    office.refuse = {"p0": 422}
+    told(*command(office, "--state", "here.json"), status=1)
+    state = json.loads(Path("here.json").read_text())
+    assert (state["converted"], state["passes"]) == (4, 2)
+    assert not any(word in json.dumps(state) for word in ("Ann", "p0", "b.example"))

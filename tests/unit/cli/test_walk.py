@@ -1,0 +1,138 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import site
+from tests.support.adopted import Adopted, adopted
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(site, "_WAITS", (0.0, 0.01))
+    with adopted(5) as office:
+        office.rules(tmp_path)
+        yield office
+
+
+@pytest.fixture
+def walk(office, told):
+    return lambda *more, status=0: told("adopt", "--proxy", office.proxy, *more, status=status)
+
+
+def test_what_somebody_changes_in_between_stays(office, walk):
+    left = {"p1": 3}
+
+    def edit(ident: str) -> None:
+        if left.get(ident):
+            left[ident] -= 1
+            office.change(ident, name=f"t-Bo {left[ident]}")
+
+    office.before = edit
+    assert walk()["complete"]
+    assert office.records["p1"] == {
+        "id": "p1", "name": "t-Bo 0", "email": "t-a1@b.example", "n": 1
+    }  # fmt: skip
+
+
+def test_a_record_that_changes_all_the_time_is_left_to_the_next_pass(office, walk):
+    edits = iter(range(9))
+
+    def edit(ident: str) -> None:
+        if ident == "p1" and (number := next(edits, None)) is not None:
+            office.change(ident, n=number)
+
+    office.before = edit
+    report = walk()
+    assert (report["complete"], report["converted"], report["passes"]) == (True, 5, 3)
+    assert office.records["p1"]["n"] == 8
+
+
+def test_a_record_that_is_deleted_meanwhile_is_gone(office, walk):
+    office.before = lambda ident: office.records.pop("p4", None) and None
+    report = walk()
+    assert (report["complete"], report["converted"], report["records"]) == (True, 4, 4)
+
+
+def test_what_a_shifting_list_skips_is_met_by_the_next_pass(office, walk):
+    def shift(ident: str) -> None:
+        if ident == "p1" and "p0" in office.records:
+            del office.records["p0"]  # p2 moves to the page that was read just now
+
+    office.before = shift
+    report = walk()
+    assert (report["complete"], report["tokens"]) == (True, 4)
+    assert report["passes"] == 3
+    assert office.records["p2"]["name"] == "t-Ann 2"
+
+
+def test_answers_that_never_come_are_waited_for(office, walk):
+    office.failures = [0, 503, 200, 200, 200, 200, 0, 0, 502]
+    report = walk()
+    assert (report["complete"], report["tokens"]) == (True, 5)
+
+
+def test_an_update_that_changes_nothing_says_what_to_look_at(office, walk):
+    office.ignores = True
+    refusal = walk(status=1)
+    assert "the record is as it was" in refusal["message"]
+
+
+def test_an_update_that_takes_something_away_stops_the_walk(office, walk):
+    office.forgets = "n"
+    refusal = walk(status=1)
+    assert "no longer shows n" in refusal["message"]
+    assert office.writes("proxy") == 1
+
+
+def test_a_list_that_shows_less_is_looked_at_one_by_one(office, walk, tmp_path):
+    office.change("p3", name="t-Ann 3")
+    items = office._list
+
+    def short(side, query):
+        status, content, fields = items(side, query)
+        content["items"] = [{"id": one["id"], "name": one["name"]} for one in content["items"]]
+        return status, content, fields
+
+    office._list = short
+    assert walk("--dry-run")["mixed"] == 1
+    assert walk()["converted"] == 5
+    assert office.records["p3"]["email"] == "t-a3@b.example"
+
+
+def test_a_list_without_pages_is_refused_unless_it_is_whole(office, walk):
+    items = office._list
+    office.page = 9
+    office._list = lambda side, query: (200, {"items": items(side, query)[1]["items"]}, {})
+    refusal = walk(status=1)
+    assert (refusal["code"], "--pages" in refusal["message"]) == ("bad_rules", True)
+    assert office.writes("proxy") == 0
+    assert walk("--pages", "whole")["converted"] == 5
+
+
+def test_a_page_that_leads_to_itself_is_refused(office, walk):
+    items = office._list
+    office._list = lambda side, query: (200, {**items(side, query)[1], "next": "/people"}, {})
+    assert "leads to itself" in walk(status=1)["message"]
+
+
+def test_a_walk_that_was_stopped_goes_on_and_counts_on(office, walk):
+    office.refuse = {"p4": 403}
+    assert "403" in walk("--pages", "start+0", status=1)["message"]
+    state = Path("domicile-adopt-crm-contact.json")
+    assert '"steps":4' in state.read_text()
+    office.refuse, before = {}, len(office.requests)
+    report = walk("--pages", "start+0")
+    assert (report["complete"], report["converted"], report["passes"]) == (True, 5, 2)
+    assert office.requests[before] == "application GET /people?start=4"
+    assert not state.exists()
+
+
+def test_the_state_of_another_walk_is_not_taken_for_this_one(office, walk):
+    office.refuse = {"p4": 403}
+    walk(status=1)
+    assert "another walk" in walk("--pages", "start+0", status=1)["message"]
+    Path("domicile-adopt-crm-contact.json").write_text("{")
+    assert "another walk" in walk(status=1)["message"]
+    assert "cannot be written" in walk("--state", "no/where.json", status=1)["message"]
