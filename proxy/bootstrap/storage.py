@@ -214,21 +214,15 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
 
 
 def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
-    """What the settings say of the vault of an environment.
-
-    Raises ``VaultError(BAD_SETTINGS)`` for what its store cannot do.
-    """
-    if settings.history.detect_rollback and settings.store.file is None:
-        text = "history.detect_rollback is for a SQLite store alone: leave it out with this one"
-        raise VaultError(
-            Code.BAD_SETTINGS, "A setting does not fit the store.", (Detail("history", text),)
-        )
+    """What the settings say of the vault of an environment."""
     return VaultOptions(
         environment,
         country_of(settings).upper(),
         settings.pending.keep,
         history_policy(settings),
-        settings.store.file is not None and settings.history.detect_rollback is not False,
+        settings.history.detect_rollback
+        if settings.history.detect_rollback is not None
+        else settings.store.file is not None,
     )
 
 

@@ -311,7 +311,7 @@ class HistorySettings:
 
     keep: int  #: milliseconds; 0: nothing
     keep_deleted: bool  #: also when the record itself is deleted
-    #: whether a sum over all rows tells that one was put back; ``None``: where the store can
+    #: whether a sum over all rows tells that one was put back; ``None``: in SQLite
     detect_rollback: bool | None
 
 

@@ -377,30 +377,27 @@ class Gateway:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while (now := loop.time()) < began + seconds:
+            idle = now >= began + late
             for connection in self.server.callers:
-                connection.finish(idle=now >= began + late)
-            if now >= began + late:
-                self._stop_beginning()
-            if now >= began + late and not any(one.busy for one in self.server.callers):
-                break
+                connection.finish(idle=idle)
+            if idle:
+                self._stop_listening(waiting=True)
+                if not any(one.busy for one in self.server.callers):
+                    break
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
         """End every connection, to callers and to applications."""
         self._draining = True
-        self._stop_listening()
-        self._stop_beginning()
+        self._stop_listening(waiting=True)
         await asyncio.gather(*(connection.stop() for connection in self.server.callers))
         self._upstream.close()
         if self._coverage is not None:
             await self._coverage.close()
 
-    def _stop_listening(self) -> None:
+    def _stop_listening(self, *, waiting: bool = False) -> None:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
-
-    def _stop_beginning(self) -> None:
-        """End connections that have not sent a request yet: before their preamble, within TLS."""
-        if self._options.entrance is not None:
+        if waiting and self._options.entrance is not None:
             self._options.entrance.close()

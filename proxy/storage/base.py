@@ -24,18 +24,6 @@ from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 CommitGuard = Callable[[Sequence[Change]], None]
 
 
-class Untallied:
-    """An engine that sums up no rows."""
-
-    async def keep_tally(self, table: str, tally: "RowTally", *, first: bool) -> int | None:
-        del table, tally, first
-        return 0
-
-    async def check_tally(self, table: str) -> int | None:
-        del table
-        return 0
-
-
 class RowTally(Protocol):
     """Sums up the rows of a table with a key that the store does not have."""
 

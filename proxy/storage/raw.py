@@ -59,7 +59,7 @@ class RawTables(Protocol):
         """Remove the rows with these keys and add others, in one durable transaction."""
 
     async def tallies(self) -> dict[str, bytes]:
-        """The sealed sums over rows, by table; empty where the engine keeps none."""
+        """The sealed sums over rows, by table; empty where none are kept."""
 
     async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
-        """Store sealed sums of the rows as they are; no effect where the engine keeps none."""
+        """Store sealed sums of the rows as they are."""

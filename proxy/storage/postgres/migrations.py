@@ -9,6 +9,7 @@ A schema that only newer programs can read (``least``) is refused.
 from typing import Any, Final
 
 from proxy.errors import Code, VaultError
+from proxy.storage.postgres.tallies import MOVES_FUNCTION
 
 _LOCK: Final = 0x444E
 
@@ -31,6 +32,7 @@ SCHEMA_STEPS: Final[tuple[tuple[str, ...], ...]] = (
             ' object text COLLATE "C" NOT NULL UNIQUE)'
         ),
     ),
+    ("ALTER TABLE tables ADD COLUMN tally bytea", MOVES_FUNCTION),
 )
 
 #: The format that this program writes, and the oldest program that can read it.

@@ -21,6 +21,9 @@ _GROW = (
     " ON CONFLICT (name, writer) DO UPDATE SET rows = counts.rows + excluded.rows"
 )
 
+_TALLIES = "SELECT name, tally FROM tables WHERE tally IS NOT NULL"
+_PUT_TALLY = "UPDATE tables SET tally = $1 WHERE name = $2"
+
 
 class PostgresTables:
     """The tables behind a store's link; ``write`` runs a job in a transaction."""
@@ -85,7 +88,8 @@ class PostgresTables:
         await self._write(run, LONG_WORK)
 
     async def tallies(self) -> dict[str, bytes]:
-        return {}
+        return dict(await self._link.fetch(_TALLIES))
 
     async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
-        del tallies
+        rows = [(sealed, name) for name, sealed in tallies.items()]
+        await self._write(lambda connection: connection.executemany(_PUT_TALLY, rows), LONG_WORK)

@@ -15,7 +15,7 @@ from proxy.storage.base import (
     CommitGuard,
     Engine,
     Hooks,
-    Untallied,
+    RowTally,
 )
 from proxy.storage.changes import Change
 from proxy.storage.notes import NoteWrite, RootedNotes
@@ -68,7 +68,7 @@ _NEW_NOTE = "INSERT INTO notes (name, content) VALUES ($1, $2) ON CONFLICT DO NO
 _NEXT_NOTE = "UPDATE notes SET content = $2 WHERE name = $1"
 
 
-class PostgresStore(RootedNotes, Untallied):
+class PostgresStore(RootedNotes):
     """A ``Store`` in a schema of a database, which this process owns.
 
     Commits are applied in the order in which they are called. A commit whose caller is cancelled
@@ -139,6 +139,23 @@ class PostgresStore(RootedNotes, Untallied):
             # in one breath with the next line: what comes before a note is durable when that is
             self.guard(changes)
         await self._writer.submit(sql, changes)
+
+    async def keep_tally(self, table: str, tally: RowTally, *, first: bool) -> int | None:
+        self._statements(table)
+        tallies = self._writer.tallies
+        try:
+            counter: int | None = await self._writer.call(
+                lambda connection: tallies.begin(connection, table, tally, first=first), LONG_WORK
+            )
+        except BaseException:
+            tallies.forget(table)
+            raise
+        return counter
+
+    async def check_tally(self, table: str) -> int | None:
+        self._statements(table)
+        tallies = self._writer.tallies
+        return await self._link.read(lambda connection: tallies.check(connection, table), LONG_WORK)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
         sql = self._statements(table)
@@ -255,6 +272,7 @@ class PostgresStore(RootedNotes, Untallied):
         self._refuse_closed()
         check_names(TableLayout(table, ()))
         self._tables.pop(table, None)
+        self._writer.tallies.forget(table)
         await self._writer.call(lambda connection: drop_tables(connection, table), LONG_WORK)
 
     async def read_notes(self, names: Sequence[str] | None = None) -> dict[str, bytes]:

@@ -28,6 +28,7 @@ from proxy.storage.postgres.faults import (
 )
 from proxy.storage.postgres.link import DatabaseLink, begin
 from proxy.storage.postgres.statements import TableSql
+from proxy.storage.postgres.tallies import TableSums
 from proxy.storage.query import closed
 from proxy.storage.segment import PreconditionFailed
 
@@ -56,6 +57,7 @@ class PostgresWriter:
     """Must be made on the running event loop. ``hooks`` is told of every group."""
 
     def __init__(self, link: DatabaseLink, hooks: Hooks) -> None:
+        self.tallies = TableSums()
         self._link = link
         self._hooks = hooks
         self._loop = asyncio.get_running_loop()
@@ -255,14 +257,18 @@ class PostgresWriter:
         number = 0
         ending = False
         try:
+            await self.tallies.collect(connection)
             number = await begin(connection, self._link, alone=alone)
             await run(connection)
+            await self.tallies.write(connection)
             ending = True
             await connection.execute("COMMIT")
+            self.tallies.durable()
         except BaseException as error:
             if is_link_fault(error) or not isinstance(error, Exception):
                 self._link.drop_writer()
                 if ending and await self._happened(number):
+                    self.tallies.durable()
                     return
             else:
                 await self._roll_back(connection)

@@ -191,9 +191,8 @@ async def test_a_vault_on_a_server_is_looked_at_beside_the_instance_that_owns_it
     await store.close()
 
 
-def test_what_only_a_file_can_do_is_refused_in_words(tmp_path):
-    settings = on_server(tmp_path, DOMICILE__HISTORY__DETECT_ROLLBACK="true")
-    with pytest.raises(VaultError) as caught:
-        vault_options(settings)
-    assert "for a SQLite store alone" in caught.value.details[0].text
+@pytest.mark.parametrize(("word", "kept"), [("true", True), ("false", False), ("auto", False)])
+def test_a_server_sums_up_rows_where_it_is_told_to(tmp_path, word, kept):
+    settings = on_server(tmp_path, DOMICILE__HISTORY__DETECT_ROLLBACK=word)
+    assert vault_options(settings).detect_rollback is kept
     assert settings.store.file is None
