@@ -172,9 +172,13 @@ def plan_walk(rules: RuleSet, choice: WalkChoice) -> WalkPlan:
     ]
     listing, params, target = _listing(rules, operations, choice.target)
     ends = set(params)
+    path = listing.template.rstrip("/")
+    operations.sort(key=lambda one: not one.template.startswith(path))
     reading = _first(operations, "read one", lambda one: _why_not_read(one, ends))
     update = _first(
-        sorted(operations, key=_preference), "update", lambda one: _why_not_update(one, ends)
+        sorted(operations, key=lambda one: (one.template != reading.template, _preference(one))),
+        "update",
+        lambda one: _why_not_update(one, ends),
     )
     body = update.request.body or BodyPlace(None, False, {}, {}, {})
     readers = RecordReader(listing), RecordReader(reading)

@@ -56,6 +56,13 @@ def test_the_member_in_which_a_place_lies_is_written_whole():
     assert found.changed(record, record) == ([], [])
 
 
+def test_what_shares_the_path_of_the_list_is_preferred():
+    other = [one.replace("/people/", "/archive/") for one in (ONE, PATCH)]
+    found = plan(*other, LIST, ONE, PUT)
+    assert (found.read_target("1"), found.update_target("1")) == ("/people/1", "/people/1")
+    assert plan(*other, LIST, ONE).update_target("1") == "/archive/1"
+
+
 def test_merge_patches_go_by_their_type():
     merge = (
         '{match: "PATCH /people/{id}", update: contact, when: {type: '
