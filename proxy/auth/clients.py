@@ -19,7 +19,7 @@ from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.passwords import new_ident
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.record import Principal, Role
+from proxy.model.record import DEFAULT, Principal, Role
 from proxy.storage.base import Store
 
 _SHARDS: Final = 64
@@ -47,10 +47,9 @@ class Grant(NamedTuple):
         """What of it contradicts itself."""
         if self.admin and self.roles:
             return [Detail("/roles", "An administrator has every role already.")]
-        if self.policies and self.roles and Role.ACCESS_OFFICER not in self.roles:
-            text = "A client with this role sees no records: policies would say nothing of it."
-            return [Detail("/policies", text)]
-        return []
+        text = "A client with this role sees no records: policies would say nothing of it."
+        idle = self.policies and self.roles and Role.ACCESS_OFFICER not in self.roles
+        return [Detail("/policies", text)] if idle else []
 
 
 class Emergency(msgspec.Struct, frozen=True):
@@ -149,10 +148,8 @@ class Clients:
         self._shards: dict[str, list[_Shard]] = {}  # by environment
 
     async def join(self, environment: str, aead: RecordAead) -> None:
-        """Read the clients of one more environment; they count from now on.
-
-        Raises ``VaultError(CANNOT_OPEN)`` when a note was changed or belongs to other keys; none of
-        them counts then.
+        """Read the clients of one more environment; they count from now on. Raises ``VaultError``
+        (CANNOT_OPEN) when a note was changed or belongs to other keys; none of them counts then.
         """
         notes = [
             SealedNote(self._store, aead, environment, f"clients/{number}")
@@ -190,10 +187,8 @@ class Clients:
 
     def under(self, environment: str, policy: str) -> int:
         """How many clients of an environment are under that policy."""
-        return sum(
-            client.environment == environment and policy in client.policies
-            for client in self._clients.values()
-        )
+        clients = [one for one in self._clients.values() if one.environment == environment]
+        return sum(policy in one.policies for one in clients)
 
     async def create(
         self,
@@ -238,6 +233,12 @@ class Clients:
 
         return NewClient(await self._put(environment, client.id, change), secret)
 
+    async def adopt(self, ident: str, secret: str, name: str) -> Client:
+        """An administrator of ``default`` whose id and secret somebody else has made."""
+        _, stored = await self._passwords.create(secret)
+        client = Client(ident, name, DEFAULT, admin=True, secret=stored, created_at=self.clock())
+        return await self._put(DEFAULT, ident, lambda _: client)
+
     async def renew(self, ident: str) -> NewClient:
         """Give a client a new secret; the old one and every token issued for it end.
 
@@ -261,10 +262,7 @@ class Clients:
         return NewClient(await self._put(environment, ident, changed), secret)
 
     async def disable(self, ident: str) -> Client:
-        """End the client and its tokens, and keep it in the list.
-
-        Raises ``VaultError(NOT_FOUND)``.
-        """
+        """End the client and its tokens, and keep it listed. Raises ``VaultError(NOT_FOUND)``."""
         environment = _there(self._clients.get(ident)).environment
         return await self._put(
             environment,

@@ -124,9 +124,9 @@ class Passwords:
             self._executor, self._compare, stored, secret
         )
 
-    async def create(self) -> tuple[str, str]:
-        """A new secret, and what to store of it."""
-        secret = new_secret()
+    async def create(self, secret: str = "") -> tuple[str, str]:
+        """A new secret, unless there is one, and what to store of it."""
+        secret = secret or new_secret()
         return secret, await asyncio.get_running_loop().run_in_executor(
             self._executor, hash_secret, secret
         )

@@ -156,7 +156,7 @@ async def open_access(
 
     service = await open_service(store, keysets, clock, observe, options)
     service.audiences.listening(str(settings.listen.vault))  # told again once the port is known
-    if not len(service.clients):
+    if not len(service.clients) and settings.auth.first_client is None:
         # Not a warning: who has an application behind the proxy, and nothing else, needs none.
         _access_log.info(
             "no client can use the vault's own interface yet: stop, run `domicile init` or "

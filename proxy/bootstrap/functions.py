@@ -99,6 +99,8 @@ def _private(settings: Settings) -> Iterator[Path]:
     yield from tls.key or tls.certificate
     if upstream.key is not None:
         yield upstream.key
+    if settings.auth.first_client is not None:
+        yield settings.auth.first_client
     sources = settings.keys, settings.admin.metrics_token, settings.auth.introspection_credentials
     for source in sources:
         if source is not None and source.source == "file":

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from proxy import offload
 from proxy.admin import Watchers, admin_app, metrics_app
 from proxy.api.app import vault_app
-from proxy.auth.clients import Grant, NewClient
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.api import (
     Around,
@@ -34,6 +33,7 @@ from proxy.bootstrap.api import (
 from proxy.bootstrap.audit import OpenAudit, open_audit
 from proxy.bootstrap.edge import EdgeGuard, miss_limit, open_guard
 from proxy.bootstrap.environments import OpenEnvironment, Realm, govern, opening, reread
+from proxy.bootstrap.first_client import admit_mounted
 from proxy.bootstrap.functions import start_functions
 from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.bootstrap.network import (
@@ -43,7 +43,6 @@ from proxy.bootstrap.network import (
     renew_certificates,
     ways,
 )
-from proxy.bootstrap.offline import OfflineChanges, stopped_clients
 from proxy.bootstrap.rules import (
     Overrides,
     first_rules,
@@ -151,18 +150,6 @@ async def prepare_instance(settings: Settings) -> bool:
     return created
 
 
-async def first_client(settings: Settings) -> NewClient | None:
-    """The first client of a vault, an administrator; ``None`` when there is a client already."""
-    record = OfflineChanges("create_client", DEFAULT)
-    async with stopped_clients(settings, record) as clients:
-        if len(clients):
-            return None
-        await record.ready()
-        client = await clients.create("first administrator", DEFAULT, Grant(admin=True))
-        record.did(client.client.id)
-        return client
-
-
 @asynccontextmanager
 async def running(
     settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
@@ -262,6 +249,7 @@ async def _open_base(
     hooks.taken_over = leave
     auth = await open_access(settings, store, keysets, clock, metrics)
     stack.callback(auth.close)
+    await admit_mounted(settings, auth.clients, audit.log)
     catalog = await open_schemas(vault, settings.schemas, settings.records)
     stack.push_async_callback(catalog.close)
     opened = opening(settings, store, clock, metrics, contents)

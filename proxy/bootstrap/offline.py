@@ -73,7 +73,7 @@ class OfflineChanges:
     def __init__(self, operation: str, environment: str = "") -> None:
         self._about = {
             "via": "command",
-            "by": _user(),
+            "by": current_user(),
             "environment": environment,
             "operation": operation,
         }
@@ -168,7 +168,7 @@ async def recorded(record: OfflineChanges | None) -> AsyncIterator[None]:
         await record.close()
 
 
-def _user() -> str:
+def current_user() -> str:
     """The user of this machine, by name where there is one."""
     number = os.geteuid()
     try:

@@ -28,7 +28,8 @@ def run(arguments: Arguments) -> int:
     """Make what is missing. Running it again changes nothing, and shows no secret."""
     import asyncio
 
-    from proxy.bootstrap.instance import first_client, prepare_instance
+    from proxy.bootstrap.first_client import first_client
+    from proxy.bootstrap.instance import prepare_instance
 
     loaded = load_settings(arguments.config, os.environ)
     settings = dataclasses.replace(

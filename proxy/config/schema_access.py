@@ -24,6 +24,13 @@ ACCESS: Final[dict[str, Setting]] = {
         "a whole number of seconds, such as 300",
         "How long an access token to the vault's own interface is valid, in seconds.",
     ),
+    "auth.first_client": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "a folder with the files id and secret, such as /run/secrets/first-client, or none",
+        "Whom a vault without any client makes its first one of, an administrator: a mounted "
+        "folder with its id and its secret. A vault that has clients does not look at it.",
+    ),
     "auth.four_eyes": Setting(
         "[]",
         parsers.some_of("keys", "access", "exports"),

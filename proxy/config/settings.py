@@ -160,6 +160,7 @@ class Auth:
     """Access to the vault's own interface."""
 
     token_lifetime: int  #: seconds
+    first_client: Path | None  #: a folder with the files ``id`` and ``secret``
     four_eyes: frozenset[str]  #: kinds of operations that a second person approves
     approval_lifetime: int
     emergency_lifetime: int
