@@ -97,8 +97,7 @@ class Gateway:
         self._draining = False
         handle = self.handle if options.telling is None else self._identified
         self.server = CallerServer(handle, options.heads, self._unreadable, self.begin)
-        entrance = options.entrance
-        if entrance is not None:
+        if (entrance := options.entrance) is not None:
             self.server.entrance = lambda: entrance(self.server())
 
     def begin(self, incoming: RequestContext) -> Quick | None:
@@ -373,17 +372,15 @@ class Gateway:
         connections close after ``late`` seconds, busy ones with their answer.
         """
         self._draining = True
-        self._stop_listening()
         loop = asyncio.get_running_loop()
         began = loop.time()
         while (now := loop.time()) < began + seconds:
             idle = now >= began + late
+            self._stop_listening(waiting=idle)
             for connection in self.server.callers:
                 connection.finish(idle=idle)
-            if idle:
-                self._stop_listening(waiting=True)
-                if not any(one.busy for one in self.server.callers):
-                    break
+            if idle and not any(one.busy for one in self.server.callers):
+                break
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
