@@ -13,7 +13,7 @@ from proxy.redactor import content_coding
 from proxy.redactor import form as form_codec
 from proxy.redactor.checks import refuse_patch
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.json.text import standard
+from proxy.redactor.json.text import standard, unwrapped
 from proxy.redactor.json.tree import Leaf, TreeSelection
 from proxy.redactor.message import (
     Media,
@@ -78,12 +78,14 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
 
 
 def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
-    """As ``read_body``, also where a byte order mark stands before JSON, or NaN and Infinity in it,
-    as many applications write them.
+    """As ``read_body``, also where a byte order mark or ``)]}',`` stands before JSON, the call of a
+    function round it, or NaN and Infinity in it, as many applications write them.
 
     Callers who read such answers have to be shown values, too. Places are those of the body as it
     came.
     """
+    if media is Media.OTHER and (called := unwrapped(body)) is not None:
+        media, body = Media.JSON, called  # a script, by its type
     try:
         return read_body(plan, media, body, operation)
     except VaultError as error:

@@ -15,7 +15,7 @@ from proxy.model.schema import Value
 from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
-from proxy.redactor.json.text import evened, unescaped
+from proxy.redactor.json.text import evened, unescaped, unwrapped
 from proxy.redactor.message import CODECS, Media, RawHeaders, canonical_uuid, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
@@ -145,6 +145,7 @@ class EscapingKinds(enum.Enum):
     FORM = "form"
     HTML = "html"
     PLAIN = "plain"
+    SCRIPT = "script"  #: JSON in the call of a function (JSONP); another script is none of them
 
 
 _SURROUNDINGS = {
@@ -153,6 +154,9 @@ _SURROUNDINGS = {
     b"text/html": EscapingKinds.HTML,
     b"application/xhtml+xml": EscapingKinds.HTML,
     b"text/plain": EscapingKinds.PLAIN,
+    b"application/javascript": EscapingKinds.SCRIPT,
+    b"application/x-javascript": EscapingKinds.SCRIPT,
+    b"text/javascript": EscapingKinds.SCRIPT,
 }
 
 
@@ -185,6 +189,10 @@ def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None,
     is read: other bytes may stand in it, each in its place.
     """
     kind = surroundings(declared)
+    if kind in (EscapingKinds.JSON, EscapingKinds.SCRIPT) and (inner := unwrapped(body)):
+        return EscapingKinds.JSON, inner
+    if kind is EscapingKinds.SCRIPT:
+        return None, body
     if kind is EscapingKinds.PLAIN and _PAGE.match(body):
         kind = EscapingKinds.HTML  # a piece of a page, which some script asks for
     return kind, body

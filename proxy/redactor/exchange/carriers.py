@@ -24,6 +24,7 @@ from proxy.redactor.exchange.messages import MessageExchange
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.form import write_form_value
 from proxy.redactor.json import tree as json_codec
+from proxy.redactor.json.text import standard
 from proxy.redactor.message import RawHeaders, Response, header
 from proxy.redactor.redact import ParsedBody, query_spots
 from proxy.redactor.restore import Edit, splice
@@ -141,7 +142,10 @@ class CarrierExchange(RuleExchange):
     def _links(self, content: bytes) -> Iterator[Edit]:
         """The edits of the addresses that the rule names in a JSON body."""
         selection: Selection | None = self._plan.carried
-        if selection is None or content.lstrip()[:1] not in (b"{", b"["):
+        if selection is None:
+            return
+        content = standard(content) or content
+        if content.lstrip()[:1] not in (b"{", b"["):
             return
         values = self._addressed()
         for leaf in selection.find(content, self._operation.endpoint.limits.json_depth).anchored:

@@ -42,7 +42,7 @@ WITHHELD: Final = frozenset({401, 403, 404, 407, 410})
 _BOUND: Final = (Restore.HTML, Restore.TEXT)
 
 #: Kinds in which rules name places.
-_NAMED: Final = (EscapingKinds.JSON, EscapingKinds.FORM)
+_NAMED: Final = (EscapingKinds.JSON, EscapingKinds.FORM, EscapingKinds.SCRIPT)
 
 #: The kinds of answers of success in which tokens are restored wherever they stand.
 _PAGES: Final[Mapping[Restore, SizedCollection[EscapingKinds]]] = {

@@ -8,6 +8,8 @@ import re
 from codecs import utf_8_decode
 from collections.abc import Iterator
 
+import msgspec
+
 _SHORT_ESCAPE = re.compile(rb'\\["\\/bfnrt]')
 _LONG_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{4}")
 
@@ -111,17 +113,55 @@ _LENIENT = re.compile(rb'"[^"]*"|(?<![^ \t\r\n:,\[])(?:NaN|-?Infinity)(?![^ \t\r
 _MARK = b"\xef\xbb\xbf"
 
 
+#: What stands before JSON so that no other site runs it as a script.
+_PREFIX = re.compile(
+    rb"[ \t\r\n]*+(?:\)\]\}'?,?|\{\}[ ]?&&|while ?\(1\);|for ?\(;;\);)[ \t\r\n]*+(?=[\[{])"
+)
+#: The call of a function by a name that can do nothing else: JSONP.
+_NAME = rb"[A-Za-z_$][\w$]*+(?:\.[A-Za-z_$][\w$]*+|\[(?:[0-9]++|\"[\w$]++\"|'[\w$]++')\])*+"
+_GUARDED = rb"(?:typeof (" + _NAME + rb") ?={2,3} ?'function' ?&& ?(?=\1 ?\())?"
+_CALL = re.compile(
+    rb"[ \t\r\n;]*+(?:/\*\*/)?[ \t\r\n]*+" + _GUARDED + _NAME + rb" ?\("
+)  # fmt: skip
+_CALLED = re.compile(rb"\)[ \t]*+;?[ \t\r\n]*+\Z")
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+#: Bytes of either, and of what ends a call.
+_MOST_BEFORE, _MOST_BEHIND = 512, 16
+
+
+def unwrapped(body: bytes) -> bytes | None:
+    """The same text with blanks in place of a prefix such as ``)]}',``, or of the call of a
+    function round it (JSONP), every other byte where it was.
+
+    ``None`` where it has neither.
+    """
+    start = len(_MARK) if body.startswith(_MARK) else 0
+    end = len(body)
+    before = _PREFIX.match(body, start, start + _MOST_BEFORE)
+    if before is None:
+        before = _CALL.match(body, start, start + _MOST_BEFORE)
+        behind = _CALLED.search(body, max(start, end - _MOST_BEHIND))
+        if before is None or behind is None or behind.start() < before.end():
+            return None
+        end = behind.start()
+        try:  # a script that is more than that may hold quotes in a comment, or in other quotes
+            _RAW.decode(body[before.end() : end])
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    return b" " * before.end() + body[before.end() : end] + b" " * (len(body) - end)
+
+
 def standard(body: bytes) -> bytes | None:
-    """The same text without a byte order mark and with numbers in place of NaN and Infinity, every
-    other byte where it was.
+    """The same text without a byte order mark, a prefix or the call of a function round it, and
+    with numbers in place of NaN and Infinity, every other byte where it was.
 
     ``None`` where it holds none of them.
     """
-    out = bytearray(body)
-    if body.startswith(_MARK):
+    out = bytearray(unwrapped(body) or body)
+    if out.startswith(_MARK):
         out[: len(_MARK)] = b" " * len(_MARK)
     if b"NaN" in body or b"Infinity" in body:
-        for match in _LENIENT.finditer(evened(body)):
+        for match in _LENIENT.finditer(evened(bytes(out))):
             if match[0][:1] != b'"':
                 sign = b"-" if match[0][:1] == b"-" else b""
                 out[match.start() : match.end()] = sign + b"0.".ljust(

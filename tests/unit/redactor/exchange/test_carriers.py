@@ -163,3 +163,42 @@ async def test_a_scanned_list_shows_the_values_of_the_entity_in_one_more_read():
     assert seen == {"p": [{"id": 1, "name": "Ann"}] * 50, "top": "best: Ann"}
     written = await (await one.send(f"GET /s?q={ann['name']}")).seen(200, body)
     assert written["top"] == body["top"]
+
+
+SCRIPT: RawHeaders = ((b"Content-Type", b"text/javascript; charset=utf-8"),)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "kind"),
+    [
+        (")]}',\n", "", JSON),
+        ("for(;;);", "\n", JSON),
+        ("cb(", ");", SCRIPT),
+        ("/**/ typeof cb === 'function' && cb(", ");", SCRIPT),
+    ],
+)
+async def test_an_answer_in_a_wrapping_is_ruled_as_the_json_that_it_is(before, behind, kind):
+    one = await people(GREETED)
+    ann = await one.create({"name": "Ann", "email": ANN})
+    items = '{"items": [{"id": 1, "name": "NAME"}], "next": "/people?email=TOKEN"}'
+    call = await one.send(f"GET /people?email={ANN}")
+    raw = items.replace("NAME", ann["name"]).replace("TOKEN", ann["email"])
+    answer = await call.answer(200, f"{before}{raw}{behind}".encode(), kind)
+    shown = items.replace("NAME", "Ann").replace("TOKEN", "Ann%40x.example")
+    assert answer.body.decode() == f"{before}{shown}{behind}"
+    scanned = f'{before}{{"p": [], "top": "best: {ann["name"]}"}}{behind}'
+    answer = await (await one.send("GET /s")).answer(200, scanned.encode(), kind)
+    assert answer.body.decode() == scanned.replace(ann["name"], "Ann")
+    call = await one.send("POST /p", {"name": "Ann"})
+    refused = f'{before}{{"error": "no {call.json["name"]}"}}{behind}'
+    assert b'"no Ann"' in (await call.answer(422, refused.encode(), kind)).body
+
+
+@pytest.mark.parametrize("before", ["alert(1);cb(", "cb(1,", "cb(x", "cb"])
+async def test_a_script_that_is_more_than_the_call_of_a_function_shows_tokens(before):
+    one = await people(GREETED)
+    ann = await one.create({"name": "Ann", "email": ANN})
+    raw = f'{before}{{"items": [{{"id": 1, "name": "{ann["name"]}"}}]}});'.encode()
+    assert (await (await one.send("GET /people")).answer(200, raw, SCRIPT)).body == raw
+    assert one.events["unreadable_answer"] == 1
+    assert (await (await one.send("GET /s")).answer(422, raw, SCRIPT)).body == raw

@@ -256,6 +256,27 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
         (b'{"a": "\\\\", "b": NaN}', b'{"a": "\\\\", "b": 0.0}'),
         (b"[1, 2]", None),
         (b"NaN", b"0.0"),
+        # What keeps other sites from running it, and what lets them.
+        (b")]}',\n[1]", b"      [1]"),
+        (b")]}'\r\n{}", b"      {}"),
+        (b"while(1);[NaN]", b"         [0.0]"),
+        (b"\xef\xbb\xbffor (;;);{}", b"            {}"),
+        (b"{} && [1]", b"      [1]"),
+        (b")]}',", None),
+        (b")]},", None),
+        (b"jQuery1_2({});", b"          {}  "),
+        (b"/**/ typeof a.b === 'function' && a.b([1]);\n", b" " * 38 + b"[1]   "),
+        (b'a[0]["b"].$c ([1])', b" " * 14 + b"[1] "),
+        # Whatever is more than the name of a function, or has no end, is none.
+        (b"/**/ typeof a === 'function' && b([1]);", None),
+        (b"alert(1);a([1]);", None),
+        (b"a([1]);b", None),
+        (b"a([1]", None),
+        (b"a-b([1])", None),
+        (b"a(", None),
+        (b"a('\"x\"')", None),
+        (b"x" * 600 + b"([1])", None),
+        (b"if(1)a([1])", None),
     ],
 )
 def test_what_many_write_and_json_does_not_know_is_read_at_the_same_places(body, read):
