@@ -55,8 +55,7 @@ def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
     return b"".join([*joined, body[reached:]])
 
 
-#: A JSON string literal, or a bare number, in an ``evened`` text: the places of it where a token
-#: can stand.
+#: Where a token can stand in an ``evened`` text: a JSON string literal, or a bare number.
 _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
 _JSON_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)")
 _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
@@ -189,10 +188,10 @@ def taken_as(declared: bytes | None, body: bytes) -> tuple[EscapingKinds | None,
     is read: other bytes may stand in it, each in its place.
     """
     kind = surroundings(declared)
-    if kind in (EscapingKinds.JSON, EscapingKinds.SCRIPT) and (inner := unwrapped(body)):
-        return EscapingKinds.JSON, inner
-    if kind is EscapingKinds.SCRIPT:
-        return None, body
+    script = kind is EscapingKinds.SCRIPT
+    if script or kind is EscapingKinds.JSON:
+        inner = unwrapped(body)
+        return (None if script and inner is None else EscapingKinds.JSON), inner or body
     if kind is EscapingKinds.PLAIN and _PAGE.match(body):
         kind = EscapingKinds.HTML  # a piece of a page, which some script asks for
     return kind, body
@@ -343,7 +342,6 @@ _ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
 
 
 def _json(value: str) -> bytes:
-    """A value as text inside a string of JSON."""
     return json_codec.write_json_value(Value(value))[1:-1]
 
 

@@ -16,7 +16,6 @@ from proxy.redactor import form as form_codec
 from proxy.redactor.checks import Outline
 from proxy.redactor.expressions import expressed_values
 from proxy.redactor.field_words import field_words, order_keys, question_fields, search_refused
-from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.text import is_utf8
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, classify
@@ -24,27 +23,30 @@ from proxy.redactor.path import split_target
 from proxy.redactor.path_template import SegmentKind, TemplateSegment, parse_template
 from proxy.redactor.redact import MOST_QUERY, query_span
 from proxy.redactor.rules import Operation
-from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
+from proxy.redactor.search_rules import Parameter, SearchRule
 from proxy.redactor.select import Selection
 from proxy.redactor.sought import (
     JSON_TEXT,
     URL_VALUE,
+    InnerText,
     Searched,
     SoughtList,
     SoughtQuestion,
     SoughtValue,
+    Spelling,
+    document_names,
     json_list,
     name_start,
+    reads_as,
+    sought_texts,
     split_values,
     url_list,
+    url_question,
 )
 
-#: Values that one search may hold, and of them those of one question to the vault.
+#: Values that one search may hold.
 MOST_SOUGHT = 10_000
-MOST_ALTERNATIVES = 100
 
-#: A text of a JSON document, and what makes it the name of a member.
-_JSON_TEXT = re.compile(rb'("(?:[^"\\]|\\.)*+")([ \t\n\r]*:)?')
 _DOUBTFUL = re.compile(r"[/\\;\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|\A\.{1,2}\Z")
 
 
@@ -58,6 +60,8 @@ class SearchPlan:
         paths = [path for path, _ in rule.values]
         self._selection = Selection(None, (), paths, nested=True)
         self._outline = Outline(None, (), paths)
+        #: what finds the places in texts of JSON, by identity of the parameter
+        self._documents: dict[int, tuple[Selection, Outline]] = {}
         self._segments = parse_template(operation.template).segments if rule.path else ()
 
     def check_head(self, head: Request) -> None:
@@ -96,7 +100,7 @@ class SearchPlan:
             sending = [one.parameter for one in part.lists]
             if sending := sending + [one.parameter for one in part.questions]:
                 places = [(str(path[-1]), one) for path, one in self._rule.values if one in sending]
-                self._refuse_sent(_member_names(body), places)
+                self._refuse_sent(document_names(body), places)
             if self._outline.strayed(body):
                 raise self._refusal("something else stands where the way to a named place goes on")
         return part
@@ -138,14 +142,18 @@ class SearchPlan:
             start, end = first + member.start, first + member.end
             text = form_codec.read_form_value(data[start:end])
             self._refuse(parameter, text)
+            if parameter.inside and text.strip():
+                self._document(parameter, (data, start, end), URL_VALUE, part)
             if parameter.attributes:
                 part.values += expressed_values(parameter, (data, start, end), URL_VALUE)
             begin = max(data.rfind(b"&", first, start) + 1, first)
             if _asks(parameter, text):
                 if any(one.parameter is parameter for one in part.questions):
                     raise self._refusal(f"the parameter '{parameter.name}' stands twice")
-                texts = _texts(parameter, split_values(parameter, (data, start, end), URL_VALUE))
-                part.questions.append(_question(parameter, (first, begin, end), texts))
+                texts = sought_texts(
+                    parameter, split_values(parameter, (data, start, end), URL_VALUE)
+                )
+                part.questions.append(url_question(parameter, (first, begin, end), texts))
             if not parameter.of:
                 continue
             values = split_values(parameter, (data, start, end), URL_VALUE)
@@ -171,7 +179,7 @@ class SearchPlan:
         """
         for name, one in sending:
             sent = one.send.param if one.send is not None else ""
-            if sent and sent != name and any(_meets(sent, other) for other in names - {name}):
+            if sent and sent != name and any(reads_as(sent, other) for other in names - {name}):
                 raise self._refusal(f"it has the parameter '{sent}', which the proxy sends itself")
 
     # ------------------------------------------------------------------ JSON
@@ -186,9 +194,11 @@ class SearchPlan:
         if value.text == parameter.none:
             return
         self._refuse(parameter, value.text)
+        if value.json and (parameter.attributes or parameter.inside):
+            raise self._refusal(f"something else than a text stands at {parameter.name}")
+        if parameter.inside and value.text.strip():
+            self._document(parameter, (body, start + 1, end - 1), JSON_TEXT, part)
         if parameter.attributes:
-            if value.json:
-                raise self._refusal(f"something else than a text stands at {parameter.name}")
             part.values += expressed_values(parameter, (body, start + 1, end - 1), JSON_TEXT)
         asks = _asks(parameter, value.text)
         if not parameter.of and not asks:
@@ -208,7 +218,7 @@ class SearchPlan:
         write = partial(json_list, parameter.send)
         if asks:
             removed = start, end, b"null"
-            texts = _texts(parameter, values)
+            texts = sought_texts(parameter, values)
             part.questions.append(
                 SoughtQuestion(
                     parameter,
@@ -221,6 +231,27 @@ class SearchPlan:
             )
         else:
             part.lists.append(SoughtList(parameter, [(begin, end)], values, write))
+        _bound(part)
+
+    def _document(
+        self, parameter: Parameter, at: tuple[bytes, int, int], spelling: Spelling, part: Searched
+    ) -> None:
+        """Read the document of JSON that is a text."""
+        inner, found = InnerText(parameter.name, at, spelling), Searched()
+        if (ways := self._documents.get(id(parameter))) is None:
+            paths = [path for path, _ in parameter.inside]
+            ways = Selection(None, (), paths, nested=True), Outline(None, (), paths)
+            self._documents[id(parameter)] = ways
+        selection, outline = ways
+        depth = self._operation.endpoint.limits.json_depth
+        for leaf in selection.find(inner.content, depth).anchored:
+            span = leaf.start, leaf.end
+            self._json_place(inner.content, span, parameter.inside[leaf.name][1], found)
+        if outline.strayed(inner.content):
+            raise self._refusal(
+                f"something else stands where the way to a place in '{parameter.name}' goes on"
+            )
+        part.values += map(inner.outside, found.values)
         _bound(part)
 
     # ------------------------------------------------------------------ path
@@ -309,45 +340,11 @@ def _most_specific(parameters: Mapping[str, Parameter], name: str) -> Parameter 
     return next(fits, None)
 
 
-def _meets(sent: str, other: str) -> bool:
-    """Whether an application may read one of two parameters in the place of the other: ``ids[0]``
-    and ``IDS`` for ``ids[]``, and ``filter`` for ``filter[ids]``.
-    """
-    ways = [list(map(form_codec.loosely, pieces(name))) for name in (sent, other)]
-    if not all(map(any, ways)):
-        return sent == other
-    return all(one == two or not (one and two) for one, two in zip(*ways, strict=False))
-
-
-def _member_names(body: bytes) -> set[str]:
-    """The names of all members of a valid JSON document."""
-    names = (read_json_value(text[1]) for text in _JSON_TEXT.finditer(body) if text[2])
-    return {name.text for name in names if name is not None}
-
-
 def _asks(parameter: Parameter, text: str) -> bool:
     """Whether the vault is asked by this text of a parameter."""
     if parameter.vault is None or not text.strip():
         return False
     return bool(parameter.vault.fields or order_keys(parameter, text))
-
-
-def _texts(parameter: Parameter, values: list[SoughtValue]) -> list[str]:
-    if len(values) > MOST_ALTERNATIVES:
-        raise VaultError(
-            Code.TOO_LARGE, f"'{parameter.name}' holds more than {MOST_ALTERNATIVES} values."
-        )
-    return [one.value.text for one in values]
-
-
-def _question(parameter: Parameter, at: tuple[int, int, int], texts: list[str]) -> SoughtQuestion:
-    first, begin, end = at
-    send = parameter.send or ListSpelling("", ",", None)
-    removed = max(begin - 1, first), end, b""
-    write = partial(url_list, send, send.param)
-    return SoughtQuestion(
-        parameter, (begin, end), texts, write, question_fields(parameter, texts), removed
-    )
 
 
 def _bound(part: Searched) -> None:
@@ -389,6 +386,9 @@ def _words(parameter: Parameter) -> str:
     if parameter.attributes:
         named = sorted(f"{'.'.join(way)} ({of})" for way, of in parameter.attributes.items())
         words.append(f"a filter of SCIM, with {', '.join(named)}")
+    if parameter.inside:
+        inner = (f"{spell(path)} ({_words(one)})" for path, one in parameter.inside)
+        words.append(f"a text of JSON, with {', '.join(inner)}")
     if parameter.refused:
         words.append("refused")
     elif parameter.unwanted:

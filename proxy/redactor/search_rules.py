@@ -48,11 +48,14 @@ class Parameter:
     #: of a filter of SCIM: the fields by their attributes; and those of them that are swapped
     attributes: Mapping[Attribute, str] = field(default_factory=dict)
     swapped: frozenset[str] = frozenset()
+    #: of a document of JSON in a text: what stands where in it, from its root
+    inside: "tuple[tuple[Path, Parameter], ...]" = ()
 
     @property
     def passes(self) -> bool:
         """Whether it holds nobody's data."""
-        return not (self.of or self.vault or self.refused or self.unwanted or self.attributes)
+        says = (self.of, self.vault, self.refused, self.unwanted, self.attributes, self.inside)
+        return not any(says)
 
     @property
     def vault_fields(self) -> Mapping[str, str]:

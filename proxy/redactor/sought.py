@@ -3,7 +3,9 @@ apart and written again as tokens or as a list of another spelling.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -12,11 +14,18 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Value
 from proxy.redactor import form as form_codec
+from proxy.redactor.field_words import question_fields
+from proxy.redactor.json.nested import pieces
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.restore import Edit, splice
 from proxy.redactor.search_rules import ListSpelling, Parameter
 
+#: Values of one question to the vault.
+MOST_ALTERNATIVES = 100
+
 _BLANKS = re.compile(rb"(?:[ \t+]|%20|%09)*")
+#: A text of a JSON document, and what makes it the name of a member.
+_JSON_TEXT = re.compile(rb'("(?:[^"\\]|\\.)*+")([ \t\n\r]*:)?')
 _NAME_END = re.compile(rb'"[ \t\n\r]*:[ \t\n\r]*\Z')
 
 
@@ -106,6 +115,8 @@ class Spelling(NamedTuple):
     escape: Callable[[str], bytes]  #: one character, as an expression for its spellings
     blanks: re.Pattern[bytes]
     character: re.Pattern[bytes]  #: the bytes of one character, however it is spelled
+    escaped: re.Pattern[bytes]  #: what stands for other bytes
+    plain: Callable[[bytes], bytes]  #: those
 
 
 def _url_escape(char: str) -> bytes:
@@ -129,6 +140,8 @@ URL_VALUE = Spelling(
         rb"%[0-7][0-9A-Fa-f]|[\x00-\x24\x26-\x7f]"
         rb"|(?:%[C-Fc-f][0-9A-Fa-f]|[\xc0-\xff])(?:%[89ABab][0-9A-Fa-f]|[\x80-\xbf])+"
     ),
+    re.compile(rb"\+|%[0-9A-Fa-f]{2}"),
+    lambda raw: b" " if raw == b"+" else bytes([int(raw[1:], 16)]),
 )
 JSON_TEXT = Spelling(
     _read_json_part,
@@ -139,7 +152,73 @@ JSON_TEXT = Spelling(
         rb"\\u[dD][89ABab][0-9A-Fa-f]{2}\\u[dD][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\[^u]"
         rb"|[\x00-\x5b\x5d-\x7f]|[\xc0-\xff][\x80-\xbf]+"
     ),
+    re.compile(rb"(?:\\u[dD][89ABab][0-9A-Fa-f]{2})?\\(?:u[0-9A-Fa-f]{4}|.)"),
+    lambda raw: _read_json_part(raw).encode(),
 )
+
+
+#: Bytes of a document within a text: each of its escapes is read by itself.
+_MOST_INNER = 1 << 20
+
+
+class InnerText:
+    """A document in a text: its bytes, and where each of them stands outside."""
+
+    def __init__(self, name: str, at: tuple[bytes, int, int], spelling: Spelling) -> None:
+        data, start, end = at
+        if end - start > _MOST_INNER:
+            raise VaultError(Code.TOO_LARGE, f"The text of '{name}' is too long.")
+        self._spelling = spelling
+        self._ends = [0]  #: behind each escape
+        self._outside = [start]
+        pieces: list[bytes] = []
+        reached, size = start, 0
+        for escape in spelling.escaped.finditer(data, start, end):
+            char = spelling.plain(escape[0])
+            pieces += (data[reached : escape.start()], char)
+            size += escape.start() - reached + len(char)
+            reached = escape.end()
+            self._ends.append(size)
+            self._outside.append(reached)
+        self.content = b"".join([*pieces, data[reached:end]])
+
+    def outside(self, one: SoughtValue) -> SoughtValue:
+        """A value of the document as one of the text round it."""
+        write = partial(_written_twice, self._spelling.write, one.write)
+        start, end = self._place(one.start), self._place(one.end)
+        return one._replace(start=start, end=end, write=write)
+
+    def _place(self, at: int) -> int:
+        before = bisect_right(self._ends, at) - 1
+        return self._outside[before] + at - self._ends[before]
+
+
+def _written_twice(
+    outer: Callable[[Value], bytes], inner: Callable[[Value], bytes], token: Value
+) -> bytes:
+    return outer(Value(inner(token).decode()))
+
+
+def sought_texts(parameter: Parameter, values: list[SoughtValue]) -> list[str]:
+    """What a parameter asks the vault for."""
+    if len(values) > MOST_ALTERNATIVES:
+        raise VaultError(
+            Code.TOO_LARGE, f"'{parameter.name}' holds more than {MOST_ALTERNATIVES} values."
+        )
+    return [one.value.text for one in values]
+
+
+def url_question(
+    parameter: Parameter, at: tuple[int, int, int], texts: list[str]
+) -> SoughtQuestion:
+    """The question of a member of a query or form."""
+    first, begin, end = at
+    send = parameter.send or ListSpelling("", ",", None)
+    removed = max(begin - 1, first), end, b""
+    write = partial(url_list, send, send.param)
+    return SoughtQuestion(
+        parameter, (begin, end), texts, write, question_fields(parameter, texts), removed
+    )
 
 
 def split_values(
@@ -206,3 +285,19 @@ def name_start(body: bytes, start: int) -> int:
     while at > 0 and (len(body[:at]) - len(body[:at].rstrip(b"\\"))) % 2:
         at = body.rfind(b'"', 0, at)
     return at
+
+
+def reads_as(sent: str, other: str) -> bool:
+    """Whether an application may read one of two parameters in the place of the other: ``ids[0]``
+    and ``IDS`` for ``ids[]``, and ``filter`` for ``filter[ids]``.
+    """
+    ways = [list(map(form_codec.loosely, pieces(name))) for name in (sent, other)]
+    if not all(map(any, ways)):
+        return sent == other
+    return all(one == two or not (one and two) for one, two in zip(*ways, strict=False))
+
+
+def document_names(body: bytes) -> set[str]:
+    """The names of all members of a valid JSON document."""
+    names = (read_json_value(text[1]) for text in _JSON_TEXT.finditer(body) if text[2])
+    return {name.text for name in names if name is not None}

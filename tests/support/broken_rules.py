@@ -187,6 +187,12 @@ OPERATION: list[Case] = [
     ("expression with an unknown field", with_operations("{match: GET /n, read: contact, query: {q: {expression: scim, fields: {userName: ▲mail}}}, response: {id: $.id}}"), ("contact has no field 'mail'",)),
     ("expression with a field of random tokens", with_operations("{match: GET /n, read: contact, query: {q: {expression: scim, fields: {displayName: ▲name}}}, response: {id: $.id}}"), ("equal values need equal tokens",)),
     ("expression without a field to look for", with_operations("{match: GET /n, read: note, query: {q: {▲expression: scim}}, response: {id: $.id}}"), ("write same: true",)),
+    ("json beside a field", with_operations('{match: GET /n, read: contact, query: {q: {json: {$.e: email}, ▲field: email}}, response: {id: $.id}}'), ("'json' says all of 'q'",)),
+    ("json with an unknown field", with_operations('{match: GET /n, read: contact, query: {q: {json: {$.e: ▲mail}}}, response: {id: $.id}}'), ("contact has no field 'mail'",)),
+    ("json with a field of random tokens", with_operations('{match: GET /n, read: contact, query: {q: {json: {$.e: ▲name}}}, response: {id: $.id}}'), ("equal values need equal tokens",)),
+    ("json with a question to the vault", with_operations('{match: GET /n, read: contact, query: {q: {json: {$.e: {▲via: vault, field: email, ▲send: {param: ids, none: "0"}}}}}, response: {id: $.id}}'), ("inside a text of JSON 'via'", "'send'")),
+    ("json of the whole text", with_operations('{match: GET /n, read: contact, query: {q: {json: {▲$: email}}}, response: {id: $.id}}'), ("whole document",)),
+    ("json of a create", with_operations('{match: POST /n, create: note, request: {▲form: {q: {json: {$.t: {refuse: always}}}}}}'), ("the vault keeps what the body of a create carries",)),
     ("via without a way to send", with_operations("{match: GET /n, read: contact, query: {q: {field: email, ▲via: vault}}, response: {id: "
         "$.id}}"), ("write send: {param: ids",)),
     ("both object and each", with_operations('{match: GET /n, read: note, response: {object: $, ▲each: "$[*]"}}'), ("exclude each other",)),

@@ -3,11 +3,15 @@
 They belong to ``language``, which names every other block of the rule language.
 """
 
+from typing import Any
+
 from proxy.redactor.load.forms import (
     Anything,
     Block,
+    Context,
     Either,
     Flag,
+    JsonSchema,
     Key,
     KeywordForm,
     ListOf,
@@ -26,6 +30,7 @@ from proxy.redactor.load.parsers import (
     parse_location,
     parse_match,
 )
+from proxy.redactor.load.yaml_tree import YamlNode
 from proxy.redactor.rules import Restore
 
 _ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
@@ -54,6 +59,22 @@ _LIST = Block(
         Key("most", Whole(1, 10_000), "`via: vault`: ids that are sent at most; a search that finds more is answered with 422", "500"),
     ),
 )  # fmt: skip
+
+
+class _Inner:
+    """What a place in a text of JSON holds: a parameter, whose text may be JSON again."""
+
+    @property
+    def label(self) -> str:
+        return "field name, or [parameter](#parameter)"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        return _MEMBER.read(node, context)
+
+    def schema(self) -> JsonSchema:
+        return _MEMBER.schema()
+
+
 _PARAMETER = Block(
     "parameter",
     "A parameter of a search. `field` says whose values it holds, or `refuse` that it cannot be "
@@ -69,8 +90,8 @@ _PARAMETER = Block(
         Key("fields", MapOf(_FIELD, "name in the application"), "with `refuse`, `expression`, or in an order: further names that the application has for fields", "their own names, and those of their members"),
         Key("refuse", ListOf(Text("field name", "`always`, or names of fields of the entity", RULE_NAME), single=True), "`always`: a request with the parameter is answered with 422. Or fields that it may not name, with "
             "whatever sign, in lists", "not at all"),
+        Key("json", MapOf(_Inner(), "selector"), "the text is a document of JSON: what stands where in it, from its root; of each place `field`, `split`, `refuse` or `json`"),
     ),
-    later=("json",),
 )  # fmt: skip
 _CARRIER = Block(
     "member",

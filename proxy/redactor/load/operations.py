@@ -26,9 +26,10 @@ from proxy.redactor.load.ids import (
     selects_many,
     statuses,
 )
-from proxy.redactor.load.parameters import compile_search, has_same_tokens, same_hint
+from proxy.redactor.load.parameters import compile_search
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.uploads import check_uploads, lists_ids
+from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (

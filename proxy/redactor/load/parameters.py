@@ -18,14 +18,14 @@ from proxy.redactor.load.vault_questions import (
     check_questions,
     field_question,
     filter_parameter,
+    has_same_tokens,
     order_question,
+    same_hint,
 )
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.path_template import PathTemplate, SegmentKind
 from proxy.redactor.rules import Entity, Verb
 from proxy.redactor.search_rules import ListSpelling, Parameter, SearchRule
-from proxy.tokenization import DEFAULT_SHAPE, SHAPES
-from proxy.tokenization.base import Resolution
 
 _T = TypeVar("_T")
 _Members = Mapping[str, PlacedValue]
@@ -139,15 +139,10 @@ def _parameter(
         fits = item.value is not None and known_field(item.value, item, entity, faults)
         return Parameter(name, item.value) if fits else None
     section: Section = item.value
-    if "pass" in section:
-        _check_lone(name, "pass", section, faults)
-        return Parameter(name)
-    if "expression" in section:
-        return _filter(name, section, entity, faults)
-    if "refuse" in section:
-        return _refused(name, section, entity, faults)
-    if "via" in section:
-        return vault_parameter(name, section, entity, faults)
+    words = {"pass": _passing, "expression": _filter, "refuse": _refused, "json": _document}
+    for word, read in {**words, "via": vault_parameter}.items():
+        if word in section:
+            return read(name, section, entity, faults)
     if "field" not in section:
         if not section.strange:
             faults.add(
@@ -169,6 +164,29 @@ def _parameter(
         if holder is not None and key in holder:
             faults.add(holder.key(key), f"'{key}' is about a search of the vault; write via: vault")
     return Parameter(name, fields[0], split, _spelling(section, split, faults))
+
+
+def _passing(name: str, section: Section, _: Entity, faults: RuleFaults) -> Parameter:
+    _check_lone(name, "pass", section, faults)
+    return Parameter(name)
+
+
+def _document(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter:
+    _check_lone(name, "json", section, faults)
+    inner = partial(_inner, entity=entity, faults=faults)
+    return Parameter(name, inside=_values(section.value("json", {}), inner, faults))
+
+
+def _inner(name: str, item: PlacedValue, *, entity: Entity, faults: RuleFaults) -> Parameter | None:
+    """What a place in a text of JSON holds."""
+    for key in item.value if isinstance(item.value, Section) else ():
+        if key not in ("field", "split", "refuse", "json"):
+            hint = "is not followed; write field, split, refuse or json"
+            faults.add(item.value.key(key), f"inside a text of JSON '{key}' {hint}")
+    parameter = _parameter(name, item, entity, faults)
+    if parameter is not None and parameter.of and not has_same_tokens(entity, parameter.of):
+        faults.add(item.at, same_hint(entity, parameter.of, f"the place {name}"))
+    return parameter
 
 
 def _filter(name: str, section: Section, entity: Entity, faults: RuleFaults) -> Parameter:
@@ -376,21 +394,3 @@ def _check_same(
     for item, where, field in fields:
         if field and not has_same_tokens(entity, field):
             faults.add(item.at, same_hint(entity, field, where))
-
-
-def has_same_tokens(entity: Entity, field: str) -> bool:
-    """Whether equal values of a field get equal tokens."""
-    shape = entity.fields[field].shape
-    return shape.same or shape.resolution is Resolution.CLEAR
-
-
-def same_hint(entity: Entity, field: str, where: str) -> str:
-    """What to write where equal values must get equal tokens, and do not."""
-    rule = entity.fields[field]
-    sameable = "same" in SHAPES[rule.shape.name].options
-    shape = rule.shape.name if sameable else DEFAULT_SHAPE[rule.kind]
-    return (
-        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
-        f"{shape}, same: true}} at "
-        f"the field {field} of {entity.name}, or name only fields that have it"
-    )

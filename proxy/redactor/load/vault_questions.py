@@ -12,6 +12,8 @@ from proxy.redactor.load.ids import selects_many
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Entity, IdSource, Operation, Restore, Verb
 from proxy.redactor.search_rules import Attribute, Parameter, SearchRule, VaultQuestion
+from proxy.tokenization import DEFAULT_SHAPE, SHAPES
+from proxy.tokenization.base import Resolution
 
 #: How a value is looked for that stands in an order, and the kinds that have one.
 _RANGES = ("from", "to", "after", "before")
@@ -173,11 +175,31 @@ def settled_search(rule: SearchRule | None, names: Mapping[str, str]) -> SearchR
     def settled(one: Parameter) -> Parameter:
         attributes = {way: names.get(of, of) for way, of in one.attributes.items()}
         swapped = frozenset(names.get(of, of) for of in one.swapped)
-        return replace(one, of=names.get(one.of, one.of), attributes=attributes, swapped=swapped)
+        inside = tuple((path, settled(inner)) for path, inner in one.inside)
+        of = names.get(one.of, one.of)
+        return replace(one, of=of, attributes=attributes, swapped=swapped, inside=inside)
 
     return SearchRule(
         {name: settled(one) for name, one in rule.query.items()},
         {name: settled(one) for name, one in rule.form.items()},
         tuple((path, settled(one)) for path, one in rule.values),
         {name: names.get(field, field) for name, field in rule.path.items()},
+    )
+
+
+def has_same_tokens(entity: Entity, field: str) -> bool:
+    """Whether equal values of a field get equal tokens."""
+    shape = entity.fields[field].shape
+    return shape.same or shape.resolution is Resolution.CLEAR
+
+
+def same_hint(entity: Entity, field: str, where: str) -> str:
+    """What to write where equal values must get equal tokens, and do not."""
+    rule = entity.fields[field]
+    sameable = "same" in SHAPES[rule.shape.name].options
+    shape = rule.shape.name if sameable else DEFAULT_SHAPE[rule.kind]
+    return (
+        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: "
+        f"{shape}, same: true}} at "
+        f"the field {field} of {entity.name}, or name only fields that have it"
     )

@@ -1,3 +1,6 @@
+import json
+from urllib.parse import quote_plus
+
 import pytest
 
 from proxy.errors import Code, VaultError
@@ -275,3 +278,81 @@ def test_a_rule_in_words():
         },
         "path": {"email": "email"},
     }
+
+
+# ---------------------------------------------------------------------- JSON in a text
+
+WHERE = "{json: {$.email: email, '$.all[*]': email, $.many: {field: email, split: ','}, $.by: {refuse: [name]}}}"
+DEEP = "{json: {$.email: email, $.inner: {json: {$.email: email, '$.inner[*]': {json: {$.email: email}}}}}}"
+
+
+def swapped_in(text: str, rest: str, *, body: bool = False) -> str:
+    """A target, or a body, with ``<value>`` in place of each value."""
+    search, raw = plan(rest, "POST /n" if body else "GET /n"), text.encode()
+    found = search.body(JSON, raw) if body else search.address(raw)
+    return found.written(raw, lambda one: Value(f"<{one.value.text}>")).decode()
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        ('/n?w={"email":"a@x","n":1}', '/n?w={"email":%22%3Ca%40x%3E%22,"n":1}'),
+        (
+            "/n?a=1&w=%7B%22n%22:+%22%C3%A9%22,+%22email%22%3a+%22a%40x%22%7D&b=%7e",
+            "/n?a=1&w=%7B%22n%22:+%22%C3%A9%22,+%22email%22%3a+%22%3Ca%40x%3E%22%7D&b=%7e",
+        ),
+        ('/n?w={"all":["a",+"b"],"many":"c,+d"}', '/n?w={"all":[%22%3Ca%3E%22,+%22%3Cb%3E%22],"many":"%3Cc%3E,+%3Cd%3E"}'),
+        ("/n?w=", "/n?w="),
+        ("/n?w={}&w=[]", "/n?w={}&w=[]"),
+        ('/n?w={"email":null,"by":"id"}', '/n?w={"email":null,"by":"id"}'),
+    ],
+)  # fmt: skip
+def test_values_of_a_json_text_in_an_address_are_swapped_and_nothing_else(target, wanted):
+    assert swapped_in(target, f"query: {{w: {WHERE}}}") == wanted
+
+
+def test_json_in_json_in_json_keeps_every_other_byte():
+    inmost = r'{"email":"c","x":"\u00e9\/"}'
+    inner = f'{{"email" : "b", "inner": [{json.dumps(inmost)}, null, ""]}}'
+    outer = json.dumps({"email": "a", "inner": inner})
+    body = f'{{"w": {json.dumps(outer)}, "n": 1.0}}'
+    got = swapped_in(body, f"request: {{values: {{$.w: {DEEP}}}}}", body=True)
+    first = json.loads(json.loads(got)["w"])
+    second = json.loads(first["inner"])
+    third = json.loads(second["inner"][0])
+    assert (first["email"], second["email"], third["email"]) == ("<a>", "<b>", "<c>")
+    back = got
+    for value in "abc":
+        back = back.replace(f"<{value}>", value)
+    assert back == body
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", Code.MALFORMED_JSON),
+        ("ann@x", Code.MALFORMED_JSON),
+        ('{"email":"a","EMAIL":"b"}', Code.AMBIGUOUS_JSON),
+        ('{"email":{"$eq":"a"}}', Code.BAD_REQUEST),
+        ('{"all":"a"}', Code.BAD_REQUEST),
+        ('{"by":"-name"}', Code.SEARCH_REFUSED),
+        ('{"n":"' + "x" * (1 << 20) + '"}', Code.TOO_LARGE),
+    ],
+)
+def test_a_text_that_is_not_the_json_of_its_rule_is_refused(text, code):
+    for rest, sent in (
+        (f"query: {{w: {WHERE}}}", f"/n?w={quote_plus(text)}"),
+        (f"request: {{values: {{$.w: {WHERE}}}}}", json.dumps({"w": text})),
+    ):
+        with pytest.raises(VaultError) as caught:
+            swapped_in(sent, rest, body=sent.startswith("{"))
+        assert caught.value.code is code
+    with pytest.raises(VaultError) as caught:
+        swapped_in('{"w": {"email": "a"}}', f"request: {{values: {{$.w: {WHERE}}}}}", body=True)
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+def test_a_json_text_is_explained():
+    rule = plan(f"query: {{w: {WHERE}}}")._rule
+    assert search_in_words(rule)["query"]["w"].startswith("a text of JSON, with $.email (email), ")
+    assert not rule.query["w"].passes
