@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
 from proxy.model.schema import spell
+from proxy.redactor.envelopes import envelope_in_words
 from proxy.redactor.explain import (
     Found,
     body_in_words,
@@ -239,6 +240,9 @@ def _operation(rule: Operation) -> dict[str, _Fact]:
         for where, name in _places(body_in_words(one.response.body)):
             facts[f"{prefix}the answer's {where}"] = _Fact(f"{name} restored")
         facts |= {f"{prefix}{what}": fact for what, fact in _words(one).items()}
+    if rule.envelope is not None:
+        parts = envelope_in_words(rule.envelope).items()
+        facts["the envelope"] = _Fact(", ".join(map(" ".join, parts)), protects=True)
     for graph in rule.graph:
         arguments = [f"{'.'.join(way)} {name}" for way, name in graph.arguments.items()]
         text = ", ".join([".".join(graph.object), *arguments])

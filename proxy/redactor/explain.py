@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.model.schema import Path, spell
+from proxy.redactor.envelopes import envelope_in_words
 from proxy.redactor.forks import forked
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
@@ -98,12 +99,14 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
             "persisted": [digest for digest, _ in operation.persisted],
         }
         return out
-    if isinstance(operation, PassRule):
+    envelope = operation.envelope if isinstance(operation, Operation) else None
+    if isinstance(operation, PassRule) or envelope is not None:
+        what = {"pass": True} if envelope is None else {"envelope": envelope_in_words(envelope)}
         out["operation"] = {
             "match": operation.label,
             "at": str(operation.position),
             **(when if operation.when else {}),
-            "pass": True,
+            **what,
         }
         return out
     out["operation"] = {

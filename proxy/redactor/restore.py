@@ -225,8 +225,8 @@ def candidates(
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
             likely.append(Candidate(text, start, end, not names, quoted, _json if names else None))
         elif kind is not EscapingKinds.FORM and len(raw) > 1:
-            found = _inside(_as_seen(kind, raw), start, quoted, patterns)
-            likely.extend(_in_string(raw, start, list(found)) if quoted else found)
+            inside = _inside(_as_seen(kind, raw), start, quoted, patterns)
+            likely.extend(_in_string(raw, start, list(inside)) if quoted else inside)
     return likely if kind is not EscapingKinds.HTML else _written_in(body, likely, wide=wide)
 
 
@@ -286,11 +286,11 @@ def _in_string(raw: bytes, offset: int, items: list[Candidate]) -> Iterable[Cand
         before = bisect_right(ends, item.start - offset)
         shift = offset + (escapes[before - 1][1] if before else 0)
         moved.append(item._replace(start=item.start - shift, end=item.end - shift))
-    shown = {id(one) for one in _written_in(page, moved, wide=False)}
+    writable = {id(one) for one in _written_in(page, moved, wide=False)}
     return [
         item._replace(write=text)
         for item, one in zip(items, moved, strict=True)
-        if id(one) in shown
+        if id(one) in writable
     ]
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.model.schema import Path, Schema, Value
 from proxy.redactor.path_template import PathTemplate
-from proxy.redactor.search_rules import SearchRule
+from proxy.redactor.search_rules import EnvelopeRule, SearchRule
 from proxy.redactor.validation import FieldCheck
 from proxy.redactor.views import CallerRule, OwnMask, View
 from proxy.tokenization.base import Shape
@@ -327,6 +327,7 @@ class Operation:
     persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
     #: of a delete: milliseconds that values stay, 0 until another delete; ``None``: they go at once
     keep: int | None = None
+    envelope: EnvelopeRule | None = None  #: it carries requests that are matched by themselves
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from proxy.redactor.sought import (
     document_names,
     json_list,
     name_start,
-    reads_as,
+    same_parameter,
     sought_texts,
     split_values,
     url_list,
@@ -179,7 +179,11 @@ class SearchPlan:
         """
         for name, one in sending:
             sent = one.send.param if one.send is not None else ""
-            if sent and sent != name and any(reads_as(sent, other) for other in names - {name}):
+            if (
+                sent
+                and sent != name
+                and any(same_parameter(sent, other) for other in names - {name})
+            ):
                 raise self._refusal(f"it has the parameter '{sent}', which the proxy sends itself")
 
     # ------------------------------------------------------------------ JSON
@@ -237,7 +241,7 @@ class SearchPlan:
         self, parameter: Parameter, at: tuple[bytes, int, int], spelling: Spelling, part: Searched
     ) -> None:
         """Read the document of JSON that is a text."""
-        inner, found = InnerText(parameter.name, at, spelling), Searched()
+        inner, within = InnerText(parameter.name, at, spelling), Searched()
         if (ways := self._documents.get(id(parameter))) is None:
             paths = [path for path, _ in parameter.inside]
             ways = Selection(None, (), paths, nested=True), Outline(None, (), paths)
@@ -246,12 +250,12 @@ class SearchPlan:
         depth = self._operation.endpoint.limits.json_depth
         for leaf in selection.find(inner.content, depth).anchored:
             span = leaf.start, leaf.end
-            self._json_place(inner.content, span, parameter.inside[leaf.name][1], found)
+            self._json_place(inner.content, span, parameter.inside[leaf.name][1], within)
         if outline.strayed(inner.content):
             raise self._refusal(
                 f"something else stands where the way to a place in '{parameter.name}' goes on"
             )
-        part.values += map(inner.outside, found.values)
+        part.values += map(inner.outside, within.values)
         _bound(part)
 
     # ------------------------------------------------------------------ path

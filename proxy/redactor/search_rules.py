@@ -1,4 +1,6 @@
-"""Compiled rules of searches: what their parameters hold, and what becomes of them."""
+"""Compiled rules of searches: what their parameters hold, and what becomes of them; and those of
+envelopes: where their requests and answers stand.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,3 +73,22 @@ class SearchRule:
     form: Mapping[str, Parameter]
     values: tuple[tuple[Path, Parameter], ...]  #: places in a JSON body, from its root
     path: Mapping[str, str]  #: placeholder -> the field whose same-value token takes its place
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeRule:
+    """Where the requests and answers of an envelope stand, and what they are made of."""
+
+    each: Path  #: an array there means each of its elements
+    #: these count from the request; empty: it has no such part
+    method: Path
+    path: Path
+    headers: Path
+    body: Path
+    id: Path | None  #: of requests and answers: equal ones belong together; ``None``: their order
+    base: str  #: what stands before paths that do not begin with a slash
+    defaults: tuple[str, str]  #: method and path of a request that names none
+    answers: Path
+    status: Path  #: these count from the answer
+    answer_headers: Path
+    answer_body: Path

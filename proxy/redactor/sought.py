@@ -116,7 +116,7 @@ class Spelling(NamedTuple):
     blanks: re.Pattern[bytes]
     character: re.Pattern[bytes]  #: the bytes of one character, however it is spelled
     escaped: re.Pattern[bytes]  #: what stands for other bytes
-    plain: Callable[[bytes], bytes]  #: those
+    decode: Callable[[bytes], bytes]  #: those
 
 
 def _url_escape(char: str) -> bytes:
@@ -174,7 +174,7 @@ class InnerText:
         pieces: list[bytes] = []
         reached, size = start, 0
         for escape in spelling.escaped.finditer(data, start, end):
-            char = spelling.plain(escape[0])
+            char = spelling.decode(escape[0])
             pieces += (data[reached : escape.start()], char)
             size += escape.start() - reached + len(char)
             reached = escape.end()
@@ -287,7 +287,7 @@ def name_start(body: bytes, start: int) -> int:
     return at
 
 
-def reads_as(sent: str, other: str) -> bool:
+def same_parameter(sent: str, other: str) -> bool:
     """Whether an application may read one of two parameters in the place of the other: ``ids[0]``
     and ``IDS`` for ``ids[]``, and ``filter`` for ``filter[ids]``.
     """

@@ -4,26 +4,23 @@ from collections.abc import Callable, Sequence
 
 from proxy.offload import SMALL, is_long, run_in_thread
 from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.forks import Fork
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Operation, PassRule
 
-_Exchange = RuleExchange | GraphExchange
+_Exchange = RuleExchange | GraphExchange | EnvelopeExchange
 
 
 class ForkExchange:
     """Chooses the operation once the body is there, and is its exchange from then on."""
 
-    def __init__(
-        self, fork: Fork, exchange: Callable[[Operation], RuleExchange | GraphExchange]
-    ) -> None:
+    def __init__(self, fork: Fork, exchange: Callable[[Operation], _Exchange]) -> None:
         self._fork = fork
         self._exchange_of = exchange
-        self._exchange: RuleExchange | GraphExchange | None = (
-            None  #: ``None`` where nothing is swapped
-        )
+        self._exchange: _Exchange | None = None  #: ``None`` where nothing is swapped
         self.timing = Timing()
 
     @property
@@ -72,4 +69,4 @@ class ForkExchange:
 
 
 #: What carries a matched request.
-AnyExchange = RuleExchange | GraphExchange | ForkExchange
+AnyExchange = RuleExchange | GraphExchange | EnvelopeExchange | ForkExchange

@@ -11,6 +11,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.carriers import special_exchange
+from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
@@ -21,15 +22,7 @@ from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import (
-    Endpoint,
-    Entity,
-    FieldRule,
-    Match,
-    PassRule,
-    Rule,
-    RuleSet,
-)
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, Rule, RuleSet
 from proxy.redactor.views import View
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection, TableSpec
@@ -231,7 +224,11 @@ class Runtime:
         rule = fork.by_body(request) if fork is not None else match.operation
         return rule if isinstance(rule, PassRule) else Match(rule, match.params, self)
 
-    def _exchange(self, match: Match, view: View | None) -> RuleExchange | GraphExchange:
+    def _exchange(
+        self, match: Match, view: View | None
+    ) -> RuleExchange | GraphExchange | EnvelopeExchange:
+        if match.operation.envelope is not None:
+            return EnvelopeExchange(match.operation, self, view)
         if match.operation.graph:
             return GraphExchange(self.graphs[id(match.operation)], self.joined, view, self.vault)
         joined = self.joined[id(match.operation)].under(view)

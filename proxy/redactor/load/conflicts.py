@@ -253,11 +253,13 @@ def _other_ways(file: FileRules) -> Iterator[str]:
 def _unread(file: FileRules) -> Iterator[Operation]:
     """The first operation on each path whose values are taken in and never turned back."""
     read = {rule.template for rule in file.rules if "GET" in rule.methods}
+    bases = tuple(rule.envelope.base or "." for rule in file.operations if rule.envelope)
     for operation in file.operations:
         body = operation.request.body
         writes = operation.verb in (Verb.CREATE, Verb.UPDATE)
         if writes and body is not None and body.objects is not None and not operation.when:
-            if operation.template not in read:
+            # a remote call has no address of its own
+            if operation.template not in read and not operation.template.startswith(bases):
                 yield operation
             read.add(operation.template)
 

@@ -209,6 +209,32 @@ GRAPHQL_FIELD = Block(
     ),
 )  # fmt: skip
 
+_ANSWERS = Block(
+    "answers",
+    "Where the answers stand in the answer to an envelope, and their parts, counted from each.",
+    (
+        Key("each", SELECTOR, "where they stand; an array there means each of its elements", required=True),
+        Key("status", SELECTOR, "the status of an answer; without one it was taken where its body is there, else refused", "`$.status`"),
+        Key("headers", SELECTOR, "an object of its header fields", "`$.headers`"),
+        Key("body", SELECTOR, "its body", "`$.body`"),
+    ),
+)  # fmt: skip
+_ENVELOPE = Block(
+    "envelope",
+    "A JSON body that carries several requests, each matched as if it came alone.",
+    (
+        Key("each", SELECTOR, "where the requests stand; an array there means each of its elements", required=True),
+        Key("method", SELECTOR, "the method, counted from a request, as are path, headers and body", "`$.method`"),
+        Key("path", SELECTOR, "the path, with its query", "`$.path`"),
+        Key("headers", SELECTOR, "an object of header fields", "`$.headers`"),
+        Key("body", SELECTOR, "the body, a JSON value", "`$.body`"),
+        Key("id", SELECTOR, "the member, of requests and answers, that tells which belong together", "their order"),
+        Key("base", Text("path", "a path such as /api/", r"/[^?#\s]*"), "what stands before a path that does not begin with a slash"),
+        Key("defaults", MapOf(Text("text", "a method or a path"), "part"), "`method` and `path` of requests that name none", "such a request is refused"),
+        Key("answers", Either(SELECTOR, _ANSWERS), "where the answers stand", required=True),
+    ),
+)  # fmt: skip
+
 OPERATION_BLOCK = Block(
     "operation",
     "One request of the application. Exactly one of create, read, update, delete where it "
@@ -226,6 +252,7 @@ OPERATION_BLOCK = Block(
             "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
         Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.)?[A-Za-z_]\w*", "name, Query.name or Mutation.name"), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),
         Key("persisted", MapOf(Text("document", "a GraphQL document"), "hash", r"[0-9A-Fa-f]{64}", "a SHA-256 in hexadecimal digits"), "documents of GraphQL that callers name by their hash alone", "none: a hash alone is refused"),
+        Key("envelope", _ENVELOPE, "the request carries others, in place of one of create, read, update, delete"),
         Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
             "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
         Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
@@ -238,5 +265,4 @@ OPERATION_BLOCK = Block(
         "mask": "stands at a field of an entity",
         "caller": "stands at the endpoint",
     },
-    later=("envelope",),
 )  # fmt: skip

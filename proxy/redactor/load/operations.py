@@ -14,6 +14,7 @@ from proxy.redactor.load.answers import (
 from proxy.redactor.load.body_places import PLACE_KEYS, check_patch, compile_body, member_fields
 from proxy.redactor.load.deletes import keep_of
 from proxy.redactor.load.entities import EntityDraft, needs_record, several
+from proxy.redactor.load.envelopes import compile_envelope
 from proxy.redactor.load.forms import PlacedValue, Section
 from proxy.redactor.load.graphql import compile_graphql
 from proxy.redactor.load.ids import (
@@ -72,9 +73,10 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
     """One operation; ``None`` where what it is about was at fault."""
     if "pass" in section:
         return _pass(section, scope)
-    if "graphql" in section:
+    if "graphql" in section or "envelope" in section:
+        compiled = compile_envelope if "envelope" in section else compile_graphql
         when = compile_when(section, scope.faults)
-        return compile_graphql(section, (scope.endpoint, scope.entities, scope.faults), when)
+        return compiled(section, (scope.endpoint, scope.entities, scope.faults), when)
     verb, draft, matched = _verb(section, scope.faults), None, section.value("match")
     if verb is not None:
         draft = _entity(section, verb, scope)

@@ -20,7 +20,7 @@ END = "<!-- generated: end -->"
 
 def reference() -> str:
     """The tables as Markdown."""
-    parts = [*(_block(block) for block in blocks()), _shapes(), _kinds(), _later()]
+    parts = [*(_block(block) for block in blocks()), _shapes(), _kinds()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -107,16 +107,6 @@ def _readable(visible: Visible) -> str:
     said = {name: getattr(visible, name) for name in visible.__slots__}
     words = [f"`{name}: {str(one).lower()}`" for name, one in said.items() if one]
     return ", ".join(words) or "nothing"
-
-
-def _later() -> str:
-    rows = [
-        f"- {block.name}: {', '.join(f'`{name}`' for name in block.later)}"
-        for block in blocks()
-        if block.later
-    ]
-    head = 'These keys belong to the language and are refused with "not supported yet":'
-    return "\n".join(["### not supported yet", "", head, "", *rows])
 
 
 def write_manuals() -> None:

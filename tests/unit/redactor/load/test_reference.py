@@ -55,7 +55,7 @@ def test_the_parts_of_the_manual_load_inside_a_file():
         elif part.startswith("tests:"):
             assert load_text(head + part).tests
             loaded += 1
-    assert loaded == 7
+    assert loaded == 8
 
 
 def test_a_manual_without_place_for_the_tables_is_refused():

@@ -1,0 +1,312 @@
+"""A request that carries others, and its answer: an exchange for each that a rule names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.envelopes import EnvelopeReader, InnerAnswer, InnerRequest, paired
+from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.json.text import unwrapped
+from proxy.redactor.json.tree import write_json_value
+from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
+from proxy.redactor.redact import request_ids, unreadable_answer
+from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched, Verb
+from proxy.redactor.views import View
+
+_JSON = (b"content-type", b"application/json")
+_REFUSED = 400  #: what an answer means that has neither a status nor a body at its place
+_CHANGES = (Verb.UPDATE, Verb.DELETE)
+
+
+class InnerRules(Protocol):
+    """The rules that inner requests are matched by."""
+
+    @property
+    def joined(self) -> Mapping[int, BoundOperation]:
+        """Operations by their identity."""
+
+    def match(
+        self, method: str, host: str, target: bytes, headers: RawHeaders
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """The endpoint and rule of a request."""
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """Whether an operation of any method names this path."""
+
+    def branch(self, match: Match, request: Request) -> Match | PassRule:
+        """The match of the very operation that a whole request is for."""
+
+    def exchange(self, match: Match, view: View | None = None) -> Any:
+        """A new exchange for one request."""
+
+
+class _Inner:
+    """An inner request with its exchange; ``None`` where it passes."""
+
+    def __init__(self, request: InnerRequest, exchange: RuleExchange | None) -> None:
+        self.request = request
+        self.exchange = exchange
+        self.record: tuple[str, str] = ("", "")
+        self.writes = False
+
+
+class EnvelopeExchange:
+    """Carries one envelope and its answer, request by request."""
+
+    missed = False
+
+    def __init__(self, operation: Operation, rules: InnerRules, view: View | None) -> None:
+        if operation.envelope is None:
+            raise TypeError("the operation is no envelope")
+        self._operation = operation
+        self._rules = rules
+        self._view = view
+        self._by_id = operation.envelope.id is not None
+        depth = operation.endpoint.limits.json_depth
+        self._reader = EnvelopeReader(operation.envelope, operation.label, depth)
+        self._inner: list[_Inner] = []
+        self._begun: list[RuleExchange] = []  #: of those that were redacted
+        self.timing = Timing()
+
+    def check_head(self, head: Request) -> None:
+        """Raise ``VaultError`` for a body that is no JSON."""
+        if classify(head.headers, b"?") is not Media.JSON:
+            raise VaultError(
+                Code.UNREADABLE_BODY,
+                f"The rule of {self._operation.label} reads a Content-Type of application/json, "
+                "and this is another.",
+            )
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+        """The envelope with tokens in the places of values of its requests.
+
+        Raises ``VaultError``; then nothing is stored and nothing may be sent.
+        """
+        self.check_head(request)
+        long = len(request.body) > SMALL and is_long(request.body)
+        inner = await run_in_thread(long, self._reader.requests, request.body)
+        sent = [(self._sent(one, request), one) for one in inner]
+        self._inner = [self._matched(one, alone) for alone, one in sent]
+        requests = {id(one): alone for one, (alone, _) in zip(self._inner, sent, strict=True)}
+        self._refuse_twice()
+        edits: list[Edit] = []
+        try:
+            # in one order for all requests: those that wait for a record wait for no other
+            for one in sorted(self._inner, key=lambda one: (one.writes, one.record)):
+                if one.exchange is not None:
+                    alone = requests[id(one)]
+                    redacted = await one.exchange.outgoing(alone)
+                    self._begun.append(one.exchange)
+                    edits += _edits(one.request, alone, redacted)
+            body = splice(request.body, edits)
+        except BaseException:
+            await self.failed(False)
+            raise
+        return replace(request, body=body)
+
+    def _sent(self, one: InnerRequest, outer: Request) -> Request:
+        """An inner request as if it came alone; the guard looks at the head of the envelope."""
+        own = {name.lower() for name, _ in one.headers}
+        typed = () if b"content-type" in own or not one.body else (_JSON,)
+        taken = own | {b"content-type", b"content-length"}
+        rest = tuple(field for field in outer.headers if field[0].lower() not in taken)
+        target = one.targets[0].encode("utf-8", "surrogatepass")
+        return Request(one.method, target, (*one.headers, *typed, *rest), one.body)
+
+    def _matched(self, one: InnerRequest, request: Request) -> _Inner:
+        host = (header(request.headers, b"host") or b"").decode("latin-1").lower()
+        readings: list[Match | PassRule | None] = []
+        for text in one.targets:
+            target = text.encode("utf-8", "surrogatepass")
+            endpoint, match = self._rules.match(one.method, host, target, one.headers)
+            if endpoint.name != self._operation.endpoint.name:
+                raise self._refusal("one of its requests is for another application")
+            readings.append(match)
+            if match is None and self._carries_unseen(one, host, target):
+                raise self._denied()
+        named = [match for match in readings if match is not None]
+        rules = {id(one.operation if isinstance(one, Match) else one) for one in named}
+        if len(rules) > 1 or (named and readings[0] is None):
+            raise self._refusal("the path of one of its requests can be read in two ways")
+        if not named and self._operation.endpoint.unmatched is Unmatched.DENY:
+            raise self._denied()
+        first = readings[0]
+        if isinstance(first, Match):
+            first = self._rules.branch(first, request)
+        return self._ruled(one, first, request) if isinstance(first, Match) else _Inner(one, None)
+
+    def _ruled(self, one: InnerRequest, match: Match, request: Request) -> _Inner:
+        operation = match.operation
+        if operation.envelope is not None or operation.graph or operation.response.in_parts:
+            raise self._refusal("one of its requests is of a kind that cannot come in another")
+        exchange: RuleExchange = self._rules.exchange(match, self._view)
+        inner = _Inner(one, exchange)
+        inner.writes = operation.verb is not Verb.READ
+        if operation.verb in _CHANGES:
+            body = self._rules.joined[id(operation)].read(request)
+            ids = request_ids(operation.id, match, request, body)
+            if body is not None:
+                ids = ids or [item.id for item in body.items if item.id is not None]
+            if len(set(ids)) != 1:
+                raise self._refusal("one of its requests does not name the one record it changes")
+            inner.record = operation.entity.schema.name, ids[0]
+        return inner
+
+    def _carries_unseen(self, one: InnerRequest, host: str, target: bytes) -> bool:
+        """Whether a request that no rule names is of a kind that is refused on the paths of
+        others.
+        """
+        kinds = header(one.headers, b"content-type") or b""
+        unseen = one.method.upper() == "PATCH" or b"patch" in kinds or b"multipart/" in kinds
+        return unseen and self._rules.ruled(host, target)
+
+    def _refuse_twice(self) -> None:
+        records = [one.record for one in self._inner if one.record[1]]
+        if len(set(records)) < len(records):
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"The request matches {self._operation.label}, and two of its requests change one "
+                "record: send them in two.",
+            )
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        """Whether the answer must be read whole."""
+        kind = surroundings(header(headers, b"content-type"))
+        empty = status in (204, 304) or header(headers, b"content-length") == b"0"
+        return bool(self._begun) and kind is not None and not empty
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """Its answers are read whole."""
+
+    def mark(self) -> bytes:
+        """Its answers are about several records."""
+        return b""
+
+    async def incoming(self, answer: Response) -> Response:
+        """The answer as the caller may see it, once what it means for each request is settled."""
+        if not 200 <= answer.status < 300:
+            return await self._refused(answer)
+        answers = await self._answers(answer)
+        if answers is None:
+            await self._doubted()
+            self.pass_unread(answer.status, answer.headers)
+            return answer
+        edits: list[Edit] = []
+        waiting = list(zip(self._inner, answers, strict=True))[::-1]
+        try:
+            while waiting:
+                one, inner = waiting.pop()
+                if one.exchange is None:
+                    continue
+                if inner is None:
+                    await one.exchange.failed(True)
+                else:
+                    edits += await self._restored(one.exchange, inner)
+        except BaseException:
+            for one, _ in waiting:
+                if one.exchange is not None:
+                    await one.exchange.failed(True)
+            raise
+        self.missed = any(one.missed for one in self._begun)
+        return replace(answer, body=splice(answer.body, edits))
+
+    async def _answers(self, answer: Response) -> list[InnerAnswer | None] | None:
+        """The answer of each request; ``None`` where none can be told."""
+        if surroundings(header(answer.headers, b"content-type")) is not EscapingKinds.JSON:
+            return None
+        long = len(answer.body) > SMALL and is_long(answer.body)
+        try:
+            body = unwrapped(answer.body) or answer.body
+            answers = await run_in_thread(long, self._reader.answers, body)
+        except VaultError:
+            return None
+        return paired([one.request for one in self._inner], answers, by_id=self._by_id)
+
+    async def _restored(self, exchange: RuleExchange, inner: InnerAnswer) -> list[Edit]:
+        """What puts values into one answer."""
+        status = inner.status or (200 if inner.taken else _REFUSED)
+        if not (inner.taken or status >= _REFUSED):
+            await exchange.settled(status, inner.headers)
+            return []
+        typed = () if header(inner.headers, b"content-type") else (_JSON,)
+        answer = Response(status, (*inner.headers, *typed), inner.body)
+        if not exchange.wants(status, answer.headers):
+            await exchange.settled(status, answer.headers)
+            return []
+        restored = await exchange.incoming(answer)
+        edits: list[Edit] = [(*inner.body_at, restored.body)]
+        fields = zip(inner.headers, restored.headers, inner.fields_at, strict=False)
+        for (_, came), (_, text), (start, end) in fields:
+            if came != text:
+                edits.append((start, end, write_json_value(Value(text.decode("latin-1")))))
+        return edits
+
+    async def _refused(self, answer: Response) -> Response:
+        """An answer to the envelope itself: it means the same for each of its requests."""
+        waiting = self._begun[::-1]
+        try:
+            while waiting:
+                answer = await waiting.pop().incoming(answer)
+        except BaseException:
+            for one in waiting:
+                await one.failed(True)
+            raise
+        return answer
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        """The answer is not read: without success it means the same for each of the requests, else
+        nobody knows.
+        """
+        if 200 <= status < 300:
+            await self._doubted()
+            return
+        for one in self._begun:
+            await one.settled(status, headers)
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        """Raise ``VaultError`` where no answer may pass that was not read."""
+        strict = self._operation.endpoint.on_error.unreadable_answer != "tokens"
+        if strict and 200 <= status < 300 and self.wants(status, headers):
+            raise unreadable_answer()
+
+    async def failed(self, sent: bool) -> None:
+        """No answer came; or, where it was not sent, nothing is to be kept."""
+        for one in self._begun:
+            await one.failed(sent)
+
+    async def _doubted(self) -> None:
+        for one in self._begun:
+            await one.failed(True)
+
+    def _refusal(self, what: str) -> VaultError:
+        return VaultError(
+            Code.BAD_REQUEST, f"The request matches {self._operation.label}, and {what}."
+        )
+
+    def _denied(self) -> VaultError:
+        return VaultError(
+            Code.OPERATION_DENIED,
+            f"The request matches {self._operation.label}, and no rule names one of its requests, "
+            "which may not pass then.",
+        )
+
+
+def _edits(one: InnerRequest, came: Request, sent: Request) -> list[Edit]:
+    """What makes an inner request in its envelope what may be sent."""
+    edits: list[Edit] = []
+    if sent.target != came.target:
+        text = sent.target.decode("utf-8", "surrogatepass")
+        if one.path_at is None or text[: one.added] != one.targets[0][: one.added]:
+            raise VaultError(Code.BAD_REQUEST, "A value stands where its envelope has a constant.")
+        path = f"{one.removed}{text[one.added :]}"
+        edits.append((*one.path_at, write_json_value(Value(path))))
+    if sent.body != came.body and one.body_at is not None:
+        edits.append((*one.body_at, sent.body))
+    return edits

@@ -1,0 +1,230 @@
+import json
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders
+from tests.support import exchanges
+from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, rule_text
+
+BATCH = '{match: POST /batch, envelope: {each: "$.requests[*]", answers: "$.responses[*]"}}'
+RPC = (
+    "{match: POST /rpc, envelope: {each: $, path: $.method, body: $.params, id: $.id, base: /rpc/, "
+    "defaults: {method: POST}, answers: {each: $, body: $.result}}}"
+)
+CALLS = (
+    "{match: POST /rpc/add, create: p, response: {object: $}}",
+    "{match: POST /rpc/put, update: p, id: $.id}",
+    '{match: POST /rpc/find, read: p, request: {fields: {email: $.email}}, response: {each: "$[*]", id: $.id}}',
+    "{match: POST /rpc/ping, pass: true}",
+)  # fmt: skip
+ANN = "Ann@x.example"
+
+
+def inner(method: str, path: str, body: Any = None) -> dict[str, Any]:
+    return {"method": method, "path": path, **({} if body is None else {"body": body})}
+
+
+async def batch(one: Desk, *requests: dict[str, Any]) -> Any:
+    return await one.send("POST /batch", {"requests": list(requests)})
+
+
+def answers(*given: tuple[int, Any]) -> dict[str, Any]:
+    return {"responses": [{"status": status, "body": body} for status, body in given]}
+
+
+async def stored(one: Desk, ident: int, **values: str) -> dict[str, Any]:
+    return await one.create(values, ident)
+
+
+async def test_each_request_is_ruled_as_if_it_came_alone():
+    one = await desk(*USUAL, BATCH)
+    bob = await stored(one, 2, name="Bob")
+    call = await batch(
+        one,
+        inner("POST", "/p", {"name": "Ann", "vip": 1.0}),
+        inner("PATCH", "/p/2", {"name": "Bo"}),
+        inner("GET", f"/p?email={ANN}&x=%20"),
+        inner("GET", "/elsewhere?q=Ann"),
+    )
+    made, changed, found, other = call.json["requests"]
+    assert made["body"]["name"] not in ("Ann", "")
+    assert changed["body"]["name"] not in ("Bo", bob["name"])
+    assert "Ann@" not in found["path"] and found["path"].endswith("&x=%20")  # noqa: PT018  # one place
+    assert other == inner("GET", "/elsewhere?q=Ann")
+    shown = await call.seen(
+        200,
+        answers(
+            (201, {"id": 1, "name": made["body"]["name"], "vip": 1.0}),
+            (200, {"id": 2, "name": changed["body"]["name"]}),
+            (200, [{"id": 1, "name": made["body"]["name"]}]),
+            (200, {"any": made["body"]["name"]}),
+        ),
+    )
+    assert [part["body"] for part in shown["responses"]] == [
+        {"id": 1, "name": "Ann", "vip": 1.0},
+        {"id": 2, "name": "Bo"},
+        [{"id": 1, "name": "Ann"}],
+        {"any": made["body"]["name"]},
+    ]
+    assert one.idle
+    assert await one.counts() == (2, 0, 0)
+    assert await one.shown({"id": 2, "name": changed["body"]["name"]}, "GET /p/2") == {
+        "id": 2, "name": "Bo"
+    }  # fmt: skip
+
+
+async def test_every_byte_that_is_no_value_stays():
+    one = await desk(*USUAL, BATCH)
+    raw = b'{ "requests" : [{"path":"\\/p", "method":"POST","body": {"name":"Ann", "n": 1e2}} ],"x":1.0}'
+    call = await one.send("POST /batch", raw)
+    token = json.loads(call.sent.body)["requests"][0]["body"]["name"]
+    assert call.sent.body.replace(token.encode(), b"Ann") == raw
+    back = b'{"responses": [ {"status":201,"body" :{"id":1,"name":"%b", "n":1e2}}], "\\u00e9":1}'
+    shown = await call.answer(200, back % token.encode())
+    assert shown.body == back % b"Ann"
+
+
+async def test_what_an_inner_request_is_refused_for_refuses_all_and_keeps_nothing():
+    one = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        await batch(
+            one, inner("POST", "/p", {"name": "Ann"}), inner("PATCH", "/p/1", {"NAME": "Bo"})
+        )
+    assert caught.value.code is Code.AMBIGUOUS_JSON
+    assert one.idle
+    assert await one.counts() == (0, 0, 0)
+
+
+async def test_each_answer_means_what_it_would_alone():
+    one = await desk(*USUAL, BATCH)
+    call = await batch(
+        one,
+        *(inner("POST", "/p", {"name": name}) for name in ("Ann", "Bob", "Cid", "Dan")),
+    )
+    tokens = [part["body"]["name"] for part in call.json["requests"]]
+    shown = await call.seen(
+        200,
+        {
+            "responses": [
+                {"status": 201, "body": {"id": 1}},
+                {"status": 422, "body": {"error": f"no {tokens[1]}"}},
+                {"status": 201, "headers": {"X": "y"}, "body": {"id": 3, "name": tokens[2]}},
+                {"status": 204},
+            ]
+        },
+    )
+    assert shown["responses"][1]["body"] == {"error": "no Bob"}
+    assert shown["responses"][2]["body"] == {"id": 3, "name": "Cid"}
+    assert await one.counts() == (3, 0, 0)  # Bob was refused, and Dan has no name yet
+    assert one.events["dropped"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kept"),
+    [
+        (400, {"error": "NAME is bad"}, 0),
+        (500, {"error": "NAME is bad"}, 1),
+        (200, {"responses": []}, 1),
+        (200, b"<html>", 1),
+        (200, b"", 1),
+    ],
+)
+async def test_an_answer_to_the_envelope_itself(status, body, kept):
+    one = await desk(*USUAL, BATCH)
+    call = await batch(one, inner("POST", "/p", {"name": "Ann"}))
+    token = call.json["requests"][0]["body"]["name"]
+    raw = body if isinstance(body, bytes) else json.dumps(body).replace("NAME", token).encode()
+    headers: RawHeaders | None = HTML if raw.startswith(b"<") else None
+    answer = await call.answer(status, raw, headers)
+    assert answer.body == (raw.replace(token.encode(), b"Ann") if status >= 400 else raw)
+    assert one.idle
+    assert (await one.counts())[0] == kept
+
+
+async def test_remote_calls_are_told_apart_by_their_method_and_answered_in_any_order():
+    one = await desk(*USUAL, RPC, *CALLS)
+    calls = [
+        {"id": 1, "method": "add", "params": {"name": "Ann", "email": ANN}},
+        {"id": 2, "method": "find", "params": {"email": ANN}},
+        {"id": 3, "method": "ping"},
+        {"id": 4, "method": "add", "params": {"name": "Bob"}},
+    ]
+    call = await one.send("POST /rpc", calls)
+    made, found, _, other = call.json
+    assert made["params"]["email"] == found["params"]["email"] != ANN
+    shown = await call.seen(
+        200,
+        [
+            {"id": 4, "error": {"message": f"no {other['params']['name']}"}},
+            {"id": 2, "result": [{"id": 7, "email": found["params"]["email"]}]},
+            {"id": 1, "result": {"id": 7, "name": made["params"]["name"]}},
+        ],
+    )
+    assert shown == [
+        {"id": 4, "error": {"message": "no Bob"}},
+        {"id": 2, "result": [{"id": 7, "email": ANN}]},
+        {"id": 1, "result": {"id": 7, "name": "Ann"}},
+    ]
+    assert await one.counts() == (1, 0, 0)
+    single = await one.send(
+        "POST /rpc", {"id": 1, "method": "put", "params": {"id": 7, "name": "A"}}
+    )
+    await single.answer(200, {"id": 1, "result": {"id": 7}})
+    assert one.idle
+
+
+@pytest.mark.parametrize(
+    ("requests", "code"),
+    [
+        ([inner("PATCH", "/p/1", {"name": "A"}), inner("DELETE", "/p/1")], Code.VALUE_UNFIT),
+        ([inner("POST", "/batch", {"requests": []})], Code.BAD_REQUEST),
+        ([inner("PATCH", "/p", {"name": "A"})], Code.OPERATION_DENIED),
+        ([inner("POST", "/p", "text")], Code.VALUE_UNFIT),
+        ([inner("POST", "/p", {"name": "Annabella", "note": "to Annabella"})], Code.VALUE_ELSEWHERE),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_ruled_inside_is_refused(requests, code):
+    one = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        await batch(one, *requests)
+    assert caught.value.code is code
+    assert one.idle
+
+
+async def test_other_bodies_than_json_are_refused():
+    one = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /batch", b"a=b", FORM)
+    assert caught.value.code is Code.UNREADABLE_BODY
+
+
+async def test_what_no_rule_names_inside_passes_or_is_denied_as_if_it_came_alone(monkeypatch):
+    request = {"requests": [inner("GET", "/elsewhere")]}
+    one = await desk(*USUAL, BATCH)
+    call = await one.send("POST /batch", request)
+    assert call.sent.body == json.dumps(request).encode()
+    assert not call.exchange.wants(200, ())
+
+    def denying(*parts: Any, **more: Any) -> str:
+        return rule_text(*parts, **more).replace('3000"', '3000", unmatched: deny', 1)
+
+    monkeypatch.setattr(exchanges, "rule_text", denying)
+    strict = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        await strict.send("POST /batch", request)
+    assert caught.value.code is Code.OPERATION_DENIED
+
+
+async def test_requests_that_wait_for_a_record_do_not_wait_for_each_other():
+    one = await desk(*USUAL, BATCH)
+    for ident in (1, 2):
+        await stored(one, ident, name=f"N{ident}")
+    changes = [inner("PATCH", f"/p/{ident}", {"name": "X"}) for ident in (1, 2)]
+    first = await batch(one, *changes)
+    await first.answer(200, answers((200, {}), (200, {})))
+    second = await batch(one, *changes[::-1])
+    await second.answer(200, answers((200, {}), (200, {})))
+    assert one.idle
+    assert one.events["settled"] >= 4
