@@ -241,8 +241,7 @@ def _operation(rule: Operation) -> dict[str, _Fact]:
             facts[f"{prefix}the answer's {where}"] = _Fact(f"{name} restored")
         facts |= {f"{prefix}{what}": fact for what, fact in _words(one).items()}
     if rule.envelope is not None:
-        parts = envelope_in_words(rule.envelope).items()
-        facts["the envelope"] = _Fact(", ".join(map(" ".join, parts)), protects=True)
+        facts["the envelope"] = _Fact(str(envelope_in_words(rule.envelope)), protects=True)
     for graph in rule.graph:
         arguments = [f"{'.'.join(way)} {name}" for way, name in graph.arguments.items()]
         text = ", ".join([".".join(graph.object), *arguments])

@@ -325,8 +325,7 @@ class Operation:
     branches: tuple["Rule", ...] = ()
     graph: tuple["GraphField", ...] = ()  #: what it reads of a GraphQL operation
     persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
-    #: of a delete: milliseconds that values stay, 0 until another delete; ``None``: they go at once
-    keep: int | None = None
+    keep: int | None = None  #: of a delete: milliseconds that values stay, 0: until another delete
     envelope: EnvelopeRule | None = None  #: it carries requests that are matched by themselves
 
 
