@@ -218,8 +218,8 @@ class RecordWalk:
                 return RecordOutcome.GONE
             if not 200 <= answer.status < 300:
                 return self._refuse(record, _reason(answer))
-            if self._took(record, tag):
-                return RecordOutcome.CONVERTED
+            if (outcome := self._after(record, tag)) is not None:
+                return outcome
             ignored = record
         return RecordOutcome.BUSY if ignored is None else self._ignored(ignored)
 
@@ -248,24 +248,33 @@ class RecordWalk:
             )
         return answer
 
-    def _took(self, sent: ReadRecord, tag: str) -> bool:
-        """Whether the application holds now what it should; counts it then."""
-        after = self._record(self.direct, sent.id)
-        if after is None:
-            return True  # deleted meanwhile
-        lost, other = self.plan.changed(sent, after[0])
+    def _after(self, sent: ReadRecord, tag: str) -> RecordOutcome | None:
+        """What came of an accepted update, by what both sides show now; ``None``: nothing."""
+        direct, proxied = self._record(self.direct, sent.id), self._record(self.proxied, sent.id)
+        if direct is None or proxied is None:
+            return RecordOutcome.GONE
+        lost, other = self.plan.changed(sent, direct[0])
         if lost:
-            raise VaultError(
-                Code.UNREADABLE_ANSWER,
-                f"After {self.plan.update.label} the application no longer shows {', '.join(lost)} "
-                "of a record: stopped. Give the rules an update that keeps what it is sent.",
+            raise self._harmful(f"the application no longer shows {', '.join(lost)} of a record")
+        altered = self.plan.altered(sent, direct[0], proxied[0])
+        if altered and self.direction.through_proxy:
+            raise self._harmful(
+                f"the application holds something else than the token of {', '.join(altered)}: is "
+                "a column too narrow, or are texts changed? The vault has the values"
             )
-        if not self.plan.took(sent, after[0], tokens=self.direction.through_proxy):
-            return False
+        if altered:
+            return self._refuse(sent, f"the application made something else of {altered[0]}")
+        state = self.plan.state(direct[0], proxied[0])
+        if state is None or state in self.direction.todo:
+            return None
         self.tally.converted += 1
         self.tally.conditional += bool(tag)
         self.tally.members = sorted({*self.tally.members, *other})[:_LISTED]
-        return True
+        return RecordOutcome.CONVERTED
+
+    def _harmful(self, text: str) -> VaultError:
+        label = self.plan.update.label
+        return VaultError(Code.UNREADABLE_ANSWER, f"Stopped: after {label} {text}.")
 
     def _record(self, site: Site, ident: str) -> tuple[ReadRecord, str] | None:
         """A record as one side shows it, with its entity tag; ``None`` where it is gone."""

@@ -101,15 +101,16 @@ class WalkPlan:
         exact = not any(one.response.special for one in operations)
         return compare_records(direct, proxied, self._without_tokens, exact=exact)
 
-    def took(self, sent: ReadRecord, after: ReadRecord, *, tokens: bool) -> bool:
-        """Whether the application holds ``tokens`` for all that was sent, or all of it as sent."""
-        ignored = self._without_tokens
-        old, new = (
-            [pair for pair in one.values if pair[0] not in ignored] for one in (sent, after)
+    def altered(self, sent: ReadRecord, direct: ReadRecord, proxied: ReadRecord) -> list[str]:
+        """Fields of which both sides show the same, and not what was sent: the application has made
+        something else of a token, which leads to no value any more, or of a value.
+        """
+        rows = [one.values for one in (sent, direct, proxied)]
+        if len({len(row) for row in rows}) != 1:
+            return []
+        return sorted(
+            {old[0] for old, one, other in zip(*rows, strict=True) if one == other and one != old}
         )
-        if len(old) != len(new):
-            return False
-        return all((one == two) is not tokens for one, two in zip(old, new, strict=True))
 
     def changed(self, before: ReadRecord, after: ReadRecord) -> tuple[list[str], list[str]]:
         """Other members that are gone after an update, and those that changed with it."""

@@ -42,6 +42,7 @@ class Adopted:
     before: Callable[[str], None] = lambda _: None
     ignores: bool = False  #: updates are accepted and change nothing
     forgets: str = ""  #: a member that an update drops
+    narrow: int = 99  #: characters that its columns take; it says nothing of the rest
     secret: str = ""  #: what ``Authorization`` has to say
     requests: list[str] = field(default_factory=list)  #: side, method and target of each
     url: str = ""
@@ -93,7 +94,8 @@ class Adopted:
                 name: f"t-{value}" if name in FIELDS and value else value
                 for name, value in members.items()
             }
-        self.change(ident, **members)
+        cut = {name: one[: self.narrow] for name, one in members.items() if name in FIELDS and one}
+        self.change(ident, **{**members, **cut})
         self.records[ident].pop(self.forgets, None)
 
     def _list(self, side: str, query: dict[str, list[str]]) -> tuple[int, Any, dict[str, str]]:

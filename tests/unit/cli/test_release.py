@@ -41,6 +41,13 @@ def test_what_somebody_changes_in_between_is_not_overwritten(office, told):
     assert office.records["p1"]["name"] == "Bo 0"
 
 
+def test_a_value_that_the_application_makes_something_else_of_is_listed(office, told):
+    office.narrow = 5
+    report = told("release", "--proxy", office.proxy, status=1)
+    assert report["refused"] == 3
+    assert report["refusals"][0]["text"] == "the application made something else of email"
+
+
 def test_rules_that_may_show_tokens_for_values_are_refused(office, told, tmp_path):
     office.rules(tmp_path)
     refusal = told("release", "--proxy", office.proxy, status=1)

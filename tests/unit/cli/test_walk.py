@@ -86,6 +86,13 @@ def test_an_update_that_takes_something_away_stops_the_walk(office, walk):
     assert office.writes("proxy") == 1
 
 
+def test_columns_that_are_too_narrow_stop_the_walk_at_the_first_record(office, walk):
+    office.narrow = 1
+    refusal = walk(status=1)
+    assert "too narrow" in refusal["message"]
+    assert office.writes("proxy") == 1
+
+
 def test_a_list_that_shows_less_is_looked_at_one_by_one(office, walk, tmp_path):
     office.change("p3", name="t-Ann 3")
     items = office._list

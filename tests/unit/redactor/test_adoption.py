@@ -113,17 +113,16 @@ def test_an_entity_is_named_where_there_are_several():
         )
 
 
-def test_an_update_has_taken_what_looks_different_or_alike_by_its_direction():
+def test_what_both_sides_show_and_nobody_sent_was_altered_by_the_application():
     found = plan(LIST, ONE, PUT)
     sent, token, part = (
         found.reading.record("1", b'{"data": {"name": "%b", "email": "%b"}}' % pair)
         for pair in ((b"Ann", b"a@b.c"), (b"k3", b"x@y.z"), (b"k3", b"a@b.c"))
     )
-    assert found.took(sent, token, tokens=True)
-    assert not found.took(sent, part, tokens=True)
-    assert not found.took(sent, sent, tokens=True)
-    assert found.took(sent, sent, tokens=False)
-    assert not found.took(sent, part, tokens=False)
+    assert found.altered(sent, token, sent) == []
+    assert found.altered(sent, token, token) == ["email", "name"]
+    assert found.altered(sent, part, part) == ["name"]
+    assert found.altered(sent, found.reading.record("1", b'{"data": {}}'), token) == []
     assert found.state(part, sent) is RecordState.MIXED
     assert found.complete(sent) is False  # a birth date is nowhere to be seen
 
