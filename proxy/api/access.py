@@ -2,6 +2,10 @@
 nowhere else.
 """
 
+import os
+import pwd
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, Final
@@ -11,6 +15,7 @@ from aiohttp import web
 
 from proxy.api import request as shapes
 from proxy.api import wire
+from proxy.api.connection import LOCAL, LOCAL_PREFIX
 from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse
 from proxy.auth.approvals import Approval, Wanted
 from proxy.auth.external_issuer import External
@@ -44,6 +49,8 @@ def bearer(
                 Code.BAD_REQUEST, "Authorization stands more than once.", "invalid_request"
             )
         scheme, _, token = sent[0].partition(" ") if sent else ("", "", "")
+        if LOCAL in request.app:
+            return _local(request, token if scheme == "Local" else DEFAULT)
         if scheme.lower() != "bearer":
             raise _refused(
                 Code.UNAUTHORIZED, "An access token is needed: ask for one at /oauth2/token."
@@ -61,6 +68,33 @@ def bearer(
             raise _refused(error.code, error.message, "invalid_token") from None
 
     return access
+
+
+def _local(request: web.Request, environment: str) -> Principal:
+    """An administrator: whoever runs commands as the user of the service, who could read its key
+    file as well, or as root. The kernel tells who connected.
+    """
+    uid = _peer_user(request)
+    if uid not in (0, os.geteuid()):
+        raise _refused(Code.FORBIDDEN, "The socket is for the user of the service and for root.")
+    if environment not in request.app[LOCAL]:
+        raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return Principal(f"{LOCAL_PREFIX}{name}", environment, admin=True)
+
+
+def _peer_user(request: web.Request) -> int:
+    """The user id of the process at the other end of a Unix socket; -1 where nobody tells it."""
+    end = None if request.transport is None else request.transport.get_extra_info("socket")
+    if end is None or end.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return -1
+    layout = struct.Struct("3i")
+    content = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
+    _, uid, _ = layout.unpack(content)
+    return int(uid)
 
 
 async def _either(token: str, tokens: TokenIssuer, external: External) -> Principal:

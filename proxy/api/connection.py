@@ -1,7 +1,7 @@
 """A connection to the vault listener: who its caller is, and what it waits for."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
@@ -102,9 +102,18 @@ class VaultConnection(ApplicationConnection):
         return await super().finish_response(request, resp, start_time)
 
 
+#: Set in the application of the local socket: the environments there are.
+LOCAL: Final = web.AppKey("local", Container[str])
+
+#: How audit lines name callers of that socket, before the user of the machine.
+LOCAL_PREFIX: Final = "local:"
+
+
 def peer(request: web.Request) -> str:
     """The peer's address, or the one in a trusted proxy's preamble; empty where unknown."""
     connection = request.protocol
+    if LOCAL in request.app:
+        return "127.0.0.1"
     return (
         connection.client.host
         if isinstance(connection, VaultConnection)

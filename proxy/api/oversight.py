@@ -10,6 +10,7 @@ import msgspec
 from proxy.api import request, wire
 from proxy.api.access import admit, approval_json, approval_pending, not_admin
 from proxy.api.admin import check_root, emergency_json
+from proxy.api.connection import LOCAL_PREFIX
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.audit.events import EventKind
 from proxy.audit.services import Honeytoken, Honeytokens
@@ -99,6 +100,8 @@ def _why_not(call: ApiRequest, one: Approval) -> str | None:
     own, other = clients.find(caller.client), clients.find(one.client)
     if one.environment != caller.environment:
         return "The request is of another environment."
+    if caller.client.startswith(LOCAL_PREFIX):
+        return "A client decides, for over the local socket nobody knows whose hand it is."
     if other is None or other.hand == (caller.client if own is None else own.hand):
         return "Nobody approves a request of his own, nor by a client that the same hand made."
     operation = next(item for item in call.services.operations if item.name == one.operation)

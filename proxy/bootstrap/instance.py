@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from proxy import offload
 from proxy.admin import Watchers, admin_app, metrics_app
 from proxy.api.app import vault_app
+from proxy.api.connection import LOCAL
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.api import (
     Around,
@@ -70,7 +71,7 @@ from proxy.gateway.gateway import Gateway
 from proxy.gateway.metrics import Applications, MetricsJournal
 from proxy.model.record import DEFAULT
 from proxy.net.coverage import Coverage
-from proxy.net.listener import Address, listen
+from proxy.net.listener import Address, listen, listen_local
 from proxy.net.memory import bound_arenas
 from proxy.net.server import ApplicationConnection
 from proxy.net.sockets import taken_over
@@ -300,6 +301,10 @@ async def _listen(
     started.admin = await enter(
         listen("admin", at["admin"], admin, ApplicationConnection, guard.admin)
     )
+    if settings.listen.socket is not None:
+        local = vault_app(services)
+        local[LOCAL] = realm.spaces
+        await enter(listen_local(settings.listen.socket, local))
     if "metrics" in at:
         scraped = metrics_app(metrics.render)
         started.metrics = await enter(listen("metrics", at["metrics"], scraped))

@@ -260,6 +260,7 @@ def _pretty(line: bytes) -> None:
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     instance_arguments(parser, "the log of the settings")
+    parser.set_defaults(prepare=None)  # the log is there for everybody who may read it
     parser.add_argument(
         "--public-key",
         type=Path,

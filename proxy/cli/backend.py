@@ -50,8 +50,17 @@ def url_argument(
 ) -> None:
     """Add ``--url`` alone, for commands that work in the environment of their client."""
     parser.add_argument(
-        "--url", type=site_address, metavar="URL", help=f"a running instance (default: {otherwise})"
+        "--url", type=_instance, metavar="URL", help=f"a running instance (default: {otherwise})"
     )
+    parser.set_defaults(prepare=remote.use_socket)
+
+
+def _instance(text: str) -> str:
+    """The address of an instance, or the path of its local socket."""
+    parts = urllib.parse.urlsplit(text)
+    if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
+        return text
+    return site_address(text)
 
 
 def site_address(text: str) -> str:

@@ -38,7 +38,8 @@ def create_client_command(arguments: Arguments) -> int:
     else:
         answer = _request(arguments, "POST", "", _wanted(arguments))
         ident, secret = answer["client_id"], answer.get("client_secret", "")
-        address = arguments.url.rstrip("/")
+        local = arguments.url.startswith("unix:")
+        address = _vault_address(settings) if local else arguments.url.rstrip("/")
     if arguments.external is not None:
         data = {
             "environment_id": arguments.environment,

@@ -158,6 +158,9 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
 
     shield()  # before any key is read
     try:
+        prepare: Callable[[Arguments], None] | None = getattr(arguments, "prepare", None)
+        if prepare is not None:
+            prepare(arguments)
         status = run(arguments)
         sys.stdout.flush()
         return status

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments, stopped_first
 from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.cli.remote import remote
+from proxy.cli.remote import administered
 from proxy.config import load_settings
 from proxy.errors import VaultError
 from proxy.model.record import DEFAULT, KeyKind
@@ -107,7 +107,7 @@ def verify_keys(arguments: Arguments) -> int:
 
 def _answer(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
     headers = {"Idempotency-Key": os.urandom(16).hex()} if body else None
-    with contextlib.closing(remote(arguments)) as instance:
+    with contextlib.closing(administered(arguments)) as instance:
         return instance.content(method, path, body, headers)
 
 

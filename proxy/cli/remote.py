@@ -9,6 +9,7 @@ where every user of the machine can read it.
 import base64
 import http.client
 import os
+import socket
 import ssl
 import time
 import urllib.parse
@@ -22,12 +23,16 @@ from proxy.cli.command import Arguments
 from proxy.cli.health import reachable
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import DEFAULT
 
 CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
 CLIENT_SECRET: Final = "DOMICILE_CLIENT_SECRET"
 
 #: What to do where a command finds an instance on the vault that it was to work on.
-NAMED: Final = f"name it with --url, and its client with {CLIENT_ID} and {CLIENT_SECRET}."
+NAMED: Final = (
+    f"name it with --url, and its client with {CLIENT_ID} and {CLIENT_SECRET}, or set "
+    "listen.socket and restart it."
+)
 
 _CHECK: Final = f"check {CLIENT_ID} and {CLIENT_SECRET}"
 
@@ -57,7 +62,8 @@ class Remote:
         self, url: str, client: str, secret: str, environment: str | None = "default"
     ) -> None:
         parts = urllib.parse.urlsplit(url)
-        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._socket = parts.path if parts.scheme == "unix" else ""
+        self.url = url if self._socket else f"{parts.scheme}://{parts.netloc}"
         self._host = parts.hostname or ""
         self._port = parts.port
         self._secure = parts.scheme == "https"
@@ -127,6 +133,11 @@ class Remote:
     def _authorized(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> RemoteAnswer:
+        if self._socket:
+            name = self._environment or DEFAULT
+            return self._patiently(
+                method, path, body, {**headers, "Authorization": f"Local {name}"}
+            )
         if self._token is None:
             self._token = self.new_token()
         return self._patiently(
@@ -135,6 +146,9 @@ class Remote:
 
     def new_token(self) -> str:
         """A new access token. Raises ``VaultError(UNAUTHORIZED)``."""
+        if self._socket:
+            text = "A token is for a client: name the vault listener with --url."
+            raise VaultError(Code.BAD_SETTINGS, text)
         basic = base64.b64encode(
             f"{urllib.parse.quote(self._client)}:{urllib.parse.quote(self._secret)}".encode()
         )
@@ -205,9 +219,45 @@ class Remote:
             ) from None
 
     def _connect(self) -> http.client.HTTPConnection:
+        if self._socket:
+            return _SocketConnection(self._socket)
         if self._secure:
             return http.client.HTTPSConnection(self._host, self._port, timeout=_PATIENCE)
         return http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """A connection to a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_PATIENCE)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the path in place of host and port."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_PATIENCE)
+        self.sock.connect(self._path)
+
+
+def use_socket(arguments: Arguments) -> None:
+    """Name the local socket of the settings, where a process listens there and the command line and
+    the environment name neither another instance nor a client.
+    """
+    if arguments.url is not None or os.environ.get(CLIENT_ID):
+        return
+    try:
+        path = load_settings(arguments.config, os.environ).listen.socket
+    except VaultError:
+        return  # told by the command itself
+    if path is None:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:  # nobody listens: the vault is stopped
+            return
+    arguments.url = f"unix:{path}"
 
 
 def _code(answer: RemoteAnswer) -> str:
@@ -245,6 +295,8 @@ def administered(arguments: Arguments) -> Remote:
 
 def _remote(arguments: Arguments, environment: str | None) -> Remote:
     client, secret = os.environ.get(CLIENT_ID, ""), os.environ.get(CLIENT_SECRET, "")
+    if (arguments.url or "").startswith("unix:"):
+        return Remote(arguments.url, "", "", environment)
     if not client or not secret:
         raise VaultError(
             Code.BAD_SETTINGS,

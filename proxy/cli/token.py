@@ -21,6 +21,7 @@ def run(arguments: Arguments) -> int:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     url_argument(parser, "the vault listener of the settings")
+    parser.set_defaults(prepare=None)  # a token is a client's, and over the socket there is none
 
 
 COMMAND: Final = Command(

@@ -168,6 +168,13 @@ LISTEN: Final[dict[str, Setting]] = {
         "Where /metrics is answered to everybody who reaches it, without a token: for a network "
         "that the scraper alone is in.",
     ),
+    "listen.socket": Setting(
+        "none",
+        parsers.word_or("none", parsers.path),
+        "the path of a socket, such as {data}/admin.sock, or none",
+        "A Unix socket at which commands of this user, and of root, administer the running "
+        "instance without a client; mode 0600, and who connects is checked.",
+    ),
     "listen.insecure": Setting(
         "false",
         parsers.word_or(

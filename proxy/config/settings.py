@@ -59,6 +59,7 @@ class Listen:
     vault: ListenAddress
     admin: ListenAddress
     metrics: ListenAddress | None  #: for scrapers, without a token
+    socket: Path | None  #: a Unix socket for commands of this user and of root
     insecure: frozenset[str]  #: listeners at which plain HTTP beyond loopback is wanted
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
     tls: ListenTls

@@ -1,14 +1,18 @@
 """Listening sockets: open one, or say in one sentence why not."""
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
 
+from proxy.errors import Code, VaultError
 from proxy.net.caller_connection import CallerServer
 from proxy.net.server import let_finish, time_heads
 from proxy.net.sockets import BACKLOG, cannot_listen, written
@@ -76,6 +80,55 @@ async def listen(
                 await let_finish(factory)
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def listen_local(path: Path, served: web.Application) -> AsyncIterator[None]:
+    """Serve at a Unix socket that this user alone may connect to, until the block ends.
+
+    One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE) where another
+    process listens, or the socket cannot be made.
+    """
+    runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        made = _local_socket(path)
+        await web.SockSite(runner, made).start()
+        _log.info("listening", listener="socket", address=str(path))
+        try:
+            yield
+        finally:
+            _remove(path)
+    finally:
+        await runner.cleanup()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _local_socket(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # nobody else may connect in the moment before a mode could be set
+    before = os.umask(0o177)
+    try:
+        if path.is_socket():
+            if made.connect_ex(str(path)) == 0:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            path.unlink()
+        made.bind(str(path))
+        made.listen()
+    except OSError as error:
+        made.close()
+        raise VaultError(
+            Code.PORT_IN_USE,
+            f"Cannot listen at {path} ({error.strerror or error}): name a path of at most 100 "
+            "characters, in a folder of this user, with listen.socket.",
+        ) from None
+    finally:
+        os.umask(before)
+    made.setblocking(False)
+    return made
 
 
 async def _open(

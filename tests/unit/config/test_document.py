@@ -226,7 +226,7 @@ ALL = ", ".join(sorted({"applications", *(name.partition(".")[0] for name in SET
         ("level", "did you mean log.level?"),
         (
             "listen.console",
-            "listen has proxy, vault, admin, metrics, insecure, tls, proxy_protocol",
+            "listen has proxy, vault, admin, metrics, socket, insecure, tls, proxy_protocol",
         ),
         ("weather", f"there are {ALL}"),
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
