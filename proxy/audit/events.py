@@ -32,7 +32,7 @@ MEMBERS: Final[dict[str, str]] = {
     "at": "the instant, UTC, ISO 8601 with milliseconds",
     "event": "reveal, write, delete, admin, token, refused, miss, alarm or log",
     "via": "interface, proxy or command: the way it came",
-    "by": "the client of the interface; of a command, the user of the machine who ran it",
+    "by": "the client of the interface, or `local:` and the user at the local socket; of a command, the user of the machine who ran it",
     "environment": "the environment",
     "endpoint": "the endpoint, as the rule file names it",
     "operation": "the operation of the interface document, or as the rule file writes its match",

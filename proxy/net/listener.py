@@ -87,13 +87,13 @@ async def listen_local(path: Path, served: web.Application) -> AsyncIterator[Non
     """Serve at a Unix socket that this user alone may connect to, until the block ends.
 
     One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE) where another
-    process listens, or the socket cannot be made.
+    process listens, or the socket cannot be local.
     """
     runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
     try:
-        made = _local_socket(path)
-        await web.SockSite(runner, made).start()
+        local = _local_socket(path)
+        await web.SockSite(runner, local).start()
         _log.info("listening", listener="socket", address=str(path))
         try:
             yield
@@ -108,18 +108,18 @@ def _remove(path: Path) -> None:
 
 
 def _local_socket(path: Path) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # nobody else may connect in the moment before a mode could be set
     before = os.umask(0o177)
     try:
         if path.is_socket():
-            if made.connect_ex(str(path)) == 0:
+            if local.connect_ex(str(path)) == 0:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             path.unlink()
-        made.bind(str(path))
-        made.listen()
+        local.bind(str(path))
+        local.listen()
     except OSError as error:
-        made.close()
+        local.close()
         raise VaultError(
             Code.PORT_IN_USE,
             f"Cannot listen at {path} ({error.strerror or error}): name a path of at most 100 "
@@ -127,8 +127,8 @@ def _local_socket(path: Path) -> socket.socket:
         ) from None
     finally:
         os.umask(before)
-    made.setblocking(False)
-    return made
+    local.setblocking(False)
+    return local
 
 
 async def _open(
