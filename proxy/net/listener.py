@@ -87,7 +87,7 @@ async def listen_local(path: Path, served: web.Application) -> AsyncIterator[Non
     """Serve at a Unix socket that this user alone may connect to, until the block ends.
 
     One that a process left behind is replaced. Raises ``VaultError`` (PORT_IN_USE) where another
-    process listens, or the socket cannot be local.
+    process listens, or the socket cannot be made.
     """
     runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
