@@ -46,11 +46,11 @@ from proxy.bootstrap.network import (
 )
 from proxy.bootstrap.rules import (
     Overrides,
+    coverage_until_now,
     first_rules,
     load_rules,
-    unruled_paths,
-    write_unruled,
-    write_unruled_often,
+    write_coverage,
+    write_coverage_often,
 )
 from proxy.bootstrap.schemas import measure, observer, open_schemas, report, vault_check
 from proxy.bootstrap.storage import (
@@ -175,8 +175,8 @@ async def running(
         journal = MetricsJournal(
             metrics, rules, access=settings.log.access, tracer=_tracer(stack, settings)
         )
-        coverage = Coverage(metrics, rules, unruled_paths(settings), clock)
-        stack.callback(write_unruled, settings, coverage)
+        coverage = Coverage(metrics, rules, coverage_until_now(settings), clock)
+        stack.callback(write_coverage, settings, coverage)
         adopt = partial(_adopt, bind, (journal, coverage))
         load = partial(load_rules, settings, overrides)
         reloader = Reloader(settings.rules, load, adopt, in_force, metrics)
@@ -202,7 +202,7 @@ async def running(
         _work(stack, reloader.watch(), audit.log.run(), ins.watch(), *guard.work())
         await audit.log.begin()
         _work(stack, watch_notes(base.store, notes, _UPKEEP))
-        _work(stack, write_unruled_often(settings, coverage))
+        _work(stack, write_coverage_often(settings, coverage))
         _rarely_collect()
         yield started
 

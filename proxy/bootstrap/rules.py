@@ -17,7 +17,8 @@ from proxy.config.schema import SETTINGS
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import records_schema
-from proxy.net.coverage import Coverage, UnruledPath
+from proxy.net.coverage import Coverage
+from proxy.net.coverage_report import CoverageReport, UnruledPath
 from proxy.redactor.exchange.rule_test_runner import run_case
 from proxy.redactor.exchange.runtime import Runtime, bind_rules, refuse_unfit
 from proxy.redactor.load import load_rule_set, no_rules
@@ -115,50 +116,52 @@ def rules_at(path: Path) -> RuleSet:
     return load_rule_set(path)
 
 
-_paths = msgspec.json.Decoder(list[UnruledPath]).decode
+#: The report, or only the paths of it, as 0.1.0 wrote them.
+_report = msgspec.json.Decoder(CoverageReport | list[UnruledPath]).decode
 
 
 def coverage_file(settings: Settings) -> Path:
-    """Where an instance writes down what no rule names."""
+    """Where an instance writes down what came."""
     return settings.data / "coverage.json"
 
 
-def unruled_paths(settings: Settings) -> list[UnruledPath]:
-    """What no rule has named until now; nothing where no instance has met anything.
+def coverage_until_now(settings: Settings) -> CoverageReport:
+    """What has come until now; nothing where no instance has met anything.
 
     Raises ``VaultError(BAD_SETTINGS)`` for a file that cannot be read.
     """
     file = coverage_file(settings)
     try:
-        return _paths(file.read_bytes())
+        report = _report(file.read_bytes())
     except FileNotFoundError:
-        return []
+        return CoverageReport()
     except (OSError, msgspec.MsgspecError):
         text = f"{file} cannot be read as what no rule names: remove it, and it is made anew."
         raise VaultError(Code.BAD_SETTINGS, text) from None
+    return report if isinstance(report, CoverageReport) else CoverageReport(report)
 
 
-def write_unruled(settings: Settings, coverage: Coverage) -> None:
-    """Write down what no rule names; a fault of the disk is logged, for nothing depends on it."""
-    file, paths = coverage_file(settings), coverage.paths()
+def write_coverage(settings: Settings, coverage: Coverage) -> None:
+    """Write down what came; a fault of the disk is logged, for nothing depends on it."""
+    file, report = coverage_file(settings), coverage.report()
     try:
-        if paths or file.exists():
+        if report.unknown or report.ruled or file.exists():
             part = file.with_suffix(".part")
             part.touch(mode=0o600)
-            part.write_bytes(msgspec.json.encode(paths))
+            part.write_bytes(msgspec.json.encode(report))
             part.replace(file)
     except OSError as error:
         _log.warning("what no rule names could not be written down", reason=error.strerror or "")
 
 
-async def write_unruled_often(settings: Settings, coverage: Coverage) -> None:
+async def write_coverage_often(settings: Settings, coverage: Coverage) -> None:
     """Write it down every ten seconds in which something came, for ever."""
-    written = coverage.paths()
+    written = coverage.report()
     while True:
         await asyncio.sleep(_WRITTEN)
-        if (paths := coverage.paths()) != written:
-            await asyncio.to_thread(write_unruled, settings, coverage)
-            written = paths
+        if (report := coverage.report()) != written:
+            await asyncio.to_thread(write_coverage, settings, coverage)
+            written = report
 
 
 def first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:

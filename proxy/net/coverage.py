@@ -7,12 +7,11 @@ bounded in number: beyond, requests are counted together.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-import msgspec
-
 from proxy.clock import Clock, system_clock
+from proxy.net.coverage_report import CoverageReport, RuledUses, UnruledPath
 from proxy.redactor import content_coding as coded
 from proxy.redactor.coverage import PathShapes, suspected
 from proxy.redactor.message import RawHeaders, header
@@ -62,31 +61,26 @@ COUNTED_METHODS: Final = frozenset(
 _log = logs.logger("coverage")
 
 
-class UnruledPath(msgspec.Struct, frozen=True, order=True):
-    """What outlives a process of such a shape: never a value."""
-
-    endpoint: str
-    method: str
-    path: str
-    since: int  #: milliseconds since the epoch
-    count: int
-    kinds: tuple[str, ...] = ()  #: that were suspected
-
-
 class Unruled:
     """One shape of a path that no rule names, for one endpoint and method."""
 
-    __slots__ = ("cell", "earlier", "key", "kinds", "left", "looks", "since", "told")
+    __slots__ = ("cell", "earlier", "key", "left", "looks", "places", "since", "told")
 
     def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
         self.key = key  #: endpoint, method, shape
         self.since = 0  #: when it was first met
         self.earlier = 0  #: requests that earlier processes have counted
         self.cell = cell  #: counts its requests; ``None`` until it is told
-        self.kinds: set[str] = set()  #: that were told
+        #: the kinds that were told, by place
+        self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
         self.looks = _LOOKS
         self.left = _TRIES
         self.told = False
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds that were told, wherever they stand."""
+        return set().union(*self.places.values())
 
     @property
     def settled(self) -> bool:
@@ -151,10 +145,11 @@ class Coverage:
         self,
         metrics: Metrics,
         rules: RuleSet,
-        earlier: Iterable[UnruledPath] = (),
+        earlier: CoverageReport | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """``earlier``: ``paths`` of the process before."""
+        """``earlier``: ``report`` of the process before."""
+        earlier = CoverageReport() if earlier is None else earlier
         self._metrics = metrics
         self._clock = clock
         self._shapes = PathShapes()
@@ -163,17 +158,15 @@ class Coverage:
         self._missing = 0
         self._full = False
         self._looking: set[asyncio.Task[None]] = set()
-        for path in earlier:
+        self._uses = RuledUses(metrics, clock, rules, earlier)
+        for path in earlier.unknown:
             self._resume(path)
         self.announce(rules)
 
-    def paths(self) -> list[UnruledPath]:
-        """Every shape that was met, also by earlier processes."""
-        return sorted(
-            UnruledPath(*one.key, one.since, one.earlier + int(one.cell.value), tuple(one.kinds))
-            for one in self._told.values()
-            if one.cell is not None
-        )
+    def report(self) -> CoverageReport:
+        """Everything that was met, also by earlier processes."""
+        paths = sorted(_path_of(one) for one in self._told.values() if one.cell is not None)
+        return CoverageReport(paths, self._uses.uses(), self._uses.rules)
 
     def _resume(self, path: UnruledPath) -> None:
         key = (path.endpoint, path.method, path.path)
@@ -181,13 +174,15 @@ class Coverage:
         one.since, one.earlier, one.told = path.since, path.count, True
         for kind in path.kinds:
             self._metrics.cell("domicile_unmatched_suspected", *key, kind).value = 1
-        one.kinds.update(path.kinds)
+        for part, kinds in (path.places or {"answer": path.kinds}).items():
+            one.places.setdefault(part, set()).update(kinds)
         self._told[key] = one
 
     def announce(self, rules: RuleSet) -> None:
         """Rules come into force, and their words may be shown."""
         self._shapes = PathShapes(rule.template for rule in rules.rules)
         self._paths.clear()
+        self._uses.announce(rules)
 
     def find(self, endpoint: str, method: str, target: bytes) -> Unruled:
         """What is known of the shape of such a request. Cheap for a path that came lately."""
@@ -224,7 +219,7 @@ class Coverage:
         if sample is not None and not unruled.settled:
             self._look(unruled, status, sample)
         elif not unruled.told:
-            self._tell(unruled, status, "", ([], []))
+            self._tell(unruled, status, "", {})
 
     async def close(self) -> None:
         """Forget what is being looked at."""
@@ -243,21 +238,23 @@ class Coverage:
         task.add_done_callback(self._looking.discard)
 
     async def _find_kinds(self, unruled: Unruled, status: int, sample: Sample) -> None:
-        asked = await asyncio.to_thread(_kinds, bytes(sample.request), b"", sample.target)
-        answered = (
-            await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding)
-            if _readable(sample.type)
-            else []
-        )
+        kinds = {
+            "address": await asyncio.to_thread(_kinds, b"", b"", sample.target),
+            "request": await asyncio.to_thread(_kinds, bytes(sample.request), b""),
+        }
+        if _readable(sample.type):
+            kinds["answer"] = await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding)
         if 200 <= status < 300 or status == 101:
             unruled.looks -= 1
-        self._tell(unruled, status, sample.type, (asked, answered))
+        self._tell(unruled, status, sample.type, kinds)
 
     def _tell(
-        self, unruled: Unruled, status: int, media: str, kinds: tuple[list[str], list[str]]
+        self, unruled: Unruled, status: int, media: str, kinds: Mapping[str, list[str]]
     ) -> None:
         """Report the first exchange of a shape, and later ones that show something new."""
-        new = set(kinds[0] + kinds[1]) - unruled.kinds
+        new = set().union(*kinds.values()) - unruled.kinds
+        for part, several in kinds.items():
+            unruled.places[part].update(several)
         if unruled.told and not new:
             return
         endpoint, method, shape = unruled.key
@@ -265,7 +262,7 @@ class Coverage:
             self._metrics.cell(
                 "domicile_unmatched_suspected", endpoint, method, shape, kind
             ).value = 1
-        unruled.kinds |= new
+        in_request = [*kinds.get("request", ()), *kinds.get("address", ())]
         (_log.warning if new else _log.info)(
             "values are suspected in what no rule names"
             if unruled.told
@@ -275,8 +272,8 @@ class Coverage:
             path=shape,
             status=status,
             content_type=media or "-",
-            request_kinds=kinds[0],
-            answer_kinds=kinds[1],
+            request_kinds=list(dict.fromkeys(in_request)),
+            answer_kinds=kinds.get("answer", []),
         )
         unruled.told = True
 
@@ -310,6 +307,12 @@ class Coverage:
                 count=len(self._told),
             )
         return found
+
+
+def _path_of(one: Unruled) -> UnruledPath:
+    count = one.earlier + (int(one.cell.value) if one.cell is not None else 0)
+    places = {part: tuple(sorted(kinds)) for part, kinds in one.places.items() if kinds}
+    return UnruledPath(*one.key, one.since, count, tuple(sorted(one.kinds)), places)
 
 
 def media_type(value: bytes | None) -> str:

@@ -81,10 +81,15 @@ METRICS: Final[dict[str, MetricSpec]] = {
     ),
     "domicile_unnamed_parameters_total": MetricSpec(
         "counter",
-        ("endpoint", "operation", "parameter"),
-        "Requests of ruled reads with a query parameter that their rule does not name: what it "
-        "looks for reaches the application in the clear. The name is shown where its words are "
-        "those of the rule or of many interfaces.",
+        ("endpoint", "operation", "place", "parameter"),
+        "Requests of ruled operations with a parameter of a read's address (query), or of a form, "
+        "that their rule does not name: what it holds reaches the application in the clear. The "
+        "name is shown where its words are those of the rule or of many interfaces.",
+    ),
+    "domicile_unnamed_suspected": MetricSpec(
+        "gauge",
+        ("endpoint", "operation", "place", "parameter", "kind"),
+        "1 where a value of that kind is suspected in a parameter that the rule does not name.",
     ),
     "domicile_altered_tokens_total": MetricSpec(
         "counter",

@@ -91,6 +91,10 @@ class Metrics:
         cell.value = 1
         self._cells[name] = {labels: cell}
 
+    def samples(self, name: str) -> list[tuple[tuple[str, ...], float]]:
+        """The label values and the value of every cell of that name."""
+        return [(labels, cell.value) for labels, cell in self._cells.get(name, {}).items()]
+
     def forget(self, prefix: str) -> None:
         """Drop every cell whose first label begins with that text: what it tells of is gone."""
         for cells in self._cells.values():

@@ -99,9 +99,45 @@ async def test_what_no_rule_names_is_known_after_a_restart_and_a_pipeline_can_as
                 assert written.stat().st_mode & 0o077 == 0
                 if count == 2:
                     await instance.start()
-            (path,) = json.loads(written.read_bytes())
+            (path,) = json.loads(written.read_bytes())["unknown"]
             assert (path["method"], path["path"], path["count"]) == ("GET", "/people/{id}", 5)
             assert {"email", "birth_date"} <= set(path["kinds"])
+            assert (path["places"]["address"], path["places"]["answer"]) == (
+                ["email"],
+                ["birth_date", "email"],
+            )
             assert b"ann" not in written.read_bytes().lower()
             shown = await instance.command("coverage", status=1)
             assert shown["unknown"][0]["count"] == 5
+
+
+async def test_ruled_requests_and_parameters_without_a_rule_are_told_over_restarts(tmp_path):
+    async with RawServer(says(*[ANSWER] * 40)) as server:
+        rules = RULES.format(url=server.url, more="") + (
+            '  - {match: "GET /notes", read: note, response: {each: "$.items[*]", id: $.id}}\n'
+            '  - {match: "POST /notes/{id}", update: note, request: {form: {text: text}}}\n'
+        )
+        metrics = ""
+        async with running(tmp_path, rules) as instance, aiohttp.ClientSession() as caller:
+            for number in range(2):
+                query = "?search=zorbina%40example.com&page=1"
+                async with caller.get(f"{instance.proxy}/notes{query}") as answer:
+                    assert answer.status == 200
+                form = {"text": "hello", "sender": "zorbina@example.com"}
+                async with caller.post(f"{instance.proxy}/notes/1", data=form) as answer:
+                    assert answer.status == 200
+                async with caller.get(f"{instance.admin}/metrics", headers=FIELD) as answer:
+                    metrics += await answer.text()
+                await instance.stop()
+                if not number:
+                    await instance.start()
+            written = (instance.data / "coverage.json").read_bytes()
+            shown = await instance.command("coverage", status=1)
+    counts = {one["match"]: one["count"] for one in shown["ruled"]}
+    assert counts == {"POST /notes": 0, "GET /notes": 2, "POST /notes/{id}": 2}
+    told = {(one["place"], one["parameter"]): one for one in shown["parameters"]}
+    assert told.keys() == {("query", "search"), ("form", "{word}")}
+    assert all(one["suspected"] == ["email"] and one["count"] == 2 for one in told.values())
+    assert all(one["since"].startswith("20") for one in (*told.values(), shown["ruled"][1]))
+    for text in (written.decode(), metrics, instance.log.decode(), json.dumps(shown)):
+        assert not any(word in text.lower() for word in ("zorbina", "example.com", "hello"))

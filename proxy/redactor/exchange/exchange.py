@@ -222,11 +222,9 @@ class RuleExchange:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
             taken = answer.status in self._operation.response.success
-            outcome = (
-                Outcome.TAKEN
-                if taken
-                else self._outcome(answer.status, answer.headers, answer.body)
-            )
+            outcome = Outcome.TAKEN
+            if not taken:
+                outcome = self._outcome(answer.status, answer.headers, answer.body)
             if outcome is Outcome.TAKEN and not (
                 self._operation.response.special and is_page(self._plan, answer)
             ):
@@ -388,11 +386,12 @@ class RuleExchange:
 
     def _close(self, status: int = 0) -> None:
         """End it; without a ``status`` there was no answer."""
+        request, unnamed = self._request, self._joined.unnamed
+        if request is not None and (unnamed.form or b"?" in request.target):
+            unnamed.look(request)
         if self._writing is not None:
             self._writing.close()
             return
-        if self._request is not None and b"?" in self._request.target:
-            self._joined.unnamed.look(self._request.target)
         if not self._shows and 200 <= status < 500 and status != 304:
             searched = self._search and (self._search.values or self._search.questioned)
             self.missed = bool(searched or (status in _GONE and self._ids))

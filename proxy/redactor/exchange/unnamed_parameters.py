@@ -1,14 +1,19 @@
-"""Query parameters of a read that its rule does not name: they may look for values in the clear.
+"""Parameters of a request that its rule does not name, in the address or in a form: what they hold
+reaches the application in the clear.
 
-Told once each, by a name that is nobody's: a word of the rule or of many interfaces. ``page`` and
-its like hold nobody's data anywhere, and what the rule lets pass was looked at.
+Told once each, by a name that is nobody's: a word of the rule or of many interfaces. The first
+values of each are looked at for the kinds of values that they may be. ``page`` and its like hold
+nobody's data anywhere, and what the rule lets pass was looked at. Forms have members that mean
+nothing, such as buttons: those are told in the log only where a value is suspected.
 """
 
 from typing import Final
 from urllib.parse import unquote_plus
 
-from proxy.redactor.coverage import parameter_word
+from proxy.errors import VaultError
+from proxy.redactor.coverage import parameter_word, suspected
 from proxy.redactor.form import pattern_matches
+from proxy.redactor.message import Media, Request, classify
 from proxy.redactor.rules import IdSource, Operation
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
@@ -23,60 +28,123 @@ HARMLESS: Final = frozenset(
         "per_page perpage prev previous rows size skip start take timezone top tz v version"
     ).split()
 )
+#: What frameworks send with every form.
+_FRAMEWORKS: Final = frozenset(
+    "_csrf _method _token authenticity_token commit csrf csrf_token csrfmiddlewaretoken "
+    "utf8".split()
+)
 #: Names that are remembered of one operation, and looked at in one request.
 _REMEMBERED: Final = 1000
 _MOST: Final = 100
+#: Values of a parameter that are looked at, and signs of each.
+_LOOKS: Final = 20
+_SIGNS: Final = 200
+
+
+class _Met:
+    """One parameter of one place."""
+
+    __slots__ = ("cell", "logged", "looks", "word")
+
+    def __init__(self, cell: MetricCell, word: str) -> None:
+        self.cell = cell
+        self.word = word
+        self.looks = _LOOKS
+        self.logged = cell.value > 0  #: also one that is shown by the same word
 
 
 class UnnamedParameters:
     """Notices those of one operation; made when rules load."""
 
-    __slots__ = ("_cells", "_metrics", "_named", "_operation", "_words")
+    __slots__ = ("_met", "_metrics", "_named", "_operation", "_words", "form")
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         rule, ident = operation.request, operation.id
-        search = rule.search
+        search, body = rule.search, rule.body
         self._metrics = metrics
         self._operation = operation
-        self._named = [*rule.query, *(search.query if search is not None else ())]
-        if ident is not None and ident.source is IdSource.QUERY:
-            self._named.append(ident.name)
+        places = {IdSource.QUERY: "query", IdSource.FORM: "form"}
+        self._named: dict[str, list[str]] = {
+            "query": [*rule.query, *(search.query if search is not None else ())],
+            "form": [
+                *(body.form if body is not None else ()),
+                *(search.form if search is not None else ()),
+            ],
+        }
+        #: whether its requests may be forms
+        self.form = bool(self._named["form"])
+        if ident is not None and ident.source in places:
+            self._named[places[ident.source]].append(ident.name)
+        for condition in operation.when:
+            if condition.source in ("query", "form"):
+                self._named[condition.source].append(condition.name)
         fields = operation.entity.fields.values()
         steps = (step for field in fields for step in (field.name, *field.at))
         self._words = frozenset(step.lower() for step in steps if isinstance(step, str))
-        #: by name as it was sent, what counts its requests; ``None``: it needs no notice
-        self._cells: dict[bytes, MetricCell | None] = {}
+        #: by part and name as it was sent; ``None``: it needs no notice
+        self._met: dict[tuple[str, bytes], _Met | None] = {}
 
-    def look(self, target: bytes) -> None:
-        """Count the parameters of a request target, and tell of those that are new."""
-        cells = self._cells
-        for member in target.partition(b"?")[2].split(b"&", _MOST)[:_MOST]:
-            name = member.partition(b"=")[0]
-            if name not in cells:
-                if len(cells) >= _REMEMBERED:
+    def look(self, request: Request) -> None:
+        """Count the parameters of a request, and tell of those that are new."""
+        self._look("query", request.target.partition(b"?")[2])
+        if self.form and request.body and _is_form(request):
+            self._look("form", request.body)
+
+    def _look(self, part: str, text: bytes) -> None:
+        for member in text.split(b"&", _MOST)[:_MOST]:
+            key = part, member.partition(b"=")[0]
+            if key not in self._met:
+                if len(self._met) >= _REMEMBERED:
                     continue
-                cells[name] = self._new(name)
-            cell = cells[name]
-            if cell is not None:
-                cell.value += 1
+                self._met[key] = self._new(part, key[1])
+            met = self._met[key]
+            if met is None:
+                continue
+            if met.looks:
+                met.looks -= 1
+                self._suspect(part, met, member)
+            met.cell.value += 1
 
-    def _new(self, raw: bytes) -> MetricCell | None:
+    def _suspect(self, part: str, met: _Met, member: bytes) -> None:
+        name, _, value = member.decode("latin-1").partition("=")
+        operation = self._operation
+        labels = operation.endpoint.name, operation.label, part, met.word
+        new: list[str] = []
+        for kind in suspected(f"{name[:_SIGNS]}={value[:_SIGNS]}"):
+            cell = self._metrics.cell("domicile_unnamed_suspected", *labels, kind)
+            if not cell.value:
+                cell.value = 1
+                new.append(kind)
+        if not new and (met.logged or part == "form"):
+            return
+        met.logged = True
+        _log.warning(
+            "a parameter of a ruled request is not named: what it holds reaches the application in "
+            "the clear; name it under query or form, or in a read with pass: true where it holds "
+            "nobody's data",
+            endpoint=operation.endpoint.name,
+            operation=operation.label,
+            place=part,
+            parameter=met.word,
+            request_kinds=new,
+        )
+
+    def _new(self, part: str, raw: bytes) -> _Met | None:
         name = unquote_plus(raw.decode("latin-1"))
         bare = name.lower().replace("-", "_").removesuffix("[]")
         if not name or bare in HARMLESS or bare.replace("_", "") in HARMLESS:
             return None
-        if any(pattern_matches(pattern, name) for pattern in self._named):
+        if bare in _FRAMEWORKS:
+            return None
+        if any(pattern_matches(pattern, name) for pattern in self._named[part]):
             return None
         word, operation = parameter_word(name, self._words | HARMLESS), self._operation
-        labels = operation.endpoint.name, operation.label, word
-        cell = self._metrics.cell("domicile_unnamed_parameters_total", *labels)
-        if cell.value == 0:
-            _log.warning(
-                "a parameter of a ruled read is not named: what it looks for reaches the "
-                "application in the clear; name it under query, with pass: true where it holds "
-                "nobody's data",
-                endpoint=operation.endpoint.name,
-                operation=operation.label,
-                parameter=word,
-            )
-        return cell
+        labels = operation.endpoint.name, operation.label, part, word
+        return _Met(self._metrics.cell("domicile_unnamed_parameters_total", *labels), word)
+
+
+def _is_form(request: Request) -> bool:
+    try:
+        return classify(request.headers, request.body) is Media.FORM
+    except VaultError:  # it was refused for that
+        return False

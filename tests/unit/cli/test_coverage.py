@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.bootstrap.rules import rules_at
 from proxy.cli import main
 
 RULES = """version: 1
@@ -31,7 +32,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def met(folder: Path, *paths: dict[str, object]) -> None:
+    """As 0.1.0 wrote it."""
     (folder / "data" / "coverage.json").write_text(json.dumps(list(paths)))
+
+
+def reported(folder: Path, rules: str, **report: list[dict[str, object]]) -> None:
+    (folder / "data" / "coverage.json").write_text(json.dumps({"rules": rules, **report}))
 
 
 def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder, capsys):
@@ -45,6 +51,7 @@ def test_what_rules_name_and_what_they_do_not_is_told_and_suspicion_fails(folder
         "method": "GET",
         "path": "/people/{id}",
         "suspected": ["email", "phone"],
+        "places": {},
         "since": "1970-01-01T00:00:00Z",
         "count": 7,
     }
@@ -86,3 +93,40 @@ def test_strictly_a_folder_without_rules_is_a_fault(folder, capsys):
     assert main(["coverage"]) == 0
     assert main(["coverage", "--strict"]) == 1
     assert "nothing is protected" in capsys.readouterr().err
+
+
+def test_rules_tell_since_when_and_how_often_they_fired_and_what_they_do_not_name(folder, capsys):
+    one = {"endpoint": "crm", "operation": "POST /notes", "since": 0, "count": 4}
+    of_form = {**one, "part": "form", "parameter": "{word}", "count": 2}
+    path = {**MET[0], "places": {"address": ["email"], "answer": ["email", "phone"]}}
+    version = rules_at(folder / "rules.yaml").version
+    reported(folder, version, unknown=[path], ruled=[one, {**of_form, "kinds": ["email"]}])
+    assert main(["coverage", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["ruled"][0]["since"], shown["ruled"][0]["count"]) == ("1970-01-01T00:00:00Z", 4)
+    assert (shown["passed"][0]["since"], shown["passed"][0]["count"]) == (None, 0)
+    (parameter,) = shown["parameters"]
+    assert parameter.items() >= {
+        "match": "POST /notes", "place": "form", "suspected": ["email"], "count": 2,
+    }.items()  # fmt: skip
+    assert main(["coverage"]) == 1
+    text = capsys.readouterr().out
+    assert "address: email; answer: email, phone" in text
+    assert "POST /notes, form {word}" in text
+    assert "1 parameters of ruled requests that no rule names" in text
+
+
+def test_a_parameter_fails_where_a_value_is_suspected_or_strictly_under_the_rules_it_was_met(
+    folder, capsys
+):
+    version = rules_at(folder / "rules.yaml").version
+    one = {"endpoint": "crm", "operation": "POST /notes", "since": 0, "count": 4, "part": "form"}
+    for rules, kinds, arguments, status in (
+        (version, ["email"], [], 1),
+        (version, [], [], 0),
+        (version, [], ["--strict"], 1),
+        ("other", ["email"], ["--strict"], 0),
+    ):
+        reported(folder, rules, ruled=[{**one, "parameter": "note", "kinds": kinds}])
+        assert main(["coverage", *arguments]) == status
+    capsys.readouterr()

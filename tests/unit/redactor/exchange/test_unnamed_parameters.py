@@ -15,7 +15,9 @@ READ = (
 
 
 def counted(one: Desk, parameter: str) -> float:
-    cell = one.metrics.cell("domicile_unnamed_parameters_total", "app", "GET /p", parameter)
+    cell = one.metrics.cell(
+        "domicile_unnamed_parameters_total", "app", "GET /p", "query", parameter
+    )
     return cell.value
 
 
@@ -45,3 +47,61 @@ async def test_what_is_named_or_harmless_is_not(query):
     one = await desk(READ)
     await ask(one, query)
     assert b"domicile_unnamed_parameters_total{" not in one.metrics.render()
+
+
+def suspicions(one: Desk) -> set[str]:
+    rows = one.metrics.render().decode().splitlines()
+    return {row for row in rows if row.startswith("domicile_unnamed_suspected{")}
+
+
+async def test_kinds_of_values_are_suspected_and_the_values_told_nowhere():
+    one, stream = await desk(READ), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for query in (
+        "q=a",
+        "q=zorbina%40example.com",
+        "q=zorbina%40example.com",
+        "Zorbina=%2B46701234567",
+    ):
+        await ask(one, query)
+    logs.configure(logs.Style())
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["request_kinds"] for line in told] == [[], ["email"], ["phone"]]
+    shown = "".join(suspicions(one)) + stream.getvalue()
+    assert 'kind="email"' in shown
+    assert 'kind="phone"' in shown
+    assert not any(word in shown.lower() for word in ("zorbina", "4670"))
+
+
+FORM = (
+    "{match: POST /p/f, create: p, request: {form: {email: email}}, "
+    'response: {id: "header Location /p/{id}"}}'
+)
+
+
+async def test_members_of_a_form_are_counted_and_told_where_a_value_is_suspected():
+    one, stream = await desk(FORM), StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    for body in (
+        b"email=ann%40example.com&csrf_token=x&save=1",
+        b"email=ann%40example.com&second_email=zorbina%40example.com",
+    ):
+        fields = ((b"Content-Type", b"application/x-www-form-urlencoded"),)
+        call = await one.send("POST /p/f", body, fields)
+        await call.answer(302, b"", ((b"Location", b"/p/1"),))
+    logs.configure(logs.Style())
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    (line,) = [line for line in lines if "place" in line]
+    assert (line["place"], line["request_kinds"]) == ("form", ["email"])
+    rendered = one.metrics.render().decode()
+    assert 'parameter="save",place="form"} 1.0' in rendered
+    assert "csrf" not in rendered
+    assert "zorbina" not in rendered + stream.getvalue()
+
+
+async def test_only_the_first_values_of_a_parameter_are_looked_at():
+    one = await desk(READ)
+    for _ in range(20):
+        await ask(one, "q=a")
+    await ask(one, "q=zorbina%40example.com")
+    assert suspicions(one) == set()
