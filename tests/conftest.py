@@ -1,11 +1,14 @@
 """What every test may use, and the closing lines of a run."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.browser import Browser, NoBrowser
 from tests.support.effort import EXPLORE
 from tests.support.functions import require
 from tests.support.limits import Clock, time_of_limits
@@ -45,6 +48,17 @@ def landlock(unavailable: Unavailable) -> None:
 def seccomp(unavailable: Unavailable) -> None:
     """Run the test only where seccomp keeps functions from system calls."""
     require("seccomp", unavailable)
+
+
+@pytest.fixture
+async def browser(tmp_path: Path, unavailable: Unavailable) -> AsyncIterator[Browser]:
+    """A Chromium of its own for each test."""
+    async with AsyncExitStack() as stack:
+        try:
+            found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
+        except NoBrowser as fault:
+            unavailable("pages in a real browser", str(fault))
+        yield found
 
 
 @pytest.fixture

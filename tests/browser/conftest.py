@@ -1,7 +1,6 @@
-"""A real browser, the contacts application, and a stand-in that swaps one name as the proxy would."""
+"""The contacts application, and a stand-in that swaps one name as the proxy would."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -9,23 +8,10 @@ import pytest
 from aiohttp import web
 
 from proxy.demo.contacts import contacts_app
-from tests.support.browser import Browser, NoBrowser
 from tests.support.serving import serving
-from tests.support.unavailable import Unavailable
 
 #: The name that the stand-in keeps from the application, and what it sends in its place.
 NAME, TOKEN = "Ingeborg", "tk7Qm2XvB9"
-
-
-@pytest.fixture
-async def browser(tmp_path: Path, unavailable: Unavailable) -> AsyncIterator[Browser]:
-    """A Chromium of its own for each test."""
-    async with AsyncExitStack() as stack:
-        try:
-            found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
-        except NoBrowser as fault:
-            unavailable("pages in a real browser", str(fault))
-        yield found
 
 
 @pytest.fixture

@@ -8,65 +8,20 @@ clear.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
-import pytest
 
-from tests.support.browser import Browser, NoBrowser, Page
-from tests.support.guides import Guide, followed
+from tests.support.browser import Browser, Page
+from tests.support.guides import ANN, BO, MARKERS, Guide, fetched, followed, submitted
 from tests.support.patience import PATIENCE
 from tests.support.real.installed import GUIDES, environment
-from tests.support.unavailable import Unavailable
-
-ANN = {
-    "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
-    "phone": "+46 70 918 27 36", "birth_date": "1931-02-27", "note": "Ate the last plöm.",
-}  # fmt: skip
-BO = {
-    "name": "Bartholomew Snickelway", "email": "bart@wexlomere.example",
-    "phone": "+46 70 555 11 22", "birth_date": "1944-10-05", "note": "Sings plöm songs.",
-}  # fmt: skip
-#: What of them must never reach an application, in any spelling.
-MARKERS = (
-    "Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "plöm", "Snickel",
-    "Bartholomew", "1944-10-05", "555 11 22",
-)  # fmt: skip
-
-
-@pytest.fixture
-async def browser(tmp_path: Path, unavailable: Unavailable) -> AsyncIterator[Browser]:
-    async with AsyncExitStack() as stack:
-        try:
-            found = await stack.enter_async_context(Browser.launch(tmp_path / "profile"))
-        except NoBrowser as fault:
-            unavailable("guides in a real browser", str(fault))
-        yield found
-
 
 # ---------------------------------------------------------------------- Django and its admin
 
 PEOPLE = "/admin/people/person/"
-
-
-async def submitted(page: Page, button: str) -> None:
-    """Press a button that leads to another page, and wait for that."""
-    await page.evaluate("window.before = true")
-    await page.click(button)
-    await page.until("window.before === undefined && document.readyState === 'complete'")
-
-
-async def fetched(page: Page, path: str) -> tuple[int, str]:
-    """Status and text of an answer, with the session of the page."""
-    script = (
-        f"fetch({json.dumps(path)}).then(async (answer) => [answer.status, await answer.text()])"
-    )
-    status, text = await page.evaluate(script)
-    return status, text
 
 
 async def test_django_and_its_admin(browser: Browser, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ before the application as the page says, and all that the application keeps sear
 A guide has two sections. ``The application`` holds shell blocks and files (a block that names its
 file behind the language), in the order in which a reader goes through them, and its last command
 serves on port 8000. ``Domicile before it`` copies a rule file and ends by serving. A test puts free
-ports in their places, and has the packages installed from a lock beforehand: ``pip`` does nothing.
+ports in their places, and has the packages installed from a lock beforehand: ``pip`` and ``npm`` do
+nothing.
 """
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.application import found_in
+from tests.support.browser import Page
 from tests.support.log_lines import parsed
 from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
@@ -27,6 +30,21 @@ from tests.support.tree import ROOT
 
 #: Ports that are free, for what a page starts.
 FREE = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
+
+#: Two people whom the tests of guides type.
+ANN = {
+    "name": "Zorbina Quibblethwaite", "email": "Zorbina.Q@Wexlomere.example",
+    "phone": "+46 70 918 27 36", "birth_date": "1931-02-27", "note": "Ate the last plöm.",
+}  # fmt: skip
+BO = {
+    "name": "Bartholomew Snickelway", "email": "bart@wexlomere.example",
+    "phone": "+46 70 555 11 22", "birth_date": "1944-10-05", "note": "Sings plöm songs.",
+}  # fmt: skip
+#: What of them must never reach an application, in any spelling.
+MARKERS = (
+    "Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "plöm", "Snickel",
+    "Bartholomew", "1944-10-05", "555 11 22",
+)  # fmt: skip
 
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -65,7 +83,7 @@ class Guide:
 
     def script(self, heading: str) -> str:
         """All that a reader types and writes below a heading, in its order."""
-        parts = ["pip() { :; }\n"]
+        parts = ["pip() { :; }\nnpm() { :; }\n"]
         for language, name, text in self.blocks(heading):
             if name:
                 parts.append(
@@ -163,13 +181,15 @@ class Followed:
 
 @asynccontextmanager
 async def followed(
-    name: str, folder: Path, python: Path, port: int = 8000
+    name: str, folder: Path, python: Path, port: int = 8000, modules: Path | None = None
 ) -> AsyncIterator[Followed]:
     """Follow the guide of that name from its first line to its last, with the packages of that
-    Python.
+    Python, and of that ``node_modules``.
     """
     guide, place = Guide.named(name), folder / "application"
     place.mkdir(parents=True)
+    if modules is not None:
+        (place / "node_modules").symlink_to(modules)
     with closed_port() as free:
         script, count = re.subn(rf"\b{port}\b", str(free), guide.script("The application"))
         assert count == 1, f"the page names port {port} {count} times"
@@ -197,3 +217,19 @@ async def _listening(port: int, application: Running) -> None:
                 continue
             writer.close()
             return
+
+
+async def submitted(page: Page, button: str) -> None:
+    """Press a button that leads to another page, and wait for that."""
+    await page.evaluate("window.before = true")
+    await page.click(button)
+    await page.until("window.before === undefined && document.readyState === 'complete'")
+
+
+async def fetched(page: Page, path: str) -> tuple[int, str]:
+    """Status and text of an answer, with the session of the page."""
+    script = (
+        f"fetch({json.dumps(path)}).then(async (answer) => [answer.status, await answer.text()])"
+    )
+    status, text = await page.evaluate(script)
+    return status, text

@@ -4,10 +4,12 @@ each from a lock with hashes.
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 LOCK = Path(__file__).with_name("requirements.txt")
@@ -19,6 +21,10 @@ OAUTH_CLIENTS = Path(__file__).with_name("oauthclients.txt")
 LENIENT = Path(__file__).with_name("lenient.txt")
 #: The applications of ``docs/guides`` that are in no other lock.
 GUIDES = Path(__file__).with_name("guides.txt")
+#: Node.js and npm, in the version that the guides name.
+NODE = Path(__file__).with_name("node.txt")
+#: The packages of JavaScript that the guides install.
+MODULES = Path(__file__).with_name("node")
 CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
 
 _TIME = 300.0  # seconds for the slowest download that is still worth waiting for
@@ -33,42 +39,70 @@ def environment(lock: Path = LOCK) -> Path:
 
     Processes that ask at once wait for each other.
     """
-    name = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
+
+    def fill(folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        order = ["--disable-pip-version-check", "--require-hashes", "--requirement", str(lock)]
+        _install([*pip, *order], folder)
+
+    return _once(lock.read_bytes() + sys.version.encode(), fill) / "bin" / "python"
+
+
+def modules(python: Path, packages: Path = MODULES) -> Path:
+    """The ``node_modules`` of a lock of npm, installed first where it is absent, by the Node.js beside
+    that Python.
+
+    Nothing that a package brings is run by the installation.
+    """
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(packages, folder)
+        npm = [str(python.with_name("npm")), "ci", "--silent", "--no-audit", "--no-fund"]
+        _install([*npm, "--ignore-scripts"], folder)
+
+    lock = (packages / "package-lock.json").read_bytes()
+    return _once(lock + str(python).encode(), fill) / "node_modules"
+
+
+def _once(what: bytes, fill: Callable[[Path], None]) -> Path:
+    """The folder of what these bytes name, filled by the first who asks for it."""
+    name = hashlib.sha256(what).hexdigest()[:16]
     folder = CACHE / name
-    python = folder / "bin" / "python"
     done = folder / "installed"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            venv.create(folder, with_pip=True)
-            _install(python, lock)
+            fill(folder)
             done.touch()
-    return python
+    return folder
 
 
-def _install(python: Path, lock: Path) -> None:
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+def _install(command: list[str], folder: Path) -> None:
+    path = f"{Path(command[0]).parent}:{os.environ['PATH']}"
     try:
         said = subprocess.run(
-            [*pip, "--require-hashes", "--requirement", str(lock)],
+            command,
             capture_output=True,
             text=True,
             check=False,
             timeout=_TIME,
+            cwd=folder,
+            env={**os.environ, "PATH": path},
         )
     except subprocess.TimeoutExpired:
-        raise NotInstalled(_sentence(f"pip was not done after {_TIME:.0f} seconds")) from None
+        raise NotInstalled(_sentence(f"it was not done after {_TIME:.0f} seconds")) from None
     if said.returncode:
         errors = [line for line in said.stderr.splitlines() if line.startswith("ERROR")]
-        raise NotInstalled(_sentence((errors or [said.stderr.strip() or "pip said nothing"])[-1]))
+        raise NotInstalled(_sentence((errors or [said.stderr.strip() or "it said nothing"])[-1]))
 
 
 def _sentence(why: str) -> str:
     return (
         "What stands behind or before the proxy in this test (the packages of "
         "tests/support/real) cannot be installed. The test needs "
-        "the package index: look whether pip reaches it from here, then run the test again. "
+        "the package index: look whether pip, or npm, reaches it from here, then run the test again. "
         f"What was said: {why}"
     )
