@@ -96,6 +96,11 @@ async def forms_of_django(page: Page) -> None:
     await submitted(page, "input[name=_continue]")
     assert await page.evaluate("id_note.value") == "Moved, plöm and all."
     assert await page.evaluate("id_birth_date.value") == ANN["birth_date"]
+    await page.fill("#id_phone", "")
+    await page.click("#id_vip")
+    await submitted(page, "input[name=_save]")
+    assert f"{ANN['name']} <{ANN['email']}> is a VIP" in await page.text("#content")
+    assert await page.evaluate("id_birth_date.value") == ANN["birth_date"]
     await page.goto(f"{place}history/")
     assert ANN["name"] in await page.text("#content")
     assert "Changed Note." in await page.text("#content")

@@ -22,17 +22,16 @@ from proxy.offload import SMALL, busy, give_way, is_long, run_in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.known_tokens import SearchTokens, StoredToken, Words
+from proxy.redactor.exchange.page_elements import in_elements
 from proxy.redactor.message import RawHeaders, Request, Response, header
-from proxy.redactor.pages import named_texts, text
 from proxy.redactor.plan import OperationPlan, Outcome
 from proxy.redactor.restore import Edit, EscapingKinds
 from proxy.redactor.rules import Operation, Restore
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import NUMBER_IN_TEXT
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.proxied import AnswerObject, StagedWrite, is_large, keep, reveal_anywhere
+from proxy.vault.proxied import StagedWrite, is_large, keep, reveal_anywhere
 from proxy.vault.proxied.open_rows import open_rows
-from proxy.vault.proxied.reveal import reveal
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is
 #: shown either.
@@ -310,8 +309,9 @@ class AnswerScan:
         likely = await run_in_thread(long, look, kind, body, patterns, known)
         edits: list[Edit] = []
         try:
-            if rule.members and wide:
-                edits = await self._in_elements(answer, keys, page)
+            if rule.members and kind is EscapingKinds.HTML:
+                edits, shows = await in_elements(self._joined, answer, self._held, keys, page)
+                self.revealed |= shows
                 taken = [(start, end) for start, end, _ in edits]
             likely = await run_in_thread(long, restore.untouched, likely, taken)
             unknown = {
@@ -336,32 +336,6 @@ class AnswerScan:
         except VaultError as error:
             self._joined.pass_with_tokens(error)
         return [*edits, *await run_in_thread(long, restore.rewrite, kind, likely, values)]
-
-    async def _in_elements(
-        self, answer: Response, keys: Sequence[str], began: int | None
-    ) -> list[Edit]:
-        """What takes the place of small tokens in the elements of a page that the rule names: those
-        of the one record that the request is about.
-        """
-        if len(keys) != 1:
-            return []
-        rule, collection = self._joined.plan.operation.response, self._joined.collection
-        long = len(answer.body) > SMALL
-        named = await run_in_thread(long, list, named_texts(answer.body, rule.members))
-        record = AnswerObject(keys[0], tuple((one.field, one.text) for one in named))
-        revealed = await reveal(collection, [record], began)
-        view = self._joined.view
-        values = [
-            (one, value if view is None or value is None else view.visible(one.field, value))
-            for one, value in zip(named, revealed.values[0], strict=True)
-        ]
-        fields = frozenset(one.field for one, value in values if value is not None)
-        if fields:
-            self.revealed = True
-            await self._joined.teller.revealed(answer.status, keys, fields, revealed.opened.keys())
-        return [
-            (one.start, one.end, text(value.text)) for one, value in values if value is not None
-        ]
 
     async def _of_anybody(
         self, tokens: Mapping[str, None], status: int, began: int

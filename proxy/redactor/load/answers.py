@@ -27,6 +27,11 @@ from proxy.tokenization.fallback import Fallback
 _PAGES: Final = (Restore.HTML, Restore.TEXT, Restore.ANYWHERE)
 
 
+def is_form(sent: BodyPlace) -> bool:
+    """Whether a request is a form and nothing else: the form of one record."""
+    return sent.objects is None and not sent.csv and bool(sent.form or sent.multipart)
+
+
 def page_members(
     section: Section | None,
     body: BodyPlace | None,
@@ -37,7 +42,7 @@ def page_members(
     """The elements of a page that hold small tokens.
 
     A fault for each field whose token could be a date or number of the text itself: ``single``, the
-    request names one record, and a place of the field tell them apart.
+    request is about one record, and a place of the field tell them apart.
     """
     restore = section.value("restore") if section is not None else None
     if section is None or restore not in (Restore.HTML, Restore.TEXT):

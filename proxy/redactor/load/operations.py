@@ -7,6 +7,7 @@ from proxy.redactor.load.answers import (
     carrier_rules,
     check_messages,
     csv_columns,
+    is_form,
     only_fields,
     page_members,
     stream_kind,
@@ -225,7 +226,8 @@ def _response(
     if inner is not None:
         check_named(inner, answer_id, success, faults)
     only = only_fields(inner, entity, faults)
-    members = page_members(inner, body, (entity, only), is_single(id_place), faults)
+    single = is_single(id_place) or (verb is Verb.CREATE and sent is not None and is_form(sent))
+    members = page_members(inner, body, (entity, only), single, faults)
     stream = stream_kind(inner, verb, faults)
     check_messages(section, faults)
     columns = csv_columns(inner, entity, verb, faults)

@@ -267,26 +267,6 @@ async def test_a_page_of_one_record_shows_no_values_of_another():
     assert text.body == page
 
 
-async def test_a_date_is_restored_in_the_element_that_the_rule_names_and_other_dates_stay():
-    rule = "{restore: html, form: {born: born, pin: pin}}"
-    one = await desk(
-        USUAL[0],
-        f'{{match: "GET /card/{{id}}", read: p, response: {rule}}}',
-        fields=SMALL[:3],
-    )
-    stored = await one.create({"name": "Ann", "pin": "4711", "born": "1931-02-27"})
-    page = "<i>{other}</i><input name=born value='{born}'><b id=pin>{pin}</b><b>{pin}</b>"
-    other = "1950-01-01" if stored["born"] != "1950-01-01" else "1950-01-02"
-    sent = page.format(other=other, **stored).encode()
-    shown = await (await one.send("GET /card/1")).answer(200, sent, HTML)
-    assert shown.body.decode() == (
-        f"<i>{other}</i><input name=born value='1931&#45;02&#45;27'><b id=pin>4711</b><b>hidden</b>"
-    )
-    assert one.audit.lines[-1]["fields"] == ["born", "pin"]
-    strange = await (await one.send("GET /card/2")).answer(200, sent, HTML)
-    assert strange.body == sent
-
-
 async def test_a_page_restores_the_fields_that_its_rule_lists_and_no_others():
     one = await desk(
         *USUAL, "{match: GET /cards, read: p, response: {restore: text, only: [email]}}"

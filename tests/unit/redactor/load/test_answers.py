@@ -31,6 +31,17 @@ def test_a_page_names_the_elements_that_hold_small_tokens():
     assert rule.members == {"birth": "born"}
 
 
+def test_a_form_of_one_new_record_names_them_too():
+    create = "{match: POST /c, create: contact, request: REQUEST, response: RESPONSE}"
+    said = '{id: "header Location /c/{id}", restore: html, form: {born: born}}'
+    create = create.replace("RESPONSE", said)
+    for request in ("{form: {born: born}}", "{multipart: {born: born}, files: pass}"):
+        rule = operation_of(create.replace("REQUEST", request)).response
+        assert rule.members == {"born": "born"}
+    found = faults_of(with_operations(create.replace("REQUEST", '{each: "$[*]"}')))
+    assert "nobody can tell from other data of the page" in " ".join(one.text for one in found)
+
+
 @pytest.mark.parametrize(
     ("operation", "text"),
     [

@@ -1,0 +1,96 @@
+from html import unescape
+
+from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, member_form
+
+SMALL = (
+    "name: {kind: name}",
+    "pin: {kind: text, token: {shape: fixed, value: hidden}}",
+    "born: {kind: date, token: {shape: date}}",
+)
+ANN = {"name": "Ann", "pin": "4711", "born": "1931-02-27"}
+ELEMENTS = "restore: html, form: {born: born, pin: pin}"
+FORMS = (
+    (
+        "{match: POST /new, create: p, request: {form: {name: name, pin: pin, born: born}}, "
+        f'response: {{id: "header Location /p/{{id}}", success: [303], {ELEMENTS}}}}}'
+    ),
+    (
+        '{match: "POST /p/{id}/edit", update: p, request: {form: {name: name, pin: pin, born: born}}, '
+        f"response: {{success: [303], {ELEMENTS}}}}}"
+    ),
+)
+AGAIN = "<i>{born} {pin}</i><input name=born value='{born}'><b id=pin>{pin}</b><p>{name}</p>"
+
+
+async def form_shown_again(
+    one: Desk, match: str, form: dict[str, str], sent: dict[str, str]
+) -> str:
+    """What the caller sees of a page with what the application was sent; ``sent`` learns that."""
+    call = await one.send(match, member_form(**form), FORM)
+    sent.update(call.form)
+    answer = await call.answer(422, AGAIN.format(**{**ANN, **call.form}).encode(), HTML)
+    return unescape(answer.body.decode())
+
+
+async def test_a_date_is_restored_in_the_element_that_the_rule_names_and_other_dates_stay():
+    rule = "{restore: html, form: {born: born, pin: pin}}"
+    card = f'{{match: "GET /card/{{id}}", read: p, response: {rule}}}'
+    one = await desk(USUAL[0], card, fields=SMALL)
+    stored = await one.create({"name": "Ann", "pin": "4711", "born": "1931-02-27"})
+    page = "<i>{other}</i><input name=born value='{born}'><b id=pin>{pin}</b><b>{pin}</b>"
+    other = "1950-01-01" if stored["born"] != "1950-01-01" else "1950-01-02"
+    sent = page.format(other=other, **stored).encode()
+    shown = await (await one.send("GET /card/1")).answer(200, sent, HTML)
+    assert shown.body.decode() == (
+        f"<i>{other}</i><input name=born value='1931&#45;02&#45;27'><b id=pin>4711</b><b>hidden</b>"
+    )
+    assert one.audit.lines[-1]["fields"] == ["born", "pin"]
+    strange = await (await one.send("GET /card/2")).answer(200, sent, HTML)
+    assert strange.body == sent
+
+
+async def test_a_form_with_a_mistake_shows_what_was_typed_in_the_elements_that_the_rule_names():
+    one = await desk(USUAL[0], *FORMS, fields=SMALL)
+    sent: dict[str, str] = {}
+    shown = await form_shown_again(one, "POST /new", ANN, sent)
+    assert shown == (
+        f"<i>{sent['born']} hidden</i><input name=born value='1931-02-27'><b id=pin>4711</b><p>Ann</p>"
+    )
+    await one.create(ANN)
+    shown = await form_shown_again(one, "POST /p/1/edit", {**ANN, "born": "1932-01-01"}, sent)
+    assert "value='1932-01-01'><b id=pin>4711</b><p>Ann</p>" in shown
+
+
+async def test_a_token_that_the_caller_sent_itself_stays_one():
+    one = await desk(USUAL[0], *FORMS, fields=SMALL)
+    stored = await one.create(ANN)
+    form = {"name": "Bo", "born": stored["born"]}
+    shown = await form_shown_again(one, "POST /p/1/edit", form, {})
+    assert shown == AGAIN.format(name="Bo", born=stored["born"], pin=ANN["pin"])
+
+
+async def test_an_element_with_another_text_than_what_was_sent_stays():
+    one = await desk(USUAL[0], *FORMS, fields=SMALL)
+    call = await one.send("POST /new", member_form(**ANN), FORM)
+    other = "1950-01-01" if call.form["born"] != "1950-01-01" else "1950-01-02"
+    page = f"<input name=born value='{other}'><b id=pin>shown</b>".encode()
+    assert (await call.answer(422, page, HTML)).body == page
+
+
+async def test_the_page_about_a_new_record_shows_its_own_date():
+    operation = FORMS[0].replace("[303]", "[201]")
+    one = await desk(USUAL[0], operation, fields=SMALL)
+    call = await one.send("POST /new", member_form(**ANN), FORM)
+    location = (*HTML, (b"Location", b"/p/5"))
+    page = f"<time id=born datetime='{call.form['born']}'></time>".encode()
+    answer = await call.answer(201, page, location)
+    assert unescape(answer.body.decode()) == "<time id=born datetime='1931-02-27'></time>"
+
+
+async def test_a_caller_that_sees_masks_is_shown_the_mask_of_what_it_sent():
+    more = "views: [{who: [clerk], p: mask}]"
+    one = await desk(USUAL[0], *FORMS, fields=SMALL, more=more)
+    call = await one.send("POST /new", member_form(**ANN), FORM, view=one.view("clerk"))
+    page = f"<input name=born value='{call.form['born']}'>".encode()
+    answer = await call.answer(422, page, HTML)
+    assert unescape(answer.body.decode()) == "<input name=born value='1931-**-**'>"
