@@ -97,4 +97,4 @@ def _sent(joined: BoundOperation, write: StagedWrite) -> Mapping[tuple[str, str]
         if name not in write.own
         for one in values
     )
-    return {place: value.text for place, value in pairs if value is not None}
+    return {key: value.text for key, value in pairs if value is not None}
