@@ -40,8 +40,8 @@ CALLS: dict[str, float] = {"create": 316, "update": 448, "same": 194, "read": 16
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 445,
-    "lines": 96_663,
+    "files": 446,
+    "lines": 96_744,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,
