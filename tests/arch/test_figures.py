@@ -36,12 +36,12 @@ EXECUTED: dict[str, tuple[int, int]] = {
 
 #: Calls of Python functions of the package for one request on the event loop, each go-on of a
 #: coroutine among them; of a list those for one more record.
-CALLS: dict[str, float] = {"create": 316, "update": 448, "same": 194, "read": 160, "a record": 21}
+CALLS: dict[str, float] = {"create": 318, "update": 450, "same": 194, "read": 160, "a record": 21}
 
 #: How the package is cut.
 CUT: dict[str, int] = {
-    "files": 446,
-    "lines": 96_744,
+    "files": 447,
+    "lines": 96_989,
     "files under 40 lines": 8,
     "percent of modules that one other imports": 27,
     "public names in several files": 0,

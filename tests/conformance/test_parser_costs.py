@@ -25,6 +25,7 @@ from proxy.config.schema import SETTINGS
 from proxy.crypto.audit_keys import read_public_keys
 from proxy.crypto.jws import ForeignKeys, signed_by
 from proxy.crypto.keyset import SealedTexts
+from proxy.crypto.kms import parse_kms_address
 from proxy.errors import VaultError
 from proxy.functions import handle
 from proxy.gateway import headers
@@ -462,6 +463,10 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "redactor.load.parsers:parse_upstream": parsers.parse_upstream,
     "redactor.load.parsers:parse_host": parsers.parse_host,
     "redactor.load.parsers:parse_id": parsers.parse_id,
+    "crypto.kms:parse_kms_address": lambda text: parse_kms_address("aws-kms:///" + text),
+    "crypto.kms:parse_kms_address options": lambda text: parse_kms_address(
+        "aws-kms:///keys?key=" + text
+    ),
     "storage.postgres.address:parse_address": parse_address,
     "storage.postgres.address:parse_address hosts": lambda text: parse_address(
         f"postgresql://{text}/a"
