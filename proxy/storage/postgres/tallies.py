@@ -41,7 +41,7 @@ _FORMS: Final = {
     "UPDATE": "OLD TABLE AS was NEW TABLE AS became",
 }
 
-#: What the triggers call. In a session that keeps no sums it does nothing.
+#: What the triggers call; of no effect in other sessions. A step of ``migrations``: never edited.
 MOVES_FUNCTION: Final = (
     "CREATE FUNCTION row_moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
     " IF to_regclass('pg_temp.row_moves') IS NULL THEN RETURN NULL; END IF;"
