@@ -1,0 +1,296 @@
+"""A soak: mixed load for so many minutes, while keys rotate, rules are loaded again, backups are
+taken and the serving process is replaced.
+
+    make soak MINUTES=30        (the same as ``python -m tests.support.soak 30``)
+
+It prints one line of JSON each round of upkeep, and ends with status 1 where an answer was wrong or
+missing, or where memory or descriptors of the serving process grow.
+"""
+
+import asyncio
+import json
+import random
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+from aiohttp import web
+
+from tests.support.instance import Instance
+from tests.support.people import rules
+from tests.support.serving import serving
+
+SUPERVISED = ("-m", "proxy", "serve", "--supervised")
+CALLERS = 8
+#: Records that each caller keeps, so that nothing but the history of the vault grows.
+MOST = 150
+#: Seconds that one answer may take while a process is replaced.
+LONGEST = 30.0
+#: Of the same process, later against earlier: how much more memory and how many more descriptors.
+GROWTH, DESCRIPTORS = 1.15, 12
+#: Bytes that any process may take besides, for caches that fill.
+ROOM = 24 << 20
+
+
+def people() -> web.Application:
+    """An application that keeps people in memory, and no more than it is asked to."""
+    stored: dict[int, dict[str, Any]] = {}
+    numbers = iter(range(1, 1 << 40))
+
+    async def create(request: web.Request) -> web.Response:
+        key = next(numbers)
+        stored[key] = {**await request.json(), "id": key}
+        return web.json_response(stored[key], status=201)
+
+    async def one(request: web.Request) -> web.Response:
+        key = int(request.match_info["id"])
+        if key not in stored:
+            return web.Response(status=404)
+        if request.method == "DELETE":
+            del stored[key]
+            return web.Response(status=204)
+        if request.method == "PATCH":
+            stored[key] = {**stored[key], **await request.json()}
+        return web.json_response(stored[key])
+
+    async def search(request: web.Request) -> web.Response:
+        email = request.query["email"]
+        items = [record for record in stored.values() if record["email"] == email]
+        return web.json_response({"items": items[:50]})
+
+    async def status(_request: web.Request) -> web.Response:
+        return web.Response(text="well")
+
+    app = web.Application()
+    app.router.add_post("/people", create)
+    app.router.add_get("/people", search)
+    app.router.add_route("*", "/people/{id:\\d+}", one)
+    app.router.add_get("/status", status)
+    return app
+
+
+def person(number: int) -> dict[str, Any]:
+    """Somebody who is told by the number."""
+    return {
+        "name": f"Zorbina Quibblethwaite {number}",
+        "email": f"z{number}@wexlomere.example",
+        "phone": f"+46 70 {number % 10_000_000:07d}",
+        "address": {"street": f"Flumpergatan {number}", "city": "Visby"},
+        "tags": [f"yxmarker-{number}"],
+    }
+
+
+@dataclass
+class Caller:
+    """One caller with records of his own, who knows what each answer has to show."""
+
+    proxy: str
+    number: int
+    records: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answers: Counter[str] = field(default_factory=Counter)
+    longest: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    _made: int = 0
+
+    async def work(self, over: asyncio.Event) -> None:
+        """Ask until it is over; whatever is not the right answer is a fault."""
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(LONGEST)) as http:
+            while not over.is_set():
+                started = time.monotonic()
+                try:
+                    await self._visit(http)
+                except (aiohttp.ClientError, TimeoutError, AssertionError, ValueError) as error:
+                    self.faults.append(f"{type(error).__name__}: {error}")
+                self.longest = max(self.longest, time.monotonic() - started)
+                await asyncio.sleep(0.02)
+            for key in self.records:
+                await self._ask(http, "read", "GET", key)
+
+    async def _visit(self, http: aiohttp.ClientSession) -> None:
+        await self._create(http)
+        key = random.choice(list(self.records))
+        await self._ask(http, "read", "GET", key)
+        self.records[key] |= person(self._next())
+        await self._ask(http, "update", "PATCH", key, json=self.records[key])
+        email = self.records[key]["email"]
+        async with http.get(f"{self.proxy}/people", params={"email": email}) as answer:
+            shown = await answer.json()
+            assert [record["id"] for record in shown["items"]] == [key], shown
+        self.answers["search"] += 1
+        async with http.get(f"{self.proxy}/status") as answer:
+            assert (answer.status, await answer.text()) == (200, "well")
+        self.answers["pass"] += 1
+        if len(self.records) > MOST:
+            await self._delete(http, random.choice(list(self.records)))
+
+    async def _create(self, http: aiohttp.ClientSession) -> None:
+        body = person(self._next())
+        async with http.post(f"{self.proxy}/people", json=body) as answer:
+            record = await answer.json()
+            assert answer.status == 201, (answer.status, record)
+        self.records[record["id"]] = {**body, "id": record["id"]}
+        assert record == self.records[record["id"]], record
+        self.answers["create"] += 1
+
+    async def _ask(
+        self, http: aiohttp.ClientSession, name: str, method: str, key: int, **body: Any
+    ) -> None:
+        async with http.request(method, f"{self.proxy}/people/{key}", **body) as answer:
+            record = await answer.json()
+            assert (answer.status, record) == (200, self.records[key]), (answer.status, record)
+        self.answers[name] += 1
+
+    async def _delete(self, http: aiohttp.ClientSession, key: int) -> None:
+        async with http.delete(f"{self.proxy}/people/{key}") as answer:
+            assert answer.status == 204, answer.status
+        del self.records[key]
+        self.answers["delete"] += 1
+
+    def _next(self) -> int:
+        self._made += 1
+        return self.number * 10_000_000 + self._made
+
+
+@dataclass
+class Upkeep:
+    """What an operator does meanwhile, one thing after the other, and what the process takes."""
+
+    instance: Instance
+    targets: Path
+    #: by process id: its memory in bytes and its descriptors, look by look
+    looks: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    done: Counter[str] = field(default_factory=Counter)
+    _starts: int = 1
+
+    def look(self) -> None:
+        """Note memory and descriptors of the process that serves."""
+        assert self.instance.process is not None
+        for child in psutil.Process(self.instance.process.pid).children():
+            used = child.memory_info().rss, child.num_fds()
+            self.looks.setdefault(child.pid, []).append(used)
+
+    async def step(self, number: int) -> str:
+        """The next thing to do; its name."""
+        names = ("rules", "data key", "backup", "rules", "audit key", "backup", "replace")
+        name = names[number % len(names)]
+        match name:
+            case "rules":
+                file = self.instance.rules / "rules.yaml"
+                file.write_text(f"# {number}\n" + file.read_text())
+                await self.instance.logged("rules took effect", self.done["rules"] + 1)
+            case "backup":
+                target = self.targets / f"{number}.backup"
+                await self.instance.command("backup", str(target))
+                target.unlink()
+            case "replace":
+                self._starts += 1
+                self.instance.send(signal.SIGUSR2)
+                await self.instance.logged("rules in force", self._starts)
+            case _:
+                await self.instance.command("keys", "rotate", name.split()[0])
+        self.done[name] += 1
+        return name
+
+    def faults(self) -> list[str]:
+        """Processes that grew: the last third of looks at each against the third before it."""
+        grown = []
+        for pid, looks in self.looks.items():
+            third = len(looks) // 3
+            if third < 5:
+                continue
+            (before, opened), (after, more) = (
+                (statistics.median(x for x, _ in part), statistics.median(y for _, y in part))
+                for part in (looks[third : 2 * third], looks[2 * third :])
+            )
+            if after > before * GROWTH + ROOM or more > opened + DESCRIPTORS:
+                grown.append(f"process {pid}: {before} to {after} bytes, {opened} to {more} files")
+        return grown
+
+
+@dataclass
+class Soak:
+    """What came of a soak."""
+
+    callers: list[Caller]
+    upkeep: Upkeep
+
+    def faults(self) -> list[str]:
+        """Every wrong or missing answer, and every process that grew."""
+        return [*(fault for one in self.callers for fault in one.faults), *self.upkeep.faults()]
+
+    def summary(self) -> dict[str, Any]:
+        """What was done, for one line of JSON."""
+        return {
+            "answers": dict(sum((one.answers for one in self.callers), Counter())),
+            "longest_seconds": round(max(one.longest for one in self.callers), 2),
+            "upkeep": dict(self.upkeep.done),
+            "memory_mib": [[r >> 20 for r, _ in looks][-1] for looks in self.upkeep.looks.values()],
+            "descriptors": [looks[-1][1] for looks in self.upkeep.looks.values()],
+            "faults": len(self.faults()),
+        }
+
+
+@asynccontextmanager
+async def supervised(folder: Path, **environment: str) -> AsyncIterator[Instance]:
+    """A supervised installation before the application, with a local socket for its commands."""
+    socket = {"DOMICILE__LISTEN__SOCKET": str(folder / "admin.sock")}
+    async with serving(people()) as upstream:
+        instance = Instance(folder, SUPERVISED, socket | environment)
+        instance.rules.mkdir(parents=True)
+        (instance.rules / "rules.yaml").write_text(rules(upstream))
+        await instance.start()
+        try:
+            yield instance
+        finally:
+            await instance.stop()
+
+
+async def soak(folder: Path, seconds: float, pause: float, **environment: str) -> Soak:
+    """Load an installation in this folder for so long, with a step of upkeep after each pause."""
+    async with supervised(folder, **environment) as instance:
+        callers = [Caller(instance.proxy, number) for number in range(1, CALLERS + 1)]
+        result = Soak(callers, Upkeep(instance, folder))
+        over, until = asyncio.Event(), time.monotonic() + seconds
+        async with asyncio.TaskGroup() as group:
+            for caller in callers:
+                group.create_task(caller.work(over))
+            number = 0
+            while time.monotonic() < until:
+                for _ in range(10):
+                    await asyncio.sleep(pause / 10)
+                    result.upkeep.look()
+                print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
+                sys.stdout.flush()
+                number += 1
+            over.set()
+        verified = await instance.command("audit", "verify")
+        print(json.dumps({"audit": verified}))
+        return result
+
+
+def main() -> int:
+    """Soak for the minutes of the command line; 1 where there is a fault."""
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
+    folder = Path(tempfile.mkdtemp(prefix="domicile-soak-"))
+    try:
+        result = asyncio.run(soak(folder / "run", minutes * 60, max(2.0, minutes * 60 / 28)))
+    finally:
+        shutil.rmtree(folder)
+    for fault in result.faults():
+        print(fault, file=sys.stderr)
+    return 1 if result.faults() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
