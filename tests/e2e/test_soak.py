@@ -9,7 +9,7 @@ from tests.support.soak import soak
 
 @pytest.mark.slow
 async def test_a_short_soak_with_every_kind_of_upkeep_has_no_fault(tmp_path: Path) -> None:
-    result = await soak(tmp_path / "run", 4, 0.5)
+    result = await soak(tmp_path / "run", 3, 0.5)
     assert result.faults() == []
     assert {"rules", "data key", "backup"} <= result.upkeep.done.keys()
     assert all(one.answers["update"] for one in result.callers)

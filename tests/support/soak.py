@@ -256,23 +256,23 @@ async def supervised(folder: Path, **environment: str) -> AsyncIterator[Instance
             await instance.stop()
 
 
-async def soak(folder: Path, seconds: float, pause: float, **environment: str) -> Soak:
-    """Load an installation in this folder for so long, with a step of upkeep after each pause."""
+async def soak(folder: Path, steps: int, pause: float, **environment: str) -> Soak:
+    """Load an installation in this folder for so many steps of upkeep, one after each pause of so
+    many seconds.
+    """
     async with supervised(folder, **environment) as instance:
         callers = [Caller(instance.proxy, number) for number in range(1, CALLERS + 1)]
         result = Soak(callers, Upkeep(instance, folder))
-        over, until = asyncio.Event(), time.monotonic() + seconds
+        over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for caller in callers:
                 group.create_task(caller.work(over))
-            number = 0
-            while time.monotonic() < until:
+            for number in range(steps):
                 for _ in range(10):
                     await asyncio.sleep(pause / 10)
                     result.upkeep.look()
                 print(json.dumps({"step": await result.upkeep.step(number), **result.summary()}))
                 sys.stdout.flush()
-                number += 1
             over.set()
         verified = await instance.command("audit", "verify")
         print(json.dumps({"audit": verified}))
@@ -284,7 +284,7 @@ def main() -> int:
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     folder = Path(tempfile.mkdtemp(prefix="domicile-soak-"))
     try:
-        result = asyncio.run(soak(folder / "run", minutes * 60, max(2.0, minutes * 60 / 28)))
+        result = asyncio.run(soak(folder / "run", 28, minutes * 60 / 28))
     finally:
         shutil.rmtree(folder)
     for fault in result.faults():
