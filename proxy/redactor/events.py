@@ -71,14 +71,18 @@ class Event(NamedTuple):
         """The document, its lines joined."""
         return b"\n".join([self.raw[start:end] for start, end in self.lines])
 
-    def with_document(self, document: bytes) -> bytes:
+    def with_document(self, document: bytes) -> "Event":
         """The event with another document of as many lines."""
         pieces: list[bytes] = []
-        reached = 0
+        lines: list[tuple[int, int]] = []
+        reached = size = 0
         for (start, end), line in zip(self.lines, document.split(b"\n"), strict=True):
             pieces += (self.raw[reached:start], line)
+            size += start - reached
+            lines.append((size, size + len(line)))
+            size += len(line)
             reached = end
-        return b"".join((*pieces, self.raw[reached:]))
+        return Event(b"".join((*pieces, self.raw[reached:])), tuple(lines))
 
 
 class NdjsonEvents:

@@ -11,15 +11,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path, PathStep
 from proxy.redactor.form import loosely
-from proxy.redactor.graph_values import PARSED, GraphValues, ValueOrigin, parse_document
+from proxy.redactor.graph_values import (
+    PARSED,
+    GraphValues,
+    ValueOrigin,
+    body_of_address,
+    parse_document,
+)
 from proxy.redactor.json.tree import read_json_value
-from proxy.redactor.message import Media, Request, classify
+from proxy.redactor.message import Media, Request, classify, header
 from proxy.redactor.plan import BodyPlan, body_plan
-from proxy.redactor.rules import GraphField, Operation
+from proxy.redactor.rules import GraphField, Operation, Verb
 from proxy.redactor.select import Selection
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ _MOST_FIELDS: Final = 5_000
 #: Requests in one body.
 _MOST_REQUESTS: Final = 100
 
+_JSON: Final = (b"Content-Type", b"application/json")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _HASH: Final = ("extensions", "persistedQuery", "sha256Hash")
 _REQUESTS: Final = Selection((), [("query",), ("variables",), ("operationName",), _HASH])
@@ -80,10 +88,24 @@ class GraphReader:
         self._protected = {loosely(name) for name in names if isinstance(name, str)}
         self._layouts: dict[tuple[str, str], tuple[FieldUse, ...]] = {}
 
-    def read(self, request: Request) -> list[Asked]:
-        """What a request asks for, in its order. Raises ``VaultError``, and never with content."""
-        if b"query=" in request.target or (b"?" in request.target and not request.body):
+    def with_body(self, request: Request) -> Request:
+        """The request with a body that says what its address says; the same where that asks for
+        nothing. Raises ``VaultError``.
+        """
+        if b"?" not in request.target or (request.body and b"query=" not in request.target):
+            return request
+        if request.method.upper() != "GET" or request.body or not takes_events(request):
             raise self._unclear("stands in its address: send it in the body of a POST")
+        body, others = body_of_address(request.target, self._unclear)
+        if any(map(self._is_protected, others)):
+            raise self._unclear("stands beside a parameter that is called like a field")
+        return with_fields(request, headers=(_JSON, *request.headers), body=body)
+
+    def read(self, request: Request) -> list[Asked]:
+        """What a request asks for, in its order; ``request``: as ``with_body`` gives it.
+
+        Raises ``VaultError``, and never with content.
+        """
         if request.method.upper() in ("GET", "HEAD") and not request.body:
             return []  # a page about the interface, which asks for nothing
         if classify(request.headers, request.body) is not Media.JSON:
@@ -97,13 +119,14 @@ class GraphReader:
         asked: list[Asked] = []
         for number, one in enumerate(requests.objects):
             spans = {leaf.name: (leaf.start, leaf.end) for leaf in one.leaves}
-            for use, values in self._one(request.body, spans):
+            for use, values in self._one(request, spans):
                 asked.append(Asked(use, *values, number if several else None))
         return asked
 
     def _one(
-        self, body: bytes, spans: dict[int, tuple[int, int]]
+        self, request: Request, spans: dict[int, tuple[int, int]]
     ) -> Iterator[tuple[FieldUse, tuple[bytes, tuple[ValueOrigin, ...]]]]:
+        body = request.body
         texts = [self._text(body, spans.get(number)) for number in (0, 2, 3)]
         query, name, digest = texts
         inline = query is not None
@@ -114,11 +137,22 @@ class GraphReader:
         if query is None:
             raise self._unclear("is a hash that the rule does not know: send the document itself")
         uses = self._uses(query, name or "")
+        operation = _operation(parse_document(query), name or "", self._unclear)
+        self._check_kind(operation.operation.value, request)
         values = GraphValues(body, spans.get(1), spans[0] if inline else None, query, self._unclear)
-        values.declare(_operation(parse_document(query), name or "", self._unclear))
+        values.declare(operation)
         for use in uses:
             yield use, values.document(use.field, use.node)
         values.check_rest(self._is_protected)
+
+    def _check_kind(self, kind: str, request: Request) -> None:
+        """Raise for an operation whose answers would go unread, or that an address may not hold."""
+        if kind == "subscription" and not takes_events(request):
+            raise self._unclear(
+                "is a subscription: ask for its answers with Accept: text/event-stream"
+            )
+        if kind == "mutation" and request.method.upper() != "POST":
+            raise self._unclear("changes something: send it in the body of a POST")
 
     def _text(self, body: bytes, span: tuple[int, int] | None) -> str | None:
         value = read_json_value(body[span[0] : span[1]]) if span is not None else None
@@ -139,8 +173,6 @@ class GraphReader:
         document = parse_document(query)
         operation = _operation(document, name, self._unclear)
         kind = operation.operation.value
-        if kind == "subscription":
-            raise self._unclear("is a subscription, whose answers cannot be followed yet")
         definitions: Iterable[Any] = document.definitions
         fragments = {one.name.value: one.selection_set for one in definitions
                      if one.kind == "fragment_definition"}  # fmt: skip
@@ -156,6 +188,8 @@ class GraphReader:
                 grouped.setdefault((path, field.name), []).append(node)
         for (path, called), nodes in grouped.items():
             field = self._roots.get(called) or self._anywhere[called]
+            if kind == "subscription" and field.operation.verb is not Verb.READ:
+                raise self._unclear("is a subscription to a field by which rules change records")
             if field.operation.request.body is not None and len(nodes) > 1:
                 raise self._unclear("asks for one field twice")
             if path in written:
@@ -173,6 +207,11 @@ class GraphReader:
         return VaultError(
             code, f"The request matches {self._label}, and its GraphQL operation {text}."
         )
+
+
+def takes_events(request: Request) -> bool:
+    """Whether the caller takes server-sent events for an answer."""
+    return b"text/event-stream" in (header(request.headers, b"accept") or b"").lower()
 
 
 def _operation(document: "DocumentNode", name: str, unclear: Any) -> Any:

@@ -205,9 +205,7 @@ class RequestRule:
 
 @dataclass(frozen=True, slots=True)
 class RedirectSuccess:
-    """Statuses that mean "the application took it" when ``Location`` leads to such a path and the
-    body holds this text.
-    """
+    """Statuses that mean success when ``Location`` leads there and the body holds this text."""
 
     statuses: frozenset[int]
     locations: tuple[PathTemplate, ...] = ()  #: empty: wherever it leads
@@ -328,6 +326,11 @@ class Operation:
     keep: int | None = None  #: of a delete: milliseconds that values stay, 0: until another delete
     envelope: EnvelopeRule | None = None  #: it carries requests that are matched by themselves
 
+    @property
+    def addressed(self) -> bool:
+        """Whether the address of a request may hold values."""
+        return self.request.addressed or (bool(self.graph) and "GET" in self.methods)
+
 
 @dataclass(frozen=True, slots=True)
 class GraphField:
@@ -344,9 +347,7 @@ class GraphField:
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """A request that holds nobody's data, as its operator says by ``pass: true``: it passes
-    unchanged.
-    """
+    """A request that holds nobody's data, as its operator says (``pass: true``)."""
 
     label: str  #: as ``Operation.label``
     endpoint: Endpoint
@@ -361,9 +362,7 @@ Rule = Operation | PassRule
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
-    """A request matched to an operation; ``params`` are the percent-decoded placeholders of the
-    template.
-    """
+    """A request matched to an operation; ``params``: percent-decoded placeholders of its path."""
 
     operation: Operation
     params: Mapping[str, str]

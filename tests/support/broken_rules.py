@@ -159,6 +159,7 @@ OPERATION: list[Case] = [
     ("graphql read with an object", with_operations("{match: POST /g, graphql: {note: {read: note, ▲object: a}}}"), ("means nothing to a read",)),
     ("graphql search without same", with_operations("{match: POST /g, graphql: {note: {read: note, arguments: {a: ▲text}}}}"), ("equal values need equal tokens",)),
     ("graphql search of an unknown field", with_operations("{match: POST /g, graphql: {note: {read: note, arguments: {a: ▲txt}}}}"), ("did you mean 'text'?",)),
+    ("graphql subscription that writes", with_operations("{match: POST /g, graphql: {▲Subscription.note: {create: note, object: a}}}"), ("a subscription changes no record",)),
     ("graphql of a strange name", with_operations("{match: POST /g, graphql: {▲Subscription.a: {read: note}}}"), ("Query.name",)),
     ("persisted by a name", with_operations("{match: POST /g, graphql: {note: {entity: note}}, persisted: {▲a: \"{ note }\"}}"), ("SHA-256",)),
     ("when of nothing", with_operations("{match: POST /notes, create: note, when: ▲{}}"), ("is empty",)),

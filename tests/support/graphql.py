@@ -1,11 +1,16 @@
-"""A server of people that speaks GraphQL, by the reference implementation in Python."""
+"""A server of people that speaks GraphQL, by the reference implementation in Python: one document,
+or server-sent events as graphql-sse has them ("distinct connections").
+"""
 
+import asyncio
+import inspect
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
-from graphql import build_schema, graphql_sync
+from graphql import ExecutionResult, build_schema, graphql_sync, parse, subscribe, validate
 
 SCHEMA = """
 type Query { person(id: ID!): Person, people(email: String, emails: [String!]): [Person!]!, page: Page!, version: String }
@@ -17,6 +22,7 @@ type Mutation {
   deletePerson(id: ID!): Boolean
   note(text: String!): String
 }
+type Subscription { changed(email: String): Person }
 type Person { id: ID! name: String email: String born: String address: Address tags: [String!] vip: Boolean }
 type Address { street: String city: String }
 input PersonInput { name: String email: String born: String address: AddressInput tags: [String!] vip: Boolean }
@@ -31,6 +37,7 @@ class People:
     people: dict[str, dict[str, Any]] = field(default_factory=dict)
     received: list[str] = field(default_factory=list)
     fails: bool = False  #: after it has stored
+    changes: asyncio.Queue[str] = field(default_factory=asyncio.Queue)  #: ids; empty: no more come
 
     def __post_init__(self) -> None:
         self._schema = build_schema(SCHEMA)
@@ -43,6 +50,7 @@ class People:
             "updatePerson": lambda _info, id, input: self.stored(id, input),  # noqa: A006  # the name of the schema
             "deletePerson": lambda _info, id: self.people.pop(id, None) is not None,  # noqa: A006  # the name of the schema
             "note": lambda _info, text: text,
+            "changed": self.changed,
         }
 
     def search(self, _info: Any, email: str = "", emails: Any = ()) -> list[Any]:
@@ -59,6 +67,29 @@ class People:
         one = self.people[key] = {"email": None, **self.people.get(key, {}), **values, "id": key}
         return one
 
+    async def changed(self, _info: Any, email: str = "") -> AsyncIterator[dict[str, Any]]:
+        while key := await self.changes.get():
+            if email in ("", self.people[key]["email"]):
+                yield {"changed": self.people[key]}
+
+    async def events(self, body: Any) -> AsyncIterator[Any]:
+        """What it answers to a request, one document after the other."""
+        document = parse(body["query"])
+        if document.definitions[0].operation.value != "subscription":  # type: ignore[attr-defined]  # no fragment stands first
+            yield self.answer(body)
+        elif errors := validate(self._schema, document):
+            yield {"errors": [one.formatted for one in errors]}
+        else:
+            started = subscribe(
+                self._schema, document, self._root, variable_values=body.get("variables")
+            )
+            results = await started if inspect.isawaitable(started) else started
+            if isinstance(results, ExecutionResult):
+                yield results.formatted
+                return
+            async for result in results:
+                yield result.formatted
+
     def answer(self, body: Any) -> Any:
         """What it answers to one request, or to a list of them."""
         if isinstance(body, list):
@@ -72,7 +103,23 @@ class People:
         )
         return result.formatted
 
-    async def serve(self, request: web.Request) -> web.Response:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         """The handler of its address."""
-        self.received.append(await request.text())
+        self.received.append(f"{await request.text()}{request.query_string}")
+        if "text/event-stream" in request.headers.get("Accept", ""):
+            return await self._streamed(request)
         return web.json_response(self.answer(json.loads(self.received[-1])))
+
+    async def _streamed(self, request: web.Request) -> web.StreamResponse:
+        body: Any = dict(request.query)
+        if request.method == "POST":
+            body = await request.json()
+        elif "variables" in body:
+            body["variables"] = json.loads(body["variables"])
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await answer.prepare(request)
+        await answer.write(b":\n\n")
+        async for document in self.events(body):
+            await answer.write(b"event: next\ndata: %b\n\n" % json.dumps(document).encode())
+        await answer.write(b"event: complete\ndata: \n\n")
+        return answer

@@ -47,6 +47,5 @@ class CsvExchange(StreamExchange):
                 raise redact.unreadable_answer()
         if not any(item.spots for item in some.items):
             return some.raw
-        return await self._restored_items(
-            some.raw, [*some.items], partial(self._records.written, some)
-        )
+        write = partial(self._records.written, some)
+        return await self._restored_items(some.raw, [*some.items], (write, len(some.raw) > SMALL))

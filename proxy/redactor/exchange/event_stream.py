@@ -4,8 +4,9 @@ Memory holds the event that is on its way and no more, and events that came toge
 of the vault. Only reads have such answers, so nothing has to be settled.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -26,7 +27,7 @@ from proxy.redactor.rules import Operation
 
 _Documents = Sequence[ParsedBody | None]
 _Values = Sequence[Sequence[Value | None]]
-_Counted = tuple[bytes, dict[str, int]]
+_Part = TypeVar("_Part")  #: of an answer: its bytes, or its events
 
 
 class StreamExchange(RuleExchange):
@@ -39,11 +40,15 @@ class StreamExchange(RuleExchange):
     _status = 0
     _revealing = False  #: whether any event has shown something stored
 
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest event or message."""
+        return self._operation.endpoint.limits.body
+
     async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:
         """As of any exchange; asks for an answer in no content coding."""
         redacted = await super().outgoing(request, marks)
-        headers = tuple([one for one in redacted.headers if one[0].lower() != b"accept-encoding"])
-        return replace(redacted, headers=(*headers, (b"Accept-Encoding", b"identity")))
+        return uncoded(redacted)
 
     def stream(self, status: int, headers: RawHeaders) -> "StreamExchange | None":
         """What restores the events of this answer; ``None`` where it is another kind of answer."""
@@ -53,7 +58,7 @@ class StreamExchange(RuleExchange):
         if not is_stream(stream, headers):
             return None
         self._status = status
-        self._cutter = CUTTERS[stream](operation.endpoint.limits.body)
+        self._cutter = CUTTERS[stream](self.longest)
         return self
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
@@ -66,18 +71,11 @@ class StreamExchange(RuleExchange):
     async def restore(self, piece: bytes) -> bytes:
         """The events that this piece completes, with values. Raises ``VaultError``."""
         events = await run_in_thread(len(piece) > SMALL, self._cutter.feed, piece)
-        if len(events) <= FEW:
-            return await self._restored_events(events)
-        restored: list[bytes] = []
-        for some in strides(events, FEW):
-            restored.append(await self._restored_events(some))
-            if busy():
-                await give_way()
-        return b"".join(restored)
+        return await restore_events(events, self.restored_events)
 
     async def rest(self) -> bytes:
         """What is left at the end of the stream, with values. Raises ``VaultError``."""
-        return await self._restored_events(self._cutter.end())
+        return event_bytes(await self.restored_events(self._cutter.end()))
 
     def end(self) -> None:
         """Close the exchange; called once, whatever became of the stream."""
@@ -87,37 +85,52 @@ class StreamExchange(RuleExchange):
     def _is_head(self) -> bool:
         return self._request is not None and self._request.method == "HEAD"
 
-    async def _restored_events(self, events: Sequence[Event]) -> bytes:
-        raw = b"".join([event.raw for event in events])
-        long = len(raw) > SMALL or len(events) > STRIDE
-        if self._plan.response is None or not raw:
-            return raw
-        read = self._plan.response, self._operation, events
-        documents = await run_in_thread(long, _documents, *read)
+    async def restored_events(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Whole events with values in place of tokens. Raises ``VaultError``."""
+        size = sum([len(event.raw) for event in events])
+        long = size > SMALL or len(events) > STRIDE
+        if self._plan.response is None or not size:
+            return events
+        documents = await run_in_thread(long, self._documents, events)
         self._note_unread(events, documents)
         items = [item for document in documents if document is not None for item in document.items]
         if not any(item.spots for item in items):
-            return raw
+            return events
         for document in documents:
             if document is not None and len(document.items) == 1 and document.items[0].id is None:
                 document.items[0].id = self._lone()
         write = partial(_written, events, documents)
-        return await self._restored_items(raw, items, write)
+        return await self._restored_items(events, items, (write, long))
 
     async def _restored_items(
-        self, raw: bytes, items: list[BodyObject], write: Callable[[_Values], _Counted]
-    ) -> bytes:
-        """A part of the answer with the values of its objects, as ``write`` puts them in."""
-        long = len(raw) > SMALL or len(items) > STRIDE
+        self,
+        unrestored: _Part,
+        items: list[BodyObject],
+        writing: tuple[Callable[[_Values], tuple[_Part, dict[str, int]]], bool],
+    ) -> _Part:
+        """A part of the answer with the values of its objects.
+
+        ``writing``: what puts them in, and whether that takes long.
+        """
+        write, long = writing
+        long = long or len(items) > STRIDE
         self._revealed = None
         values = await self._values(ParsedBody(Media.JSON, items), long)
         restored, counts = await run_in_thread(long, write, values)
         shown = Reveals(frozenset(counts), items, values, self._revealed)
         if not await self._told(Outcome.TAKEN, self._status, shown):
-            return raw
+            return unrestored
         count(self._joined.restored, counts)
         self._revealing = self._revealing or bool(counts)
         return restored
+
+    def _documents(self, events: Sequence[Event]) -> _Documents:
+        """What each event says; ``None`` for one without a document, or that is unreadable."""
+        return [self._document(event) if event.lines else None for event in events]
+
+    def _document(self, event: Event) -> ParsedBody | None:
+        plan = self._plan.response
+        return read_document(plan, event, self._operation) if plan is not None else None
 
     def _note_unread(self, events: Sequence[Event], documents: _Documents) -> None:
         """Count events that nobody could read; raise where the rule says that none may pass."""
@@ -133,12 +146,8 @@ class StreamExchange(RuleExchange):
                 raise redact.unreadable_answer()
 
 
-def _documents(plan: BodyPlan, operation: Operation, events: Iterable[Event]) -> _Documents:
-    """What each event says; ``None`` for one without a document, or with one that is unreadable."""
-    return [_document(plan, operation, event) if event.lines else None for event in events]
-
-
-def _document(plan: BodyPlan, operation: Operation, event: Event) -> ParsedBody | None:
+def read_document(plan: BodyPlan, event: Event, operation: Operation) -> ParsedBody | None:
+    """The objects of an event's document; ``None`` for one that is unreadable."""
     try:
         return read_answer_body(plan, Media.JSON, event.document, operation)
     except VaultError as error:
@@ -147,19 +156,46 @@ def _document(plan: BodyPlan, operation: Operation, event: Event) -> ParsedBody 
         return None
 
 
-def _written(events: Sequence[Event], documents: _Documents, values: _Values) -> _Counted:
-    """The events with values in the places of tokens, and how many there are of each field."""
+def event_bytes(events: Iterable[Event]) -> bytes:
+    """The bytes of events that follow each other."""
+    return b"".join([event.raw for event in events])
+
+
+def uncoded(request: Request) -> Request:
+    """The request, which asks for an answer in no content coding."""
+    headers = tuple([one for one in request.headers if one[0].lower() != b"accept-encoding"])
+    return replace(request, headers=(*headers, (b"Accept-Encoding", b"identity")))
+
+
+async def restore_events(
+    events: Sequence[Event], restore: Callable[[Sequence[Event]], Awaitable[Sequence[Event]]]
+) -> bytes:
+    """Restore events, few at a time, so that others get their turn between."""
+    if len(events) <= FEW:
+        return event_bytes(await restore(events))
     pieces: list[bytes] = []
+    for some in strides(events, FEW):
+        pieces.append(event_bytes(await restore(some)))
+        if busy():
+            await give_way()
+    return b"".join(pieces)
+
+
+def _written(
+    events: Sequence[Event], documents: _Documents, values: _Values
+) -> tuple[Sequence[Event], dict[str, int]]:
+    """The events with values in the places of tokens, and how many there are of each field."""
+    restored: list[Event] = []
     counts: dict[str, int] = {}
     at = 0
     for event, document in zip(events, documents, strict=True):
         if document is None:
-            pieces.append(event.raw)
+            restored.append(event)
             continue
         rows = values[at : at + len(document.items)]
         at += len(rows)
         written = rewritten(event.document, document, rows)
-        pieces.append(event.with_document(written.content))
+        restored.append(event.with_document(written.content))
         for name, number in written.counts.items():
             counts[name] = counts.get(name, 0) + number
-    return b"".join(pieces), counts
+    return restored, counts

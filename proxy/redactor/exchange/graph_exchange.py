@@ -9,15 +9,23 @@ from msgspec.structs import replace as with_fields
 
 from proxy.errors import Code, VaultError
 from proxy.offload import SMALL, is_long, run_in_thread
-from proxy.redactor.events import EventStream
+from proxy.redactor.events import Event, EventStream, SseEvents, is_stream
 from proxy.redactor.exchange.bound_operation import BoundOperation
-from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.error_answers import AnswerScan
+from proxy.redactor.exchange.event_stream import (
+    StreamExchange,
+    event_bytes,
+    read_document,
+    restore_events,
+    uncoded,
+)
 from proxy.redactor.exchange.viewed import viewed
-from proxy.redactor.graph_values import edits
-from proxy.redactor.graphql import Asked, GraphReader, answered_at
-from proxy.redactor.message import RawHeaders, Request, Response, Timing
+from proxy.redactor.graph_values import address_with, edits
+from proxy.redactor.graphql import Asked, GraphReader, answered_at, takes_events
+from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing
+from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import splice
-from proxy.redactor.rules import Match, Verb
+from proxy.redactor.rules import Match, Stream, Verb
 from proxy.redactor.views import View
 from proxy.vault.vault import Vault
 
@@ -25,7 +33,7 @@ _JSON: RawHeaders = ((b"content-type", b"application/json"),)
 _REFUSED = 400  #: what an answer without ``data`` means for a field
 
 
-class FieldExchange(RuleExchange):
+class FieldExchange(StreamExchange):
     """The exchange of one field: its request is the small document of its values."""
 
     asked: Asked
@@ -47,6 +55,27 @@ class FieldExchange(RuleExchange):
         body = self.asked.body if self.asked.body != b"{}" else b""
         sent = await self.outgoing(Request("POST", b"/", _JSON if body else (), body))
         return sent.body or b"{}"
+
+    def begin(self, status: int) -> None:
+        """An answer of several documents begins; ``end`` comes after the last of them."""
+        self._status = status
+
+    def _document(self, event: Event) -> ParsedBody | None:
+        document = _decoded(event.document)
+        objects, stands = answered_at(document, self.asked)
+        self._plan = replace(self._plan, response=self.asked.use.plan(objects))
+        if not stands or self._plan.response is None:
+            return ParsedBody(Media.JSON)
+        return read_document(self._plan.response, event, self._operation)
+
+    async def quoted(self, event: Event) -> Event:
+        """An event that refuses, with the caller's own values in it; any other as it is."""
+        document = _decoded(event.document) if b'"errors"' in event.raw else None
+        if not isinstance(document, dict) or not _came_first(document, document.get("errors")):
+            return event
+        scan = AnswerScan(self._joined, self._request, (), self._search)
+        refusal = Response(_REFUSED, _JSON, event.document)
+        return event.with_document((await scan.restored(refusal, self._keys(), None)).body)
 
     async def answered(self, document: Any, answer: Response) -> Response:
         """The answer with the values of this field, after what it means for the vault is settled.
@@ -112,6 +141,7 @@ class GraphExchange:
 
         Raises ``VaultError``; then nothing is stored and nothing may be sent.
         """
+        whole, request = request, self._reader.with_body(request)
         long = len(request.body) > SMALL // 4 and is_long(request.body)
         asked = await run_in_thread(long, self._reader.read, request)
         fields = [self._field(one) for one in asked]
@@ -124,10 +154,14 @@ class GraphExchange:
                 self._fields.append(field)
                 _add(changes, edits(field.asked.body, field.asked.origins, redacted))
             body = splice(request.body, [(*span, text) for span, text in changes.items()])
+            if whole is request:
+                sent = with_fields(whole, body=body)
+            else:
+                sent = with_fields(whole, target=address_with(whole.target, request.body, body))
         except BaseException:
             await self.failed(False)
             raise
-        return with_fields(request, body=body)
+        return uncoded(sent) if self._fields and takes_events(whole) else sent
 
     def _field(self, asked: Asked) -> FieldExchange:
         match = Match(asked.use.field.operation, {})
@@ -144,10 +178,14 @@ class GraphExchange:
             )
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
+        if self._fields and _are_events(status, headers):
+            return True  # of an operation that changes something: its one document settles it
         return any(field.wants(status, headers) for field in self._fields)
 
     def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
-        """Its answers are read whole."""
+        """What restores server-sent events; ``None`` for an answer that is read whole."""
+        reads = self._fields and not any(field.writes for field in self._fields)
+        return GraphEvents(self._fields, status) if reads and _are_events(status, headers) else None
 
     def mark(self) -> bytes:
         """Its answers are about several records."""
@@ -155,6 +193,20 @@ class GraphExchange:
 
     async def incoming(self, answer: Response) -> Response:
         """The answer as the caller may see it, once what it means for each field is settled."""
+        if not _are_events(answer.status, answer.headers):
+            return await self._restored(answer)
+        events = [*(cutter := SseEvents(len(answer.body) + 1)).feed(answer.body), *cutter.end()]
+        documents = [number for number, event in enumerate(events) if event.document.strip()]
+        if len(documents) != 1:
+            await self.settled(answer.status, answer.headers)
+            return answer
+        one = events[documents[0]]
+        headers = tuple([one for one in answer.headers if one[0].lower() != b"content-type"])
+        restored = await self._restored(Response(answer.status, (*_JSON, *headers), one.document))
+        events[documents[0]] = one.with_document(restored.body)
+        return with_fields(answer, body=event_bytes(events))
+
+    async def _restored(self, answer: Response) -> Response:
         document = _decoded(answer.body) if 200 <= answer.status < 300 else None
         waiting = self._fields[::-1]
         try:
@@ -181,6 +233,41 @@ class GraphExchange:
     async def failed(self, sent: bool) -> None:
         for field in self._fields:
             await field.failed(sent)
+
+
+class GraphEvents:
+    """Restores server-sent events of which each holds an answer (graphql-sse)."""
+
+    def __init__(self, fields: Sequence[FieldExchange], status: int) -> None:
+        self._fields = fields
+        self._cutter = SseEvents(max(one.longest for one in fields))
+        for field in fields:
+            field.begin(status)
+
+    async def restore(self, piece: bytes) -> bytes:
+        """The events that this piece completes, with values. Raises ``VaultError``."""
+        events = await run_in_thread(len(piece) > SMALL, self._cutter.feed, piece)
+        return await restore_events(events, self._shown)
+
+    async def rest(self) -> bytes:
+        """What is left at the end, with values. Raises ``VaultError``."""
+        return event_bytes(await self._shown(self._cutter.end()))
+
+    def end(self) -> None:
+        """Close the exchanges of all fields; called once, whatever became of the stream."""
+        for field in self._fields:
+            field.end()
+
+    async def _shown(self, events: Sequence[Event]) -> Sequence[Event]:
+        # what completes a stream says nothing: its data are empty
+        events = [one if one.document.strip() else Event(one.raw) for one in events]
+        for field in self._fields:
+            events = [await field.quoted(one) for one in await field.restored_events(events)]
+        return events
+
+
+def _are_events(status: int, headers: RawHeaders) -> bool:
+    return 200 <= status < 300 and is_stream(Stream.SSE, headers)
 
 
 def _add(changes: dict[tuple[int, int], bytes], more: Iterable[tuple[int, int, bytes]]) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from proxy.offload import SMALL, run_in_thread
 from proxy.redactor.events import Event
 from proxy.redactor.exchange.bound_operation import count, hidden
-from proxy.redactor.exchange.event_stream import StreamExchange
+from proxy.redactor.exchange.event_stream import StreamExchange, event_bytes
 from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.restore import rewritten
@@ -39,18 +39,15 @@ class MessageExchange(StreamExchange):
         return self
 
     @property
-    def longest(self) -> int:
-        """Bytes of the longest message."""
-        return self._operation.endpoint.limits.body
-
-    @property
     def passes_binary(self) -> bool:
         """Whether the caller may send what is no text."""
         return self._operation.request.other_kinds is OtherKinds.PASS
 
     async def restore(self, piece: bytes) -> bytes:
         """A message of the application, with values. Raises ``VaultError``."""
-        return await self._restored_events([Event(piece, ((0, len(piece)),) if piece else ())])
+        return event_bytes(
+            await self.restored_events([Event(piece, ((0, len(piece)),) if piece else ())])
+        )
 
     async def redact(self, text: bytes) -> bytes:
         """A message of the caller, with tokens. Raises ``VaultError``: then it must not leave."""

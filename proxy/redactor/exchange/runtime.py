@@ -205,9 +205,9 @@ class Runtime:
             )
         except VaultError:
             return before + target.partition(b"?")[0]
-        if not isinstance(found, Match) or not found.operation.request.addressed:
+        if not isinstance(found, Match) or not found.operation.addressed:
             return address
-        if found.operation.branches:
+        if found.operation.branches or found.operation.graph:
             return before + target.partition(b"?")[0]
         return before + await swapped(self.joined[id(found.operation)], target)
 

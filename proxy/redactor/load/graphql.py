@@ -73,7 +73,7 @@ def compile_graphql(
         fields[0].operation.entity,
         None,
         RequestRule(None, {}),
-        ResponseRule(None, None, _TAKEN),
+        ResponseRule(None, None, _TAKEN, in_parts=True),
         section.at,
         when,
         (),
@@ -91,6 +91,8 @@ def _field(
     endpoint, entities, faults = scope
     inner: Section = item.value
     verb, draft = _about(inner, entities, faults)
+    if name.startswith("Subscription.") and verb not in (Verb.READ, None):
+        faults.add(item.key, f"a subscription changes no record; write entity in place of {verb}")
     if verb is None or draft is None:
         return None
     entity = draft.entity

@@ -320,7 +320,7 @@ def _addressed(file: FileRules) -> FileRules:
         )
         for draft in file.entities
     }
-    endpoint = replace(file.endpoint, searched=any(op.request.addressed for op in file.operations))
+    endpoint = replace(file.endpoint, searched=any(op.addressed for op in file.operations))
 
     def addressed(op: Operation) -> Operation:
         return replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)

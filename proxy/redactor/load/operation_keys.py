@@ -250,7 +250,7 @@ OPERATION_BLOCK = Block(
             "it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
             "`query NAME`, `form NAME` or `type`, each with a value or a list; all of them hold", "whatever no other operation of the path takes"),
-        Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.)?[A-Za-z_]\w*", "name, Query.name or Mutation.name"), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),
+        Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.|Subscription\.)?[A-Za-z_]\w*", "name, or that behind Query., Mutation. or Subscription."), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),
         Key("persisted", MapOf(Text("document", "a GraphQL document"), "hash", r"[0-9A-Fa-f]{64}", "a SHA-256 in hexadecimal digits"), "documents of GraphQL that callers name by their hash alone", "none: a hash alone is refused"),
         Key("envelope", _ENVELOPE, "the request carries others, in place of one of create, read, update, delete"),
         Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "

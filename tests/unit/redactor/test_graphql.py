@@ -49,11 +49,16 @@ def test_a_hash_that_the_rule_knows_is_its_document():
 
 @pytest.mark.parametrize("target", [b"/g?query=x", b"/g?a=1&query=x"])
 def test_a_query_in_the_address_is_refused(target):
-    with pytest.raises(VaultError):
-        read({"query": SHOW}, target)
-    with pytest.raises(VaultError):
-        reader().read(Request("GET", target, (), b""))
-    assert reader().read(Request("GET", b"/g", (), b"")) == []
+    for request in (
+        Request("POST", target, (), b'{"query": "{ a }"}'),
+        Request("GET", target, (), b""),
+        Request("HEAD", target, ((b"Accept", b"text/event-stream"),), b""),
+    ):
+        with pytest.raises(VaultError):
+            reader().with_body(request)
+    page = Request("GET", b"/g", (), b"")
+    assert reader().with_body(page) is page
+    assert reader().read(page) == []
 
 
 def test_a_document_that_grows_by_its_fragments_is_refused():
