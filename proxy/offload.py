@@ -168,10 +168,10 @@ _slices: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices]" = WeakKeyDictio
 
 def _mine() -> _Slices:
     loop = asyncio.get_running_loop()
-    found = _slices.get(loop)
-    if found is None:
-        found = _slices[loop] = _Slices(loop)
-    return found
+    slices = _slices.get(loop)
+    if slices is None:
+        slices = _slices[loop] = _Slices(loop)
+    return slices
 
 
 def busy() -> bool:

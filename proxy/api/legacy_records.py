@@ -249,7 +249,7 @@ async def find_legacy_records(call: ApiRequest) -> ApiResponse:
     rights, country = records.rights, call.services.country
 
     def render(record: Record) -> bytes:
-        return wire.encode_json(record_json(rights.shown(record), country, rights))
+        return wire.encode_json(record_json(rights.render(record), country, rights))
 
     return await found_answer(call, records, query, render, wire.redacted_fields(records))
 
@@ -297,7 +297,7 @@ async def legacy_record_history(call: ApiRequest) -> ApiResponse:
     records = records_of_call(call, Act.READ)
 
     def render(record: Record) -> bytes:
-        return wire.encode_json(legacy_version_json(records.rights.shown(record), records.rights))
+        return wire.encode_json(legacy_version_json(records.rights.render(record), records.rights))
 
     return await version_pages(call, records, render)
 
@@ -348,5 +348,5 @@ def _many(call: ApiRequest, records: Records, status: int, stored: Sequence[Reco
 
 
 def _written(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
-    body = record_json(records.rights.shown(record), call.services.country, records.rights)
+    body = record_json(records.rights.render(record), call.services.country, records.rights)
     return {**body, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}

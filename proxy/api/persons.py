@@ -60,7 +60,7 @@ async def find_person(call: ApiRequest) -> ApiResponse:
             "record_key": one.record.key,
             "fields": list(one.fields),
             "record": wire.found_json(
-                records.rights.shown(one.record), records.name, _primary(records)
+                records.rights.render(one.record), records.name, _primary(records)
             ),
         }
         for records, one in walked.holders

@@ -167,7 +167,7 @@ def _many(call: ApiRequest, records: Records, stored: Sequence[Record]) -> ApiRe
 
 def _body(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
     """A record as this interface answers with it: every visible member, ``null`` for no value."""
-    visible = records.rights.shown(record)
+    visible = records.rights.render(record)
     body = legacy_records.record_json(visible, call.services.country, records.rights)
     for name in _ELSEWHERE:
         body.pop(name, None)

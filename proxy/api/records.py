@@ -321,14 +321,14 @@ def _many(records: Records, stored: Sequence[Record]) -> ApiResponse:
 
 def _written(records: Records, record: Record) -> dict[str, Any]:
     rights = records.rights
-    return wire.written_json(rights.shown(record), rights.redacted_fields)
+    return wire.written_json(rights.render(record), rights.redacted_fields)
 
 
 def _chosen(records: Records, names: Sequence[str], stored: Sequence[Record]) -> ApiResponse:
     rights = records.rights
     redacted = [name for name in rights.redacted_fields if name in names]
     members = (*names, "meta")
-    bodies = (wire.written_json(rights.shown(record), redacted) for record in stored)
+    bodies = (wire.written_json(rights.render(record), redacted) for record in stored)
     return wire.json_answer(
         201, [{name: record[name] for name in members if name in record} for record in bodies]
     )

@@ -173,7 +173,7 @@ def _job(call: ApiRequest) -> RehashJob:
 
 def _named(records: Records, record: Record) -> dict[str, Any]:
     """The keys of a record, as the caller may see them."""
-    return {KEY: record.key, PROFILE_KEY: records.rights.shown(record).fields.get(PROFILE_KEY)}
+    return {KEY: record.key, PROFILE_KEY: records.rights.render(record).fields.get(PROFILE_KEY)}
 
 
 def _rehashed(records: Records, rehashed: Iterable[RehashedRecord]) -> ApiResponse:

@@ -41,7 +41,7 @@ async def read_record(call: ApiRequest) -> ApiResponse:
     primary = records.primary.name if records.primary is not None else None
 
     def show(record: Record) -> dict[str, Any]:
-        body = wire.found_json(records.rights.shown(record), records.name, primary)
+        body = wire.found_json(records.rights.render(record), records.name, primary)
         meta = wire.record_meta(record, records.rights.redacted_fields)
         return {**body, **({"meta": meta} if meta else {})}
 
@@ -121,7 +121,7 @@ async def record_history(call: ApiRequest) -> ApiResponse:
     records = records_of_call(call, Act.READ)
 
     def render(record: Record) -> bytes:
-        return wire.encode_json(wire.version_json(records.rights.shown(record)))
+        return wire.encode_json(wire.version_json(records.rights.render(record)))
 
     return await version_pages(call, records, render)
 
@@ -238,7 +238,7 @@ class _Leaving:
 def _render(records: Records) -> Render[bytes]:
     """Build the JSON encoder of records that were found."""
     primary = records.primary.name if records.primary is not None else None
-    visible, name = records.rights.shown, records.name
+    visible, name = records.rights.render, records.name
     return lambda record: wire.encode_json(wire.found_json(visible(record), name, primary))
 
 

@@ -1,7 +1,7 @@
 """How records and what belongs to them are written: the one place where a record becomes JSON for
 callers.
 
-It takes records as ``Rights.shown`` gives them, and no others.
+It takes records as ``Rights.render`` gives them, and no others.
 
 Decimals are JSON numbers with every digit they have; instants are UTC with milliseconds.
 """

@@ -237,7 +237,7 @@ _SHORTEST: Final = 16
 def hide_secrets(settings: Settings) -> None:
     """Take out of the environment what the settings say is a secret there; it stays at hand."""
     auth, admin = settings.auth.introspection_credentials, settings.admin.metrics_token
-    named = [one.place for one in (settings.keys, auth, admin) if one and one.source == "env"]
+    named = [one.locator for one in (settings.keys, auth, admin) if one and one.source == "env"]
     # the last two are addresses that may hold a password
     hide_variables([*named, variable("store"), variable("limits.store")])
 
@@ -248,11 +248,11 @@ def read_secret(place: SecretSource, setting: str) -> str:
     ``VaultError`` (BAD_SETTINGS) when it cannot be read, or there is none.
     """
     if place.source == "env":
-        text, what = secret_variable(place.place), f"the environment variable {place.place}"
+        text, what = secret_variable(place.locator), f"the environment variable {place.locator}"
     else:
-        what = place.place
+        what = place.locator
         try:
-            text = Path(place.place).read_bytes()[: _LONGEST + 1].decode()
+            text = Path(place.locator).read_bytes()[: _LONGEST + 1].decode()
         except OSError as error:
             raise _unusable(setting, f"{what} cannot be read ({error.strerror})") from None
         except UnicodeDecodeError:

@@ -195,7 +195,7 @@ def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
     return Quotas(
         rates("credential", given.requests_per_second),
         rates("address", given.address_requests_per_second),
-        ConcurrencyLimit(given.concurrent, _WAITING, told=refused),
+        ConcurrencyLimit(given.concurrent, _WAITING, on_refused=refused),
         ConcurrencyLimit(given.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
         Trusted(settings.trusted_proxies),
     )

@@ -235,12 +235,12 @@ async def declare_policies(governed: Governed, files: Path | None) -> None:
         return
     declared = read_policies([files])
     faults: list[Detail] = []
-    for policy in declared.found:
+    for policy in declared.declared:
         try:
             refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS)
         except VaultError as error:
             faults.extend(
-                Detail(declared.place(policy.name, at), text) for at, text in error.details
+                Detail(declared.position(policy.name, at), text) for at, text in error.details
             )
     if faults:
         raise VaultError(
@@ -248,7 +248,7 @@ async def declare_policies(governed: Governed, files: Path | None) -> None:
             "Policies in files do not fit the schemas that they name.",
             tuple(faults),
         )
-    for name in await policies.declare(declared.found):
+    for name in await policies.declare(declared.declared):
         _policy_log.info("an access policy was declared by a file", source=name)
 
 

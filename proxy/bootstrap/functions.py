@@ -104,4 +104,4 @@ def _private(settings: Settings) -> Iterator[Path]:
     sources = settings.keys, settings.admin.metrics_token, settings.auth.introspection_credentials
     for source in sources:
         if source is not None and source.source == "file":
-            yield Path(source.place)
+            yield Path(source.locator)

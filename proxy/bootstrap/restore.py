@@ -104,7 +104,7 @@ def _unpack(
     if not source_of_key.exists():
         raise VaultError(
             Code.BAD_KEYS,
-            f"There is no key at {settings.keys.place}, and a backup holds none: put the copy of "
+            f"There is no key at {settings.keys.locator}, and a backup holds none: put the copy of "
             f"master key {head.master} there, or name its place with the setting `keys`.",
         )
     master = source_of_key.load()

@@ -41,7 +41,7 @@ async def declare(catalog: Catalog, files: Path | None) -> None:
     if files is None:
         return
     written = read_schemas([files])
-    for name, applied in (await catalog.declare(written.found, written.place)).items():
+    for name, applied in (await catalog.declare(written.declared, written.position)).items():
         if applied.created or applied.steps:
             _log.info("a schema was declared by a file", entity=name, count=len(applied.steps))
 

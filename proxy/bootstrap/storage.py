@@ -207,8 +207,8 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
     if await has_keyset(store, DEFAULT):
         raise VaultError(
             Code.BAD_KEYS,
-            f"The key that opens {settings.store.label} is missing: restore {settings.keys.place} "
-            "from its backup. "
+            f"The key that opens {settings.store.label} is missing: restore "
+            f"{settings.keys.locator} from its backup. "
             "A new key could not read what the vault holds, so none was made.",
         )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOOK: Final = 0.25
 
 #: Members that people are shown, in this order, after the instant and the event.
-_SHOWN: Final = (
+_PRINTED: Final = (
     "via",
     "by",
     "environment",
@@ -248,7 +248,7 @@ def _pretty(line: bytes) -> None:
     except ValueError:
         print("?  a line that is none of the audit log; see `domicile audit verify`")
         return
-    words = [str(members[name]) for name in _SHOWN if name in members]
+    words = [str(members[name]) for name in _PRINTED if name in members]
     words += [f"{name}={','.join(map(str, members[name]))}" for name in _LISTS if name in members]
     if "reason" in members:
         words.append(f"({members['reason']})")

@@ -112,8 +112,8 @@ def _copy_keys(settings: Settings, target: Path | None) -> str | None:
             "that comes from.",
         )
     if target.is_dir():
-        target = target / Path(settings.keys.place).name
-    content = read_key_file(settings.keys.place)
+        target = target / Path(settings.keys.locator).name
+    content = read_key_file(settings.keys.locator)
     if not (target.exists() and read_key_file(str(target)) == content):
         write_new(str(target), content)
     return str(target)
@@ -159,7 +159,7 @@ def _text(data: dict[str, Any], settings: Settings) -> str:
         )
     else:
         lines.append(
-            f"The master key ({settings.keys.place}) is not in it, and nothing opens it without "
+            f"The master key ({settings.keys.locator}) is not in it, and nothing opens it without "
             "that key: keep a copy of it apart (--keys FILE)."
         )
     if lost := data["lost"]:

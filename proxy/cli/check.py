@@ -216,7 +216,7 @@ def _warnings(settings: Settings) -> list[str]:
     from proxy.model.schema import records_schema
     from proxy.model.schema_document import schema_warnings
 
-    declared = () if settings.schemas is None else read_schemas([settings.schemas]).found
+    declared = () if settings.schemas is None else read_schemas([settings.schemas]).declared
     schemas = (*declared, records_schema(settings.records))
     return [text for schema in schemas for text in schema_warnings(schema)]
 

@@ -17,14 +17,14 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recog
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument(
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
         "--url",
         type=http_address,
         metavar="URL",
         help="what to ask (default: the admin listener's /healthz)",
     )
-    asked.add_argument(
+    choice.add_argument(
         "--ready", action="store_true", help="ask /readyz: whether requests should be sent here now"
     )
     parser.add_argument(

@@ -110,7 +110,7 @@ _BATCH: Final = 100
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 #: Faults that are listed; a file with more of them has one cause.
-_TOLD: Final = 20
+_MOST_FAULTS: Final = 20
 
 
 class _Mark(msgspec.Struct):
@@ -277,7 +277,7 @@ def _existing(job: _Job, entries: list[FileRecord]) -> None:
 
 
 def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
-    job.faults += [fault for _, fault in faults][: max(0, _TOLD - len(job.faults))]
+    job.faults += [fault for _, fault in faults][: max(0, _MOST_FAULTS - len(job.faults))]
     job.rejected += len({entry.line for entry, _ in faults})
     if job.rejects is not None and faults:
         entries = {entry.line: entry for entry, _ in faults}.values()

@@ -30,7 +30,7 @@ def apply_policies(arguments: Arguments) -> int:
     """
     import asyncio
 
-    policies = read_policies(arguments.files).found
+    policies = read_policies(arguments.files).declared
     results = asyncio.run(_apply(arguments, policies))
     lines = [f"{item['name']}: {'new' if item.pop('created') else 'in force'}" for item in results]
     command.show({"policies": results}, "\n".join(lines), as_json=arguments.json)

@@ -26,7 +26,7 @@ def apply_schemas(arguments: Arguments) -> int:
     """
     import asyncio
 
-    schemas = read_schemas(arguments.files).found
+    schemas = read_schemas(arguments.files).declared
     results = asyncio.run(_apply(arguments, schemas))
     lines = [
         line

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _Parsed = TypeVar("_Parsed")
 
 #: Faults that are printed one by one; of more, the number is told.
-_SHOWN: Final = 1_000
+_MOST_FAULTS: Final = 1_000
 
 
 def verify_store(arguments: Arguments) -> int:
@@ -168,9 +168,9 @@ def store_text(findings: "VaultFindings") -> str:
         )
     lines += [
         f"  {_table_of(fault)}, record {fault.rid}: {fault.text}"
-        for fault in findings.faults[:_SHOWN]
+        for fault in findings.faults[:_MOST_FAULTS]
     ]
-    if more := findings.faults[_SHOWN:]:
+    if more := findings.faults[_MOST_FAULTS:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
     lines += [f"  The note {name} is not as it was written last." for name in findings.notes]
     count = len(findings.faults) + len(findings.notes)

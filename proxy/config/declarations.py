@@ -43,12 +43,12 @@ class DeclarationKind(NamedTuple, Generic[_Declared]):
 
 
 class Declarations(NamedTuple, Generic[_Declared]):
-    """What files declare; ``place`` says where a part of one stands: ``file:line:column`` by name
-    and JSON Pointer.
+    """What files declare; ``position`` says where a part of one stands: ``file:line:column``
+    by name and JSON Pointer.
     """
 
-    found: tuple[_Declared, ...]
-    place: Callable[[str, str], str]
+    declared: tuple[_Declared, ...]
+    position: Callable[[str, str], str]
 
 
 def read_files(kind: DeclarationKind[_Declared], paths: Sequence[Path]) -> Declarations[_Declared]:
@@ -64,7 +64,7 @@ def read_files(kind: DeclarationKind[_Declared], paths: Sequence[Path]) -> Decla
     if reading.faults:
         text = f"The files with {plural(kind.noun)} have faults: mend what is listed."
         raise VaultError(kind.code, text, tuple(reading.faults))
-    return Declarations(tuple(reading.found.values()), reading.place)
+    return Declarations(tuple(reading.declared.values()), reading.position)
 
 
 def plural(noun: str) -> str:
@@ -88,11 +88,11 @@ class _Reading(Generic[_Declared]):
 
     def __init__(self, kind: DeclarationKind[_Declared]) -> None:
         self.kind = kind
-        self.found: dict[str, _Declared] = {}
+        self.declared: dict[str, _Declared] = {}
         self.faults: list[Detail] = []
         self.places: dict[str, dict[str, str]] = {}
 
-    def place(self, name: str, pointer: str) -> str:
+    def position(self, name: str, pointer: str) -> str:
         """Where a part stands, or the nearest thing around it that does."""
         places = self.places[name]
         while pointer not in places and pointer:
@@ -140,7 +140,7 @@ class _Reading(Generic[_Declared]):
             self.faults.append(Detail(places[""], f"a {self.kind.noun} needs {self.kind.needs}"))
             return
         name = raw.pop("name")
-        if name in self.found:
+        if name in self.declared:
             self.faults.append(
                 Detail(
                     places["/name"],
@@ -150,10 +150,10 @@ class _Reading(Generic[_Declared]):
             return
         self.places[name] = {**places, "name": places["/name"]}
         try:
-            self.found[name] = self.kind.read(name, raw)
+            self.declared[name] = self.kind.read(name, raw)
         except VaultError as error:
             self.faults.extend(
-                Detail(self.place(name, detail.source), detail.text) for detail in error.details
+                Detail(self.position(name, detail.source), detail.text) for detail in error.details
             )
 
     def value(self, file: str, node: yaml.Node, pointer: str, places: dict[str, str]) -> Any:
@@ -179,21 +179,21 @@ class _Reading(Generic[_Declared]):
     def mapping(
         self, file: str, node: yaml.MappingNode, pointer: str, places: dict[str, str]
     ) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.faults.append(
                     Detail(_at(file, key.start_mark), "a name is needed before the colon")
                 )
-            elif key.value in found:
+            elif key.value in members:
                 self.faults.append(
                     Detail(_at(file, key.start_mark), f"{key.value} stands twice: remove one")
                 )
             else:
                 at = pointer + step(key.value)
-                found[key.value] = self.value(file, value, at, places)
+                members[key.value] = self.value(file, value, at, places)
                 places[at] = _at(file, key.start_mark)
-        return found
+        return members
 
 
 def _at(file: str, mark: yaml.Mark | None) -> str:

@@ -65,13 +65,13 @@ def suggest_setting(name: str) -> str:
     if general(name) != name:
         return suggest_setting(general(name)).replace("upstream", ".".join(name.split(".")[:2]))
     section, _, last = name.rpartition(".")
-    known = section_members(section) if section in SECTIONS or not section else []
-    if close := difflib.get_close_matches(last, known, n=1):
+    members = section_members(section) if section in SECTIONS or not section else []
+    if close := difflib.get_close_matches(last, members, n=1):
         return f"did you mean {f'{section}.{close[0]}' if section else close[0]}?"
     if elsewhere := [setting for setting in SETTINGS if setting.rpartition(".")[2] == last]:
         return f"did you mean {elsewhere[0]}?"
-    if known and section:
-        return f"{section} has {', '.join(known)}"
+    if members and section:
+        return f"{section} has {', '.join(members)}"
     if close := difflib.get_close_matches(name, SETTINGS, n=1):
         return f"did you mean {close[0]}?"
     return f"there are {', '.join(section_members(''))}"
@@ -95,15 +95,15 @@ class GivenSetting(NamedTuple):
     """One setting as written, and where: ``file:line:column`` or a variable's name."""
 
     text: str
-    place: str
+    source: str
 
 
 class SettingsDocument:
-    """Reads one settings file: ``given`` by dotted name, ``faults`` in order of the file."""
+    """Reads one settings file: ``settings`` by dotted name, ``faults`` in order of the file."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
-        self.given: dict[str, GivenSetting] = {}
+        self.settings: dict[str, GivenSetting] = {}
         self.faults: list[Detail] = []
         root = self._compose(content)
         if root is not None and not (isinstance(root, yaml.ScalarNode) and root.value == ""):
@@ -128,7 +128,7 @@ class SettingsDocument:
         try:
             return yaml.compose(text, Loader=yaml.BaseLoader)
         except yaml.MarkedYAMLError as error:
-            self.faults.append(Detail(self._place(error.problem_mark), not_yaml(error)))
+            self.faults.append(Detail(self._position(error.problem_mark), not_yaml(error)))
         except yaml.YAMLError:
             self.faults.append(Detail(self.name, "not YAML: a control character stands in it"))
         except RecursionError:
@@ -140,16 +140,16 @@ class SettingsDocument:
             what = f"{section} takes" if section else "the file takes"
             self._fault(node, f"{what} names and values, each as `name: value` on its own line")
             return
-        seen: set[str] = set()
+        names: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._fault(key, "a name is needed before the colon")
                 continue
             name = f"{section}.{key.value}" if section else key.value
-            if name in seen:
+            if name in names:
                 self._fault(key, f"{name} stands twice: remove one")
             else:
-                seen.add(name)
+                names.add(name)
                 self._member(name, key, value)
 
     def _member(self, name: str, key: yaml.ScalarNode, value: yaml.Node) -> None:
@@ -159,31 +159,34 @@ class SettingsDocument:
         elif setting is None:
             self._fault(key, f"{name} is not a setting: {suggest_setting(name)}")
         elif setting.many and _is_list(value):
-            self.given[name] = GivenSetting(
-                f"[{','.join(item.value for item in value.value)}]", self._place(value.start_mark)
+            self.settings[name] = GivenSetting(
+                f"[{','.join(item.value for item in value.value)}]",
+                self._position(value.start_mark),
             )
-        elif not _plain(value):
+        elif not _is_scalar(value):
             count = "a list of plain values" if setting.many else "one plain value"
             self._fault(value, f"{name} takes {count}: write {setting.form}")
         elif not value.value:
             self._fault(key, f"{name} has no value: write {setting.form}, or remove the line")
         else:
-            self.given[name] = GivenSetting(value.value, self._place(value.start_mark))
+            self.settings[name] = GivenSetting(value.value, self._position(value.start_mark))
 
     def _fault(self, node: yaml.Node, text: str) -> None:
-        self.faults.append(Detail(self._place(node.start_mark), text))
+        self.faults.append(Detail(self._position(node.start_mark), text))
 
-    def _place(self, mark: yaml.Mark | None) -> str:
+    def _position(self, mark: yaml.Mark | None) -> str:
         return self.name if mark is None else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
 
 
-def _plain(node: yaml.Node) -> bool:
+def _is_scalar(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == _TEXT
 
 
 def _is_list(node: yaml.Node) -> bool:
     return (
-        isinstance(node, yaml.SequenceNode) and node.tag == _LIST and all(map(_plain, node.value))
+        isinstance(node, yaml.SequenceNode)
+        and node.tag == _LIST
+        and all(map(_is_scalar, node.value))
     )
 
 
@@ -213,7 +216,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[dict[str, GivenSetting
     """The settings that an environment holds, by dotted name, and the faults among them, in order
     of the alphabet.
     """
-    given: dict[str, GivenSetting] = {}
+    settings: dict[str, GivenSetting] = {}
     faults: list[Detail] = []
     for written in sorted(environ):
         if not written.startswith(VARIABLE_PREFIX):
@@ -229,8 +232,8 @@ def read_environment(environ: Mapping[str, str]) -> tuple[dict[str, GivenSetting
         if fault := _fault(written, name, text):
             faults.append(Detail(written, fault))
         else:
-            given[name] = GivenSetting(text, written)
-    return given, faults
+            settings[name] = GivenSetting(text, written)
+    return settings, faults
 
 
 def _fault(written: str, name: str, text: str) -> str | None:

@@ -19,7 +19,7 @@ from proxy.errors import Code, Detail, VaultError
 #: Read from the current folder where no other file is named and it is there.
 DEFAULT_FILE: Final = Path("domicile.yaml")
 
-_PLACE: Final = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
+_POSITION: Final = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
 _REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]+\}")
 
 _LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin", "listen.metrics")
@@ -68,29 +68,29 @@ def _from_file(file: Path | None) -> tuple[dict[str, GivenSetting], list[Detail]
     except OSError as error:
         return {}, [Detail(str(file), f"cannot be read ({error.strerror}): let this user read it")]
     document = SettingsDocument(str(file), content)
-    return document.given, document.faults
+    return document.settings, document.faults
 
 
 def _position(fault: Detail) -> tuple[int, int, int]:
     """Where a fault is told: those of the file by line and column, then those of variables as they
     were found.
     """
-    at = _PLACE.fullmatch(fault.source)
+    at = _POSITION.fullmatch(fault.source)
     return (0, int(at[1]), int(at[2])) if at else (1, 0, 0)
 
 
-def _read_all(given: Mapping[str, GivenSetting], faults: list[Detail]) -> dict[str, Any]:
+def _read_all(settings: Mapping[str, GivenSetting], faults: list[Detail]) -> dict[str, Any]:
     """The value of every setting whose text can be read; each of the others leaves a fault."""
     values: dict[str, Any] = {}
-    own = {name: SETTINGS[general(name)] for name in given if name not in SETTINGS}
+    own = {name: SETTINGS[general(name)] for name in settings if name not in SETTINGS}
     for name, setting in (SETTINGS | own).items():
-        text, place = given.get(name, GivenSetting(setting.default, f"the default of {name}"))
+        text, source = settings.get(name, GivenSetting(setting.default, f"the default of {name}"))
         if "{data}" in text and "data" not in values and name != "data":
             continue  # what is wrong with the data folder is told already
         try:
             values[name] = setting.read(_expanded(text, values, setting))
         except ValueError as error:
-            faults.append(Detail(place, f"{name}: {error}; write {setting.form}"))
+            faults.append(Detail(source, f"{name}: {error}; write {setting.form}"))
     return values
 
 
@@ -116,19 +116,20 @@ def _expanded(text: str, values: Mapping[str, Any], setting: Setting) -> str:
     return text
 
 
-def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
+def _together(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
     """Faults that concern two settings.
 
     A listener of the defaults is always on loopback, so it never has one.
     """
-    faults = _in_the_clear(values, given)
+    faults = _in_the_clear(values, settings)
     for first, second in itertools.combinations(_LISTENERS, 2):
         address = values.get(first)
         if address is not None and address == values.get(second) and address.port != 0:
-            name = second if second in given else first
+            name = second if second in settings else first
             faults.append(
                 Detail(
-                    given[name].place, f"{first} and {second} are the same: give each its own port"
+                    settings[name].source,
+                    f"{first} and {second} are the same: give each its own port",
                 )
             )
     if values.get("listen.proxy_protocol") and values.get("trusted_proxies") == ():
@@ -136,13 +137,13 @@ def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
             "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the "
             "proxies in front there"
         )
-        faults.append(Detail(given["listen.proxy_protocol"].place, text))
-    faults += _issuer(values, given)
-    faults += _firewall(values, given)
-    faults += _callers_tls(values, given)
-    faults += _tls("upstream", values, given)
+        faults.append(Detail(settings["listen.proxy_protocol"].source, text))
+    faults += _issuer(values, settings)
+    faults += _firewall(values, settings)
+    faults += _callers_tls(values, settings)
+    faults += _tls("upstream", values, settings)
     for name, merged in _applications(values).items():
-        faults += _tls(f"{APPLICATIONS}.{name}", merged, given)
+        faults += _tls(f"{APPLICATIONS}.{name}", merged, settings)
     return faults
 
 
@@ -165,11 +166,11 @@ def _in_the_clear(values: Mapping[str, Any], written: Mapping[str, GivenSetting]
             f"listen at 127.0.0.1, or write insecure: [{listener}] under listen where something "
             "in front does TLS"
         )
-        faults.append(Detail(written[name].place, text))
+        faults.append(Detail(written[name].source, text))
     return faults
 
 
-def _issuer(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
+def _issuer(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
     """Refuse an issuer without a name, and optional claims beside verification by keys."""
     issuer, optional = (
         values.get("auth.issuer"),
@@ -191,17 +192,17 @@ def _issuer(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> lis
             "tokens may be those of other issuers, too: name this one with "
             f"auth.issuer_name{otherwise}"
         )
-        faults.append(Detail(given["auth.issuer"].place, text))
+        faults.append(Detail(settings["auth.issuer"].source, text))
     if optional and not introspected:
         text = (
             "auth.introspection_optional_claims is for auth.issuer: introspection:… alone: "
             "remove it"
         )
-        faults.append(Detail(given["auth.introspection_optional_claims"].place, text))
+        faults.append(Detail(settings["auth.introspection_optional_claims"].source, text))
     return faults
 
 
-def _firewall(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
+def _firewall(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
     """A firewall that lets nobody in is a mistake."""
     none = (
         values.get("firewall.country_database", "") is None and values.get("firewall.allow") == ()
@@ -213,10 +214,10 @@ def _firewall(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> l
         "with "
         "firewall.country_database, or networks with firewall.allow"
     )
-    return [Detail(given["firewall.mode"].place, text)]
+    return [Detail(settings["firewall.mode"].source, text)]
 
 
-def _callers_tls(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
+def _callers_tls(values: Mapping[str, Any], settings: Mapping[str, GivenSetting]) -> list[Detail]:
     """Faults among the settings for TLS towards callers."""
     certificates, keys = values.get("listen.tls.certificate"), values.get("listen.tls.key")
     if certificates is None or keys is None:
@@ -224,25 +225,25 @@ def _callers_tls(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -
     if not certificates:
         idle = [name for name in ("listen.tls.key", "listen.tls.clients") if values.get(name)]
         text = "does nothing without a certificate: name its file with listen.tls.certificate"
-        return [Detail(given[name].place, f"{name} {text}") for name in idle]
+        return [Detail(settings[name].source, f"{name} {text}") for name in idle]
     at, clients_at = values.get("listen.tls.at"), values.get("listen.tls.clients_at")
     if values.get("listen.tls.clients") and at not in (None, "both", clients_at):
         text = (
             f"listen.tls.clients_at is {clients_at} and listen.tls.at is {at}: where no TLS is "
             "spoken, callers show no certificate; name the same listeners in both"
         )
-        return [Detail(given["listen.tls.clients"].place, text)]
+        return [Detail(settings["listen.tls.clients"].source, text)]
     if keys and len(keys) != len(certificates):
         text = (
             f"listen.tls.key names {len(keys)} and listen.tls.certificate {len(certificates)}: "
             "name one key for each"
         )
-        return [Detail(given["listen.tls.key"].place, text)]
+        return [Detail(settings["listen.tls.key"].source, text)]
     return []
 
 
 def _tls(
-    section: str, values: Mapping[str, Any], given: Mapping[str, GivenSetting]
+    section: str, values: Mapping[str, Any], settings: Mapping[str, GivenSetting]
 ) -> list[Detail]:
     """Faults among the settings for TLS in one section; ``values`` has those that count there, by
     their general names.
@@ -250,9 +251,9 @@ def _tls(
 
     def fault(name: str, text: str) -> Detail:
         return Detail(
-            given.get(
-                f"{section}.{name}", given.get(f"upstream.{name}", GivenSetting("", section))
-            ).place,
+            settings.get(
+                f"{section}.{name}", settings.get(f"upstream.{name}", GivenSetting("", section))
+            ).source,
             text,
         )
 

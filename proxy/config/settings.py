@@ -120,7 +120,7 @@ class KeySettings:
     """
 
     source: Literal["file", "env"]
-    place: str
+    locator: str
     service: str = ""  #: the scheme of the key service that seals the file; empty: none does
     query: str = ""  #: what that service is asked for, as in its address
 
@@ -128,8 +128,8 @@ class KeySettings:
     def described(self) -> str:
         """The place, for people."""
         if self.source == "env":
-            return f"the environment variable {self.place}"
-        return f"{self.place}, sealed by {self.service}" if self.service else self.place
+            return f"the environment variable {self.locator}"
+        return f"{self.locator}, sealed by {self.service}" if self.service else self.locator
 
     @property
     def uri(self) -> str:
@@ -137,8 +137,8 @@ class KeySettings:
         ``env:NAME`` or the address of a key service.
         """
         if self.source == "env":
-            return f"env:{self.place}"
-        path = urllib.parse.quote(self.place)
+            return f"env:{self.locator}"
+        path = urllib.parse.quote(self.locator)
         return f"{self.service}://{path}?{self.query}" if self.service else f"file://{path}"
 
 
@@ -146,7 +146,7 @@ class SecretSource(NamedTuple):
     """Where a secret is."""
 
     source: Literal["env", "file"]
-    place: str
+    locator: str
 
 
 class IssuerSettings(NamedTuple):

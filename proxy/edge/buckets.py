@@ -33,7 +33,7 @@ GCRA: Final = RateLimiterType.GCRA.value
 _OLDEST: Final = 8
 
 
-class _Kept(MemoryStoreBackend):
+class _BucketStore(MemoryStoreBackend):
     """Of too many buckets one gives way that is emptier than others.
 
     The library forgets the one that was asked for longest ago: who comes from many addresses could
@@ -57,10 +57,10 @@ class _Kept(MemoryStoreBackend):
 class RateLimiter(MemoryStore):
     """At most ``kept`` buckets."""
 
-    _BACKEND_CLASS = _Kept
+    _BACKEND_CLASS = _BucketStore
 
-    def __init__(self, kept: int) -> None:
-        super().__init__(options={"MAX_SIZE": kept})
+    def __init__(self, capacity: int) -> None:
+        super().__init__(options={"MAX_SIZE": capacity})
 
     def count(self) -> int:
         """How many there are.

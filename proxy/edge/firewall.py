@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logs.logger("firewall")
 
 #: Addresses whose place is remembered; forgotten all together.
-_KEPT: Final = 16_384
+_CAPACITY: Final = 16_384
 
 #: Characters of what a proxy tells that are remembered: two addresses.
 _SHORT: Final = 96
@@ -45,7 +45,7 @@ class Mode(enum.StrEnum):
     MASK = "mask"  #: nothing in clear
 
 
-class _Place(enum.Enum):
+class _Zone(enum.Enum):
     """What an address alone tells of requests that come straight from it."""
 
     INSIDE = "inside"
@@ -76,16 +76,16 @@ class Firewall:
         self._country = country
         self._allow = tuple(allow)
         self._trusted = trusted
-        self._places: dict[str, _Place] = {}
-        self._told: dict[tuple[str, str], bool] = {}  #: by peer and what it told
+        self._zones: dict[str, _Zone] = {}
+        self._verdicts: dict[tuple[str, str], bool] = {}  #: by peer and what it told
         self._edition = None if countries is None else countries.database
 
     def straight(self, peer: str) -> bool | None:
         """Whether every request of that peer comes from outside; ``None`` where its fields decide,
         so ask ``outside``.
         """
-        place = self._place(peer)
-        return None if place is _Place.ASK else place is _Place.OUTSIDE
+        zone = self._zone(peer)
+        return None if zone is _Zone.ASK else zone is _Zone.OUTSIDE
 
     def outside(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
         """Whether a request of that peer comes from outside.
@@ -93,19 +93,19 @@ class Firewall:
         ``chain`` is its ``X-Forwarded-For``, field by field; ``disguised``: another of its fields
         says that it was passed on.
         """
-        place = self._place(peer)
-        if place is not _Place.ASK:
-            return place is _Place.OUTSIDE
+        zone = self._zone(peer)
+        if zone is not _Zone.ASK:
+            return zone is _Zone.OUTSIDE
         if not self._trusted.holds(peer):
             return disguised or bool(chain)
         if len(chain) != 1 or len(chain[0]) > _SHORT:
             return self._beyond(peer, chain, disguised)
-        known = self._told.get((peer, chain[0]))
-        if known is None:
-            if len(self._told) >= _KEPT:
-                self._told.clear()
-            known = self._told[peer, chain[0]] = self._beyond(peer, chain, disguised)
-        return known
+        verdict = self._verdicts.get((peer, chain[0]))
+        if verdict is None:
+            if len(self._verdicts) >= _CAPACITY:
+                self._verdicts.clear()
+            verdict = self._verdicts[peer, chain[0]] = self._beyond(peer, chain, disguised)
+        return verdict
 
     def _beyond(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
         """Whether whoever a trusted proxy tells of is outside."""
@@ -114,33 +114,33 @@ class Firewall:
 
     def outside_raw(self, peer: str, headers: RawHeaders) -> bool:
         """The same of fields as they came."""
-        place = self._place(peer)
-        if place is not _Place.ASK:
-            return place is _Place.OUTSIDE
-        found = [(name.lower(), value) for name, value in headers if name.lower() in _PASSED_ON]
-        chain = [value.decode("latin-1") for name, value in found if name == b"x-forwarded-for"]
-        return self.outside(peer, chain, len(chain) < len(found))
+        zone = self._zone(peer)
+        if zone is not _Zone.ASK:
+            return zone is _Zone.OUTSIDE
+        passed_on = [(name.lower(), value) for name, value in headers if name.lower() in _PASSED_ON]
+        chain = [value.decode("latin-1") for name, value in passed_on if name == b"x-forwarded-for"]
+        return self.outside(peer, chain, len(chain) < len(passed_on))
 
-    def _place(self, peer: str) -> _Place:
+    def _zone(self, peer: str) -> _Zone:
         if self.countries is not None and self.countries.database is not self._edition:
             self._edition = self.countries.database
-            self._places.clear()
-            self._told.clear()
-        place = self._places.get(peer)
-        if place is None:
-            if len(self._places) >= _KEPT:
-                self._places.clear()
-            place = self._places[peer] = self._placed(peer)
-        return place
+            self._zones.clear()
+            self._verdicts.clear()
+        zone = self._zones.get(peer)
+        if zone is None:
+            if len(self._zones) >= _CAPACITY:
+                self._zones.clear()
+            zone = self._zones[peer] = self._determine(peer)
+        return zone
 
-    def _placed(self, peer: str) -> _Place:
+    def _determine(self, peer: str) -> _Zone:
         if not peer:
-            return _Place.OUTSIDE
+            return _Zone.OUTSIDE
         if self._trusted.holds(peer):
-            return _Place.ASK
+            return _Zone.ASK
         if not self._inside(peer):
-            return _Place.OUTSIDE
-        return _Place.ASK if special(peer) else _Place.INSIDE
+            return _Zone.OUTSIDE
+        return _Zone.ASK if special(peer) else _Zone.INSIDE
 
     def _inside(self, host: str) -> bool:
         if loopback(host) or within(host, self._allow):

@@ -96,7 +96,7 @@ def read_database(path: Path) -> Database:
         with path.open("rb") as file:
             reader = maxminddb.open_database(file, maxminddb.MODE_FD)
         database = Database(reader)
-        told = any(_country(record) for _, record in itertools.islice(reader, _TRIED))
+        has_countries = any(_country(record) for _, record in itertools.islice(reader, _TRIED))
     except FileNotFoundError:
         raise _unfit(
             path, "is not there: download a database of countries, and name its file"
@@ -107,7 +107,7 @@ def read_database(path: Path) -> Database:
         raise _unfit(
             path, "is no whole database of the MaxMind format (.mmdb): download it again"
         ) from None
-    if not told:
+    if not has_countries:
         raise _unfit(
             path,
             "tells no countries: take a database of countries or cities, not one of networks (ASN)",
@@ -172,7 +172,7 @@ class Countries:
 
 def _look(path: Path) -> _Mark | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -26,7 +26,7 @@ def _untold(_limit: str) -> None:
 class ConcurrencyLimit:
     """``most`` at one time for each key, and as many as ``waiting`` behind them.
 
-    ``told``: of each that is refused.
+    ``on_refused``: of each that is refused.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class ConcurrencyLimit:
         most: int,
         waiting: int,
         code: Code = Code.TOO_MANY_REQUESTS,
-        told: Callable[[], None] = lambda: None,
+        on_refused: Callable[[], None] = lambda: None,
     ) -> None:
         self._most = most
         self._waiting = waiting
         self._code = code
-        self._told = told
+        self._on_refused = on_refused
         self._running: dict[str, int] = {}  # weights together
         self._lines: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
 
@@ -98,7 +98,7 @@ class ConcurrencyLimit:
             del self._running[key]
 
     def _refused(self) -> VaultError:
-        self._told()
+        self._on_refused()
         if self._code is Code.OVERLOADED:
             refusal = VaultError(
                 self._code,
@@ -123,10 +123,10 @@ class LargePages:
     """
 
     def __init__(
-        self, most: int = 3, waiting: int = 256, told: Callable[[], None] = lambda: None
+        self, most: int = 3, waiting: int = 256, on_refused: Callable[[], None] = lambda: None
     ) -> None:
-        self._own = ConcurrencyLimit(max(1, most - 1), waiting, told=told)
-        self._all = ConcurrencyLimit(most, waiting, Code.OVERLOADED, told)
+        self._own = ConcurrencyLimit(max(1, most - 1), waiting, on_refused=on_refused)
+        self._all = ConcurrencyLimit(most, waiting, Code.OVERLOADED, on_refused)
 
     async def enter(self, key: str) -> None:
         """Return when it is this one's turn; call ``leave`` when it is over.
@@ -157,13 +157,17 @@ class Quotas:
     #: whose forwarding fields tell where a caller is
     trusted: Trusted = field(default_factory=lambda: Trusted(()))
 
-    def client(self, client: str, told: ObserveRefusal = _untold) -> tuple[Rates, Verdict] | None:
+    def client(
+        self, client: str, on_refused: ObserveRefusal = _untold
+    ) -> tuple[Rates, Verdict] | None:
         """Count a request of a client. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
-        return _taken(self.credential, client, told, "credential")
+        return _taken(self.credential, client, on_refused, "credential")
 
-    def caller(self, host: str, told: ObserveRefusal = _untold) -> tuple[Rates, Verdict] | None:
+    def caller(
+        self, host: str, on_refused: ObserveRefusal = _untold
+    ) -> tuple[Rates, Verdict] | None:
         """Count a request from an address. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
-        return _taken(self.address, address_group(host), told, "address")
+        return _taken(self.address, address_group(host), on_refused, "address")
 
     def spent(self, host: str) -> bool:
         """Whether the next request from an address would be refused."""
@@ -224,13 +228,13 @@ class LimitedError(VaultError):
 
 
 def _taken(
-    rates: Rates | None, key: str, told: ObserveRefusal, limit: str
+    rates: Rates | None, key: str, on_refused: ObserveRefusal, limit: str
 ) -> tuple[Rates, Verdict] | None:
     if rates is None:
         return None
     verdict = rates.take(key)
     if not verdict.allowed:
-        told(limit)
+        on_refused(limit)
         raise LimitedError(rates, verdict)
     return rates, verdict
 

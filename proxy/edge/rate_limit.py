@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.edge.buckets import RateLimiter
 
 #: Entries that are kept; a bucket that is not empty counts more than one that nearly is.
-_KEPT: Final = 131_072
+_CAPACITY: Final = 131_072
 
 
 #: Seconds that count for nothing: what adding up fractions leaves.
@@ -52,13 +52,13 @@ class Verdict(NamedTuple):
 class Rates:
     """Requests by key, for one process."""
 
-    def __init__(self, policy: RatePolicy, kept: int = _KEPT) -> None:
+    def __init__(self, policy: RatePolicy, capacity: int = _CAPACITY) -> None:
         self.policy = policy
         #: keys that are refused until they have paid what other replicas know of
         self.owing: set[str] = set()
         #: requests by key, where somebody counts them for all replicas
         self.used: dict[str, int] | None = None
-        self._capacity = kept
+        self._capacity = capacity
 
     @cached_property
     def _buckets(self) -> "RateLimiter":

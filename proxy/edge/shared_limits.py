@@ -64,8 +64,8 @@ class Shared:
 
     ``name`` turns (limit, key) into what the store may see.
 
-    ``told`` is called with whether the store could be reached, whenever that changes. ``close`` it
-    after use, unless ``run`` ran.
+    ``on_change`` is called with whether the store could be reached, whenever that changes.
+    ``close`` it after use, unless ``run`` ran.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Shared:
         url: str,
         rates: Sequence[Rates],
         name: Callable[[str, str], str],
-        told: Callable[[bool], None],
+        on_change: Callable[[bool], None],
     ) -> None:
         self._store = _Store(url)
         self._rates = tuple(rates)
         #: requests that were not taken yet
         self._owed: tuple[dict[str, int], ...] = tuple({} for _ in self._rates)
         self._name = name
-        self._told = told
+        self._on_change = on_change
         self._there: bool | None = None
         self._limiters = tuple(self._limiter(limit) for limit in self._rates)
         for limit in self._rates:
@@ -169,4 +169,4 @@ class Shared:
         elif self._there is False:
             _log.info("the store of limits is there again")
         self._there = there
-        self._told(there)
+        self._on_change(there)

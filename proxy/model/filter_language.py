@@ -90,13 +90,13 @@ class Conditions:
             return tuple(self._too_many(pointer))
         tests: list[Test] = []
         for name, value in raw.items():
-            place = pointer + step(name)
+            at = pointer + step(name)
             if name == OR:
-                tests += self._alternatives(value, place)
+                tests += self._alternatives(value, at)
             elif name == SEARCH:
-                tests += self._search(value, place)
+                tests += self._search(value, at)
             else:
-                tests += self._field(name, value, place)
+                tests += self._field(name, value, at)
         if SEARCH in raw and self._texts_named:
             self._fault(
                 pointer + step(SEARCH), "Cannot be combined with a string field or the record key."
@@ -109,59 +109,59 @@ class Conditions:
 
     # ------------------------------------------------------------------ members of the filter
 
-    def _alternatives(self, raw: Any, place: str) -> list[Test]:
+    def _alternatives(self, raw: Any, pointer: str) -> list[Test]:
         if not isinstance(raw, list) or len(raw) < 2:
-            self._fault(place, "Has to be an array of at least 2 filters.")
+            self._fault(pointer, "Has to be an array of at least 2 filters.")
             return []
         if len(raw) > self._limits.conditions:
-            return self._too_many(place)
-        found = tuple(
-            self._alternative(item, f"{place}/{number}") for number, item in enumerate(raw)
+            return self._too_many(pointer)
+        alternatives = tuple(
+            self._alternative(item, f"{pointer}/{number}") for number, item in enumerate(raw)
         )
-        return [AnyOf(found)]
+        return [AnyOf(alternatives)]
 
-    def _alternative(self, raw: Any, place: str) -> tuple[Test, ...]:
+    def _alternative(self, raw: Any, pointer: str) -> tuple[Test, ...]:
         if not isinstance(raw, dict) or not raw:
-            self._fault(place, "Has to be a filter object with at least one field.")
+            self._fault(pointer, "Has to be a filter object with at least one field.")
             return ()
         if len(raw) > self._limits.conditions:
-            return tuple(self._too_many(place))
+            return tuple(self._too_many(pointer))
         tests: list[Test] = []
         for name, value in raw.items():
             if name in (OR, SEARCH):
-                self._fault(place + step(name), f"Cannot be used within {OR}.")
+                self._fault(pointer + step(name), f"Cannot be used within {OR}.")
             elif name == VERSION_FIELD or not _is_text(field_of(self._schema, name)):
                 self._fault(
-                    place + step(name), f"Cannot be used within {OR}: only string fields can."
+                    pointer + step(name), f"Cannot be used within {OR}: only string fields can."
                 )
             else:
-                tests += self._field(name, value, place + step(name))
+                tests += self._field(name, value, pointer + step(name))
         return tuple(tests)
 
-    def _search(self, raw: Any, place: str) -> list[Test]:
+    def _search(self, raw: Any, pointer: str) -> list[Test]:
         fields = tuple(
             KEY if f.type is FieldType.PRIMARY_KEY else f.name
             for f in self._schema.fields
             if can_search(f)
         )
-        text = self._searched(raw, place, *self._limits.search)
+        text = self._searched(raw, pointer, *self._limits.search)
         if not fields:
             self._fault(
-                place,
+                pointer,
                 "No string field of this schema has partial match on.",
                 Code.PARTIAL_MATCH_DISABLED,
             )
         return [Like(fields, text)]
 
-    def _field(self, name: str, raw: Any, place: str) -> list[Test]:
+    def _field(self, name: str, raw: Any, pointer: str) -> list[Test]:
         field = _VERSION if name == VERSION_FIELD else field_of(self._schema, name)
         if field is None:
             self._fault(
-                place,
+                pointer,
                 unknown_field(
                     name,
                     (
-                        *(known.name for known in self._schema.fields),
+                        *(other.name for other in self._schema.fields),
                         KEY,
                         VERSION_FIELD,
                         SEARCH,
@@ -172,90 +172,94 @@ class Conditions:
             return []
         self._texts_named |= field.type in TEXTS
         if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
-            self._fault(place, f"Cannot be asked: {field.why_unasked}.")
+            self._fault(pointer, f"Cannot be asked: {field.why_unasked}.")
             return []
-        asked = KEY if field.type is FieldType.PRIMARY_KEY else field.name
+        column = KEY if field.type is FieldType.PRIMARY_KEY else field.name
         if field.type is FieldType.JSON:
-            return self._in_json(asked, raw, place)
+            return self._in_json(column, raw, pointer)
         if isinstance(raw, dict):
-            return self._operators(field, asked, raw, place)
-        return [Equals(asked, self._listed(raw, place, _check(field)))]
+            return self._operators(field, column, raw, pointer)
+        return [Equals(column, self._listed(raw, pointer, _check(field)))]
 
     # ------------------------------------------------------------------ operators
 
-    def _operators(self, field: Field, asked: str, raw: dict[str, Any], place: str) -> list[Test]:
+    def _operators(
+        self, field: Field, column: str, raw: dict[str, Any], pointer: str
+    ) -> list[Test]:
         tests: list[Test] = []
         if not raw:
-            self._fault(place, "Has to hold an operator.")
+            self._fault(pointer, "Has to hold an operator.")
         for name, value in raw.items():
-            where = place + step(name)
+            where = pointer + step(name)
             if name == NOT:
-                tests += self._negated(field, asked, value, where)
+                tests += self._negated(field, column, value, where)
             elif name == LIKE:
-                tests += self._like(field, asked, value, where)
+                tests += self._like(field, column, value, where)
             elif name in OPS:
-                tests += self._compared(field, asked, (OPS[name], value), where)
+                tests += self._compared(field, column, (OPS[name], value), where)
             else:
                 self._fault(where, f"Is no operator; those are {NOT}, {LIKE}, {', '.join(OPS)}.")
         for one, other in EXCLUDING:
             if one in raw and other in raw:
-                self._fault(place + step(other), f"Cannot be combined with {one}.")
+                self._fault(pointer + step(other), f"Cannot be combined with {one}.")
         return tests
 
-    def _negated(self, field: Field, asked: str, raw: Any, place: str) -> list[Test]:
-        if field.type not in TEXTS and asked != VERSION_FIELD:
-            self._fault(place, "Can be used on string fields, the record key and version alone.")
+    def _negated(self, field: Field, column: str, raw: Any, pointer: str) -> list[Test]:
+        if field.type not in TEXTS and column != VERSION_FIELD:
+            self._fault(pointer, "Can be used on string fields, the record key and version alone.")
         elif not isinstance(raw, dict):
-            return [Equals(asked, self._listed(raw, place, _check(field)), negated=True)]
+            return [Equals(column, self._listed(raw, pointer, _check(field)), negated=True)]
         elif list(raw) != [LIKE]:
             self._fault(
-                place, f"Has to be a value, an array of values, or an object with {LIKE} alone."
+                pointer, f"Has to be a value, an array of values, or an object with {LIKE} alone."
             )
         else:
-            return self._like(field, asked, raw[LIKE], place + step(LIKE), negated=True)
+            return self._like(field, column, raw[LIKE], pointer + step(LIKE), negated=True)
         return []
 
     def _like(
-        self, field: Field, asked: str, raw: Any, place: str, *, negated: bool = False
+        self, field: Field, column: str, raw: Any, pointer: str, *, negated: bool = False
     ) -> list[Test]:
         if field.type not in TEXTS:
-            self._fault(place, "Can be used on string fields alone.")
+            self._fault(pointer, "Can be used on string fields alone.")
             return []
         hashed = field.storage is Storage.INDEXED_HASHED
         text = self._searched(
-            raw, place, *(self._limits.search if hashed else (1, self._limits.like_plain))
+            raw, pointer, *(self._limits.search if hashed else (1, self._limits.like_plain))
         )
         if not can_search(field):
-            self._fault(place, "The field has partial match off.", Code.PARTIAL_MATCH_DISABLED)
-        return [Like((asked,), text, negated)]
+            self._fault(pointer, "The field has partial match off.", Code.PARTIAL_MATCH_DISABLED)
+        return [Like((column,), text, negated)]
 
-    def _compared(self, field: Field, asked: str, asks: tuple[Op, Any], place: str) -> list[Test]:
+    def _compared(
+        self, field: Field, column: str, asks: tuple[Op, Any], pointer: str
+    ) -> list[Test]:
         op, raw = asks
         if field.type not in (*NUMBERS, *TIMES):
             self._fault(
-                place, "Can be used on integer, decimal, datetime, date and time fields alone."
+                pointer, "Can be used on integer, decimal, datetime, date and time fields alone."
             )
         elif field.storage is not Storage.INDEXED:
             self._fault(
-                place, "Cannot be compared: only a hash of the field is kept, which has no order."
+                pointer, "Cannot be compared: only a hash of the field is kept, which has no order."
             )
         else:
-            return [Compares(asked, op, self._value(raw, place, CHECKS[field.type]))]
+            return [Compares(column, op, self._value(raw, pointer, CHECKS[field.type]))]
         return []
 
     # ------------------------------------------------------------------ JSON fields
 
-    def _in_json(self, asked: str, raw: Any, place: str) -> list[Test]:
+    def _in_json(self, column: str, raw: Any, pointer: str) -> list[Test]:
         if not isinstance(raw, dict) or not raw:
             self._fault(
-                place, "Has to be an object of paths into the document, as in {'$.path': value}."
+                pointer, "Has to be an object of paths into the document, as in {'$.path': value}."
             )
             return []
         if len(raw) > self._limits.conditions:
-            return self._too_many(place)
+            return self._too_many(pointer)
         tests: list[Test] = []
         for path, value in raw.items():
-            where = place + step(path)
+            where = pointer + step(path)
             steps = steps_of(path)
             if steps is None:
                 self._fault(
@@ -270,52 +274,52 @@ class Conditions:
             else:
                 tests.append(
                     InJson(
-                        asked, steps, self._listed(value, where, _scalar), isinstance(value, list)
+                        column, steps, self._listed(value, where, _scalar), isinstance(value, list)
                     )
                 )
         return tests
 
     # ------------------------------------------------------------------ values
 
-    def _listed(self, raw: Any, place: str, check: ValueCheck) -> tuple[Any, ...]:
+    def _listed(self, raw: Any, pointer: str, check: ValueCheck) -> tuple[Any, ...]:
         """A value or several."""
         if not isinstance(raw, list):
-            return (None if raw is None else self._value(raw, place, check),)
+            return (None if raw is None else self._value(raw, pointer, check),)
         self._values += len(raw)
         if not raw:
-            self._fault(place, "Must not be an empty array.")
+            self._fault(pointer, "Must not be an empty array.")
         if self._values > self._limits.values:
             # told once, by ``read``; to look at each of a million would keep everybody waiting
             return ()
         return tuple(
             [
-                None if item is None else self._value(item, f"{place}/{number}", check)
+                None if item is None else self._value(item, f"{pointer}/{number}", check)
                 for number, item in enumerate(raw)
             ]
         )
 
-    def _value(self, raw: Any, place: str, check: ValueCheck) -> Any:
+    def _value(self, raw: Any, pointer: str, check: ValueCheck) -> Any:
         try:
             return check(raw)
         except Unfit as fault:
-            self._fault(place + fault.place, fault.text)
+            self._fault(pointer + fault.pointer, fault.text)
             return None
 
-    def _searched(self, raw: Any, place: str, least: int, most: int) -> str:
-        found = self._value(raw, place, _text)
-        if found is not None and (len(_folded(found)) < least or len(found) > most):
+    def _searched(self, raw: Any, pointer: str, least: int, most: int) -> str:
+        text = self._value(raw, pointer, _text)
+        if text is not None and (len(_folded(text)) < least or len(text) > most):
             self._fault(
-                place,
+                pointer,
                 f"Has to have {least} to {most} characters, not counting white space at its ends.",
             )
-        return found or ""
+        return text or ""
 
-    def _too_many(self, place: str) -> list[Test]:
-        self._fault(place, f"Must not hold more than {self._limits.conditions} conditions.")
+    def _too_many(self, pointer: str) -> list[Test]:
+        self._fault(pointer, f"Must not hold more than {self._limits.conditions} conditions.")
         return []
 
-    def _fault(self, place: str, text: str, code: Code = Code.INVALID_FILTER) -> None:
-        self._faults.add(place, text, code)
+    def _fault(self, pointer: str, text: str, code: Code = Code.INVALID_FILTER) -> None:
+        self._faults.add(pointer, text, code)
 
 
 def _is_text(field: Field | None) -> bool:
@@ -372,11 +376,11 @@ def steps_of(text: str) -> tuple[str | int, ...] | None:
         match = _STEP.match(text, at)
         if match is None:
             return None
-        plain, single, double, number = match.groups()
+        bare, single, double, number = match.groups()
         quoted = single if single is not None else double
         if number is not None:
             steps.append(int(number))
         else:
-            steps.append(plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
+            steps.append(bare if quoted is None else _ESCAPED.sub(r"\1", quoted))
         at = match.end()
     return tuple(steps) or None

@@ -101,7 +101,7 @@ def _refuse(faults: ValueFaults) -> None:
 def _members(
     raw: Any,
     pointer: str,
-    known: tuple[str, ...],
+    members: tuple[str, ...],
     faults: ValueFaults,
     code: Code = Code.INVALID_INPUT,
 ) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def _members(
     if not isinstance(raw, dict):
         faults.add(pointer, "Has to be a JSON object.", code)
         return {}
-    unknown = [name for name in raw if name not in known]
-    faults.each(pointer, unknown, f"Is not known here; there are {', '.join(known)}.", code)
+    unknown = [name for name in raw if name not in members]
+    faults.each(pointer, unknown, f"Is not known here; there are {', '.join(members)}.", code)
     return raw
 
 
@@ -162,16 +162,18 @@ def _options(schema: Schema, raw: Any, limits: RecordLimits, faults: ValueFaults
         return Query((), (), limit, offset)
     keys: dict[str, Sort] = {}
     for number, item in enumerate(sort):
-        place = f"/options/sort/{number}"
+        pointer = f"/options/sort/{number}"
         if not isinstance(item, dict) or len(item) != 1:
-            faults.add(place, "Has to be an object with one member, a field and asc or desc.", code)
+            faults.add(
+                pointer, "Has to be an object with one member, a field and asc or desc.", code
+            )
             continue
         ((name, direction),) = item.items()
         reason = "Is sorted by already." if name in keys else _unsortable(schema, name)
         if reason:
-            faults.add(place + step(name), reason, code)
+            faults.add(pointer + step(name), reason, code)
         elif direction not in ("asc", "desc"):
-            faults.add(place + step(name), "Has to be asc or desc.", code)
+            faults.add(pointer + step(name), "Has to be asc or desc.", code)
         keys[name] = Sort(name, direction == "desc")
     return Query((), tuple(keys.values()), limit, offset, cursor)
 
@@ -182,7 +184,7 @@ def _unsortable(schema: Schema, name: str) -> str:
         return ""
     field = field_of(schema, name)
     if field is None:
-        return unknown_field(name, (*(known.name for known in schema.fields), *_INSTANTS))
+        return unknown_field(name, (*(other.name for other in schema.fields), *_INSTANTS))
     if field.type is FieldType.PRIMARY_KEY:
         return "Cannot be sorted by: only a hash of the record key is kept, which has no order."
     if field.type not in _SORTED:
@@ -234,24 +236,24 @@ def _metrics(
     if not isinstance(raw, dict) or not 1 <= len(raw) <= limits.metrics:
         faults.add("/metrics", f"Has to be an object of 1 to {limits.metrics} metrics.", code)
         return ()
-    found: list[MetricQuery] = []
+    metrics: list[MetricQuery] = []
     for name, item in raw.items():
-        place = "/metrics" + step(name)
+        pointer = "/metrics" + step(name)
         try:
             _metric_name(name)
         except Unfit as fault:
-            faults.add(place, f"The name of a metric: {fault.text}", code)
-        members = _members(item, place, ("func", "key"), faults)
+            faults.add(pointer, f"The name of a metric: {fault.text}", code)
+        members = _members(item, pointer, ("func", "key"), faults)
         func = members.get("func")
-        known = _FUNCS.get(func.lower()) if isinstance(func, str) else None
-        if known is None:
-            faults.add(f"{place}/func", f"Has to be one of {', '.join(_FUNCS)}.", code)
+        function = _FUNCS.get(func.lower()) if isinstance(func, str) else None
+        if function is None:
+            faults.add(f"{pointer}/func", f"Has to be one of {', '.join(_FUNCS)}.", code)
             continue
-        reason = _unfit_key(schema, known, members)
+        reason = _unfit_key(schema, function, members)
         if reason:
-            faults.add(f"{place}/key", reason, code)
-        found.append(MetricQuery(name, known, members.get("key")))
-    return tuple(found)
+            faults.add(f"{pointer}/key", reason, code)
+        metrics.append(MetricQuery(name, function, members.get("key")))
+    return tuple(metrics)
 
 
 def _unfit_key(schema: Schema, func: MetricFunction, metric: dict[str, Any]) -> str:
@@ -279,24 +281,24 @@ def _group_by(
     code = Code.INVALID_INPUT
     if "group_by" not in members:
         return (), limits.groups
-    found = _members(members["group_by"], "/group_by", ("limit", "keys"), faults)
+    grouping = _members(members["group_by"], "/group_by", ("limit", "keys"), faults)
     limit = _number(
-        found.get("limit", limits.groups), "/group_by/limit", (1, limits.groups), faults, code
+        grouping.get("limit", limits.groups), "/group_by/limit", (1, limits.groups), faults, code
     )
-    keys = found.get("keys")
+    keys = grouping.get("keys")
     if not isinstance(keys, list) or not 1 <= len(keys) <= limits.group_keys:
         faults.add(
             "/group_by/keys", f"Has to be an array of 1 to {limits.group_keys} field names.", code
         )
         return (), limit
-    seen: set[str] = set()
+    keyed: set[str] = set()
     for number, name in enumerate(keys):
         field = field_of(schema, name) if isinstance(name, str) else None
-        reason = _ungroupable(field, seen) if field is not None else _unnamed(schema, name)
+        reason = _ungroupable(field, keyed) if field is not None else _unnamed(schema, name)
         if reason:
             faults.add(f"/group_by/keys/{number}", reason, code)
         if field is not None:
-            seen.add(field.name)
+            keyed.add(field.name)
     return tuple(keys), limit
 
 
@@ -305,9 +307,9 @@ def _unnamed(schema: Schema, name: Any) -> str:
     return unknown_field(name if isinstance(name, str) else "", [one.name for one in schema.fields])
 
 
-def _ungroupable(field: Field, seen: set[str]) -> str:
+def _ungroupable(field: Field, keyed: set[str]) -> str:
     """Why records cannot be grouped by that; empty when they can."""
-    if field.name in seen:
+    if field.name in keyed:
         return "Is grouped by already."
     if field.type is FieldType.JSON:
         return "Cannot be grouped by: a JSON field has no single value."

@@ -50,8 +50,8 @@ ALIASES: Final[Mapping[str, str]] = {"key": RECORD_KEY, "range_key": "range_key1
 #: Of fields that have no name here: such a one stands in no schema, so that readers know nothing of
 #: it.
 _NAMELESS: Final[dict[str, str]] = {name: f"{name}?" for name in (STATED_VERSION, IS_ENCRYPTED)}
-_ASKED: Final[dict[str, str]] = {**ALIASES, **_NAMELESS}
-_WRITTEN: Final[dict[str, str]] = {**_ASKED, VERSION_FIELD: STATED_VERSION}
+_QUERIED: Final[dict[str, str]] = {**ALIASES, **_NAMELESS}
+_WRITTEN: Final[dict[str, str]] = {**_QUERIED, VERSION_FIELD: STATED_VERSION}
 _INSTANTS: Final = (CREATED_AT, UPDATED_AT, EXPIRES_AT)
 
 _MESSAGES: Final = {
@@ -124,18 +124,20 @@ def read_record_aggregate(
         keys := group_by.get("keys"), list
     ):
         content["group_by"] = {**group_by, "keys": [field_of_name(key) for key in keys]}
-    asked = exchange.read(lambda: read_aggregate(schema, content, limits), Code.INVALID_FILTER)
-    if isinstance(asked, str):
-        return asked
-    return Aggregation(asked.metrics, (*_versions(asked.tests), *instants), asked.keys, asked.limit)
+    aggregate = exchange.read(lambda: read_aggregate(schema, content, limits), Code.INVALID_FILTER)
+    if isinstance(aggregate, str):
+        return aggregate
+    return Aggregation(
+        aggregate.metrics, (*_versions(aggregate.tests), *instants), aggregate.keys, aggregate.limit
+    )
 
 
 def field_of_name(name: Any) -> Any:
     """The field that a name of this family means in a list of names; anything else as it is."""
-    return _ASKED.get(name, name) if isinstance(name, str) else name
+    return _QUERIED.get(name, name) if isinstance(name, str) else name
 
 
-def _known(names: Mapping[str, str], name: str) -> str:
+def _native(names: Mapping[str, str], name: str) -> str:
     return names.get(name, name)
 
 
@@ -161,54 +163,54 @@ class _Exchange:
             COUNTRY in raw or any(name in raw for name in _WRITTEN)
         ):
             return raw
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, value in raw.items():
-            known = _known(_WRITTEN, name)
+            native = _native(_WRITTEN, name)
             if name == COUNTRY:
                 continue
-            if known in found and found[known] != value:
+            if native in members and members[native] != value:
                 self._faults.add(
                     pointer + step(name),
-                    f"Says something else than {self._sent(raw, known, name)}.",
+                    f"Says something else than {self._sent(raw, native, name)}.",
                 )
-            found[known] = value
-            self._renamed(pointer, known, name)
-        return found
+            members[native] = value
+            self._renamed(pointer, native, name)
+        return members
 
     def filter(self, raw: Any, pointer: str) -> tuple[Any, list[Test]]:
         """A filter in the names of the schema, without the instants; and what is asked of those."""
         if not isinstance(raw, dict) or len(raw) > self._limits.conditions:
             return raw, []
         tests: list[Test] = []
-        found = self._names(
+        members = self._names(
             {name: value for name, value in raw.items() if name not in _INSTANTS}, pointer
         )
         for name in _INSTANTS:
             if name in raw:
                 tests += self._instants(name, raw[name], pointer + step(name))
-        if isinstance(choices := found.get(OR), list) and len(choices) <= self._limits.conditions:
-            found[OR] = [
+        if isinstance(choices := members.get(OR), list) and len(choices) <= self._limits.conditions:
+            members[OR] = [
                 self._names(item, f"{pointer}{step(OR)}/{number}")
                 for number, item in enumerate(choices)
             ]
-        return found, tests
+        return members, tests
 
     def sort(self, raw: Any) -> Any:
         """The order of a search in the names of the schema."""
         if not isinstance(raw, list):
             return raw
-        place = "/options/sort"
-        return [self._names(item, f"{place}/{number}") for number, item in enumerate(raw)]
+        pointer = "/options/sort"
+        return [self._names(item, f"{pointer}/{number}") for number, item in enumerate(raw)]
 
     def read(self, read: Callable[[], _T], code: Code) -> _T:
         """What a reader of the model-based family makes of it; ``code`` is the kind of this
         family's own faults.
         """
         try:
-            found = read()
+            result = read()
         except VaultError as error:
             details = tuple(
-                Detail(self._place(detail.source), detail.text) for detail in error.details
+                Detail(self._source(detail.source), detail.text) for detail in error.details
             )
             first = (
                 error.code
@@ -218,7 +220,7 @@ class _Exchange:
             raise VaultError(first, error.message, (*details, *self._faults.details)) from None
         if self._faults:
             raise self._faults.error(code, _MESSAGES[code])
-        return found
+        return result
 
     # ------------------------------------------------------------------ names
 
@@ -226,33 +228,33 @@ class _Exchange:
         """An object whose members are fields, in the names of the schema; each may be asked for
         once.
         """
-        if not isinstance(raw, dict) or not any(name in raw for name in _ASKED):
+        if not isinstance(raw, dict) or not any(name in raw for name in _QUERIED):
             return raw
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, value in raw.items():
-            known = _known(_ASKED, name)
-            if known in found:
+            native = _native(_QUERIED, name)
+            if native in members:
                 self._faults.add(
                     pointer + step(name),
-                    f"Cannot be combined with {self._sent(raw, known, name)}, which is the same.",
+                    f"Cannot be combined with {self._sent(raw, native, name)}, which is the same.",
                 )
-            found[known] = value
-            self._renamed(pointer, known, name)
-        return found
+            members[native] = value
+            self._renamed(pointer, native, name)
+        return members
 
-    def _sent(self, raw: Mapping[str, Any], known: str, name: str) -> str:
+    def _sent(self, raw: Mapping[str, Any], native: str, name: str) -> str:
         """By which other name the field was sent."""
         return next(
             other
-            for other in (known, *ALIASES)
-            if other != name and other in raw and _WRITTEN.get(other, other) == known
+            for other in (native, *ALIASES)
+            if other != name and other in raw and _WRITTEN.get(other, other) == native
         )
 
-    def _renamed(self, pointer: str, known: str, name: str) -> None:
-        if known != name:
-            self._places[pointer + step(known)] = pointer + step(name)
+    def _renamed(self, pointer: str, native: str, name: str) -> None:
+        if native != name:
+            self._places[pointer + step(native)] = pointer + step(name)
 
-    def _place(self, pointer: str) -> str:
+    def _source(self, pointer: str) -> str:
         """Where the caller finds what a reader tells of."""
         at = pointer
         while at:
@@ -263,49 +265,49 @@ class _Exchange:
 
     # ------------------------------------------------------------------ instants
 
-    def _instants(self, name: str, raw: Any, place: str) -> list[Test]:
+    def _instants(self, name: str, raw: Any, pointer: str) -> list[Test]:
         if not isinstance(raw, dict):
-            return [Equals(name, self._listed(raw, place))]
+            return [Equals(name, self._listed(raw, pointer))]
         tests: list[Test] = []
         if not raw:
-            self._fault(place, "Has to hold an operator.")
+            self._fault(pointer, "Has to hold an operator.")
         for op, value in raw.items():
             if op in OPS:
-                tests.append(Compares(name, OPS[op], self._instant(value, place + step(op))))
+                tests.append(Compares(name, OPS[op], self._instant(value, pointer + step(op))))
             else:
                 self._fault(
-                    place + step(op),
+                    pointer + step(op),
                     f"Cannot be used here: instants are compared by {', '.join(OPS)}.",
                 )
         for one, other in EXCLUDING:
             if one in raw and other in raw:
-                self._fault(place + step(other), f"Cannot be combined with {one}.")
+                self._fault(pointer + step(other), f"Cannot be combined with {one}.")
         return tests
 
-    def _listed(self, raw: Any, place: str) -> tuple[int | None, ...]:
+    def _listed(self, raw: Any, pointer: str) -> tuple[int | None, ...]:
         if not isinstance(raw, list):
-            return (None if raw is None else self._instant(raw, place),)
+            return (None if raw is None else self._instant(raw, pointer),)
         if not raw:
-            self._fault(place, "Must not be an empty array.")
+            self._fault(pointer, "Must not be an empty array.")
         if len(raw) > self._limits.values:
-            self._fault(place, f"Must not hold more than {self._limits.values} values.")
+            self._fault(pointer, f"Must not hold more than {self._limits.values} values.")
             return ()
         return tuple(
             [
-                None if item is None else self._instant(item, f"{place}/{n}")
+                None if item is None else self._instant(item, f"{pointer}/{n}")
                 for n, item in enumerate(raw)
             ]
         )
 
-    def _instant(self, raw: Any, place: str) -> int:
+    def _instant(self, raw: Any, pointer: str) -> int:
         try:
             return instant(raw)
         except Unfit as fault:
-            self._fault(place, fault.text)
+            self._fault(pointer, fault.text)
             return 0
 
-    def _fault(self, place: str, text: str) -> None:
-        self._faults.add(place, text, Code.INVALID_FILTER)
+    def _fault(self, pointer: str, text: str) -> None:
+        self._faults.add(pointer, text, Code.INVALID_FILTER)
 
 
 # ---------------------------------------------------------------------- version

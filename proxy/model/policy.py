@@ -153,8 +153,8 @@ def _opens(schema: Schema, test: Test) -> bool:
         return any(_opens(schema, part) for tests in test.alternatives for part in tests)
     if not isinstance(test, Like):
         return False
-    plain = {field.name for field in schema.fields if field.storage is Storage.INDEXED}
-    return not plain.issuperset(test.fields)
+    in_clear = {field.name for field in schema.fields if field.storage is Storage.INDEXED}
+    return not in_clear.issuperset(test.fields)
 
 
 def is_technical(schema: str, field: Field) -> bool:
@@ -169,16 +169,16 @@ def is_technical(schema: str, field: Field) -> bool:
 def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[Detail]:
     """What of a policy does not fit the schema that it names, as it is now."""
     fields = {field.name: field for field in schema.fields}
-    found: list[Detail] = []
+    faults: list[Detail] = []
     for name, sight in policy.fields.items():
         at = f"/fields{step(name)}"
         field = fields.get(name)
         if name == OTHERS:
             continue  # what cannot be shown so is hidden
         if field is None:
-            found.append(Detail(at, "The schema has no field of this name."))
+            faults.append(Detail(at, "The schema has no field of this name."))
         elif is_technical(schema.name, field) and sight.how is not Visibility.CLEAR:
-            found.append(
+            faults.append(
                 Detail(
                     at, "Is always shown: records are named by it, or cannot be read without it."
                 )
@@ -191,7 +191,7 @@ def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[
                 f"Only strings can be {sight.how}; a text in place of this type would break who "
                 "reads it: hide it."
             )
-            found.append(Detail(at, text))
+            faults.append(Detail(at, text))
     if (
         policy.external_acl is not None
         and schema.primary is not None
@@ -201,12 +201,12 @@ def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[
             "The primary key of the schema has the name of another property of what a filter "
             "endpoint is asked."
         )
-        found.append(Detail("/external_acl", text))
+        faults.append(Detail("/external_acl", text))
     try:
         row_tests(policy, schema, limits)
     except VaultError as error:
-        found.extend(error.details)
-    return found
+        faults.extend(error.details)
+    return faults
 
 
 def refuse_misfit(

@@ -86,19 +86,19 @@ class PolicyReader:
             self.purposes(raw["purpose"]) if "purpose" in raw else None,
         )
 
-    def members(self, at: str, raw: Mapping[Any, Any], known: tuple[str, ...]) -> None:
+    def members(self, at: str, raw: Mapping[Any, Any], members: tuple[str, ...]) -> None:
         for name in raw:
-            if name not in known:
+            if name not in members:
                 self.fault(
-                    at + step(str(name)), f"Is not known here; known are: {', '.join(known)}."
+                    at + step(str(name)), f"Is not known here; known are: {', '.join(members)}."
                 )
 
-    def object(self, at: str, raw: Any, *known: str) -> Mapping[str, Any]:
+    def object(self, at: str, raw: Any, *members: str) -> Mapping[str, Any]:
         """An object of these members; of anything else none."""
         if not isinstance(raw, Mapping):
-            self.fault(at, f"Has to be an object with {' and '.join(known)}.")
+            self.fault(at, f"Has to be an object with {' and '.join(members)}.")
             return {}
-        self.members(at, raw, known)
+        self.members(at, raw, members)
         return raw
 
     def actions(self, raw: Any) -> tuple[Act, ...]:
@@ -108,15 +108,15 @@ class PolicyReader:
                 "/actions", f"Has to be an array of what is allowed, with one at least of {words}."
             )
             return ()
-        found: list[Act] = []
+        actions: list[Act] = []
         for number, item in enumerate(raw[:100]):
             if not isinstance(item, str) or item not in tuple(Act):
                 self.fault(f"/actions/{number}", f"Has to be one of {words}.")
-            elif item in found:
+            elif item in actions:
                 self.fault(f"/actions/{number}", "Stands here already.")
             else:
-                found.append(Act(item))
-        return tuple(found)
+                actions.append(Act(item))
+        return tuple(actions)
 
     def fields(self, raw: Any) -> dict[str, FieldVisibility]:
         if not isinstance(raw, Mapping):
@@ -132,21 +132,21 @@ class PolicyReader:
     def sight(self, at: str, raw: Any) -> FieldVisibility:
         if isinstance(raw, str):
             raw = {"valueType": raw}
-        given = self.object(at, raw, "valueType", "format", "mask")
-        kind = given.get("valueType")
+        members = self.object(at, raw, "valueType", "format", "mask")
+        kind = members.get("valueType")
         if not isinstance(kind, str) or kind not in tuple(Visibility):
             if isinstance(raw, Mapping):
                 self.fault(f"{at}/valueType", f"Has to be one of {', '.join(Visibility)}.")
             return FieldVisibility(Visibility.HIDDEN)
         how = Visibility(kind)
-        if "format" in given and how is not Visibility.REDACTED:
+        if "format" in members and how is not Visibility.REDACTED:
             self.fault(f"{at}/format", "Is for redacted fields alone.")
-        if "mask" in given and how is not Visibility.MASKED:
+        if "mask" in members and how is not Visibility.MASKED:
             self.fault(f"{at}/mask", "Is for masked fields alone.")
         if how is Visibility.REDACTED:
-            return FieldVisibility(how, self.format(f"{at}/format", given.get("format")))
+            return FieldVisibility(how, self.format(f"{at}/format", members.get("format")))
         if how is Visibility.MASKED:
-            return FieldVisibility(how, mask=self.mask(f"{at}/mask", given.get("mask", {})))
+            return FieldVisibility(how, mask=self.mask(f"{at}/mask", members.get("mask", {})))
         return FieldVisibility(how)
 
     def format(self, at: str, raw: Any) -> str:
@@ -169,11 +169,11 @@ class PolicyReader:
         return raw
 
     def mask(self, at: str, raw: Any) -> MaskRule:
-        given = self.object(at, raw, "first", "last", "char")
-        char = given.get("char", "*")
+        members = self.object(at, raw, "first", "last", "char")
+        char = members.get("char", "*")
         if not isinstance(char, str) or len(char) != 1 or not char.isprintable() or char.isspace():
             self.fault(f"{at}/char", "Has to be one printable character.")
-        readable = [self.count(f"{at}/{name}", given.get(name, 0)) for name in ("first", "last")]
+        readable = [self.count(f"{at}/{name}", members.get(name, 0)) for name in ("first", "last")]
         return MaskRule(readable[0], readable[1], str(char))
 
     def count(self, at: str, raw: Any) -> int:
@@ -183,8 +183,8 @@ class PolicyReader:
         return raw
 
     def rows(self, raw: Any) -> dict[str, Any] | None:
-        found = self.object("/rows", raw, "filter")
-        wanted = found.get("filter")
+        members = self.object("/rows", raw, "filter")
+        wanted = members.get("filter")
         if isinstance(wanted, Mapping) and wanted:
             return dict(wanted)
         if isinstance(raw, Mapping):
@@ -202,8 +202,8 @@ class PolicyReader:
         return raw
 
     def firewall(self, raw: Any) -> Literal["block", "mask"] | None:
-        found = self.object("/firewall", raw, "mode")
-        mode = found.get("mode")
+        members = self.object("/firewall", raw, "mode")
+        mode = members.get("mode")
         if mode in ("block", "mask"):
             return "mask" if mode == "mask" else "block"
         if isinstance(raw, Mapping):
@@ -211,20 +211,19 @@ class PolicyReader:
         return None
 
     def origins(self, raw: Any) -> tuple[str, ...]:
-        found = self.object("/cors", raw, "origins")
-        given = found.get("origins")
-        if not isinstance(given, list) or not 1 <= len(given) <= MOST_ORIGINS:
+        origins = self.object("/cors", raw, "origins").get("origins")
+        if not isinstance(origins, list) or not 1 <= len(origins) <= MOST_ORIGINS:
             if isinstance(raw, Mapping):
                 self.fault("/cors/origins", f"Has to be an array of 1 to {MOST_ORIGINS} origins.")
             return ()
-        for number, item in enumerate(given):
+        for number, item in enumerate(origins):
             if not isinstance(item, str) or not _is_origin(item):
                 text = (
                     "Has to be an origin as browsers send it, such as https://app.example.com: "
                     "scheme, host, port."
                 )
                 self.fault(f"/cors/origins/{number}", text)
-        return tuple(dict.fromkeys(map(str, given)))
+        return tuple(dict.fromkeys(map(str, origins)))
 
     def purposes(self, raw: Any) -> tuple[str, ...]:
         if raw == "any":

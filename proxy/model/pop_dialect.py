@@ -37,9 +37,9 @@ def read_pop_record(
     Raises as ``dialect.read_record``.
     """
     faults = ValueFaults(limits.faults)
-    rest, told = _told(raw, "", sealed_here, faults)
+    rest, sealed = _sealed_here(raw, "", sealed_here, faults)
     _refuse(faults)
-    return _with(parse_legacy_record(schema, rest, partial=False, limits=limits), told)
+    return _with(parse_legacy_record(schema, rest, partial=False, limits=limits), sealed)
 
 
 def read_pop_records(
@@ -48,13 +48,14 @@ def read_pop_records(
     """The records of a batch, which stand at ``/records``. Raises as ``dialect.read_records``."""
     faults = ValueFaults(limits.faults)
     items = raw if isinstance(raw, list) and len(raw) <= limits.batch else []
-    told = [
-        _told(item, f"/records/{number}", sealed_here, faults) for number, item in enumerate(items)
+    split = [
+        _sealed_here(item, f"/records/{number}", sealed_here, faults)
+        for number, item in enumerate(items)
     ]
     _refuse(faults)
-    records = [rest for rest, _ in told] if items else raw
+    records = [rest for rest, _ in split] if items else raw
     drafts = read_records(schema, records, partial=False, limits=limits, pointer="/records")
-    return [_with(draft, flag) for draft, (_, flag) in zip(drafts, told, strict=True)]
+    return [_with(draft, flag) for draft, (_, flag) in zip(drafts, split, strict=True)]
 
 
 def read_pop_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -> Query:
@@ -70,7 +71,7 @@ def read_pop_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) 
 # ---------------------------------------------------------------------- who has sealed a record
 
 
-def _told(
+def _sealed_here(
     raw: Any, pointer: str, sealed_here: bool, faults: ValueFaults
 ) -> tuple[Any, bool | None]:
     """The record without what it says of its sealing, and that; ``None``: nothing."""
@@ -118,11 +119,11 @@ def _without_not(
             left[name] = wanted
             continue
         values = wanted[NOT]
-        place = f"/filter{step(name)}/{NOT}"
+        pointer = f"/filter{step(name)}/{NOT}"
         tests.append(
             Equals(
                 ALIASES.get(name, name),
-                _values(values, place, check, (limits, faults)),
+                _values(values, pointer, check, (limits, faults)),
                 negated=True,
             )
         )
@@ -148,21 +149,21 @@ def _check(schema: Schema, name: str) -> ValueCheck | None:
 
 
 def _values(
-    raw: Any, place: str, check: ValueCheck, told: tuple[RecordLimits, ValueFaults]
+    raw: Any, pointer: str, check: ValueCheck, limits_and_faults: tuple[RecordLimits, ValueFaults]
 ) -> tuple[Any, ...]:
-    limits, faults = told
+    limits, faults = limits_and_faults
     several = isinstance(raw, list)
     items = raw if several else [raw]
     if not items or len(items) > limits.values:
-        faults.add(place, f"Has to be a value, or an array of 1 to {limits.values} values.")
+        faults.add(pointer, f"Has to be a value, or an array of 1 to {limits.values} values.")
         return ()
-    found: list[Any] = []
+    values: list[Any] = []
     for number, item in enumerate(items):
         try:
-            found.append(None if item is None else check(item))
+            values.append(None if item is None else check(item))
         except Unfit as fault:
-            faults.add(f"{place}/{number}" if several else place, fault.text)
-    return tuple(found)
+            faults.add(f"{pointer}/{number}" if several else pointer, fault.text)
+    return tuple(values)
 
 
 def _refuse(faults: ValueFaults) -> None:

@@ -63,7 +63,7 @@ class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
     of: bytes
     token: str  #: the newest, as text
     json: bool  #: whether that text is JSON, such as a number
-    found: bool  #: whether it is found by itself
+    indexed: bool  #: whether it is found by itself
     job: str = ""  #: the run that made it; empty: a single request
     old: tuple[str, ...] = ()  #: those before it that are still found, oldest first
 
@@ -112,7 +112,9 @@ class RecordDraft(msgspec.Struct, frozen=True):
     #: Members that the service sets, as they were sent: only what equals the record is taken
     #: (``vault.records.sent_back``).
     stated: dict[str, Any] = {}
-    kept: frozenset[str] = frozenset()  #: fields that stay as they are whatever else is cleared
+    preserved: frozenset[str] = (
+        frozenset()
+    )  #: fields that stay as they are whatever else is cleared
     #: the values are those of another record, and what was sent beside them has been checked
     copied: bool = False
 

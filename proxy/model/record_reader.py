@@ -68,14 +68,14 @@ def read_drafts(
     """
     records = _batch(raw, limits, pointer)
     read, faults, drafts = _reader(schema, limits), ValueFaults(limits.faults), []
-    seen: set[str] = set()
+    keys: set[str] = set()
     for number, record in enumerate(records):
-        place = f"{pointer}/{number}"
-        draft = read(record, partial, place, faults)
-        if draft.key is not None and draft.key in seen:
-            faults.add(place + _key_step(schema), "The batch has another record with this key.")
+        at = f"{pointer}/{number}"
+        draft = read(record, partial, at, faults)
+        if draft.key is not None and draft.key in keys:
+            faults.add(at + _key_step(schema), "The batch has another record with this key.")
         if draft.key is not None:
-            seen.add(draft.key)
+            keys.add(draft.key)
         drafts.append(draft)
     if faults:
         raise faults.error(Code.INVALID_RECORD, _MANY)
@@ -131,13 +131,13 @@ def _reader(schema: Schema, limits: RecordLimits) -> RecordParser:
     Kept by identity, which costs nothing to compare; both objects are held, so no other can take
     their ids.
     """
-    place = (id(schema), id(limits))
-    kept = _compiled.get(place)
-    if kept is None:
+    identity = (id(schema), id(limits))
+    compiled = _compiled.get(identity)
+    if compiled is None:
         if len(_compiled) >= _MOST_COMPILED:
             _compiled.clear()
-        kept = _compiled[place] = (schema, limits, _compile(schema, limits))
-    return kept[2]
+        compiled = _compiled[identity] = (schema, limits, _compile(schema, limits))
+    return compiled[2]
 
 
 def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
@@ -152,7 +152,7 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
             faults.add(pointer, "Has to be a JSON object.")
             return RecordDraft(None, {}, at=pointer)
         if len(raw) > len(checks) + _UNKNOWN:
-            raw = _known(raw, checks, pointer, faults)
+            raw = _without_unknown(raw, checks, pointer, faults)
         fields: Fields = {}
         stated: dict[str, Any] = {}
         expires: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -169,7 +169,7 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
                     faults.add(pointer + step(name), _unknown(name, primary, (*checks, EXPIRES_AT)))
             except Unfit as fault:
                 fields[name] = None
-                faults.add(pointer + step(name) + fault.place, fault.text)
+                faults.add(pointer + step(name) + fault.pointer, fault.text)
         # in an update absent ones stay as they are, so only a null is a fault there
         for name in required:
             if raw.get(name, partial or None) is None:
@@ -185,7 +185,7 @@ def _compile(schema: Schema, limits: RecordLimits) -> RecordParser:
     return read
 
 
-def _known(
+def _without_unknown(
     raw: dict[str, Any], checks: Mapping[str, ValueCheck], pointer: str, faults: ValueFaults
 ) -> dict[str, Any]:
     """What the schema knows of a record with very many members; a body may have hundreds of
@@ -196,7 +196,7 @@ def _known(
     return {name: raw[name] for name in (*checks, EXPIRES_AT) if name in raw}
 
 
-def _unknown(name: str, primary: str | None, known: Iterable[str]) -> str:
+def _unknown(name: str, primary: str | None, names: Iterable[str]) -> str:
     if name == KEY and primary is not None:
         return f"The key of this schema's records is sent as {primary}."
-    return unknown_field(name, known)
+    return unknown_field(name, names)

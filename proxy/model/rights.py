@@ -9,7 +9,7 @@ seen is not:
   wherever a request names them; redacted and masked ones are there as fields of which nothing can
   be asked.
 - ``rows`` are tests that every record has to pass that the caller finds, changes, makes or deletes.
-- ``shown`` is the one way from a record of the vault to one that may leave it; what writes answers
+- ``render`` is the one way from a record of the vault to one that may leave it; what writes answers
   takes nothing else.
 """
 
@@ -42,7 +42,7 @@ class Redactor(NamedTuple):
     #: its texts are so many that one of an earlier era is not written as a value by chance
     distinct: bool = True
 
-    def made(self, record: Record, name: str, text: str) -> bool:
+    def renders(self, record: Record, name: str, text: str) -> bool:
         """Whether a redacted text was shown for any of the record's values of the field, now or
         earlier.
         """
@@ -117,7 +117,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         """
         return self.rows if self.shown_rows is None else self.shown_rows
 
-    def shown(self, record: Record) -> VisibleRecord:
+    def render(self, record: Record) -> VisibleRecord:
         """The record as the caller may see it."""
         if self.view is None:
             return cast(VisibleRecord, record)
@@ -128,8 +128,8 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
             if value is not None:
                 fields[name] = _veiled(veil, record, name, value)
         attachments = record.attachments if self.files else ()
-        shown = msgspec.structs.replace(record, fields=fields, attachments=attachments, eras=None)
-        return cast(VisibleRecord, shown)
+        visible = msgspec.structs.replace(record, fields=fields, attachments=attachments, eras=None)
+        return cast(VisibleRecord, visible)
 
     @property
     def redacted_fields(self) -> list[str]:
@@ -156,28 +156,28 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
             return {}
         return {name: value for name, value in fields.items() if name not in self.names}
 
-    def unchanged(self, record: Record, fields: Fields, *, seen: bool) -> frozenset[str]:
+    def unchanged(self, record: Record, fields: Fields, *, readable: bool) -> frozenset[str]:
         """Those of the submitted fields whose text is what the caller is shown in place of the
         record's value.
 
         Such a text comes from a record that was read and is written back: it means that the value
-        stays. A redacted text of an earlier value means so, too. ``seen``: the caller may read this
-        record; who may not must not learn by this what its mask is.
+        stays. A redacted text of an earlier value means so, too. ``readable``: the caller may read
+        this record; who may not must not learn by this what its mask is.
         """
-        found: set[str] = set()
+        names: set[str] = set()
         for name, veil in self.veils.items():
             text, stored = fields.get(name), record.fields.get(name)
             if not isinstance(text, str):
                 continue
             same = (
-                seen
+                readable
                 and veil.masks
                 and isinstance(stored, str)
                 and _veiled(veil, record, name, stored) == text
             )
-            if same or veil.made(record, name, text):
-                found.add(name)
-        return frozenset(found)
+            if same or veil.renders(record, name, text):
+                names.add(name)
+        return frozenset(names)
 
     def masked(self, fields: Fields) -> list[str]:
         """Those of the submitted fields whose text is in the form of a mask that the caller is

@@ -279,9 +279,9 @@ def spell(path: Path, root: str = "$") -> str:
         if isinstance(step, int):
             out += f"[{step}]"
         elif isinstance(step, str):
-            plain = step.replace("_", "a").isalnum() and not step[0].isdigit()
+            bare = step.replace("_", "a").isalnum() and not step[0].isdigit()
             separator = "" if out.endswith("..") else "."
-            out += separator + step if plain else "[" + repr(step) + "]"
+            out += separator + step if bare else "[" + repr(step) + "]"
         elif step is PathStep.MEMBERS:
             out += "*" if out.endswith("..") else ".*"
         else:

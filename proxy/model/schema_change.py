@@ -87,17 +87,17 @@ def planned(before: Schema, after: Schema, lives: Mapping[str, int]) -> SchemaCh
     """
     steps: list[ChangeStep] = []
     fields: list[Field] = []
-    known = {field.name: field for field in before.fields}
+    earlier = {field.name: field for field in before.fields}
     for field in after.fields:
-        old = known.pop(field.name, None)
-        found = _added(field) if old is None else _changed(old, field)
-        steps.extend(found)
+        old = earlier.pop(field.name, None)
+        changes = _added(field) if old is None else _changed(old, field)
+        steps.extend(changes)
         last = lives.get(field.name, -1) if old is None else max(old.life, lives.get(field.name, 0))
-        if old is None or any(step.effect is Effect.REWRITES for step in found):
+        if old is None or any(step.effect is Effect.REWRITES for step in changes):
             fields.append(msgspec.structs.replace(field, life=last + 1))
         else:
             fields.append(msgspec.structs.replace(field, life=old.life))
-    for gone in known.values():
+    for gone in earlier.values():
         text, effect = "removed, with its values in all records", Effect.REWRITES
         if gone.type is FieldType.PRIMARY_KEY:
             text, effect = (
@@ -168,12 +168,12 @@ def _retyped(before: Field, after: Field) -> ChangeStep:
 def _stored(before: Field, after: Field) -> list[ChangeStep]:
     if before.storage is after.storage:
         return []
-    plain = before.type is FieldType.JSON and Storage.ENCRYPTED not in (
+    is_open = before.type is FieldType.JSON and Storage.ENCRYPTED not in (
         before.storage,
         after.storage,
     )
     text = f"{before.storage} becomes {after.storage}"
-    return [ChangeStep(_at(after, "storage"), text, Effect.AT_ONCE if plain else Effect.REWRITES)]
+    return [ChangeStep(_at(after, "storage"), text, Effect.AT_ONCE if is_open else Effect.REWRITES)]
 
 
 def _searched(before: Field, after: Field) -> list[ChangeStep]:
@@ -230,13 +230,13 @@ class Conversion:
     """From the records of ``before`` to those of ``after``; the key stays as it is."""
 
     def __init__(self, before: Schema, after: Schema) -> None:
-        known = {field.name: field for field in before.fields}
-        kept = {field.name for field in after.fields}
-        self._removed = tuple(name for name in known if name not in kept)
+        earlier = {field.name: field for field in before.fields}
+        remaining = {field.name for field in after.fields}
+        self._removed = tuple(name for name in earlier if name not in remaining)
         self._converts = {
             field.name: convert
             for field in after.fields
-            if (old := known.get(field.name)) is not None
+            if (old := earlier.get(field.name)) is not None
             and (convert := _between(old, field)) is not None
         }
 
@@ -279,16 +279,16 @@ def conformed(schema: Schema, fields: Fields) -> Fields:
     """What a schema of today shows of values that were stored under another definition, long ago:
     those that fit.
     """
-    found: Fields = {}
+    conforming: Fields = {}
     for field in schema.fields:
         if field.name not in fields:
             continue
         value = fields[field.name]
         try:
-            found[field.name] = value if value is None else converter(field)(value)
+            conforming[field.name] = value if value is None else converter(field)(value)
         except Unfit:
             continue
-    return found
+    return conforming
 
 
 def converter(field: Field) -> Convert:

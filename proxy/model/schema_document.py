@@ -135,13 +135,13 @@ class _Reading:
             for name, value in fields.items()
             if isinstance(value, Mapping)
         ]
-        found = [str(name) for name, kind in kinds if kind == FieldType.PRIMARY_KEY]
-        if not found:
+        keys = [str(name) for name, kind in kinds if kind == FieldType.PRIMARY_KEY]
+        if not keys:
             self.fault(
                 "/fields",
                 "A schema has exactly one field of the type primary_key, and this one has none.",
             )
-        for name in found[1:]:
+        for name in keys[1:]:
             self.fault(
                 f"/fields{step(name)}/type",
                 "There is a primary key already: a schema has exactly one.",
@@ -185,46 +185,46 @@ class _Reading:
         if "type" not in raw:
             self.fault(f"{at}/type", f"A type is needed: one of {_TYPES}.")
             return None
-        given = raw["type"]
-        if not isinstance(given, str) or given not in tuple(FieldType):
+        text = raw["type"]
+        if not isinstance(text, str) or text not in tuple(FieldType):
             self.fault(f"{at}/type", f"There is no such type: write one of {_TYPES}.")
             return None
-        return FieldType(given)
+        return FieldType(text)
 
     def storage(self, at: str, raw: Mapping[Any, Any], kind: FieldType | None) -> Storage:
         if "storage" not in raw:
             return _STORAGE
-        given = raw["storage"]
-        if not isinstance(given, str) or given not in tuple(Storage):
+        text = raw["storage"]
+        if not isinstance(text, str) or text not in tuple(Storage):
             self.fault(
                 f"{at}/storage", f"There is no such storage class: write one of {_STORAGES}."
             )
             return _STORAGE
-        if kind is FieldType.PRIMARY_KEY and given != Storage.INDEXED_HASHED:
+        if kind is FieldType.PRIMARY_KEY and text != Storage.INDEXED_HASHED:
             self.fault(f"{at}/storage", "The primary key is always indexed_hashed.")
-        return Storage(given)
+        return Storage(text)
 
     def flag(self, at: str, raw: Mapping[Any, Any], member: str, *, default: bool) -> bool:
-        given = raw.get(member, default)
-        if isinstance(given, bool):
-            return given
+        value = raw.get(member, default)
+        if isinstance(value, bool):
+            return value
         self.fault(f"{at}/{member}", "This is true or false.")
         return default
 
     def max_length(self, at: str, raw: Mapping[Any, Any], kind: FieldType | None) -> int | None:
-        given = raw.get("max_length")
+        length = raw.get("max_length")
         if "max_length" not in raw:
             return None
         if kind is not None and kind not in _TEXTS:
             self.fault(f"{at}/max_length", "Only strings and the primary key have a length.")
             return None
         most = LONGEST_KEY if kind is FieldType.PRIMARY_KEY else LONGEST_STRING
-        if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= most:
+        if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= most:
             self.fault(
                 f"{at}/max_length", f"A length is a whole number of characters from 1 to {most}."
             )
             return None
-        return given
+        return length
 
     def partial_match(
         self, at: str, raw: Mapping[Any, Any], kind: FieldType | None, storage: Storage

@@ -60,8 +60,8 @@ class Alphabet:
         return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, index: int) -> str:
-        place = bisect.bisect_right(self._ends, index)
-        return chr(self.ranges[place][1] + 1 - (self._ends[place] - index))
+        at = bisect.bisect_right(self._ends, index)
+        return chr(self.ranges[at][1] + 1 - (self._ends[at] - index))
 
     def __contains__(self, character: object) -> bool:
         return isinstance(character, str) and any(
@@ -144,10 +144,10 @@ def fill(groups: Sequence[TemplateGroup], index: int) -> str:
 
 def could_give(groups: Sequence[TemplateGroup], text: str) -> bool:
     """Whether the template can give this text."""
-    place = 0
+    at = 0
     for group in groups:
-        part = text[place : place + group.length]
-        place += group.length
+        part = text[at : at + group.length]
+        at += group.length
         if len(part) != group.length:
             return False
         choices = group.choices
@@ -158,40 +158,40 @@ def could_give(groups: Sequence[TemplateGroup], text: str) -> bool:
         )
         if not fits:
             return False
-    return place == len(text)
+    return at == len(text)
 
 
 def _groups(text: str) -> Iterator[TemplateGroup]:
-    place, constant = 0, ""
-    while place < len(text):
-        if text[place] != "[":
-            character, place = _character(text, place)
+    at, constant = 0, ""
+    while at < len(text):
+        if text[at] != "[":
+            character, at = _character(text, at)
             constant += character
             continue
         if constant:
             yield TemplateGroup(constant)
             constant = ""
-        choices, place = _alphabet(text, place + 1)
-        count = _COUNT.match(text, place)
+        choices, at = _alphabet(text, at + 1)
+        count = _COUNT.match(text, at)
         if count is None:
             raise ValueError(
                 "in a template, how many characters follows the brackets: [A-Z0-9]{9}, 1 to 999"
             )
         yield TemplateGroup(choices, int(count[1]))
-        place = count.end()
+        at = count.end()
     if constant:
         yield TemplateGroup(constant)
 
 
-def _alphabet(text: str, place: int) -> tuple[Alphabet, int]:
+def _alphabet(text: str, at: int) -> tuple[Alphabet, int]:
     """The characters up to the closing bracket, and the place behind it."""
     chosen: list[_Range] = []
     taken = [_SURROGATES]  # the same and those, by their code points
-    while place < len(text) and text[place] != "]":
-        first, place = _character(text, place)
+    while at < len(text) and text[at] != "]":
+        first, at = _character(text, at)
         last = first
-        if text[place : place + 1] == "-" and text[place + 1 : place + 2] not in ("", "]"):
-            last, place = _character(text, place + 1)
+        if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
+            last, at = _character(text, at + 1)
         if last < first:
             raise ValueError(f"in a template, the range {first}-{last} runs backwards")
         for new in _untaken((ord(first), ord(last)), taken):
@@ -205,32 +205,32 @@ def _alphabet(text: str, place: int) -> tuple[Alphabet, int]:
                 f"in a template, all brackets together hold at most {TEMPLATE_PARTS} ranges and "
                 "single characters"
             )
-    if place >= len(text) or not chosen:
+    if at >= len(text) or not chosen:
         raise ValueError(
             "in a template, [ needs characters and a closing ]; a bracket that is meant itself "
             "is \\["
         )
-    return Alphabet(tuple(chosen)), place + 1
+    return Alphabet(tuple(chosen)), at + 1
 
 
 def _untaken(new: _Range, taken: Sequence[_Range]) -> list[_Range]:
     """What of a range is in none of the others, which are sorted and do not overlap."""
     pieces = []
     start, last = new
-    place = bisect.bisect_right(taken, start, key=lambda other: other[0])
-    if place and taken[place - 1][1] >= start:
-        start = taken[place - 1][1] + 1
-    while place < len(taken) and taken[place][0] <= last:
-        pieces.append((start, taken[place][0] - 1))
-        start = taken[place][1] + 1
-        place += 1
+    at = bisect.bisect_right(taken, start, key=lambda other: other[0])
+    if at and taken[at - 1][1] >= start:
+        start = taken[at - 1][1] + 1
+    while at < len(taken) and taken[at][0] <= last:
+        pieces.append((start, taken[at][0] - 1))
+        start = taken[at][1] + 1
+        at += 1
     pieces.append((start, last))
     return [piece for piece in pieces if piece[0] <= piece[1]]
 
 
-def _character(text: str, place: int) -> tuple[str, int]:
-    if text[place] != "\\":
-        return text[place], place + 1
-    if place + 1 == len(text):
+def _character(text: str, at: int) -> tuple[str, int]:
+    if text[at] != "\\":
+        return text[at], at + 1
+    if at + 1 == len(text):
         raise ValueError("in a template, \\ stands before the character that it takes as it is")
-    return text[place + 1], place + 2
+    return text[at + 1], at + 2

@@ -28,13 +28,13 @@ _LONGEST_NAME = 128
 class Unfit(ValueError):
     """A value does not fit.
 
-    ``text`` says what is expected; ``place`` is the pointer from the value to the fault.
+    ``text`` says what is expected; ``pointer`` is the pointer from the value to the fault.
     """
 
-    def __init__(self, text: str, place: str = "") -> None:
+    def __init__(self, text: str, pointer: str = "") -> None:
         super().__init__(text)
         self.text = text
-        self.place = place
+        self.pointer = pointer
 
 
 def step(name: str | int) -> str:
@@ -48,11 +48,11 @@ def step(name: str | int) -> str:
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def unknown_field(name: str, known: Iterable[str]) -> str:
+def unknown_field(name: str, names: Iterable[str]) -> str:
     """What is wrong with a field that there is not, with the nearest name that the caller knows;
     never with what it sent.
     """
-    near = difflib.get_close_matches(name, known, n=1) if len(name) <= _LONGEST_NAME else []
+    near = difflib.get_close_matches(name, names, n=1) if len(name) <= _LONGEST_NAME else []
     return "The schema has no field of this name" + (f": did you mean {near[0]}?" if near else ".")
 
 
@@ -253,11 +253,11 @@ def instant(value: Any) -> int:
     except ValueError:
         raise Unfit("Has to be a date and time that exists in the calendar.") from None
     offset = (int(offset_hours) * 60 + int(offset_minutes)) * 60_000 if sign else 0
-    found = int(whole.timestamp()) * 1000 + int((fraction or "")[:3].ljust(3, "0"))
-    found -= -offset if sign == "-" else offset
-    if not 0 <= found <= _LAST_INSTANT:
+    milliseconds = int(whole.timestamp()) * 1000 + int((fraction or "")[:3].ljust(3, "0"))
+    milliseconds -= -offset if sign == "-" else offset
+    if not 0 <= milliseconds <= _LAST_INSTANT:
         raise Unfit("Has to be in the years 1970 to 9999.")
-    return found
+    return milliseconds
 
 
 _LAST_INSTANT = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1000 + 999
@@ -294,7 +294,7 @@ def document_of(limits: RecordLimits) -> ValueCheck:
             except Unfit as fault:
                 if fault.text == too_many:
                     raise
-                raise Unfit(fault.text, step(name) + fault.place) from None
+                raise Unfit(fault.text, step(name) + fault.pointer) from None
         return left
 
     def check(value: Any) -> dict[str, Any]:

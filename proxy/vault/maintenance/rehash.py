@@ -170,7 +170,7 @@ def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
     if before is None:
         return ()
     old = [text for text in before.old if text != new]
-    if before.found and before.token != new:
+    if before.indexed and before.token != new:
         old.append(before.token)
     if len(old) > MOST_OLD:
         raise VaultError(
@@ -235,7 +235,7 @@ def _stands(records: Records, record: Record, name: str, kept: Rehashed) -> bool
 def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:
     """The values of the record that the token stands for."""
     for name, rehashed in (record.tokens or {}).items():
-        if not rehashed.found or (token != rehashed.token and token not in rehashed.old):
+        if not rehashed.indexed or (token != rehashed.token and token not in rehashed.old):
             continue
         if _stands(records, record, name, rehashed):
             yield Resolved(token, record, name, rehashed.token)

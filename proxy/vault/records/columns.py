@@ -162,7 +162,7 @@ class Columns:
         return {
             self.rehashed(text.encode())
             for one in tokens.values()
-            if one.found
+            if one.indexed
             for text in (one.token, *one.old)
         }
 

@@ -283,7 +283,7 @@ def overwriting(records: Records, before: Record, draft: RecordDraft) -> RecordD
     """The record as it was sent, but for fields that the sender is not shown, and those that are to
     stay.
     """
-    kept = {name: before.fields[name] for name in draft.kept if name in before.fields}
+    kept = {name: before.fields[name] for name in draft.preserved if name in before.fields}
     return msgspec.structs.replace(
         draft, fields={**records.rights.beyond(before.fields), **kept, **draft.fields}
     )

@@ -32,7 +32,7 @@ def meant(records: Records, draft: RecordDraft, before: Record, *, seen: bool) -
 
     ``seen``: the caller may read it.
     """
-    unchanged = records.rights.unchanged(before, draft.fields, seen=seen)
+    unchanged = records.rights.unchanged(before, draft.fields, readable=seen)
     if (
         draft.stated
         and before.fields.get(STATED_VERSION) is None
@@ -50,7 +50,9 @@ def without(draft: RecordDraft, names: Collection[str]) -> RecordDraft:
     if not names:
         return draft
     fields = {name: value for name, value in draft.fields.items() if name not in names}
-    return msgspec.structs.replace(draft, fields=fields, kept=draft.kept | frozenset(names))
+    return msgspec.structs.replace(
+        draft, fields=fields, preserved=draft.preserved | frozenset(names)
+    )
 
 
 def refuse_masks(records: Records, drafts: Iterable[RecordDraft]) -> None:
@@ -96,7 +98,7 @@ async def check_stated(records: Records, draft: RecordDraft, before: Record, *, 
         refuse_stated((draft,))
     if _ATTACHMENTS in draft.stated:
         (before,) = await with_attachments(records, (before,))
-    visible = records.rights.shown(before)
+    visible = records.rights.render(before)
     faults = [
         Detail(
             draft.at + step(name),

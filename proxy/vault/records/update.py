@@ -279,7 +279,7 @@ async def _meant(update: _Update, found: Sequence[Sequence[Row]]) -> list[Record
                 there = True
                 await check_condition(records, before)
                 await check_stated(records, draft, before, seen=seen)
-                kept |= meant(records, draft, before, seen=seen).kept
+                kept |= meant(records, draft, before, seen=seen).preserved
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         drafts.append(without(draft, kept))

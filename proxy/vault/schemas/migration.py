@@ -44,7 +44,7 @@ class Backfill(Records):
                 Code.INVALID_RECORD,
                 "The schema is being changed, and what is written meanwhile has to fit its new "
                 "definition as well.",
-                (Detail(unfit.place, unfit.text),),
+                (Detail(unfit.pointer, unfit.text),),
             ) from None
         return _merged(super().cells(fields), self.target.cells(converted))
 

@@ -163,7 +163,7 @@ RECORD = Record(
 
 
 def test_every_field_is_there_and_null_without_a_value() -> None:
-    made = record_json(FULL.shown(RECORD), "se")
+    made = record_json(FULL.render(RECORD), "se")
     names = {
         "record_key",
         "key",
@@ -197,7 +197,7 @@ def test_every_field_is_there_and_null_without_a_value() -> None:
 
 def test_what_policies_hide_is_left_out_under_both_names() -> None:
     rights = Rights(FULL.actions, records_schema(), frozenset(("record_key", "key1")))
-    seen = rights.shown(RECORD)
+    seen = rights.render(RECORD)
     assert not {"range_key1", "range_key", "body"} & record_json(seen, "se", rights).keys()
     assert (record_json(seen, "se", rights)["key"], record_json(seen, "se", rights)["key1"]) == (
         "r/1",
@@ -214,7 +214,7 @@ def test_what_policies_hide_is_left_out_under_both_names() -> None:
 def test_a_version_that_was_stated_counts() -> None:
     stated = Record(1, "r", {"record_key": "r", "stated_version": 0}, 7, 0, 0)
     assert (stated_version(RECORD), stated_version(stated)) == (2, 0)
-    entry = legacy_version_json(FULL.shown(stated))
+    entry = legacy_version_json(FULL.render(stated))
     assert (entry["version"], entry["record"]["version"], entry["record"]["key"]) == (7, 0, "r")
 
 

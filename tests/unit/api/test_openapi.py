@@ -458,7 +458,7 @@ def test_comparisons_are_those_of_the_vault():
 
 
 def test_the_records_family_has_every_field_of_an_answer_and_no_other():
-    record = FULL_RIGHTS.shown(Record(1, "r", {}, 1, 0, 0))
+    record = FULL_RIGHTS.render(Record(1, "r", {}, 1, 0, 0))
     answer = record_json(record, "se")
     assert set(_values("KeptRecord", "required")) == answer.keys()
     assert _values("KeptRecord", "properties").keys() == answer.keys()

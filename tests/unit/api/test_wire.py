@@ -26,7 +26,7 @@ FILE = Attachment("f1", "a b.txt", "00", "text/plain", 3, 0, 1)
 
 
 def shown(record: Record = RECORD) -> VisibleRecord:
-    return FULL.shown(record)
+    return FULL.render(record)
 
 
 def test_a_decimal_keeps_its_digits():

@@ -33,7 +33,7 @@ def rights(*policies: AccessPolicy, schema: Schema = SCHEMA) -> Rights:
 
 
 def shown(given: Rights, rid: int = 1, fields: Any = None, **more: Any) -> dict[str, Any]:
-    return given.shown(Record(rid, "a1", fields or FIELDS, 1, 0, 0, **more)).fields
+    return given.render(Record(rid, "a1", fields or FIELDS, 1, 0, 0, **more)).fields
 
 
 def redacted(name: str = "p", template: str = "[a-z]{8}@example.org") -> AccessPolicy:
@@ -215,7 +215,7 @@ def test_an_earlier_text_of_a_template_with_few_texts_is_a_value_that_somebody_w
     for template, recognised in (("[0-9]{4}", False), ("[a-z]{8}@example.org", True)):
         veil = rights(redacted(template=template)).veils["email"]
         now, before = (veil.show(record.rid, era, "") for era in (70, 69))
-        assert (veil.made(record, "email", now), veil.made(record, "email", before)) == (
+        assert (veil.renders(record, "email", now), veil.renders(record, "email", before)) == (
             True,
             recognised,
         )

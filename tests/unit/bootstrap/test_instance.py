@@ -61,7 +61,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def key_file(settings: Settings) -> Path:
-    return Path(settings.keys.place)
+    return Path(settings.keys.locator)
 
 
 def foreign(settings: Settings) -> None:

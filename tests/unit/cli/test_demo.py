@@ -74,7 +74,7 @@ def test_the_vault_of_a_demo_is_its_own_whatever_the_settings_say(clone, monkeyp
     ((settings, ports),) = recorder.started
     assert settings.country == "no"
     assert settings.store.file == clone / "mine" / "vault.db"
-    assert settings.keys.place == str(clone / "mine" / "keys.json")
+    assert settings.keys.locator == str(clone / "mine" / "keys.json")
     assert settings.rules == clone / "rules" / "contacts.yaml"
     assert settings.listen.proxy == ("127.0.0.1", ports.proxy)
     assert settings.listen.vault == ("127.0.0.1", ports.vault)

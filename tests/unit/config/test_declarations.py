@@ -25,7 +25,7 @@ def test_values_are_read_without_the_traps_of_yaml(tmp_path: Path):
     (tmp_path / "a.yaml").write_text(
         "name: x\nv: [no, 012, 5, -1.50, 1e3, true, null, 'null', '5']\n"
     )
-    (one,) = read_files(KIND, [tmp_path]).found
+    (one,) = read_files(KIND, [tmp_path]).declared
     assert one == ("x", {"v": ["no", "012", 5, Decimal("-1.50"), "1e3", True, None, "null", "5"]})
 
 
@@ -45,7 +45,7 @@ def test_every_fault_has_its_line_and_the_noun_of_the_kind(tmp_path: Path):
 def test_where_a_part_stands_is_known(tmp_path: Path):
     file = tmp_path / "a.yaml"
     file.write_text("name: x\nfields:\n  a:\n    b: 5\n")
-    place = read_files(KIND, [file]).place
+    place = read_files(KIND, [file]).position
     assert [place("x", at) for at in ("/fields/a/b", "/fields/a/b/c", "name", "/other")] == [
         f"{file}:4:5",
         f"{file}:4:5",
@@ -77,7 +77,7 @@ cors: {origins: ["https://app.example.com"]}
 
 def test_a_file_says_what_a_body_says(tmp_path: Path):
     (tmp_path / "support.yaml").write_text(TEXT)
-    assert read_policies([tmp_path]).found == (read_policy("support", EXAMPLE),)
+    assert read_policies([tmp_path]).declared == (read_policy("support", EXAMPLE),)
 
 
 def test_faults_have_their_lines(tmp_path: Path):
@@ -124,7 +124,7 @@ def places(path: Path) -> list[str]:
 
 def test_a_file_declares_a_schema_with_numbers_and_flags(tmp_path: Path) -> None:
     found = read_schemas([written(tmp_path, contact=CONTACT) / "contact.yaml"])
-    (schema,) = found.found
+    (schema,) = found.declared
     email = schema.field("email")
     assert (schema.name, email.type, email.required, email.max_length) == (
         "contact",
@@ -138,12 +138,12 @@ def test_a_folder_holds_many_and_a_file_several(tmp_path: Path) -> None:
     two = CONTACT.replace("contact", "b") + "---\n" + CONTACT.replace("contact", "c")
     written(tmp_path, z=CONTACT.replace("contact", "z"), a=two, empty="# nothing\n")
     (tmp_path / "notes.txt").write_text("{")
-    assert [schema.name for schema in read_schemas([tmp_path]).found] == ["b", "c", "z"]
+    assert [schema.name for schema in read_schemas([tmp_path]).declared] == ["b", "c", "z"]
 
 
 def test_nothing_declares_nothing(tmp_path: Path) -> None:
-    assert read_schemas([]).found == ()
-    assert read_schemas([tmp_path]).found == ()
+    assert read_schemas([]).declared == ()
+    assert read_schemas([tmp_path]).declared == ()
 
 
 def test_every_fault_of_all_files_is_told_with_its_line(tmp_path: Path) -> None:
@@ -197,5 +197,5 @@ def test_what_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
 
 def test_a_place_is_found_by_name_and_pointer(tmp_path: Path) -> None:
     found = read_schemas([written(tmp_path, a=CONTACT)])
-    assert found.place("contact", "/fields/email/type").endswith("a.yaml:6:5")
-    assert found.place("contact", "/fields/email/storage").endswith("a.yaml:5:3")
+    assert found.position("contact", "/fields/email/type").endswith("a.yaml:6:5")
+    assert found.position("contact", "/fields/email/storage").endswith("a.yaml:5:3")

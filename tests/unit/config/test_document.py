@@ -29,7 +29,7 @@ def test_each_setting_is_found_with_its_place():
         "country: se\nlisten:\n  proxy: 127.0.0.1:80\n  insecure: true\nlog: {level: debug}\n"
     )
     assert document.faults == []
-    assert document.given == {
+    assert document.settings == {
         "country": GivenSetting("se", "domicile.yaml:1:10"),
         "listen.proxy": GivenSetting("127.0.0.1:80", "domicile.yaml:3:10"),
         "listen.insecure": GivenSetting("true", "domicile.yaml:4:13"),
@@ -42,7 +42,7 @@ def test_sections_may_stand_in_sections_and_lists_become_one_text():
         "upstream:\n  tls:\n    ca: ca.pem\ntrusted_proxies:\n  - 10.0.0.0/8\n  - '::1'\n"
     )
     assert document.faults == []
-    assert document.given == {
+    assert document.settings == {
         "upstream.tls.ca": GivenSetting("ca.pem", "domicile.yaml:3:9"),
         "trusted_proxies": GivenSetting("[10.0.0.0/8,::1]", "domicile.yaml:5:3"),
     }
@@ -51,12 +51,12 @@ def test_sections_may_stand_in_sections_and_lists_become_one_text():
 @pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n"])
 def test_an_empty_file_sets_nothing(text):
     document = read(text)
-    assert (document.given, document.faults) == ({}, [])
+    assert (document.settings, document.faults) == ({}, [])
 
 
 def test_scalars_stay_texts():
     document = read("country: no\nupstream:\n  connections: 0x10\n  total: 1:30\n")
-    assert [given.text for given in document.given.values()] == ["no", "0x10", "1:30"]
+    assert [given.text for given in document.settings.values()] == ["no", "0x10", "1:30"]
 
 
 @pytest.mark.parametrize(

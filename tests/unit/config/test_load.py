@@ -25,7 +25,7 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.country == ""
     assert settings.data == elsewhere / "data"
     assert settings.store.file == elsewhere / "data" / "vault.db"
-    assert settings.keys.place == str(elsewhere / "data" / "keys.json")
+    assert settings.keys.locator == str(elsewhere / "data" / "keys.json")
     assert settings.rules == elsewhere / "rules"
     assert settings.listen.proxy == ListenAddress("127.0.0.1", 8080)
     assert settings.listen.vault == ListenAddress("127.0.0.1", 8081)
@@ -69,7 +69,7 @@ def test_the_environment_counts_before_the_file(elsewhere):
 def test_a_data_folder_that_moves_takes_store_and_keys_with_it():
     settings = load_settings(None, {"DOMICILE__DATA": "/srv/d"})
     assert settings.store.file == Path("/srv/d/vault.db")
-    assert settings.keys.place == "/srv/d/keys.json"
+    assert settings.keys.locator == "/srv/d/keys.json"
 
 
 def test_every_fault_of_file_and_environment_is_told_at_once(elsewhere):

@@ -32,6 +32,6 @@ def test_the_address_of_a_key_service_reaches_the_program(tmp_path):
     text = "aws-kms:///{data}/keys.json?key=arn:aws:kms:eu-north-1:111122223333:key/1"
     given = {"DOMICILE__DATA": str(tmp_path), "DOMICILE__KEYS": text}
     keys = load_settings(None, given).keys
-    assert (keys.source, keys.place) == ("file", f"{tmp_path}/keys.json")
+    assert (keys.source, keys.locator) == ("file", f"{tmp_path}/keys.json")
     assert keys.uri == text.replace("/{data}", str(tmp_path))
     assert keys.described == f"{tmp_path}/keys.json, sealed by aws-kms"

@@ -136,13 +136,13 @@ def test_what_is_remembered_is_bounded(countries, monkeypatch):
     monkeypatch.setattr("proxy.edge.firewall._KEPT", 3)
     made = wall(countries)
     assert [made.outside(f"81.225.1.{last}", (), False) for last in range(10)] == [False] * 10
-    assert len(made._places) <= 3
+    assert len(made._zones) <= 3
     through = wall(countries, (), [TRUSTED])
     assert [through.outside("10.0.0.1", [f"81.225.1.{last}"], False) for last in range(10)] == [
         False
     ] * 10
     assert through.outside("10.0.0.1", [f"{SWEDISH}, " * 20 + AMERICAN], False)
-    assert len(through._told) <= 3
+    assert len(through._verdicts) <= 3
 
 
 def test_a_database_that_is_damaged_where_it_is_asked_lets_nobody_in(countries, monkeypatch):

@@ -10,7 +10,7 @@ from tests.support.limits import time_of_limits
 
 
 def rates(per_second: int, burst: int = 2) -> Rates:
-    return Rates(RatePolicy("credential", per_second, burst), kept=100)
+    return Rates(RatePolicy("credential", per_second, burst), capacity=100)
 
 
 def test_a_burst_is_taken_at_once_and_then_so_many_a_second(limits_clock):

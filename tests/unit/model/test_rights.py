@@ -28,14 +28,14 @@ SOME = Rights(
 
 
 def test_without_policies_a_record_is_shown_as_it_is():
-    assert FULL.shown(RECORD) is RECORD
+    assert FULL.render(RECORD) is RECORD
     assert FULL.redacted_fields == []
     assert FULL.tells("anything")
     FULL.need(*Act)
 
 
 def test_only_what_is_in_the_view_is_shown_and_veiled_values_are_made_with_their_era():
-    shown = SOME.shown(RECORD)
+    shown = SOME.render(RECORD)
     assert shown.fields == {"id": "k", "name": "1/2/3"}
     assert (shown.attachments, shown.eras) == ((), None)
     assert SOME.redacted_fields == ["name"]
@@ -59,11 +59,11 @@ def test_outside_needs_rights_that_know_the_schema():
 
 def test_a_shown_text_is_told_from_a_value():
     stored = RECORD.fields["name"]
-    assert SOME.shown(RECORD).fields["name"] == "1/2/3"
-    assert SOME.unchanged(RECORD, {"name": "1/2/3"}, seen=True) == {"name"}
-    assert SOME.unchanged(RECORD, {"name": "1/2/3"}, seen=False) == set()
-    assert SOME.unchanged(RECORD, {"name": stored, "id": "k"}, seen=True) == set()
-    assert SOME.unchanged(RECORD, {"name": None}, seen=True) == set()
+    assert SOME.render(RECORD).fields["name"] == "1/2/3"
+    assert SOME.unchanged(RECORD, {"name": "1/2/3"}, readable=True) == {"name"}
+    assert SOME.unchanged(RECORD, {"name": "1/2/3"}, readable=False) == set()
+    assert SOME.unchanged(RECORD, {"name": stored, "id": "k"}, readable=True) == set()
+    assert SOME.unchanged(RECORD, {"name": None}, readable=True) == set()
     assert (
         SOME.masked({"name": "**x"}),
         SOME.masked({"name": "x"}),
@@ -77,7 +77,7 @@ def test_a_redacted_text_of_any_version_of_the_record_is_recognised():
     )
     record = Record(7, "k", {"name": None}, 3, 0, 0)
     made = [f"7/{era}/0" for era in range(5)]
-    assert [bool(redacted.unchanged(record, {"name": text}, seen=False)) for text in made] == [
+    assert [bool(redacted.unchanged(record, {"name": text}, readable=False)) for text in made] == [
         True
     ] * 4 + [False]
     assert redacted.masked({"name": "7/1/0"}) == []

@@ -208,7 +208,7 @@ def test_what_cannot_become_one_is_told_with_its_place_and_without_its_value(
     convert = between(FieldType(before), FieldType(after))
     with pytest.raises(Unfit) as refused:
         convert({"id": "k", "x": value})
-    assert refused.value.place == "/x"
+    assert refused.value.pointer == "/x"
     assert not value or str(value) not in refused.value.text
     assert convert.fitting({"id": "k", "x": value})[0] == {"id": "k"}
 

@@ -137,7 +137,7 @@ def test_documents_have_bounds_on_depth_and_on_leaves():
     assert read(FieldType.JSON, nested(2, 1), limits)
     with pytest.raises(Unfit, match="more than 4 objects") as caught:
         read(FieldType.JSON, nested(2, {"b": 1}), limits)
-    assert caught.value.place == "/a/0/a"
+    assert caught.value.pointer == "/a/0/a"
     with pytest.raises(Unfit):
         read(FieldType.JSON, nested(200, 1), DEFAULTS)
 
@@ -145,7 +145,7 @@ def test_documents_have_bounds_on_depth_and_on_leaves():
 def test_the_place_of_a_fault_in_a_document_is_a_pointer_into_it():
     with pytest.raises(Unfit) as caught:
         read(FieldType.JSON, {"a/b": [1, {"c~": "\0"}]})
-    assert caught.value.place == "/a~1b/1/c~0"
+    assert caught.value.pointer == "/a~1b/1/c~0"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_kinds_of_faults_are_told_apart_where_somebody_says_them():
 
 
 def test_a_fault_knows_its_place_below_the_value():
-    assert (Unfit("Wrong.", "/a").text, Unfit("Wrong.", "/a").place) == ("Wrong.", "/a")
+    assert (Unfit("Wrong.", "/a").text, Unfit("Wrong.", "/a").pointer) == ("Wrong.", "/a")
 
 
 class Names(list[str]):

@@ -11,8 +11,8 @@ def test_fields_that_are_taken_out_of_a_draft_stay_as_they_are():
     draft = RecordDraft("k", {"id": "k", "a": 1, "b": 2})
     left = without(draft, {"a"})
     assert left.fields == {"id": "k", "b": 2}
-    assert left.kept == {"a"}
-    assert without(left, {"b"}).kept == {"a", "b"}
+    assert left.preserved == {"a"}
+    assert without(left, {"b"}).preserved == {"a", "b"}
     assert without(draft, ()) is draft
 
 
