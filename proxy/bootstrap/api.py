@@ -68,7 +68,7 @@ def _report(error: VaultError) -> None:
     )
 
 
-class Around(NamedTuple):
+class SharedServices(NamedTuple):
     """What the interface shares with the rest of an instance."""
 
     auth: TokenService
@@ -82,17 +82,17 @@ async def policies_of(vault: Vault) -> Policies:
 
     Raises ``VaultError`` when the store cannot be read.
     """
-    around = (await system_collection(vault)).around
-    return await open_policies(around.store, around.keyset)
+    context = (await system_collection(vault)).around
+    return await open_policies(context.store, context.keyset)
 
 
-def interface(settings: Settings, realm: Administered, around: Around) -> Services:
+def interface(settings: Settings, realm: Administered, shared: SharedServices) -> Services:
     """The services of an instance with these environments; whoever asks for them closes
     ``functions`` at the end.
 
     Raises ``VaultError`` when an installed function cannot be called.
     """
-    auth, metrics, guard, audit = around
+    auth, metrics, guard, audit = shared
 
     def observe(operation: str, status: int, seconds: float) -> None:
         metrics.cell("domicile_api_requests_total", operation, str(status)).value += 1
@@ -123,10 +123,10 @@ def interface(settings: Settings, realm: Administered, around: Around) -> Servic
 def limits(settings: Settings) -> RecordLimits:
     """The bounds of single requests; a page is never larger than what may be asked for."""
     most = settings.limits.find
-    given = settings.limits
+    bounds = settings.limits
     default = min(most, DEFAULTS.find_default)
     return RecordLimits(
-        find_maximum=most, find_default=default, batch=given.batch, page_bytes=given.page
+        find_maximum=most, find_default=default, batch=bounds.batch, page_bytes=bounds.page
     )
 
 
@@ -242,17 +242,17 @@ def hide_secrets(settings: Settings) -> None:
     hide_variables([*named, variable("store"), variable("limits.store")])
 
 
-def read_secret(place: SecretSource, setting: str) -> str:
+def read_secret(source: SecretSource, setting: str) -> str:
     """The secret, without white space around it.
 
     ``VaultError`` (BAD_SETTINGS) when it cannot be read, or there is none.
     """
-    if place.source == "env":
-        text, what = secret_variable(place.locator), f"the environment variable {place.locator}"
+    if source.source == "env":
+        text, what = secret_variable(source.locator), f"the environment variable {source.locator}"
     else:
-        what = place.locator
+        what = source.locator
         try:
-            text = Path(place.locator).read_bytes()[: _LONGEST + 1].decode()
+            text = Path(source.locator).read_bytes()[: _LONGEST + 1].decode()
         except OSError as error:
             raise _unusable(setting, f"{what} cannot be read ({error.strerror})") from None
         except UnicodeDecodeError:
@@ -270,20 +270,20 @@ def scraper_secret(settings: Settings) -> Callable[[], str | None]:
 
     Raises ``VaultError`` (BAD_SETTINGS) as ``read_secret``, and for a secret that could be guessed.
     """
-    place = settings.admin.metrics_token
-    if place is None:
+    source = settings.admin.metrics_token
+    if source is None:
         return lambda: None
-    if len(read_secret(place, _SCRAPER)) < _SHORTEST:
+    if len(read_secret(source, _SCRAPER)) < _SHORTEST:
         raise _unusable(
             _SCRAPER, f"the secret is shorter than {_SHORTEST} characters, and could be guessed"
         )
 
     def secret() -> str | None:
         try:
-            found = read_secret(place, _SCRAPER)
+            text = read_secret(source, _SCRAPER)
         except VaultError:  # the file is gone or being replaced: nobody knows the secret meanwhile
             return None
-        return found if len(found) >= _SHORTEST else None
+        return text if len(text) >= _SHORTEST else None
 
     return secret
 
@@ -342,24 +342,24 @@ def issuer_outbound(settings: Settings) -> Outbound:
 
 def external(services: Services, settings: Settings, outbound: Outbound, clock: Clock) -> External:
     """What knows whom tokens of the external issuer stand for; raises as ``asking``."""
-    given = settings.auth
-    if given.issuer is None:
+    auth = settings.auth
+    if auth.issuer is None:
         raise ValueError("the settings name no external issuer")
     secret = None
-    if given.introspection_credentials is not None:
-        secret = read_secret(given.introspection_credentials, "auth.introspection_credentials")
-    client = IssuerClient(outbound, given.issuer.url, secret)
+    if auth.introspection_credentials is not None:
+        secret = read_secret(auth.introspection_credentials, "auth.introspection_credentials")
+    client = IssuerClient(outbound, auth.issuer.url, secret)
     issuer = (
         ByKeys(client.keys, clock)
-        if given.issuer.how == "jwks"
+        if auth.issuer.how == "jwks"
         else ByIntrospection(client.introspect, clock)
     )
     audience = (
-        _among(given.issuer_audiences) if given.issuer_audiences else services.auth.audiences.meets
+        _among(auth.issuer_audiences) if auth.issuer_audiences else services.auth.audiences.meets
     )
-    optional = given.introspection_optional_claims
+    optional = auth.introspection_optional_claims
     expected = Expected(
-        given.issuer_name, audience, given.environment_claim, given.client_claim, optional
+        auth.issuer_name, audience, auth.environment_claim, auth.client_claim, optional
     )
     return External(issuer, services.auth.clients, expected, clock)
 
@@ -375,12 +375,12 @@ def check_asking(settings: Settings) -> str:
     if settings.auth.introspection_credentials is not None:
         read_secret(settings.auth.introspection_credentials, "auth.introspection_credentials")
     scraper_secret(settings)
-    given = settings.auth
-    if given.issuer is None:
+    auth = settings.auth
+    if auth.issuer is None:
         return ""
-    optional = sorted(given.introspection_optional_claims)
+    optional = sorted(auth.introspection_optional_claims)
     lacking = f", whose answers may lack {' and '.join(optional)}" if optional else ""
-    return f"access tokens of {given.issuer_name or 'any issuer'} by {given.issuer.how}{lacking}"
+    return f"access tokens of {auth.issuer_name or 'any issuer'} by {auth.issuer.how}{lacking}"
 
 
 def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:

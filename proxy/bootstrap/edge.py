@@ -102,10 +102,10 @@ class EdgeGuard:
             """Whose a count is, is nobody's business in the store."""
             return hashed(f"{limit} {key}".encode()).hex()
 
-        def told(there: bool) -> None:
+        def note_reachable(there: bool) -> None:
             up.value = int(there)
 
-        self.shared = Shared(store, counted, name, told)
+        self.shared = Shared(store, counted, name, note_reachable)
 
     async def reload(self) -> None:
         """Read the database again, changed or not; a fault is told, and changes nothing else."""
@@ -123,19 +123,19 @@ def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
     )
     closed = metrics.cell("domicile_limited_connections_total")
 
-    def told() -> None:
+    def count_refusal() -> None:
         closed.value += 1
 
-    given, trusted = settings.limits, Trusted(settings.trusted_proxies)
-    most = files.callers if given.connections is None else given.connections
+    limits, trusted = settings.limits, Trusted(settings.trusted_proxies)
+    most = files.callers if limits.connections is None else limits.connections
     if most > files.callers:
         _log.warning(
             "limits.connections is more than the limit of open files allows: raise that limit",
             count=files.callers,
         )
-    of_address = most // 2 if given.address_connections is None else given.address_connections
-    first = ConnectionLimit(most, of_address, trusted, told)
-    admin = ConnectionLimit(_ADMIN_CONNECTIONS, 0, Trusted(()), told)
+    of_address = most // 2 if limits.address_connections is None else limits.address_connections
+    first = ConnectionLimit(most, of_address, trusted, count_refusal)
+    admin = ConnectionLimit(_ADMIN_CONNECTIONS, 0, Trusted(()), count_refusal)
     quotas = _quotas(settings, metrics)
     first.backlog = files.backlog
     admin.backlog = min(admin.backlog, files.backlog)
@@ -179,12 +179,12 @@ def raise_file_limit() -> int:
 
 
 def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
-    given = settings.limits
+    limits = settings.limits
     uploads = metrics.cell(_LIMITED, "vault", "uploads")
     concurrent = metrics.cell(_LIMITED, "vault", "concurrent")
 
     def rates(name: str, per_second: int) -> Rates | None:
-        return Rates(RatePolicy(name, per_second, given.burst)) if per_second else None
+        return Rates(RatePolicy(name, per_second, limits.burst)) if per_second else None
 
     def refused_upload() -> None:
         uploads.value += 1
@@ -193,10 +193,10 @@ def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
         concurrent.value += 1
 
     return Quotas(
-        rates("credential", given.requests_per_second),
-        rates("address", given.address_requests_per_second),
-        ConcurrencyLimit(given.concurrent, _WAITING, on_refused=refused),
-        ConcurrencyLimit(given.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
+        rates("credential", limits.requests_per_second),
+        rates("address", limits.address_requests_per_second),
+        ConcurrencyLimit(limits.concurrent, _WAITING, on_refused=refused),
+        ConcurrencyLimit(limits.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
         Trusted(settings.trusted_proxies),
     )
 
@@ -205,17 +205,17 @@ def miss_limit(
     settings: Settings, guard: EdgeGuard, alarm: Callable[[str, str], None]
 ) -> MissLimit | None:
     """How often an address may search through the proxy and be shown nothing."""
-    given = settings.limits
-    if not given.misses_per_second:
+    limits = settings.limits
+    if not limits.misses_per_second:
         return None
-    rates = Rates(RatePolicy("address", given.misses_per_second, given.burst))
+    rates = Rates(RatePolicy("address", limits.misses_per_second, limits.burst))
     return MissLimit(rates, guard.quotas, guard.limited("proxy"), alarm)
 
 
 def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
-    given = settings.firewall
+    firewall = settings.firewall
     countries = None
-    if given.country_database is not None:
+    if firewall.country_database is not None:
         from proxy.edge.geoip import Countries
 
         failures = metrics.cell("domicile_firewall_database_failures_total")
@@ -223,12 +223,12 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
         def failed() -> None:
             failures.value += 1
 
-        countries = Countries(given.country_database, failed, Reload(metrics, "countries"))
+        countries = Countries(firewall.country_database, failed, Reload(metrics, "countries"))
         metrics.watch("domicile_firewall_database_age_seconds", lambda: countries.age)
     return Firewall(
-        Mode(given.mode),
+        Mode(firewall.mode),
         settings.country,
-        given.allow,
+        firewall.allow,
         countries,
         Trusted(settings.trusted_proxies),
     )

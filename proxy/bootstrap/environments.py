@@ -87,17 +87,17 @@ class Realm:
         Raises as ``Environments.create``, and what the store raises.
         """
         async with self._changing:
-            made = await self._book.create(ident, name)
+            environment = await self._book.create(ident, name)
             try:
-                keyset = await self._book.keyset(made.id)
+                keyset = await self._book.keyset(environment.id)
                 opened = await self._opening(keyset)
-                await self._clients.join(made.id, keyset.aead())
+                await self._clients.join(environment.id, keyset.aead())
             except BaseException:  # a stop, too: nobody was told of it, and nothing is in it
-                await self._book.end(made.id)
+                await self._book.end(environment.id)
                 raise
-            self._install(made.id, opened)
-        _log.info("an environment was made", environment=made.id)
-        return made
+            self._install(environment.id, opened)
+        _log.info("an environment was made", environment=environment.id)
+        return environment
 
     async def remove(self, ident: str, *, records: bool) -> None:
         """Remove an environment with everything in it.

@@ -21,7 +21,7 @@ from proxy.api.app import vault_app
 from proxy.api.connection import LOCAL
 from proxy.auth.token_service import TokenService
 from proxy.bootstrap.api import (
-    Around,
+    SharedServices,
     environment_services,
     interface,
     issuer_outbound,
@@ -272,13 +272,15 @@ async def _listen(
     """Open the listeners and begin the upkeep of keys and environments."""
     settings, auth, realm = base.settings, base.auth, base.realm
     guard, metrics = base.guard, base.metrics
-    services = interface(settings, realm, Around(auth, metrics, guard, base.audit.interface))
+    services = interface(
+        settings, realm, SharedServices(auth, metrics, guard, base.audit.interface)
+    )
     audit = base.audit
     source = key_source(settings.keys)
     places = Places(base.store, source, auth.keys, audit.keys, lambda: audit.log)
     ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
     enter, at = stack.enter_async_context, base.addresses
-    services.keys = await enter(ring.kept())
+    services.keys = await enter(ring.running())
     services.auditor = base.audit.auditor
     services.approvals = await open_approvals(settings, base.store, base.vault.keyset, base.clock)
 

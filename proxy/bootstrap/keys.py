@@ -114,7 +114,7 @@ class InstanceKeys:
             await watched.rehashing.close()
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator["InstanceKeys"]:
+    async def running(self) -> AsyncIterator["InstanceKeys"]:
         """These keys, started; closed when the block ends."""
         await self.start()
         try:
@@ -129,7 +129,7 @@ class InstanceKeys:
             return KeysTold(
                 (await self._load()).id,
                 tuple(self._signing.by_kid),
-                [await watched.told() for watched in self._watched.values()],
+                [await watched.status() for watched in self._watched.values()],
                 tuple(key.id for key in self._audit.listed()),
             )
 
@@ -264,9 +264,9 @@ class InstanceKeys:
                 rehashing = HashRotation(
                     vault, _report, partial(self._drop_hash_root, vault), self._pauses[1]
                 )
-                made = _Watched(vault, self._metrics, self._retire, rehashing)
-                self._watched[ident] = made
-                await made.start(self._reseals)
+                watched = _Watched(vault, self._metrics, self._retire, rehashing)
+                self._watched[ident] = watched
+                await watched.start(self._reseals)
 
 
 class _Watched:
@@ -339,7 +339,7 @@ class _Watched:
             await self.vault.store.put_note(self._name, content, self._stored)
         self._stored, self._noted, self._whole = content, self.sealings, whole
 
-    async def told(self) -> DataKeys:
+    async def status(self) -> DataKeys:
         run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
         keyset, hashed = self.vault.keyset, self.rehashing.run or HashRotationRun("", 0)
         wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""

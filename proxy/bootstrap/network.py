@@ -102,17 +102,17 @@ def doors(
         if tls.secures("vault"):
             audiences.certified(material.names())
 
-    made = (
+    certificates = (
         Certificates(_pairs(settings), _terms(settings), metrics, clock, accept)
         if tls.certificate
         else None
     )
     hsts = tls.hsts // 1000 if tls.secures("vault") else 0
-    proxy, vault = _door(settings, "proxy", made), _door(settings, "vault", made)
+    proxy, vault = _door(settings, "proxy", certificates), _door(settings, "vault", certificates)
     for entrance in (proxy, vault):
         if limit is not None and entrance is not None and entrance.preambles is not None:
             entrance.preambles.admit = limit.counted
-    return Doors(proxy, vault, made, hsts)
+    return Doors(proxy, vault, certificates, hsts)
 
 
 def check_doors(settings: Settings) -> None:
@@ -126,14 +126,14 @@ def check_doors(settings: Settings) -> None:
             raise VaultError(Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults))
 
 
-def address_of(settings: Settings, place: str) -> str:
-    """The address that callers ask the vault for, as far as the settings tell; ``place`` is
+def address_of(settings: Settings, host_port: str) -> str:
+    """The address that callers ask the vault for, as far as the settings tell; ``host_port`` is
     ``host:port``.
     """
     audiences = Audiences(settings.auth.audiences)
     if settings.listen.tls.secures("vault"):
         audiences.certified(read_certificate(_pairs(settings)).names())
-    audiences.listening(place)
+    audiences.listening(host_port)
     return audiences.first
 
 
@@ -253,17 +253,17 @@ def gateway_options(
 ) -> GatewayOptions:
     """What is switched off is not made, so that no request pays for it."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
-    told = ForwardedHeaders(
+    headers = ForwardedHeaders(
         forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream"
     )
     ids = _correlation(settings)
     return GatewayOptions(
         applications.upstream,
         keyset.hasher("entity tags"),
-        held=settings.limits.held,
+        buffered=settings.limits.held,
         met=applications.met,
         special=settings.applications.keys(),
-        telling=Telling(told, Trusted(trusted), ids) if any(told) or ids else None,
+        telling=Telling(headers, Trusted(trusted), ids) if any(headers) or ids else None,
         access=settings.log.access,
         entrance=entrance,
         firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,

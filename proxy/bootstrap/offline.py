@@ -222,8 +222,8 @@ async def stopped_vault(
             if vault.environment == environment:
                 yield vault, contents
                 return
-        known = ", ".join(vault.environment for vault, _ in vaults)
-        raise VaultError(Code.NOT_FOUND, f"There is no environment of that id: there is {known}.")
+        names = ", ".join(vault.environment for vault, _ in vaults)
+        raise VaultError(Code.NOT_FOUND, f"There is no environment of that id: there is {names}.")
 
 
 @asynccontextmanager
@@ -260,16 +260,16 @@ class StoppedEnvironments:
         Raises ``VaultError``: NOT_FOUND, CONFLICT for ``default``, ENVIRONMENT_IN_USE when it holds
         records and ``records`` is false.
         """
-        held = 0
+        count = 0
         if ident not in self.book.doomed():
-            found = self.book.removable(ident)
-            await wake(self._store, found.id)
-            held = await self.book.records(found.id)
-            if held and not records:
+            environment = self.book.removable(ident)
+            await wake(self._store, environment.id)
+            count = await self.book.records(environment.id)
+            if count and not records:
                 raise in_use(ident)
         await self.book.end(ident)
         await self.book.erase(ident)
-        return held
+        return count
 
 
 @asynccontextmanager
@@ -326,7 +326,7 @@ async def stopped_keys(
             Metrics(),
             reseals=False,
         )
-        async with keys.kept():
+        async with keys.running():
             yield keys
 
 

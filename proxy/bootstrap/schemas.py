@@ -100,7 +100,7 @@ def _report(error: VaultError) -> None:
 _metrics_log = logs.logger("bootstrap")
 
 #: Events that somebody on call has to know of, as log lines.
-TOLD: Final = {
+WARNINGS: Final = {
     "reaped": "writes that no answer ever settled were dropped after pending.keep",
     "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
     "tampered": "rows have columns that differ from what is sealed in them: somebody wrote to the store",
@@ -131,8 +131,8 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
         cell.value += count
         if event in _ALARMS:
             metrics.cell("domicile_alarms_total", "tampered").value += 1
-        if event in TOLD:
-            _metrics_log.warning(TOLD[event], entity=prefix + schema, count=count)
+        if event in WARNINGS:
+            _metrics_log.warning(WARNINGS[event], entity=prefix + schema, count=count)
 
     return observe
 

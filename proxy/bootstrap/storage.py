@@ -241,7 +241,7 @@ async def open_environments(
     await store.note(_COUNTRY)  # it was read before there was a key to compare it with
     book = Environments(store, root, source.load, clock)
     await book.load()
-    others = [found.id for found in book.listed() if found.id != DEFAULT]
+    others = [environment.id for environment in book.listed() if environment.id != DEFAULT]
     return book, {DEFAULT: root, **{ident: await book.keyset(ident) for ident in others}}
 
 

@@ -26,7 +26,7 @@ APPLICATIONS: Final = "applications"
 
 #: Names that hold other names: ``listen``, ``upstream.tls`` and so on.
 SECTIONS: Final = frozenset(
-    name[: place.start()] for name in SETTINGS for place in re.finditer(r"\.", name)
+    name[: dot.start()] for name in SETTINGS for dot in re.finditer(r"\.", name)
 )
 
 

@@ -56,7 +56,7 @@ def arrived(incoming: RequestContext, limits: BodyLimits, room: MemoryBudget) ->
     holding = Reservation(room)
     if not holding.at_once(payload.total):
         return None
-    incoming.held = holding
+    incoming.reservation = holding
     return payload.take()
 
 
@@ -71,7 +71,7 @@ async def read_whole(
     if incoming.head.length > limits.body:
         raise _too_large(limits)
     try:
-        holding = incoming.held = Reservation(room)
+        holding = incoming.reservation = Reservation(room)
         if payload.done:
             body = payload.take()
             await holding.take(len(body))
@@ -227,8 +227,8 @@ def _method_of(
     types: Sequence[str], body: bytes, coded: bytes | None, limits: BodyLimits
 ) -> str | None:
     """The method that a body names in whatever coding it is. Raises ``VaultError``."""
-    plain, _ = content_coding.inflate(body, coded, limits.inflated)
-    return method_override.override_method(types, plain, limits.form_fields)
+    inflated, _ = content_coding.inflate(body, coded, limits.inflated)
+    return method_override.override_method(types, inflated, limits.form_fields)
 
 
 def _host(incoming: RequestContext) -> str:

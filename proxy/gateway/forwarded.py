@@ -39,7 +39,7 @@ class ForwardedHeaders(NamedTuple):
 
 
 class _Kind(enum.IntEnum):
-    PLAIN = 0
+    OTHER = 0
     HOST = 1
     CHAIN = 2  #: X-Forwarded-For
     CLAIM = 3  #: the others of its family, and X-Real-IP
@@ -51,9 +51,9 @@ class _Kind(enum.IntEnum):
 class _Names(dict[bytes, _Kind]):
     """The kind of each field name seen, as spelled, as far as it is told. Bounded."""
 
-    def __init__(self, told: ForwardedHeaders) -> None:
+    def __init__(self, headers: ForwardedHeaders) -> None:
         super().__init__()
-        self._told = told
+        self._headers = headers
 
     def __missing__(self, name: bytes) -> _Kind:
         kind = self._kind(name.lower())
@@ -65,14 +65,14 @@ class _Names(dict[bytes, _Kind]):
 
     def _kind(self, lower: bytes) -> _Kind:
         dashed = lower.replace(b"_", b"-")
-        kind = _Kind.PLAIN
-        if self._told.x_forwarded and (dashed.startswith(_FAMILY) or dashed == b"x-real-ip"):
+        kind = _Kind.OTHER
+        if self._headers.x_forwarded and (dashed.startswith(_FAMILY) or dashed == b"x-real-ip"):
             kind = _Kind.CHAIN if dashed == b"x-forwarded-for" else _Kind.CLAIM
         elif lower == b"host":
             kind = _Kind.HOST
-        elif self._told.forwarded and lower == b"forwarded":
+        elif self._headers.forwarded and lower == b"forwarded":
             kind = _Kind.FORWARDED
-        elif self._told.via and lower == b"via":
+        elif self._headers.via and lower == b"via":
             kind = _Kind.VIA
         return _Kind.ODD if kind and dashed != lower else kind
 
@@ -81,12 +81,12 @@ class Telling:
     """Changes the fields of requests. Made only where something is told."""
 
     def __init__(
-        self, told: ForwardedHeaders, trusted: Trusted, correlation: Correlation | None = None
+        self, headers: ForwardedHeaders, trusted: Trusted, correlation: Correlation | None = None
     ) -> None:
-        self._told = told
+        self._headers = headers
         self._trusted = trusted
         self._correlation = correlation
-        self._names = _Names(told)
+        self._names = _Names(headers)
         self._stances: dict[str, bool] = {}
 
     def identify(self, incoming: RequestContext) -> None:
@@ -95,51 +95,55 @@ class Telling:
             self._correlation.identify(incoming, self._believed(incoming.connection.client.host))
 
     def __call__(
-        self, incoming: RequestContext, asked: RequestFields, address: UpstreamAddress
+        self, incoming: RequestContext, request: RequestFields, address: UpstreamAddress
     ) -> RequestFields:
         """The request's fields for the application at ``address``."""
         client = incoming.connection.client
-        seen = _Seen(self._believed(client.host))
-        kept: list[HeaderField] = []
-        for field in asked.headers:
+        forwarding = _ForwardingFields(self._believed(client.host))
+        fields: list[HeaderField] = []
+        for field in request.headers:
             kind = self._names[field[0]]
-            if kind is _Kind.PLAIN or seen.keeps(kind, field):
-                kept.append(field)
+            if kind is _Kind.OTHER or forwarding.keeps(kind, field):
+                fields.append(field)
             elif kind is _Kind.HOST:
-                kept.append((field[0], address.authority) if self._told.upstream_host else field)
-        kept.extend(self._added(client, seen, incoming.minor))
+                fields.append(
+                    (field[0], address.authority) if self._headers.upstream_host else field
+                )
+        fields.extend(self._added(client, forwarding, incoming.minor))
         if self._correlation is not None:
-            kept = self._correlation.fields(incoming, kept)
-        return asked._replace(headers=kept)
+            fields = self._correlation.fields(incoming, fields)
+        return request._replace(headers=fields)
 
     def _believed(self, host: str) -> bool:
-        known = self._stances.get(host)
-        if known is None:
+        trusted = self._stances.get(host)
+        if trusted is None:
             if len(self._stances) >= 4096:
                 self._stances.clear()
-            known = self._stances[host] = self._trusted.holds(host)
-        return known
+            trusted = self._stances[host] = self._trusted.holds(host)
+        return trusted
 
-    def _added(self, client: ClientAddress, seen: "_Seen", minor: int) -> Iterable[HeaderField]:
-        told = self._told
+    def _added(
+        self, client: ClientAddress, forwarding: "_ForwardingFields", minor: int
+    ) -> Iterable[HeaderField]:
+        headers = self._headers
         scheme = b"https" if client.secure else b"http"
-        if told.x_forwarded:
+        if headers.x_forwarded:
             host = client.host.encode("ascii") or b"unknown"
-            yield b"X-Forwarded-For", b", ".join([*seen.chain, host])
-            if b"x-forwarded-proto" not in seen.claimed:
+            yield b"X-Forwarded-For", b", ".join([*forwarding.chain, host])
+            if b"x-forwarded-proto" not in forwarding.claimed:
                 yield b"X-Forwarded-Proto", scheme
-            if b"x-forwarded-host" not in seen.claimed and seen.host:
-                yield b"X-Forwarded-Host", seen.host
-        if told.forwarded:
+            if b"x-forwarded-host" not in forwarding.claimed and forwarding.host:
+                yield b"X-Forwarded-Host", forwarding.host
+        if headers.forwarded:
             element = b"for=%b;proto=%b" % (_node(client.host), scheme)
-            if seen.host:
-                element += b";host=" + _quoted(seen.host)
-            yield b"Forwarded", b", ".join([*seen.forwarded, element])
-        if told.via:
-            yield b"Via", b", ".join([*seen.via, b"1.%d %b" % (minor, PSEUDONYM)])
+            if forwarding.host:
+                element += b";host=" + _quoted(forwarding.host)
+            yield b"Forwarded", b", ".join([*forwarding.forwarded, element])
+        if headers.via:
+            yield b"Via", b", ".join([*forwarding.via, b"1.%d %b" % (minor, PSEUDONYM)])
 
 
-class _Seen:
+class _ForwardingFields:
     """What a request says in the fields that are told."""
 
     __slots__ = ("believed", "chain", "claimed", "forwarded", "host", "via")

@@ -16,7 +16,7 @@ from proxy.gateway.callers import Callers
 from proxy.gateway.correlation import trace_of
 from proxy.gateway.forwarded import Telling
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
-from proxy.gateway.ports import FAILURES, ActiveRules, Journal, Seen
+from proxy.gateway.ports import FAILURES, ActiveRules, Journal, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest
 from proxy.net import response
 from proxy.net.caller_connection import CallerServer
@@ -38,7 +38,9 @@ class GatewayOptions:
     keyed: KeyedTags  #: for entity tags: the same after a restart and on every replica
     heads: Heads = field(default_factory=Heads)
     patience: Patience = field(default_factory=Patience)
-    held: int = 256 * 1024 * 1024  #: bytes of bodies that matched exchanges may hold, all together
+    buffered: int = (
+        256 * 1024 * 1024
+    )  #: bytes of bodies that matched exchanges may hold, all together
     #: told when an endpoint is first asked for
     met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
@@ -84,7 +86,7 @@ class Gateway:
         self._options = options
         self._upstream = options.upstream
         self._passing = Passing(options.upstream, options.patience.write)
-        self._rooms = Rooms.of(options.held, options.patience)
+        self._rooms = Rooms.of(options.buffered, options.patience)
         self._matched = RedactedHandler(
             options.upstream, options.patience, self._rooms, options.keyed, options.misses
         )
@@ -121,9 +123,9 @@ class Gateway:
     def _routed(self, incoming: RequestContext) -> "_Route | None":
         """What was found out about the head before, or is now."""
         head = incoming.head
-        route: _Route | None = head.known
+        route: _Route | None = head.route
         if route is None or route.edition is not self._rules.edition:
-            route = head.known = self._learn(incoming)
+            route = head.route = self._learn(incoming)
         if route is not None:
             incoming.endpoint = route.endpoint
             incoming.match = route.match
@@ -181,7 +183,7 @@ class Gateway:
             else:
                 abroad = self._guarded and self._admits(incoming)
                 fields = request_fields(incoming.head)
-                route = self._routed(incoming) if incoming.endpoint is None else incoming.head.known
+                route = self._routed(incoming) if incoming.endpoint is None else incoming.head.route
                 endpoint = incoming.endpoint or self._route(incoming)
                 body = None
                 if (
@@ -332,20 +334,20 @@ class Gateway:
 
     def _tell(self, incoming: RequestContext, code: Code | None) -> None:
         """The request is over, in whatever way."""
-        if incoming.held is not None:
-            incoming.held.close()
+        if incoming.reservation is not None:
+            incoming.reservation.close()
         endpoint, match, passed = incoming.endpoint, incoming.match, incoming.passed
         if incoming.unruled is not None and self._coverage is not None:
             status = incoming.status if code is None or code is Code.OPERATION_DENIED else 0
-            self._coverage.seen(incoming.unruled, status, incoming.sample)
+            self._coverage.note(incoming.unruled, status, incoming.sample)
         rule = passed if match is None else match.operation
         if code is not None:
             outcome = "failed" if code in FAILURES else "refused"
         else:
             outcome = "passed" if match is None else "matched"
-        shown = code is not None or self._options.access
-        self._journal.seen(
-            Seen(
+        logged = code is not None or self._options.access
+        self._journal.record(
+            RequestEvent(
                 "-" if endpoint is None else endpoint.name,
                 "-" if rule is None else rule.label,
                 incoming.head.method,
@@ -355,15 +357,15 @@ class Gateway:
                 outcome,
                 code,
                 incoming.timing,
-                incoming.unruled.key[2] if shown and incoming.unruled is not None else "",
+                incoming.unruled.key[2] if logged and incoming.unruled is not None else "",
                 incoming.request_id,
-                incoming.trace or (trace_of(incoming.raw) if shown else None),
+                incoming.trace or (trace_of(incoming.raw) if logged else None),
             )
         )
 
     def _unreadable(self, code: Code) -> None:
         """A caller sent what is no request, or has too large a head, and was told so."""
-        self._journal.seen(Seen("-", "-", "-", STATUS[code], 0, 0.0, "refused", code))
+        self._journal.record(RequestEvent("-", "-", "-", STATUS[code], 0, 0.0, "refused", code))
 
     # ------------------------------------------------ the end of service
 

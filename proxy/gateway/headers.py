@@ -23,7 +23,7 @@ from proxy.redactor.message import RawHeaders, Request, Spellings, header
 READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})
 
 # What becomes of a field. Plain numbers, the usual one zero.
-_KEPT: Final = 0
+_AS_IT_IS: Final = 0
 _DROPPED: Final = 1
 _HOST: Final = 2
 _ACCEPTED: Final = 3  #: Accept-Encoding
@@ -87,9 +87,9 @@ _ANSWER: Final = {
 #: Methods whose answer a caller may have already.
 READS: Final = frozenset({"GET", "HEAD"})
 
-_of_request: Final = Spellings(lambda name: _REQUEST.get(name, _KEPT))
+_of_request: Final = Spellings(lambda name: _REQUEST.get(name, _AS_IT_IS))
 _of_answer: Final = Spellings(
-    lambda name: _ANSWER.get(name, _DROPPED if steers_caches(name) else _KEPT)
+    lambda name: _ANSWER.get(name, _DROPPED if steers_caches(name) else _AS_IT_IS)
 )
 
 
@@ -108,7 +108,7 @@ def steers_caches(name: bytes) -> bool:
 def interim_fields(headers: RawHeaders) -> RawHeaders:
     """The fields of an interim answer (1xx) before one that may be restored."""
     parts = _of_answer
-    return tuple([field for field in headers if parts[field[0]] == _KEPT])
+    return tuple([field for field in headers if parts[field[0]] == _AS_IT_IS])
 
 
 def request_head(request: Request, length: int | None, address: UpstreamAddress) -> bytes:
@@ -124,7 +124,7 @@ def request_head(request: Request, length: int | None, address: UpstreamAddress)
     reads = request.method.upper() in READS
     for field in request.headers:
         part = parts[field[0]]
-        if part == _KEPT:
+        if part == _AS_IT_IS:
             lines.append(b"%b: %b\r\n" % field)
         elif part == _HOST:
             hosted = True
@@ -145,10 +145,10 @@ def request_head(request: Request, length: int | None, address: UpstreamAddress)
 def readable(accepted: bytes) -> bytes:
     """An Accept-Encoding without codings that cannot be read here; untouched if it has none."""
     listed = [item.strip() for item in accepted.split(b",")]
-    kept = [item for item in listed if item.split(b";")[0].strip().lower() in READABLE]
-    if len(kept) == len(listed):
+    accepted_codings = [item for item in listed if item.split(b";")[0].strip().lower() in READABLE]
+    if len(accepted_codings) == len(listed):
         return accepted
-    return b", ".join(kept) or b"identity"
+    return b", ".join(accepted_codings) or b"identity"
 
 
 def codings_readable(codings: bytes | None) -> bool:
@@ -173,7 +173,7 @@ def answer_lines(
     cached = False
     for field in headers:
         part = parts[field[0]]
-        if part == _KEPT:
+        if part == _AS_IT_IS:
             lines.append(b"%b: %b\r\n" % field)
         elif part == _CACHED:
             lines.append(b"%b: %b\r\n" % (field[0], private(field[1])))
@@ -247,19 +247,21 @@ def private(directives: bytes) -> bytes:
     From where it is no list of directives on, it goes: a quote without an end would hide what
     follows. Ours stands first.
     """
-    kept = []
+    items = []
     at = 0
-    while (found := _DIRECTIVE.match(directives, at)) is not None or directives[at : at + 1] in (
+    while (directive := _DIRECTIVE.match(directives, at)) is not None or directives[
+        at : at + 1
+    ] in (
         b",",
         b" ",
         b"\t",
     ):
-        at = found.end() if found is not None else at + 1
-        if found is not None and found[1].lower() not in _SHARED:
-            kept.append(found[1] + found[2])
-    if b"no-store" not in [item.lower() for item in kept]:
-        kept.insert(0, b"private")
-    return b", ".join(kept)
+        at = directive.end() if directive is not None else at + 1
+        if directive is not None and directive[1].lower() not in _SHARED:
+            items.append(directive[1] + directive[2])
+    if b"no-store" not in [item.lower() for item in items]:
+        items.insert(0, b"private")
+    return b", ".join(items)
 
 
 def unchanged_lines(headers: RawHeaders, tag: bytes) -> list[bytes]:
@@ -267,14 +269,14 @@ def unchanged_lines(headers: RawHeaders, tag: bytes) -> list[bytes]:
     address (RFC 9110, 15.4.5).
     """
     names = ((field, field[0].lower()) for field in headers)
-    kept = tuple(
+    fields = tuple(
         [
             field
             for field, name in names
             if name == b"content-location" or not name.startswith(b"content-")
         ]
     )
-    return answer_lines(kept, None, None, tag)
+    return answer_lines(fields, None, None, tag)
 
 
 def declared_length(headers: RawHeaders) -> int | None:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from proxy.errors import Code
-from proxy.gateway.ports import Seen
+from proxy.gateway.ports import RequestEvent
 from proxy.net.client import HttpUpstream, Route
 from proxy.net.coverage import COUNTED_METHODS
 from proxy.net.reply import UpstreamAddress
@@ -73,43 +73,43 @@ class MetricsJournal:
                 "domicile_operation_fired_timestamp_seconds", *key
             )
 
-    def seen(self, seen: Seen) -> None:
-        """See ``Journal.seen``."""
-        key = (seen.endpoint, seen.operation, seen.outcome)
+    def record(self, event: RequestEvent) -> None:
+        """See ``Journal.record``."""
+        key = (event.endpoint, event.operation, event.outcome)
         series = self._series.get(key) or self._opened(key)
         series.requests.value += 1
         # no call of ``observe``: this is on the way of every request
-        total, seconds = series.total, seen.seconds
+        total, seconds = series.total, event.seconds
         total.counts[bisect_left(total.bounds, seconds)] += 1
         total.total += seconds
         if series.fired is not None:
             series.fired.value = time.time()
-        if seen.timing is not None:
-            durations = seen.timing.durations(seconds)
+        if event.timing is not None:
+            durations = event.timing.durations(seconds)
             for histogram, duration in zip(series.steps, durations, strict=True):
                 if duration > 0.0:
                     histogram.counts[bisect_left(histogram.bounds, duration)] += 1
                     histogram.total += duration
-        if seen.code is not None:
-            self._trouble(seen, self._log.debug if seen.code in _OFTEN else self._log.warning)
+        if event.code is not None:
+            self._trouble(event, self._log.debug if event.code in _OFTEN else self._log.warning)
         elif self._lines:
-            self._line("request", **_fields(seen))
-        if seen.trace is not None and seen.trace.sampled and self._tracer is not None:
-            self._record(seen, seen.trace, self._tracer)
+            self._line("request", **_fields(event))
+        if event.trace is not None and event.trace.sampled and self._tracer is not None:
+            self._record(event, event.trace, self._tracer)
 
-    def _record(self, seen: Seen, trace: Trace, tracer: Tracer) -> None:
+    def _record(self, event: RequestEvent, trace: Trace, tracer: Tracer) -> None:
         """Hand on the spans of a request: the whole, and its steps."""
         ended = perf_counter()
-        started = ended - seen.seconds
+        started = ended - event.seconds
         steps: list[Step] = []
-        if (timing := seen.timing) is not None:
+        if (timing := event.timing) is not None:
             started = timing.started
-            ended = started + seen.seconds
+            ended = started + event.seconds
             at = (started, timing.matched, timing.received, timing.redacted, timing.answered)
             began = dict(
                 zip(("match", "receive", "redact", "application", "restore"), at, strict=True)
             )
-            durations = dict(zip(EXCHANGE_STEPS, timing.durations(seen.seconds), strict=True))
+            durations = dict(zip(EXCHANGE_STEPS, timing.durations(event.seconds), strict=True))
             began["stage"] = timing.redacted - durations["stage"]
             began["settle"] = timing.answered
             steps = [
@@ -117,13 +117,13 @@ class MetricsJournal:
                 for name, seconds in durations.items()
                 if seconds > 0.0
             ]
-        name = seen.operation if seen.operation != "-" else _told(seen.method)
+        name = event.operation if event.operation != "-" else _method_label(event.method)
         attributes: dict[str, str | int] = {
-            "http.request.method": _told(seen.method),
-            "http.response.status_code": seen.status,
-            "domicile.endpoint": seen.endpoint,
-            "domicile.outcome": seen.outcome,
-            **({} if seen.code is None else {"error.type": str(seen.code)}),
+            "http.request.method": _method_label(event.method),
+            "http.response.status_code": event.status,
+            "domicile.endpoint": event.endpoint,
+            "domicile.outcome": event.outcome,
+            **({} if event.code is None else {"error.type": str(event.code)}),
         }
         tracer.record(trace, Step(name, started, ended), attributes, steps)
 
@@ -138,34 +138,34 @@ class MetricsJournal:
         )
         return series
 
-    def _trouble(self, seen: Seen, tell: Callable[..., object]) -> None:
-        if seen.outcome == "failed":
+    def _trouble(self, event: RequestEvent, tell: Callable[..., object]) -> None:
+        if event.outcome == "failed":
             self._metrics.cell(
-                "domicile_upstream_errors_total", seen.endpoint, str(seen.code)
+                "domicile_upstream_errors_total", event.endpoint, str(event.code)
             ).value += 1
-        tell("request refused or failed", code=str(seen.code), **_fields(seen))
+        tell("request refused or failed", code=str(event.code), **_fields(event))
 
 
-def _fields(seen: Seen) -> dict[str, str | int | float]:
+def _fields(event: RequestEvent) -> dict[str, str | int | float]:
     """What a log line tells of a request: never a path, only its shape."""
     fields: dict[str, str | int | float] = {
-        "endpoint": seen.endpoint,
-        "operation": seen.operation,
-        "method": _told(seen.method),
-        "status": seen.status,
-        "size": seen.size,
-        "duration_ms": round(seen.seconds * 1000, 3),
+        "endpoint": event.endpoint,
+        "operation": event.operation,
+        "method": _method_label(event.method),
+        "status": event.status,
+        "size": event.size,
+        "duration_ms": round(event.seconds * 1000, 3),
     }
-    if seen.shape:
-        fields["path"] = seen.shape
-    if seen.request_id:
-        fields["request_id"] = seen.request_id
-    if seen.trace is not None:
-        fields["trace_id"] = seen.trace.trace_id
+    if event.shape:
+        fields["path"] = event.shape
+    if event.request_id:
+        fields["request_id"] = event.request_id
+    if event.trace is not None:
+        fields["trace_id"] = event.trace.trace_id
     return fields
 
 
-def _told(method: str) -> str:
+def _method_label(method: str) -> str:
     """The method for a log line: any token is one, and what a caller makes up may hold a value of
     somebody.
     """
@@ -201,10 +201,10 @@ class Applications:
     def met(self, endpoint: str, address: UpstreamAddress) -> None:
         """An endpoint is asked for, for the first time or at a new address."""
         self._endpoints.setdefault(address, []).append(endpoint)
-        for place, state in enumerate(("busy", "idle")):
+        for index, state in enumerate(("busy", "idle")):
             self._metrics.watch(
                 "domicile_upstream_connections",
-                partial(self._count, address, place),
+                partial(self._count, address, index),
                 endpoint,
                 state,
             )
@@ -212,8 +212,8 @@ class Applications:
             "domicile_upstream_suspended", partial(self._suspended, address), endpoint
         )
 
-    def _count(self, address: UpstreamAddress, place: int) -> float:
-        return float(self.upstream.counts(address)[place])
+    def _count(self, address: UpstreamAddress, index: int) -> float:
+        return float(self.upstream.counts(address)[index])
 
     def _suspended(self, address: UpstreamAddress) -> float:
         return float(self.upstream.suspended(address))

@@ -162,7 +162,7 @@ class Passing:
     async def forward(
         self,
         incoming: RequestContext,
-        asked: RequestFields,
+        fields: RequestFields,
         address: UpstreamAddress,
         read: bytes | None = None,
     ) -> None:
@@ -181,12 +181,12 @@ class Passing:
         call = Call(
             address,
             incoming.head.method,
-            forwarded_head(incoming, asked, address),
+            forwarded_head(incoming, fields, address),
             body if incoming.sample is None else incoming.sample.asking(body),
-            asked.chunked,
-            asked.upgrade,
+            fields.chunked,
+            fields.upgrade,
             interim,
-            trailers=partial(trailers_of, incoming) if asked.chunked else None,
+            trailers=partial(trailers_of, incoming) if fields.chunked else None,
         )
         await self._carry(incoming, call)
 
@@ -229,19 +229,19 @@ class Passing:
 
 
 def forwarded_head(
-    incoming: RequestContext, asked: RequestFields, address: UpstreamAddress
+    incoming: RequestContext, fields: RequestFields, address: UpstreamAddress
 ) -> bytes:
     """The head of the request for the application: the very bytes of the caller where no field
     concerns its connection.
     """
     head = incoming.head
-    always = (asked is head.apart or asked.headers is head.headers) and head.host is not None
+    always = (fields is head.apart or fields.headers is head.headers) and head.host is not None
     if always and head.wire is not None:
         return head.wire
-    fields = head.block if asked.headers is head.headers else encode_fields(asked.headers)
+    block = head.block if fields.headers is head.headers else encode_fields(fields.headers)
     if head.host is None:
-        fields += b"Host: %b\r\n" % address.authority
-    whole = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, fields)
+        block += b"Host: %b\r\n" % address.authority
+    whole = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, block)
     if always:
         head.wire = whole
     return whole

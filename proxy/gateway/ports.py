@@ -144,7 +144,7 @@ FAILURES: Final = frozenset(
 )
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     """One request that is over, for metrics and the access log.
 
     Holds no path and no query of anybody.
@@ -167,5 +167,5 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 class Journal(Protocol):
     """Whoever counts and logs."""
 
-    def seen(self, seen: Seen) -> None:
+    def record(self, event: RequestEvent) -> None:
         """One request is over. Must not raise and must not wait."""

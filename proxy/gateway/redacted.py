@@ -31,7 +31,7 @@ _READ = Verb.READ
 class RedactedRequest(msgspec.Struct, frozen=True, gc=False):
     """What is known of a matched request besides its bytes."""
 
-    asked: RequestFields
+    fields: RequestFields
     match: Match
     address: UpstreamAddress
     body: bytes | None = None  #: as it came, where it was read before the match was found
@@ -91,18 +91,20 @@ class RedactedHandler:
                 ) and incoming.head.length <= limits.body:
                     exchange.check_head(
                         Request(
-                            incoming.head.method, incoming.target, tuple(job.asked.headers), b""
+                            incoming.head.method, incoming.target, tuple(job.fields.headers), b""
                         )
                     )
                 body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
-        headers = tuple(job.asked.headers)
+        headers = tuple(job.fields.headers)
         coded = content_coding.field(headers, b"content-encoding")
-        plain, _ = await inflated(body, coded, limits.inflated) if coded is not None else (body, ())
-        if plain is not body and incoming.held is not None:
-            incoming.held.add(len(plain))
+        inflated_body, _ = (
+            await inflated(body, coded, limits.inflated) if coded is not None else (body, ())
+        )
+        if inflated_body is not body and incoming.reservation is not None:
+            incoming.reservation.add(len(inflated_body))
         timing.received = perf_counter()
         redacted = await exchange.outgoing(
-            Request(incoming.head.method, incoming.target, headers, plain),
+            Request(incoming.head.method, incoming.target, headers, inflated_body),
             _expected(incoming) if entity_tags.MARK in incoming.head.block else (),
         )
         timing.redacted = perf_counter()
@@ -135,7 +137,7 @@ class RedactedHandler:
         self, incoming: RequestContext, redacted: Request, job: RedactedRequest, upgrade: bool
     ) -> Call:
         body = redacted.body
-        has_body = body or job.asked.chunked or rewriting.declared_length(incoming.raw) is not None
+        has_body = body or job.fields.chunked or rewriting.declared_length(incoming.raw) is not None
         head = rewriting.request_head(redacted, len(body) if has_body else None, job.address)
         if upgrade:
             head = head[:-2] + UPGRADE
@@ -191,12 +193,12 @@ class RedactedHandler:
                     incoming, reply, raw
                 )  # not in the coding it names: nothing of ours can be in it
             else:
-                plain, codings = read
-                answer = await exchange.incoming(Response(status, headers, plain))
+                decoded, codings = read
+                answer = await exchange.incoming(Response(status, headers, decoded))
                 # The fields of an answer to HEAD describe the body that GET would have: the
                 # restored one.
                 if (
-                    answer.body != plain
+                    answer.body != decoded
                     or answer.headers != headers
                     or incoming.head.method == "HEAD"
                 ):
@@ -272,12 +274,12 @@ class RedactedHandler:
         )
         coded = None if name == content_coding.IDENTITY else name.encode("ascii")
         bodiless = incoming.head.method == "HEAD"
-        given = header(answer.headers, b"etag")
+        own_tag = header(answer.headers, b"etag")
         tag = (
             None
-            if given is None
-            else entity_tags.shown(
-                given, None if bodiless else answer.body, coded, self._keyed, mark()
+            if own_tag is None
+            else entity_tags.restored_tag(
+                own_tag, None if bodiless else answer.body, coded, self._keyed, mark()
             )
         )
         if tag is not None and _unmodified(incoming, head.status, answer.headers, tag):

@@ -97,11 +97,11 @@ class Certificates:
     def _adopted(self) -> None:
         self.state.succeeded()
         self._success.value = self._clock() / 1000
-        for held in self.material.held:
+        for loaded in self.material.certificates:
             ends = self._metrics.cell(
-                "domicile_tls_certificate_end_timestamp_seconds", held.told.names[0]
+                "domicile_tls_certificate_end_timestamp_seconds", loaded.certificate.names[0]
             )
-            ends.value = held.told.ends.timestamp()
+            ends.value = loaded.certificate.ends.timestamp()
 
     # ------------------------------------------------ what is read again
 
@@ -133,15 +133,17 @@ class Certificates:
         except VaultError as error:
             self._refuse(error)
             return False
-        changed = [one.told for one in material.held] != [one.told for one in self.material.held]
-        for name, made in contexts.items():
-            self.listeners[name].context = made
+        changed = [one.certificate for one in material.certificates] != [
+            one.certificate for one in self.material.certificates
+        ]
+        for name, context in contexts.items():
+            self.listeners[name].context = context
         self.material = material
         self._adopted()
         if changed:
-            _log.info("other certificates took effect", count=len(material.held))
+            _log.info("other certificates took effect", count=len(material.certificates))
         else:
-            _log.info("the same certificates were taken anew", count=len(material.held))
+            _log.info("the same certificates were taken anew", count=len(material.certificates))
         return True
 
     def _refuse(self, error: VaultError) -> None:
@@ -161,7 +163,7 @@ class Certificates:
 
 def _print(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino

@@ -36,8 +36,8 @@ class Route(NamedTuple):
 class HttpUpstream:
     """HTTP/1.1 to any number of applications. Bound to the event loop it is first used in.
 
-    ``special`` has the ways to addresses that differ, by ``Address.special``; ``told`` learns when
-    an address is suspended (true) and when it answers again (false).
+    ``special`` has the ways to addresses that differ, by ``Address.special``; ``on_circuit`` learns
+    when an address is suspended (true) and when it answers again (false).
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class HttpUpstream:
         limits: CallLimits | None = None,
         tls: ClientTls | None = None,
         special: Mapping[str, Route] | None = None,
-        told: Callable[[UpstreamAddress, bool], None] = lambda _address, _open: None,
+        on_circuit: Callable[[UpstreamAddress, bool], None] = lambda _address, _open: None,
     ) -> None:
         self._way = Route(limits or CallLimits(), tls)
         self._special = dict(special or {})
-        self._told = told
+        self._on_circuit = on_circuit
         self._pools: dict[UpstreamAddress, Pool] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         ways = [way.limits for way in (self._way, *self._special.values())]
@@ -151,7 +151,7 @@ class HttpUpstream:
     def _pool(self, address: UpstreamAddress) -> Pool:
         limits = self._special.get(address.special, self._way).limits
         pool = self._pools[address] = Pool(
-            address, limits, self._tls(address), partial(self._told, address)
+            address, limits, self._tls(address), partial(self._on_circuit, address)
         )
         if self._sweeper is None:
             self._due = asyncio.get_running_loop().time()

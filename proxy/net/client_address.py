@@ -10,7 +10,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 #: Addresses of which it is remembered whether they are trusted; forgotten all together.
-_KEPT: Final = 16_384
+_CAPACITY: Final = 16_384
 
 
 class ClientAddress(NamedTuple):
@@ -65,10 +65,10 @@ def told_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
 def _traced(peer: str, chain: Sequence[str], trusted: "Trusted") -> tuple[str, bool]:
     """The last address that is known, and whether the request began there."""
     host = canonical_address(peer)
-    told = [part.strip() for line in chain for part in line.split(",")]
-    while told and trusted.holds(host):
+    chain_hosts = [part.strip() for line in chain for part in line.split(",")]
+    while chain_hosts and trusted.holds(host):
         try:
-            host = canonical_address(str(ipaddress.ip_address(_bare(told.pop()))))
+            host = canonical_address(str(ipaddress.ip_address(_bare(chain_hosts.pop()))))
         except ValueError:
             return host, False
     return host, True
@@ -86,19 +86,19 @@ class Trusted:
 
     def __init__(self, networks: Sequence[IpNetwork]) -> None:
         self._networks = tuple(networks)
-        self._known: dict[str, bool] = {}
+        self._verdicts: dict[str, bool] = {}
 
     def holds(self, host: str) -> bool:
         """Whether this address is one of them; an unknown one never is."""
         if not host or not self._networks:
             return False
-        known = self._known.get(host)
-        if known is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
+        trusted = self._verdicts.get(host)
+        if trusted is None:
+            if len(self._verdicts) >= _CAPACITY:
+                self._verdicts.clear()
             address = ipaddress.ip_address(host)
-            known = self._known[host] = any(address in network for network in self._networks)
-        return known
+            trusted = self._verdicts[host] = any(address in network for network in self._networks)
+        return trusted
 
 
 # Addresses that belong to no country, whatever a database says of them.

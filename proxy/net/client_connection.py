@@ -273,8 +273,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _on_head(self, data: bytes) -> None:
         self._silent = False
-        while (found := self._reader.read_head(data)) is not None:
-            head, data = found
+        while (complete := self._reader.read_head(data)) is not None:
+            head, data = complete
             if head.status >= 200 or head.status == 101:
                 self._begin(head, data)
                 return

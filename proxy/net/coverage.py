@@ -64,7 +64,7 @@ _log = logs.logger("coverage")
 class Unruled:
     """One shape of a path that no rule names, for one endpoint and method."""
 
-    __slots__ = ("cell", "earlier", "key", "left", "looks", "places", "since", "told")
+    __slots__ = ("cell", "earlier", "key", "left", "looks", "places", "reported", "since")
 
     def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
         self.key = key  #: endpoint, method, shape
@@ -75,7 +75,7 @@ class Unruled:
         self.places: dict[str, set[str]] = {"address": set(), "request": set(), "answer": set()}
         self.looks = _LOOKS
         self.left = _TRIES
-        self.told = False
+        self.reported = False
 
     @property
     def kinds(self) -> set[str]:
@@ -85,7 +85,7 @@ class Unruled:
     @property
     def settled(self) -> bool:
         """Whether its exchanges need not be looked at any more."""
-        return self.told and (self.looks <= 0 or self.left <= 0)
+        return self.reported and (self.looks <= 0 or self.left <= 0)
 
 
 class Sample:
@@ -120,22 +120,22 @@ class Sample:
 class _Tapped:
     """An iterator of pieces that are passed on as they come."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], kept: bytearray) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], sample: bytearray) -> None:
         self._pieces = pieces
-        self._kept = kept
+        self._sample = sample
 
     def __aiter__(self) -> "_Tapped":
         return self
 
     async def __anext__(self) -> bytes:
         piece = await self._pieces.__anext__()
-        _keep(self._kept, piece)
+        _keep(self._sample, piece)
         return piece
 
 
-def _keep(kept: bytearray, piece: bytes) -> None:
-    if len(kept) < _SAMPLE:
-        kept += piece[: _SAMPLE - len(kept)]
+def _keep(sample: bytearray, piece: bytes) -> None:
+    if len(sample) < _SAMPLE:
+        sample += piece[: _SAMPLE - len(sample)]
 
 
 class Coverage:
@@ -153,7 +153,7 @@ class Coverage:
         self._metrics = metrics
         self._clock = clock
         self._shapes = PathShapes()
-        self._told: dict[tuple[str, str, str], Unruled] = {}
+        self._unruled: dict[tuple[str, str, str], Unruled] = {}
         self._paths: dict[tuple[str, str, bytes], Unruled] = {}
         self._missing = 0
         self._full = False
@@ -165,18 +165,18 @@ class Coverage:
 
     def report(self) -> CoverageReport:
         """Everything that was met, also by earlier processes."""
-        paths = sorted(_path_of(one) for one in self._told.values() if one.cell is not None)
+        paths = sorted(_path_of(one) for one in self._unruled.values() if one.cell is not None)
         return CoverageReport(paths, self._uses.uses(), self._uses.rules)
 
     def _resume(self, path: UnruledPath) -> None:
         key = (path.endpoint, path.method, path.path)
         one = Unruled(key, self._metrics.cell("domicile_unmatched_requests_total", *key))
-        one.since, one.earlier, one.told = path.since, path.count, True
+        one.since, one.earlier, one.reported = path.since, path.count, True
         for kind in path.kinds:
             self._metrics.cell("domicile_unmatched_suspected", *key, kind).value = 1
         for part, kinds in (path.places or {"answer": path.kinds}).items():
             one.places.setdefault(part, set()).update(kinds)
-        self._told[key] = one
+        self._unruled[key] = one
 
     def announce(self, rules: RuleSet) -> None:
         """Rules come into force, and their words may be shown."""
@@ -186,26 +186,26 @@ class Coverage:
 
     def find(self, endpoint: str, method: str, target: bytes) -> Unruled:
         """What is known of the shape of such a request. Cheap for a path that came lately."""
-        place = (endpoint, method, target.partition(b"?")[0])
-        found = self._paths.get(place)
-        if found is not None:
-            return found
+        path = (endpoint, method, target.partition(b"?")[0])
+        unruled = self._paths.get(path)
+        if unruled is not None:
+            return unruled
         key = (
             endpoint,
             method if method in COUNTED_METHODS else "other",
             self._shapes.shape(target),
         )
-        found = self._told.get(key)
-        if found is None:
-            if len(self._told) - self._missing < _SHAPES - _MISSING:
+        unruled = self._unruled.get(key)
+        if unruled is None:
+            if len(self._unruled) - self._missing < _SHAPES - _MISSING:
                 return Unruled(key, None)
-            found = self._rest(endpoint)
+            unruled = self._rest(endpoint)
         if len(self._paths) >= _REMEMBERED:
             self._paths.clear()
-        self._paths[place] = found
-        return found
+        self._paths[path] = unruled
+        return unruled
 
-    def seen(self, unruled: Unruled, status: int, sample: Sample | None) -> None:
+    def note(self, unruled: Unruled, status: int, sample: Sample | None) -> None:
         """A request of that shape is over; 0: without an answer of the application.
 
         One that was denied has no sample.
@@ -218,7 +218,7 @@ class Coverage:
             unruled.cell.value += 1
         if sample is not None and not unruled.settled:
             self._look(unruled, status, sample)
-        elif not unruled.told:
+        elif not unruled.reported:
             self._tell(unruled, status, "", {})
 
     async def close(self) -> None:
@@ -255,7 +255,7 @@ class Coverage:
         new = set().union(*kinds.values()) - unruled.kinds
         for part, several in kinds.items():
             unruled.places[part].update(several)
-        if unruled.told and not new:
+        if unruled.reported and not new:
             return
         endpoint, method, shape = unruled.key
         for kind in new:
@@ -265,7 +265,7 @@ class Coverage:
         in_request = [*kinds.get("request", ()), *kinds.get("address", ())]
         (_log.warning if new else _log.info)(
             "values are suspected in what no rule names"
-            if unruled.told
+            if unruled.reported
             else "no rule names this request",
             endpoint=endpoint,
             method=method,
@@ -275,18 +275,18 @@ class Coverage:
             request_kinds=list(dict.fromkeys(in_request)),
             answer_kinds=kinds.get("answer", []),
         )
-        unruled.told = True
+        unruled.reported = True
 
     def _admit(self, unruled: Unruled, status: int) -> Unruled:
         """The entry that counts requests of this shape from now on."""
-        known = self._told.get(unruled.key)
-        if known is not None:
-            return known
+        admitted = self._unruled.get(unruled.key)
+        if admitted is not None:
+            return admitted
         if status in _UNKNOWN:
             if self._missing >= _MISSING:
                 return self._rest(unruled.key[0])
             self._missing += 1
-        self._told[unruled.key] = unruled
+        self._unruled[unruled.key] = unruled
         unruled.since = self._clock()
         unruled.cell = self._metrics.cell("domicile_unmatched_requests_total", *unruled.key)
         return unruled
@@ -294,19 +294,19 @@ class Coverage:
     def _rest(self, endpoint: str) -> Unruled:
         """What counts the requests of all further shapes of an endpoint together."""
         key = (endpoint, "other", "other")
-        found = self._told.get(key)
-        if found is None:
-            found = self._told[key] = Unruled(
+        rest = self._unruled.get(key)
+        if rest is None:
+            rest = self._unruled[key] = Unruled(
                 key, self._metrics.cell("domicile_unmatched_requests_total", *key)
             )
-            found.told, found.looks, found.since = True, 0, self._clock()
+            rest.reported, rest.looks, rest.since = True, 0, self._clock()
         if not self._full:
             self._full = True
             _log.warning(
                 "too many paths without a rule: further shapes are counted together",
-                count=len(self._told),
+                count=len(self._unruled),
             )
-        return found
+        return rest
 
 
 def _path_of(one: Unruled) -> UnruledPath:
@@ -337,8 +337,8 @@ def _kinds(body: bytes, coding: bytes, target: bytes = b"") -> list[str]:
     texts = [coded.beginning(body, coding, _SAMPLE).decode("utf-8", "replace")] if body else []
     if target:
         texts.append(target.decode("utf-8", "replace").replace("/", " ").replace("?", "&"))
-    found: dict[str, None] = {}
+    kinds: dict[str, None] = {}
     for text in texts:
         for start in range(0, len(text), _SLICE):
-            found.update(dict.fromkeys(suspected(text[start : start + _SLICE + 64])))
-    return list(found)
+            kinds.update(dict.fromkeys(suspected(text[start : start + _SLICE + 64])))
+    return list(kinds)

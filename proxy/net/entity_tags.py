@@ -38,7 +38,7 @@ _MARKED: Final = re.compile(
 )
 
 
-def shown(
+def restored_tag(
     value: bytes,
     body: bytes | None,
     coding: bytes | None,

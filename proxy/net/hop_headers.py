@@ -58,8 +58,8 @@ def request_fields(head: RequestHead) -> RequestFields:
     """Take a request's fields apart; once for each head, however often it comes."""
     if head.apart is None:
         head.apart = _apart(head)
-    found: RequestFields = head.apart
-    return found
+    fields: RequestFields = head.apart
+    return fields
 
 
 def _apart(head: RequestHead) -> RequestFields:
@@ -67,7 +67,7 @@ def _apart(head: RequestHead) -> RequestFields:
     headers = _expecting(head.headers) if entity_tags.MARK in head.block else head.headers
     if not special:
         return RequestFields(headers, False, False)
-    also = {HeaderKind.TRANSFER_ENCODING, HeaderKind.UPGRADE if head.upgrade else HeaderKind.PLAIN}
+    also = {HeaderKind.TRANSFER_ENCODING, HeaderKind.UPGRADE if head.upgrade else HeaderKind.OTHER}
     fields = _end_to_end(headers, named, also)
     if b"te" in named and _trailers_welcome(special):
         fields.append((b"TE", b"trailers"))

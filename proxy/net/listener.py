@@ -59,7 +59,7 @@ async def listen(
         servers = await _open(name, address, served.entrance, first)
         served.listeners += servers
         try:
-            yield _told(name, servers)
+            yield _log_listening(name, servers)
         finally:
             _close(servers)
         return
@@ -73,7 +73,7 @@ async def listen(
         else:
             servers = await _open(name, address, factory, first)
         try:
-            yield _told(name, servers)
+            yield _log_listening(name, servers)
         finally:
             _close(servers)
             if isinstance(address, list) and factory is not None:
@@ -139,14 +139,14 @@ async def _open(
 ) -> list[asyncio.Server]:
     if factory is None:
         raise TypeError("the application was not set up")
-    made = factory if first is None else partial(_behind, first, factory)
+    protocol = factory if first is None else partial(_behind, first, factory)
     backlog = BACKLOG if first is None else first.backlog
     loop = asyncio.get_running_loop()
     if isinstance(address, list):
-        return [await loop.create_server(made, sock=one, backlog=backlog) for one in address]
+        return [await loop.create_server(protocol, sock=one, backlog=backlog) for one in address]
     host, port = address
     try:
-        return [await loop.create_server(made, host, port, backlog=backlog)]
+        return [await loop.create_server(protocol, host, port, backlog=backlog)]
     except OSError as error:
         raise cannot_listen(name, address, error) from None
 
@@ -160,8 +160,8 @@ def _behind(first: First, factory: Callable[[], asyncio.BaseProtocol]) -> asynci
     return first(factory())
 
 
-def _told(name: str, servers: list[asyncio.Server]) -> str:
+def _log_listening(name: str, servers: list[asyncio.Server]) -> str:
     host, port = servers[0].sockets[0].getsockname()[:2]
-    place = written((host, port))
-    _log.info("listening", listener=name, address=place)
-    return place
+    address = written((host, port))
+    _log.info("listening", listener=name, address=address)
+    return address

@@ -66,10 +66,10 @@ def _function(name: str) -> Callable[..., int] | None:
     name.
     """
     try:
-        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError):
         return None
-    return found
+    return function
 
 
 #: Give back what large work has freed.

@@ -69,11 +69,11 @@ class Pace:
 class MemoryBudget:
     """So many bytes for everybody together, for one body more, and for small ones."""
 
-    __slots__ = ("_favoured", "_looking", "_patience", "_waiting", "arriving", "held", "limit")
+    __slots__ = ("_favoured", "_looking", "_patience", "_waiting", "arriving", "limit", "taken")
 
     def __init__(self, limit: int, patience: float) -> None:
         self.limit = limit
-        self.held = 0  #: bytes taken now
+        self.taken = 0  #: bytes taken now
         self._patience = patience  #: seconds to wait for room
         self._favoured: Reservation | None = None  #: who may go beyond the limit
         self._waiting: deque[_Waiter] = deque()
@@ -87,7 +87,7 @@ class MemoryBudget:
         """
         if (holding.size + size) * _SMALL <= self.limit:
             return True
-        if self.held + size <= self.limit and (holding.size or not self._waiting):
+        if self.taken + size <= self.limit and (holding.size or not self._waiting):
             return True
         return self._may_go_beyond(holding)
 
@@ -96,7 +96,7 @@ class MemoryBudget:
 
         It must be on its way, or alone.
         """
-        if self._favoured is None and (holding.size or not self.held):
+        if self._favoured is None and (holding.size or not self.taken):
             self._favoured = holding
         return self._favoured is holding
 
@@ -129,7 +129,7 @@ class MemoryBudget:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        needed = self.held + self._waiting[0].size - self.limit
+        needed = self.taken + self._waiting[0].size - self.limit
         slow = [holding for holding, arrival in self.arriving.items() if arrival.late(now)]
         for holding in sorted(slow, key=lambda one: one.size, reverse=True):
             if needed <= 0 or not holding.size:
@@ -148,14 +148,14 @@ class MemoryBudget:
 
     def give(self, size: int) -> None:
         """Give bytes back; those who wait come in, in their order, as far as they fit."""
-        self.held -= size
+        self.taken -= size
         while self._waiting:
             waiter = self._waiting[0]
-            if self.held + waiter.size > self.limit and not self._may_go_beyond(waiter.holding):
+            if self.taken + waiter.size > self.limit and not self._may_go_beyond(waiter.holding):
                 return
             self._waiting.popleft()
             if not waiter.turn.done():
-                self.held += waiter.size
+                self.taken += waiter.size
                 waiter.turn.set_result(None)
 
     def over(self, holding: "Reservation") -> None:
@@ -196,7 +196,7 @@ class Reservation:
         room = self._room
         if (self.size + size) * _SMALL > room.limit and not room.fits(size, self):
             return False
-        room.held += size
+        room.taken += size
         self.size += size
         return True
 
@@ -219,7 +219,7 @@ class Reservation:
 
     def add(self, size: int) -> None:
         """Hold so many bytes more that are there already: later ones wait for it."""
-        self._room.held += size
+        self._room.taken += size
         self.size += size
 
     def close(self) -> None:
@@ -228,5 +228,5 @@ class Reservation:
         if room._waiting or room._favoured is self:  # noqa: SLF001  # they are of one piece
             room.over(self)
         else:  # as nearly always
-            room.held -= self.size
+            room.taken -= self.size
         self.size = 0

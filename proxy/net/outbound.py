@@ -41,9 +41,9 @@ class Reach:
     """
 
     def __init__(self, allowed: Iterable[str | IpNetwork] = ()) -> None:
-        given = tuple(allowed)
-        self._names = frozenset(item for item in given if isinstance(item, str))
-        self._networks = tuple(item for item in given if not isinstance(item, str))
+        destinations = tuple(allowed)
+        self._names = frozenset(item for item in destinations if isinstance(item, str))
+        self._networks = tuple(item for item in destinations if not isinstance(item, str))
 
     def names(self, url: str) -> bool:
         """Whether the host of an address, read as by what connects to it, is in the list."""
@@ -164,9 +164,9 @@ class Outbound:
         except aiohttp.ClientConnectorCertificateError:
             raise UnansweredError("its certificate does not hold") from None
         except aiohttp.ClientConnectorDNSError as error:
-            told = error.os_error
+            cause = error.os_error
             raise UnansweredError(
-                str(told) if isinstance(told, _BeyondError) else "it cannot be reached"
+                str(cause) if isinstance(cause, _BeyondError) else "it cannot be reached"
             ) from None
         except aiohttp.ClientConnectorError:
             raise UnansweredError("it cannot be reached") from None
@@ -195,9 +195,9 @@ class _Bounded(aiohttp.ThreadedResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await super().resolve(host, port, family)
-        within = [one for one in found if self._reach.leads(one["host"])]
-        if found and not within:
+        addresses = await super().resolve(host, port, family)
+        within = [one for one in addresses if self._reach.leads(one["host"])]
+        if addresses and not within:
             raise _BeyondError
         return within
 
@@ -265,15 +265,15 @@ class IssuerClient:
 
     async def keys(self) -> bytes:
         """The document with the keys. Raises ``VaultError`` (ISSUER_UNREACHABLE)."""
-        return await self._asked("GET", self._headers, b"")
+        return await self._request("GET", self._headers, b"")
 
     async def introspect(self, token: str) -> bytes:
         """What the issuer says of a token; raises as ``keys``."""
         form = urllib.parse.urlencode({"token": token, "token_type_hint": "access_token"}).encode()
         headers = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
-        return await self._asked("POST", headers, form)
+        return await self._request("POST", headers, form)
 
-    async def _asked(self, method: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    async def _request(self, method: str, headers: Mapping[str, str], body: bytes) -> bytes:
         try:
             return await self._outbound.ask(method, self._url, headers, body)
         except TimeoutError:

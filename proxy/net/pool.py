@@ -40,14 +40,23 @@ _SUSPENDED: Final = (
 
 
 class CircuitBreaker:
-    """``failures`` in a row open it (0: never), for ``pause`` seconds; ``told`` learns of each
-    change: open or not.
+    """``failures`` in a row open it (0: never), for ``pause`` seconds; ``on_circuit`` learns of
+    each change: open or not.
     """
 
-    __slots__ = ("_count", "_failures", "_pause", "_told", "_trying", "_until", "engaged", "open")
+    __slots__ = (
+        "_count",
+        "_failures",
+        "_on_circuit",
+        "_pause",
+        "_trying",
+        "_until",
+        "engaged",
+        "open",
+    )
 
     def __init__(
-        self, failures: int, pause: float, told: Callable[[bool], None] = lambda _open: None
+        self, failures: int, pause: float, on_circuit: Callable[[bool], None] = lambda _open: None
     ) -> None:
         self.open = False
         #: A failure was seen since the last answer; while this is false, nothing else here need be
@@ -55,7 +64,7 @@ class CircuitBreaker:
         self.engaged = False
         self._failures = failures
         self._pause = pause
-        self._told = told
+        self._on_circuit = on_circuit
         self._count = 0
         self._until = 0.0  #: in loop time
         #: one request is on its way to see whether the application answers again
@@ -88,7 +97,7 @@ class CircuitBreaker:
         self._count = 0
         if self.open:
             self.open = False
-            self._told(False)
+            self._on_circuit(False)
 
     def failed(
         self, fault: UpstreamFault, now: float, *, tried: bool, lively: bool = False
@@ -114,7 +123,7 @@ class CircuitBreaker:
             if self._count >= self._failures:
                 self.open = True
                 self._until = now + self._pause
-                self._told(True)
+                self._on_circuit(True)
 
     def left(self) -> None:
         """The request that tried ended early for reasons of its caller: another may try."""
@@ -137,9 +146,9 @@ class Pool:
         address: UpstreamAddress,
         limits: CallLimits,
         tls: ClientTls | None = None,
-        told: Callable[[bool], None] = lambda _open: None,
+        on_circuit: Callable[[bool], None] = lambda _open: None,
     ) -> None:
-        self.breaker = CircuitBreaker(limits.failures, limits.pause, told)
+        self.breaker = CircuitBreaker(limits.failures, limits.pause, on_circuit)
         self.idle: list[UpstreamConnection] = []
         self.open: set[UpstreamConnection] = set()
         self.uploads = Uploads(limits.connections // 2, limits.connect)

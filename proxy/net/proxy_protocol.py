@@ -222,7 +222,7 @@ class _Reader(asyncio.Protocol):
         self._home = home
         self._connection = connection
         self._inner = inner
-        self._held = b""
+        self._buffer = b""
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._timer: asyncio.TimerHandle | None = None
         self.idle_since = asyncio.get_running_loop().time()
@@ -237,9 +237,9 @@ class _Reader(asyncio.Protocol):
         self._timer = loop.call_later(self._home.patience, self._refuse, "it did not come in time")
 
     def data_received(self, data: bytes) -> None:
-        self._held += data
+        self._buffer += data
         try:
-            preamble = parse_preamble(self._held)
+            preamble = parse_preamble(self._buffer)
         except BadPreambleError as why:
             self._refuse(str(why))
             return
@@ -253,7 +253,7 @@ class _Reader(asyncio.Protocol):
             ):
                 self._transport.abort()
                 return
-            self._hand_over(self._held[preamble.size :])
+            self._hand_over(self._buffer[preamble.size :])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the name is asyncio's
         self._forget()

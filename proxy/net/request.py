@@ -55,13 +55,13 @@ class RequestContext:
         "connection",
         "endpoint",
         "head",
-        "held",
         "match",
         "minor",
         "passed",
         "payload",
         "raw",
         "request_id",
+        "reservation",
         "sample",
         "size",
         "started",
@@ -90,7 +90,9 @@ class RequestContext:
         #: the shape of its path, where no rule names it and that is to be told
         self.unruled: Unruled | None = None
         self.sample: Sample | None = None  #: what is looked at while it passes by
-        self.held: Reservation | None = None  #: room that its body takes while it is held whole
+        self.reservation: Reservation | None = (
+            None  #: room that its body takes while it is held whole
+        )
         self.begun: Begun | None = None  #: the exchange that the task is to go on with
         self.began = False  #: the head of the final answer is written
         self.status = 0

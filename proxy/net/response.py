@@ -74,11 +74,11 @@ def document(status: int, error: VaultError) -> bytes:
     """The JSON document of an error; what only the operator may read is logged, and callers get a
     sentence of their own.
     """
-    told = _TOLD_CALLERS.get(error.code)
-    if told is None:
+    text = _TOLD_CALLERS.get(error.code)
+    if text is None:
         return problem(status, error.code, error.message, error.details)
     _log.error("the vault failed a request", code=error.code, text=error.message)
-    return problem(status, error.code, told)
+    return problem(status, error.code, text)
 
 
 def wait_of(error: VaultError) -> int | None:
@@ -126,11 +126,11 @@ _HTML: Final = (
 
 def refusal_page(problem: bytes) -> bytes:
     """The page that shows a JSON document of ``problem``."""
-    told = json.loads(problem)
-    texts = {name: escape(str(told[name])) for name in ("status", "title", "detail", "code")}
+    members = json.loads(problem)
+    texts = {name: escape(str(members[name])) for name in ("status", "title", "detail", "code")}
     items = [
         f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n"
-        for one in told["errors"]
+        for one in members["errors"]
     ]
     return _PAGE.format(**texts, errors=f"<ul>\n{''.join(items)}</ul>\n" if items else "").encode()
 
@@ -260,8 +260,8 @@ async def stream(incoming: RequestContext, reply: UpstreamResponse, patience: fl
 def _last(reply: UpstreamResponse) -> bytes:
     if not reply.trailers:
         return b"0\r\n\r\n"
-    kept = [field for field in reply.trailers if field[0].lower() not in _NEVER_TRAILERS]
-    return b"0\r\n%b\r\n" % encode_fields(answered(tuple(kept), NONE, reply.head.status, 0))
+    fields = [field for field in reply.trailers if field[0].lower() not in _NEVER_TRAILERS]
+    return b"0\r\n%b\r\n" % encode_fields(answered(tuple(fields), NONE, reply.head.status, 0))
 
 
 def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: bytes) -> None:

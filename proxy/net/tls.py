@@ -54,7 +54,7 @@ class LoadedCertificate(NamedTuple):
 
     source: str  #: its setting, with its place in the list
     path: Path
-    told: Certificate
+    certificate: Certificate
 
 
 class Handshake(ssl.SSLObject):
@@ -68,20 +68,26 @@ class Material(NamedTuple):
     each other.
     """
 
-    held: tuple[LoadedCertificate, ...]
+    certificates: tuple[LoadedCertificate, ...]
     pairs: tuple[Pair, ...]
 
     def names(self) -> tuple[str, ...]:
         """Every name that a certificate stands for, in order."""
-        return tuple(dict.fromkeys(name for one in self.held for name in one.told.names))
+        return tuple(
+            dict.fromkeys(name for one in self.certificates for name in one.certificate.names)
+        )
 
 
 def untimely(material: Material, now: datetime) -> list[Detail]:
     """A fault for each certificate that is not valid at this time."""
     faults = []
-    for source, path, told in material.held:
-        if not told.begins <= now <= told.ends:
-            what = f"ended at {told.ends}" if now > told.ends else f"begins at {told.begins}"
+    for source, path, certificate in material.certificates:
+        if not certificate.begins <= now <= certificate.ends:
+            what = (
+                f"ended at {certificate.ends}"
+                if now > certificate.ends
+                else f"begins at {certificate.begins}"
+            )
             text = f"{path}, or one in its chain, {what}: put a certificate there that is valid now"
             faults.append(Detail(source, text))
     return faults
@@ -93,7 +99,7 @@ def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Mate
     Raises ``VaultError`` (BAD_SETTINGS) with a detail for each that cannot be used.
     """
     faults: list[Detail] = []
-    held: list[LoadedCertificate] = []
+    loaded: list[LoadedCertificate] = []
     for number, pair in enumerate(pairs, 1):
         source = (
             "listen.tls.certificate"
@@ -104,42 +110,42 @@ def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Mate
         if one is not None and (fault := _unfit(pair)):
             faults.append(Detail(source, fault))
         elif one is not None:
-            held.append(one)
+            loaded.append(one)
     if clients is not None and (
         fault := _attempt(clients, lambda: _bare().load_verify_locations(clients), ca=True)
     ):
         faults.append(Detail("listen.tls.clients", fault))
-    faults += _idle(held)
+    faults += _idle(loaded)
     if faults:
         raise VaultError(
             Code.BAD_SETTINGS, "The files for TLS towards callers cannot be used.", tuple(faults)
         )
-    return Material(tuple(held), tuple(pairs))
+    return Material(tuple(loaded), tuple(pairs))
 
 
 def context(material: Material, terms: Terms) -> ssl.SSLContext:
     """What connections of a listener begin with; it chooses the certificate by the name that is
     asked for.
     """
-    made = [_complete(pair, terms) for pair in material.pairs]
+    contexts = [_complete(pair, terms) for pair in material.pairs]
     exact: dict[str, ssl.SSLContext] = {}
-    for one, found in zip(material.held, made, strict=True):
-        for name in one.told.names:
-            exact.setdefault(name, found)
+    for one, context_of_name in zip(material.certificates, contexts, strict=True):
+        for name in one.certificate.names:
+            exact.setdefault(name, context_of_name)
 
     def chosen(handshake: ssl.SSLObject, name: str | None, begun: ssl.SSLContext) -> int | None:
         if name is None:
             return _refused(handshake, "no_name", _MISSING_EXTENSION) if terms.strict else None
         name = name.lower()
-        found = exact.get(name) or exact.get("*." + name.partition(".")[2])
-        if found is None:
+        context_of_name = exact.get(name) or exact.get("*." + name.partition(".")[2])
+        if context_of_name is None:
             alert = ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
             return _refused(handshake, "foreign_name", alert) if terms.strict else None
-        if found is not begun:
-            handshake.context = found
+        if context_of_name is not begun:
+            handshake.context = context_of_name
         return None
 
-    first = made[0]
+    first = contexts[0]
     first.sni_callback = chosen
     first.sslobject_class = Handshake
     return first
@@ -166,24 +172,24 @@ def _bare() -> ssl.SSLContext:
     return _FreshContext(ssl.PROTOCOL_TLS_SERVER)
 
 
-def _load(made: ssl.SSLContext, pair: Pair) -> None:
-    made.load_cert_chain(pair.certificate, pair.key, _no_password)
+def _load(context: ssl.SSLContext, pair: Pair) -> None:
+    context.load_cert_chain(pair.certificate, pair.key, _no_password)
 
 
 def _complete(pair: Pair, terms: Terms) -> ssl.SSLContext:
-    made = _bare()
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.set_ciphers(CIPHERS)
-    made.set_ecdh_curve(DH_GROUP)
-    made.set_alpn_protocols(["http/1.1"])
-    made.options |= (
+    context = _bare()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.set_ecdh_curve(DH_GROUP)
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= (
         ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     )
-    _load(made, pair)
+    _load(context, pair)
     if terms.clients is not None:
-        made.load_verify_locations(terms.clients)
-        made.verify_mode = ssl.CERT_REQUIRED if terms.required else ssl.CERT_OPTIONAL
-    return made
+        context.load_verify_locations(terms.clients)
+        context.verify_mode = ssl.CERT_REQUIRED if terms.required else ssl.CERT_OPTIONAL
+    return context
 
 
 # ------------------------------------------------ faults
@@ -200,14 +206,14 @@ def _no_password() -> str:
 def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertificate | None:
     """The certificate of a pair, or ``None`` with a fault."""
     try:
-        told = described(pair.certificate.read_bytes())
+        certificate = described(pair.certificate.read_bytes())
     except OSError as error:
         faults.append(Detail(source, f"{pair.certificate} {_unreadable(error)}"))
     except ValueError:
         faults.append(Detail(source, f"{pair.certificate} holds no certificate in the PEM format"))
     else:
-        if told.names:
-            return LoadedCertificate(source, pair.certificate, told)
+        if certificate.names:
+            return LoadedCertificate(source, pair.certificate, certificate)
         text = (
             f"{pair.certificate} names no host: callers need a certificate with DNS names "
             "(subjectAltName)"
@@ -257,21 +263,21 @@ def _unreadable(error: OSError) -> str:
     return f"cannot be read ({error.strerror}): name a PEM file that this user may read"
 
 
-def _idle(held: Sequence[LoadedCertificate]) -> list[Detail]:
+def _idle(loaded: Sequence[LoadedCertificate]) -> list[Detail]:
     """A fault for each certificate that would never be shown, because those before it stand for all
     its names.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     faults = []
-    for one in held:
-        if seen.issuperset(one.told.names):
+    for one in loaded:
+        if names.issuperset(one.certificate.names):
             faults.append(
                 Detail(
                     one.source,
                     f"{one.path} is never shown: those before it stand for all its names",
                 )
             )
-        seen.update(one.told.names)
+        names.update(one.certificate.names)
     return faults
 
 

@@ -53,12 +53,12 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         super().__init__()
         self._home = home
         self._user = user
-        self._made = asyncio.get_running_loop().time()
+        self._started = asyncio.get_running_loop().time()
         self._over = False  #: the handshake, in whatever way
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._context = home.context
         self._tls = self._context.wrap_bio(self._in, self._out, server_side=True)
-        self._plain: asyncio.Transport = cast("asyncio.Transport", None)
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._timer: asyncio.TimerHandle | None = None
         self._open = False  #: the handshake is complete, and the connection is the user's
         self._closing = False
@@ -70,11 +70,11 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
     @property
     def idle_since(self) -> float | None:
         """Since when no request is under way; a handshake that is not complete is none."""
-        return cast("Any", self._user).idle_since if self._open else self._made
+        return cast("Any", self._user).idle_since if self._open else self._started
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A caller has come."""
-        self._plain = cast("asyncio.Transport", transport)
+        self._transport = cast("asyncio.Transport", transport)
         self._home.began(self)
         self._timer = asyncio.get_running_loop().call_later(self._home.patience, self._late)
 
@@ -137,9 +137,9 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._finish(outcome)
         self._closing = True
         self._flush()
-        if self._plain.can_write_eof():
-            self._plain.write_eof()
-        self._timer = asyncio.get_running_loop().call_later(_FAREWELL, self._plain.abort)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(_FAREWELL, self._transport.abort)
 
     def _late(self) -> None:
         self._finish("late")
@@ -173,7 +173,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             broken = True
         if self._out.pending:
             self._flush()
-            broken = broken or self._plain.get_write_buffer_size() > _CHATTER
+            broken = broken or self._transport.get_write_buffer_size() > _CHATTER
         if broken:  # what came before is not whole either, as far as anybody can tell
             self.abort()
             return
@@ -192,14 +192,14 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """As the loops' own TLS tells it; the rest is known to the plain transport."""
-        known: dict[str, Callable[[], Any]] = {
+        details: dict[str, Callable[[], Any]] = {
             "sslcontext": lambda: self._context,
             "ssl_object": lambda: self._tls,
             "peercert": self._tls.getpeercert,
             "cipher": self._tls.cipher,
             "compression": self._tls.compression,
         }
-        return known[name]() if name in known else self._plain.get_extra_info(name, default)
+        return details[name]() if name in details else self._transport.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Another user from now on."""
@@ -221,13 +221,13 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         """Hand over no more of what the caller sends."""
         self._paused = True
         if not self._closing:
-            self._plain.pause_reading()
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Hand it over again."""
         self._paused = False
         if not self._closing:
-            self._plain.resume_reading()
+            self._transport.resume_reading()
             if self._in.pending:
                 asyncio.get_running_loop().call_soon(self._deliver)
 
@@ -262,15 +262,15 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that the caller did not take yet, sealed ones."""
-        return self._plain.get_write_buffer_size()
+        return self._transport.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
         """Bytes at which writing is resumed and paused."""
-        return self._plain.get_write_buffer_limits()
+        return self._transport.get_write_buffer_limits()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Other bounds of the buffer."""
-        self._plain.set_write_buffer_limits(high, low)
+        self._transport.set_write_buffer_limits(high, low)
 
     def close(self) -> None:
         """Say that nothing more comes, and end the connection when all was sent."""
@@ -283,16 +283,16 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
             except ssl.SSLError:
                 pass  # the caller's own farewell is not waited for (RFC 8446 section 6.1)
             self._flush()
-        self._plain.close()
+        self._transport.close()
 
     def abort(self) -> None:
         """End the connection at once. The caller sees that it is broken."""
         self._closing = True
-        self._plain.abort()
+        self._transport.abort()
 
     def _flush(self) -> None:
         if self._out.pending:
-            self._plain.write(self._out.read())
+            self._transport.write(self._out.read())
 
 
 # TLS of one listener: what new connections are met with, and how their handshakes end.

@@ -194,7 +194,7 @@ class ReplaceCiphertext(NamedTuple):
     """
 
     part: SealedPart
-    place: tuple[int | bytes, ...]
+    row: tuple[int | bytes, ...]
     before: tuple[bytes | None, ...]
     after: tuple[bytes | None, ...]
 

@@ -60,9 +60,9 @@ from proxy.storage.rows import (
 def memory_select(table: Table, query: Select) -> RowPage:
     """The answer to ``Store.select``."""
     query = ValidatedQuery(table.layout).select(query)
-    rids = _found(table, query.where, query.now)
+    rids = _matching(table, query.where, query.now)
     for column, descending in reversed(query.order):
-        places = {rid: _place(_cell(table, rid, column)) for rid in rids}
+        places = {rid: _sort_key(_cell(table, rid, column)) for rid in rids}
         rids.sort(key=places.__getitem__, reverse=descending)
     total = len(rids) if query.counted else 0
     if query.after is not None:
@@ -76,7 +76,7 @@ def memory_select(table: Table, query: Select) -> RowPage:
 def _behind(table: Table, rid: int, order: Sequence[Order], after: Sequence[ColumnValue]) -> bool:
     """Whether a row comes behind the place where a page ended."""
     for (column, descending), last in zip(order, after, strict=False):
-        here, there = _place(_cell(table, rid, column)), _place(last)
+        here, there = _sort_key(_cell(table, rid, column)), _sort_key(last)
         if here != there:
             return (here > there) is not descending
     return rid > int(str(after[-1]))
@@ -87,7 +87,7 @@ def memory_aggregate(table: Table, query: Grouping) -> list[AggregateGroup]:
     validated = ValidatedQuery(table.layout)
     validated.grouping(query)
     groups: dict[tuple[ColumnValue, ...], list[int]] = {} if query.keys else {(): []}
-    for rid in _found(table, validated.where(query.where), query.now):
+    for rid in _matching(table, validated.where(query.where), query.now):
         groups.setdefault(tuple(_cell(table, rid, column) for column in query.keys), []).append(rid)
     after = None if query.after is None else _places(query.after)
     wanted = (
@@ -103,7 +103,7 @@ def memory_aggregate(table: Table, query: Grouping) -> list[AggregateGroup]:
     ]
 
 
-def _found(table: Table, where: Where, now: int) -> list[int]:
+def _matching(table: Table, where: Where, now: int) -> list[int]:
     """The rows that may be shown and hold, oldest first."""
     return [
         rid
@@ -129,13 +129,13 @@ def _cell(table: Table, rid: int, column: str) -> ColumnValue:
     return table.cells[rid].get(column)
 
 
-def _place(cell: ColumnValue) -> tuple[bool, Anything]:
+def _sort_key(cell: ColumnValue) -> tuple[bool, Anything]:
     """Where a value stands in the order; none comes first."""
     return cell is not None, cell
 
 
 def _places(cells: Sequence[ColumnValue]) -> tuple[tuple[bool, Anything], ...]:
-    return tuple(_place(cell) for cell in cells)
+    return tuple(_sort_key(cell) for cell in cells)
 
 
 def _figure(table: Table, rids: Sequence[int], metric: AggregateMetric) -> int | None:
@@ -352,11 +352,15 @@ def _no_copy() -> NoReturn:
     raise VaultError(Code.BAD_SETTINGS, "A vault that is kept in memory alone cannot be copied.")
 
 
-async def _open(_place: str, hooks: Hooks) -> MemoryStore:
+async def _open(_sort_key: str, hooks: Hooks) -> MemoryStore:
     return MemoryStore(hooks)
 
 
 #: Every store is new and empty; its place has no meaning.
 MEMORY = Engine(
-    _open, lambda _place: False, lambda _place: None, lambda _place: {}, lambda *_: _no_copy()
+    _open,
+    lambda _sort_key: False,
+    lambda _sort_key: None,
+    lambda _sort_key: {},
+    lambda *_: _no_copy(),
 )

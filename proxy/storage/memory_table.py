@@ -197,12 +197,12 @@ class Table:
 
     @apply.register
     def _(self, change: Unstage) -> None:
-        if self._beside(change.rid, change.sid):
+        if self._is_staged(change.rid, change.sid):
             del self.staged[change.sid]
 
     @apply.register
     def _(self, change: MarkInDoubt) -> None:
-        if self._beside(change.rid, change.sid):
+        if self._is_staged(change.rid, change.sid):
             staged = self.staged[change.sid]
             self.staged[change.sid] = staged._replace(doubt=change.at, answered=change.answered)
 
@@ -321,24 +321,24 @@ class Table:
 
     def _recast_row(self, change: ReplaceCiphertext) -> None:
         for rid, row in self.rows.items():
-            if (rid,) == change.place and (row.body, row.key_sealed) == change.before:
+            if (rid,) == change.row and (row.body, row.key_sealed) == change.before:
                 self.rows[rid] = row._replace(
                     body=change.after[0] or b"", key_sealed=change.after[1]
                 )
 
     def _recast_past(self, change: ReplaceCiphertext) -> None:
         for at, past in self.past.items():
-            if at == change.place and (past.body,) == change.before:
+            if at == change.row and (past.body,) == change.before:
                 self.past[at] = past._replace(body=change.after[0] or b"")
 
     def _recast_staged(self, change: ReplaceCiphertext) -> None:
         for sid, staged in self.staged.items():
-            if (sid, staged.rid) == change.place and (staged.body,) == change.before:
+            if (sid, staged.rid) == change.row and (staged.body,) == change.before:
                 self.staged[sid] = staged._replace(body=change.after[0] or b"")
 
     def _recast_file(self, change: ReplaceCiphertext) -> None:
         for file_id, file in self.files.items():
-            if (file_id, file.rid) == change.place and (file.sealed,) == change.before:
+            if (file_id, file.rid) == change.row and (file.sealed,) == change.before:
                 self.files[file_id] = file._replace(sealed=change.after[0] or b"")
 
     def _blank(self, rid: int, *, of_files: bool = False) -> None:
@@ -347,7 +347,7 @@ class Table:
             if (rid in rids or ANY_ROW in rids) and (files or not of_files) and key in self.replies:
                 self.replies[key] = self.replies[key]._replace(sealed=b"")
 
-    def _beside(self, rid: int, sid: int) -> bool:
+    def _is_staged(self, rid: int, sid: int) -> bool:
         return sid in self.staged and self.staged[sid].rid == rid
 
     def _named(self, file: File) -> bool:

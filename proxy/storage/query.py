@@ -217,7 +217,7 @@ class ValidatedQuery:
         if isinstance(where, Is):
             cells = tuple(
                 [
-                    None if value is None else self._kept(where.column, value)
+                    None if value is None else self._stored_form(where.column, value)
                     for value in where.values
                 ]
             )
@@ -226,7 +226,7 @@ class ValidatedQuery:
         if isinstance(where, Compared):
             if where.value is None:
                 return Any(())
-            return where._replace(value=self._kept(where.column, where.value))
+            return where._replace(value=self._stored_form(where.column, where.value))
         if isinstance(where, Holds):
             if self._type(where.column) is not ColumnType.TEXT:
                 raise VaultError(
@@ -249,10 +249,10 @@ class ValidatedQuery:
         after = query.after
         if after is not None:
             order = [
-                None if cell is None else self._kept(key.column, cell)
+                None if cell is None else self._stored_form(key.column, cell)
                 for key, cell in zip(query.order, after, strict=False)
             ]
-            after = (*order, self._kept("@rid", after[-1]))
+            after = (*order, self._stored_form("@rid", after[-1]))
         return query._replace(where=self.where(query.where), after=after)
 
     def grouping(self, query: Grouping) -> None:
@@ -281,7 +281,7 @@ class ValidatedQuery:
             )
         return kind
 
-    def _kept(self, column: str, value: ColumnValue) -> ColumnValue:
+    def _stored_form(self, column: str, value: ColumnValue) -> ColumnValue:
         kind = self._type(column)
         if kind is ColumnType.DECIMAL:
             return scaled(value)
@@ -367,11 +367,11 @@ def holds(
         case Is(column, values, negated):
             return (cell(column) in values) is not negated
         case Compared(column, how, value):
-            kept = cell(column)
-            return kept is not None and _COMPARE[how](kept, value)
+            stored = cell(column)
+            return stored is not None and _COMPARE[how](stored, value)
         case Holds(column, text, negated):
-            held = cell(column)
-            return (held is not None and text in fold(str(held))) is not negated
+            stored = cell(column)
+            return (stored is not None and text in fold(str(stored))) is not negated
         case Indexed(hashes, negated):
             return all(map(indexed, hashes)) is not negated
         case All(parts):

@@ -85,15 +85,36 @@ class Segment(Generic[_Sql]):
     once: ClassVar[bool] = False
 
     __slots__ = (
-        "_accepts", "_adds", "_alone", "_binds", "_claims", "_cleared", "_doubts", "_drops", "_files", "_forgets", "_indexed",
-        "_inscribes", "_inserts", "_recasts", "_releases", "_removes", "_replaces", "_replies", "_reroots", "_seen", "_shares", "_sql",
-        "_stages", "_unstages",
+        "_accepts",
+        "_adds",
+        "_alone",
+        "_binds",
+        "_claims",
+        "_cleared",
+        "_doubts",
+        "_drops",
+        "_files",
+        "_forgets",
+        "_indexed",
+        "_inscribes",
+        "_inserts",
+        "_kinds",
+        "_recasts",
+        "_releases",
+        "_removes",
+        "_replaces",
+        "_replies",
+        "_reroots",
+        "_shares",
+        "_sql",
+        "_stages",
+        "_unstages",
     )  # fmt: skip
 
     def __init__(self, sql: _Sql, *, alone: bool = False) -> None:
         self._sql = sql
         self._alone = alone
-        self._seen: dict[int | bytes, int] = {}  # last kind by record id and by record key
+        self._kinds: dict[int | bytes, int] = {}  # last kind by record id and by record key
         self._indexed: set[bytes] = set()  # hashes that a Reindex adds
         self._inserts: list[tuple[Any, ...]] = []
         self._stages: list[tuple[Any, ...]] = []
@@ -120,10 +141,10 @@ class Segment(Generic[_Sql]):
         """Whether something of a later kind waits that touches the same row or key (``once``: or of
         the same kind); if not, remember this one.
         """
-        last = self._seen.get(mark, _INSERT)
+        last = self._kinds.get(mark, _INSERT)
         if last > kind or (self.once and last == kind):
             return True
-        self._seen[mark] = kind
+        self._kinds[mark] = kind
         return False
 
     def _index(self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...]) -> None:
@@ -136,7 +157,7 @@ class Segment(Generic[_Sql]):
     def _insert(self, change: Insert) -> bool:
         row, shared, unique = change
         rid, key = row[0], row[1]
-        last_kinds = self._seen
+        last_kinds = self._kinds
         if last_kinds and (rid in last_kinds or (key is not None and key in last_kinds)):
             return False
         if unique and not self._indexed.isdisjoint(unique):
@@ -176,7 +197,7 @@ class Segment(Generic[_Sql]):
         rid, key, key_sealed, at = change
         if self._comes_late(rid, _BIND):
             return False
-        self._seen[key] = _BIND
+        self._kinds[key] = _BIND
         self._binds.append((key, key_sealed, at, rid))
         return True
 
@@ -204,9 +225,9 @@ class Segment(Generic[_Sql]):
     def _reindex(self, change: Reindex) -> bool:
         rid, add, drop = change
         # two of the same row may add and drop the same hash
-        if self._seen.get(rid, _INSERT) >= _REINDEX:
+        if self._kinds.get(rid, _INSERT) >= _REINDEX:
             return False
-        self._seen[rid] = _REINDEX
+        self._kinds[rid] = _REINDEX
         self._indexed.update(add)
         self._adds.extend((token, rid) for token in add)
         self._drops.extend((token, rid) for token in drop)
@@ -222,27 +243,27 @@ class Segment(Generic[_Sql]):
         rids = [change.rid if isinstance(change, Detach) else change.file.rid]
         if isinstance(change, UpdateFile):
             rids.append(change.holder)
-        if any(self._seen.get(rid, _INSERT) > _FILE for rid in (*rids, ANY_ROW)):
+        if any(self._kinds.get(rid, _INSERT) > _FILE for rid in (*rids, ANY_ROW)):
             return False
-        self._seen.update(dict.fromkeys(rids, _FILE))
+        self._kinds.update(dict.fromkeys(rids, _FILE))
         self._files.append(change)
         return True
 
     def _clear(self, change: ForgetReplies) -> bool:
         (rid,) = change
-        if any(self._seen.get(row_id, _INSERT) >= _FILE for row_id in (rid, ANY_ROW)):
+        if any(self._kinds.get(row_id, _INSERT) >= _FILE for row_id in (rid, ANY_ROW)):
             return False
-        self._seen[rid] = _FILE
+        self._kinds[rid] = _FILE
         self._cleared.append((rid,))
         return True
 
     def _remember(self, change: Remember) -> bool:
         rids = change.rids
-        if any(self._seen.get(rid, _INSERT) > _REPLY for rid in rids) or (
+        if any(self._kinds.get(rid, _INSERT) > _REPLY for rid in rids) or (
             ANY_ROW in rids and self._removes
         ):
             return False
-        self._seen.update(dict.fromkeys(rids, _REPLY))
+        self._kinds.update(dict.fromkeys(rids, _REPLY))
         self._replies.append(change)
         return True
 
@@ -253,7 +274,7 @@ class Segment(Generic[_Sql]):
 
     def _recast_part(self, change: ReplaceCiphertext) -> bool:
         first = change.part in (SealedPart.ROW, SealedPart.PAST)
-        rid = change.place[0 if first else 1]
+        rid = change.row[0 if first else 1]
         if self._comes_late(rid, _RECAST):
             return False
         self._recasts.append(change)
@@ -262,8 +283,8 @@ class Segment(Generic[_Sql]):
     def _remove_row(self, change: Remove) -> bool:
         rid, keep_past = change
         # else it is gone by then, and its past is nobody's business any more
-        if self._seen.get(rid) != _REMOVE:
-            self._seen[rid] = _REMOVE
+        if self._kinds.get(rid) != _REMOVE:
+            self._kinds[rid] = _REMOVE
             self._removes.append((rid,))
             if not keep_past:
                 self._forgets.append((rid,))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from proxy.errors import Code, VaultError
 from proxy.gateway.gateway import Gateway, GatewayOptions
-from proxy.gateway.ports import Seen
+from proxy.gateway.ports import RequestEvent
 from proxy.model.schema import Schema
 from proxy.net.caller_connection import CallerConnection
 from proxy.net.client import HttpUpstream
@@ -132,7 +132,7 @@ class Steered:
     verb: Verb = Verb.UPDATE
     stream: Stream | None = None
     asked: list[tuple[str, str, bytes, RawHeaders]] = field(default_factory=list)
-    notes: list[Seen] = field(default_factory=list)
+    notes: list[RequestEvent] = field(default_factory=list)
     views: list[View | None] = field(default_factory=list)
     fault: Exception | None = None
     gateway: Gateway | None = None
@@ -183,8 +183,8 @@ class Steered:
         self.views.append(view)
         return self.exchange_
 
-    def seen(self, seen: Seen) -> None:
-        self.notes.append(seen)
+    def record(self, event: RequestEvent) -> None:
+        self.notes.append(event)
 
     @property
     def callers(self) -> list[CallerConnection]:

@@ -233,7 +233,7 @@ async def world(
         audit_keys, log = await _written_log(stack, folder, store, keyset)
         where = Places(store, source, here.service.keys, audit_keys, lambda: log)
         ring = InstanceKeys(where, lambda: vaults_of(realm.vaults()), Metrics())
-        await stack.enter_async_context(ring.kept())
+        await stack.enter_async_context(ring.running())
         functions, audit = await stack.enter_async_context(resident()), Kept()
         made = services(
             audit=auditing(audit),

@@ -30,7 +30,7 @@ class BadMessageError(Exception):
 class HeaderKind(enum.IntEnum):
     """What a field name means to a proxy. Names up to LENGTH are of no concern to a connection."""
 
-    PLAIN = 0
+    OTHER = 0
     HOST = 1
     LENGTH = 2  #: Content-Length
     CONNECTION = 3
@@ -60,7 +60,7 @@ class _Names(dict[bytes, HeaderKind]):
 
     def __missing__(self, name: bytes) -> HeaderKind:
         lower = name.lower()
-        kind = _KINDS.get(lower, HeaderKind.PLAIN)
+        kind = _KINDS.get(lower, HeaderKind.OTHER)
         if lower.startswith((b"domicile-", b"domicile_")):
             kind = HeaderKind.OWN
         if _TOKEN.fullmatch(name) is None:

@@ -85,11 +85,11 @@ class RequestHead:
         "close",
         "headers",
         "host",
-        "known",
         "length",
         "method",
         "minor",
         "named",
+        "route",
         "special",
         "target",
         "upgrade",
@@ -107,7 +107,7 @@ class RequestHead:
         self.special: SpecialFields = ()  #: fields that concern the connection, or are the proxy's
         self.named: frozenset[bytes] = frozenset()  #: names in Connection fields
         self.upgrade = False  #: another protocol is asked for, one that may be relayed
-        self.known: Any = None  #: what ``Gateway.begin`` found out about it
+        self.route: Any = None  #: what ``Gateway.begin`` found out about it
         self.apart: Any = None  #: what ``hop_headers.request_fields`` made of it
         self.wire: bytes | None = None  #: as written for an application, nearly what came
 

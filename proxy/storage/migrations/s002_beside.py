@@ -11,11 +11,11 @@ def apply(connection: Connection) -> None:
     """Give every schema's table what it lacks; inside the caller's transaction."""
     connection.execute("CREATE TABLE doomed (id INTEGER PRIMARY KEY, object TEXT NOT NULL UNIQUE)")
     for (table,) in connection.execute("SELECT name FROM tables ORDER BY name").fetchall():
-        for statement in _beside(table):
+        for statement in _aux_tables(table):
             connection.execute(statement)
 
 
-def _beside(table: str) -> list[str]:
+def _aux_tables(table: str) -> list[str]:
     past = (
         f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT "
         "NULL,"

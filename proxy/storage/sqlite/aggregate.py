@@ -28,7 +28,7 @@ PART = 20_000
 SCATTERED = 20_000
 
 
-class _Asked(NamedTuple):
+class _SqlGrouping(NamedTuple):
     """A grouping in SQL."""
 
     table: str
@@ -49,7 +49,7 @@ def sqlite_aggregate(
     way = planner.way(query.where)
     keys = [name_of(column) for column in query.keys]
     figures = [column for metric in query.metrics for column in _columns(metric)]
-    question = _Asked(sql.layout.table, query, keys, figures, way.source, way.condition)
+    question = _SqlGrouping(sql.layout.table, query, keys, figures, way.source, way.condition)
     if way.narrow or not keys or _is_walked(planner, question):
         return [_group(raw, query) for raw in _grouped(connection, question, question.condition)]
     whole = question._replace(
@@ -59,67 +59,67 @@ def sqlite_aggregate(
 
 
 def _grouped(
-    connection: Connection, asked: _Asked, condition: SqlCondition
+    connection: Connection, grouping: _SqlGrouping, condition: SqlCondition
 ) -> Iterable[tuple[Anything, ...]]:
     """The first groups of the rows that hold."""
-    keys, query = asked.keys, asked.query
+    keys, query = grouping.keys, grouping.query
     conditions = [condition]
     if query.after is not None:
         conditions.append(_later(keys, query.after))
     text, values = join_conditions(conditions, "AND")
     grouped = f"GROUP BY {', '.join(keys)} ORDER BY {', '.join(keys)}" if keys else ""
-    columns = ", ".join([*keys, "ifnull(min(r.rid), 0)", *asked.figures])
-    statement = f"SELECT {columns} FROM {asked.source} WHERE {text} {grouped} LIMIT ?"
+    columns = ", ".join([*keys, "ifnull(min(r.rid), 0)", *grouping.figures])
+    statement = f"SELECT {columns} FROM {grouping.source} WHERE {text} {grouped} LIMIT ?"
     return connection.execute(statement, [*values, query.limit])
 
 
-def _is_walked(planner: Planner, asked: _Asked) -> bool:
+def _is_walked(planner: Planner, grouping: _SqlGrouping) -> bool:
     """Whether to walk the index of the key: it has everything, or the groups of a page have few
     rows.
     """
-    query = asked.query
+    query = grouping.query
     if len(query.keys) > 1 or planner.index_of(query.keys[0]) is None:
         return False
     used = {metric.column for metric in query.metrics} | condition_columns(query.where)
     if planner.is_bare and used <= {None, query.keys[0], "@rid"}:
         return True
-    name, last = asked.keys[0], None if query.after is None else query.after[0]
+    name, last = grouping.keys[0], None if query.after is None else query.after[0]
     start = last
     for _ in range(query.limit):
         following = planner.next_value(name, last)
         if following is None:
             break
         last = following
-    text = f"SELECT 1 FROM r_{asked.table} AS r WHERE {name} <= ?"
+    text = f"SELECT 1 FROM r_{grouping.table} AS r WHERE {name} <= ?"
     values: list[object] = [last]
     if start is not None:
         text, values = f"{text} AND {name} > ?", [last, start]
     return last is not None and planner.count(text, values, SCATTERED) < SCATTERED
 
 
-def _in_parts(connection: Connection, asked: _Asked) -> list[AggregateGroup]:
-    query = asked.query
+def _in_parts(connection: Connection, grouping: _SqlGrouping) -> list[AggregateGroup]:
+    query = grouping.query
     groups: dict[tuple[ColumnValue, ...], AggregateGroup] = {}
-    end = f"SELECT rid FROM r_{asked.table} WHERE rid > ? ORDER BY rid LIMIT 1 OFFSET {PART - 1}"
+    end = f"SELECT rid FROM r_{grouping.table} WHERE rid > ? ORDER BY rid LIMIT 1 OFFSET {PART - 1}"
     first: int | None = 0
     while first is not None:
         row = connection.execute(end, (first,)).fetchone()
         last = None if row is None else row[0]
-        text, values = asked.condition
+        text, values = grouping.condition
         part = (
             f"{text} AND r.rid > ?{'' if last is None else ' AND r.rid <= ?'}",
             [*values, first],
         )
         if last is not None:
             part[1].append(last)
-        for raw in _grouped(connection, asked, part):
+        for raw in _grouped(connection, grouping, part):
             group = _group(raw, query)
             before = groups.get(group.keys)
             groups[group.keys] = group if before is None else _added(before, group, query)
         first = last
-        for keys in sorted(groups, key=_place)[query.limit :]:
+        for keys in sorted(groups, key=_sort_key)[query.limit :]:
             del groups[keys]  # other parts can only add groups before these
-    return [groups[keys] for keys in sorted(groups, key=_place)]
+    return [groups[keys] for keys in sorted(groups, key=_sort_key)]
 
 
 def _added(one: AggregateGroup, other: AggregateGroup, query: Grouping) -> AggregateGroup:
@@ -136,18 +136,18 @@ def _both(func: AggregateFunction, one: int, other: int) -> int:
     return max(one, other) if func is AggregateFunction.MAX else one + other
 
 
-def _place(keys: tuple[ColumnValue, ...]) -> tuple[tuple[bool, Anything], ...]:
+def _sort_key(keys: tuple[ColumnValue, ...]) -> tuple[tuple[bool, Anything], ...]:
     return tuple((key is not None, key) for key in keys)
 
 
 def _later(keys: list[str], after: tuple[ColumnValue, ...]) -> SqlCondition:
     """Groups whose keys come after those; nothing comes before every value."""
     places: list[SqlCondition] = []
-    for place, (name, last) in enumerate(zip(keys, after, strict=True)):
-        same = [f"{other} IS ?" for other in keys[:place]]
+    for number, (name, last) in enumerate(zip(keys, after, strict=True)):
+        same = [f"{other} IS ?" for other in keys[:number]]
         beyond = f"{name} IS NOT NULL" if last is None else f"{name} > ?"
         here = [] if last is None else [last]
-        places.append((f"({' AND '.join([*same, beyond])})", [*after[:place], *here]))
+        places.append((f"({' AND '.join([*same, beyond])})", [*after[:number], *here]))
     return join_conditions(places, "OR")
 
 

@@ -23,7 +23,7 @@ class ChangeBatch(Segment[Statements]):
         """
         many, sql = connection.executemany, self._sql
         self._write_new(connection)
-        if self._releases and self._held(connection):
+        if self._releases and self._holds_released(connection):
             many(sql.release, self._releases)
         if self._accepts:
             many(sql.accept, self._accepts)
@@ -44,7 +44,7 @@ class ChangeBatch(Segment[Statements]):
             if moves:
                 many(text, moves)
         if self._cleared and sql.used.links:
-            many(sql.beside.blank, self._cleared)
+            many(sql.aux.blank, self._cleared)
         if self._files or self._replies:
             self._write_beside(connection)
         if self._recasts:
@@ -77,7 +77,7 @@ class ChangeBatch(Segment[Statements]):
         if connection.executemany(self._sql.claim, self._claims).rowcount != len(self._claims):
             raise PreconditionFailed
 
-    def _held(self, connection: Connection) -> bool:
+    def _holds_released(self, connection: Connection) -> bool:
         """Whether any row holds a key that is to be released.
 
         Hardly ever, so one question spares most statements.
@@ -90,10 +90,10 @@ class ChangeBatch(Segment[Statements]):
 
     def _write_past(self, connection: Connection) -> None:
         self._sql.used.past = True
-        connection.executemany(self._sql.beside.inscribe, self._inscribes)
+        connection.executemany(self._sql.aux.inscribe, self._inscribes)
 
     def _write_beside(self, connection: Connection) -> None:
-        aux = self._sql.beside
+        aux = self._sql.aux
         if self._files:
             self._sql.used.files = True
         for change in self._files:  # one may free the name that the next one takes
@@ -116,10 +116,10 @@ class ChangeBatch(Segment[Statements]):
                 (*after, *key, *before) for of, key, before, after in self._recasts if of is part
             ]
             if moves:
-                connection.executemany(self._sql.beside.recast[part], moves)
+                connection.executemany(self._sql.aux.recast[part], moves)
 
     def _remove(self, connection: Connection) -> int:
-        aux, used = self._sql.beside, self._sql.used
+        aux, used = self._sql.aux, self._sql.used
         if used.past:
             connection.executemany(aux.forget, self._forgets)
         if used.files:

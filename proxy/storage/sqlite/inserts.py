@@ -74,10 +74,10 @@ class _Chosen:
 
     def __init__(self, table: str, columns: Sequence[str], places: frozenset[int]) -> None:
         chosen = sorted(places)
-        left = [place for place in range(len(columns)) if place not in places]
+        left = [index for index in range(len(columns)) if index not in places]
         self.places = places
         self._rows = Rows(
-            f"INSERT INTO {table} ({', '.join([columns[place] for place in chosen])})", len(chosen)
+            f"INSERT INTO {table} ({', '.join([columns[index] for index in chosen])})", len(chosen)
         )
         self._pick = itemgetter(*chosen)
         self._left = itemgetter(*left)
@@ -131,8 +131,8 @@ class Inserts:
 def _used(rows: Sequence[_Values]) -> frozenset[int]:
     """The places in which any row has a value."""
     return frozenset(
-        place
-        for place, column in enumerate(zip(*rows, strict=True))
+        index
+        for index, column in enumerate(zip(*rows, strict=True))
         if column.count(None) < len(column)
     )
 
@@ -292,9 +292,9 @@ class AuxStatements:
         if isinstance(change, Attach):
             return connection.execute(self.attach, change.file).rowcount == 1
         if isinstance(change, Detach):
-            place = (change.file_id, change.rid)
-            connection.execute(self.doom_one, place)
-            return connection.execute(self.detach, place).rowcount == 1
+            key = (change.file_id, change.rid)
+            connection.execute(self.doom_one, key)
+            return connection.execute(self.detach, key).rowcount == 1
         file, holder, was = change
         connection.execute(self.doom_other, (file.file_id, holder, file.object))
         return (

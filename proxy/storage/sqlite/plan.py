@@ -136,35 +136,35 @@ class Planner:
         """The way to the rows that may be shown and hold."""
         parts = parts_of(where)
         leads = [
-            (few, place) for place, part in enumerate(parts) if (few := self._few(part)) is not None
+            (few, index) for index, part in enumerate(parts) if (few := self._few(part)) is not None
         ]
         narrow = bool(leads)
-        leads = leads or [(0, place) for place, part in enumerate(parts) if _is_listed(part)]
+        leads = leads or [(0, index) for index, part in enumerate(parts) if _is_listed(part)]
         if not leads:
-            every = [*[self._part(part, free=False) for part in parts], self.shown()]
+            every = [*[self._part(part, free=False) for part in parts], self.visible()]
             return AccessPath(self.rows, join_conditions(every, "AND"), narrow=False)
-        place = min(leads)[1]
-        lead = parts[place]
+        index = min(leads)[1]
+        lead = parts[index]
         bounds = [part for part in parts if isinstance(part, Compared) and part.column == "@rid"]
         if isinstance(lead, Indexed):
             others = [part for part in parts if part is not lead and part not in bounds]
-            rest = [*[self._part(part, free=True) for part in others], self.shown()]
+            rest = [*[self._part(part, free=True) for part in others], self.visible()]
             condition = join_conditions([self._tokens.condition(lead, bounds), *rest], "AND")
             entries = f"{self._tokens.name} AS o"
             source = f"{entries} CROSS JOIN {self.rows} ON r.rid = o.rid"
             return AccessPath(
                 source, condition, narrow, "o.rid", "" if others or self._hidden else entries
             )
-        found = self._leading(lead, bounds)
+        leading = self._leading(lead, bounds)
         # Of alternatives it may lead to more than what holds, unless the index lists them all.
         inexact = isinstance(lead, Any) and not _is_listed(lead)
         others = [part for part in parts if part is not lead or inexact]
-        rest = [*[self._part(part, free=True) for part in others], self.shown()]
+        rest = [*[self._part(part, free=True) for part in others], self.visible()]
         exact = (
             min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
         )
         straight = self._straight(lead, rest)
-        condition = join_conditions([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
+        condition = join_conditions([(f"r.rid IN ({leading[0]})", leading[1]), *rest], "AND")
         aged = "r.rid" if isinstance(lead, Any) and not inexact and not narrow else ""
         return AccessPath(self.rows, condition, narrow, aged, exact=exact, straight=straight)
 
@@ -208,7 +208,7 @@ class Planner:
             ).fetchone()[0]
         )
 
-    def shown(self) -> SqlCondition:
+    def visible(self) -> SqlCondition:
         """Rows that may be shown, without a look at the rows themselves where that can be: an index
         then answers alone.
         """
@@ -237,7 +237,7 @@ class Planner:
 
     @property
     def is_bare(self) -> bool:
-        """Whether ``shown`` looks at no row."""
+        """Whether ``visible`` looks at no row."""
         return self._hidden <= HIDDEN
 
     def next_value(self, name: str, last: ColumnValue) -> ColumnValue:
@@ -303,19 +303,19 @@ class Planner:
         """
         if isinstance(part, All):
             leads = [
-                (few, place)
-                for place, inner in enumerate(part.parts)
+                (few, index)
+                for index, inner in enumerate(part.parts)
                 if (few := self._few(inner)) is not None
             ]
             return self._leading(part.parts[min(leads)[1]], bounds)
         if isinstance(part, Any):
             # of many parts of texts, most have no entry at all
             alternatives = [one for one in part.parts if self._few(one) != 0]
-            found = [self._leading(alternative, bounds) for alternative in alternatives]
-            if not found:
+            leading = [self._leading(alternative, bounds) for alternative in alternatives]
+            if not leading:
                 return "SELECT NULL WHERE 0", []
-            return " UNION ALL ".join(text for text, _ in found), [
-                value for _, values in found for value in values
+            return " UNION ALL ".join(text for text, _ in leading), [
+                value for _, values in leading for value in values
             ]
         if isinstance(part, Indexed):
             return self._tokens.rids(part, bounds)

@@ -54,8 +54,8 @@ class SqliteTables:
 
     async def tallies(self) -> dict[str, bytes]:
         text = "SELECT name, tally FROM tables WHERE tally IS NOT NULL"
-        found: dict[str, bytes] = await self._ask(lambda reader: dict(reader.execute(text)))
-        return found
+        tallies: dict[str, bytes] = await self._ask(lambda reader: dict(reader.execute(text)))
+        return tallies
 
     async def put_tallies(self, tallies: Mapping[str, bytes]) -> None:
         text = "UPDATE tables SET tally = ? WHERE name = ?"

@@ -208,13 +208,13 @@ def _walked(
     column = query.order[0].column if query.order else "@rid"
     index = planner.index_of(column)
     way = "NOT INDEXED" if index is None else f"INDEXED BY {index}"
-    held = planner.walk(query.where, column)
+    walk = planner.walk(query.where, column)
     head, tail = (
         f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE",
         f"ORDER BY {_order(query)} LIMIT ? OFFSET ?",
     )
     if query.after is None:
-        return _ids(connection, f"{head} {held[0]} {tail}", [*held[1], *limits])
+        return _ids(connection, f"{head} {walk[0]} {tail}", [*walk[1], *limits])
     if index is None or query.offset:
         parts = [behind(query.order, query.after)]
     else:
@@ -224,7 +224,7 @@ def _walked(
         ]
     rids: list[int] = []
     for part in parts:
-        text, values = join_conditions([held, part], "AND")
+        text, values = join_conditions([walk, part], "AND")
         left = limits[0] if limits[0] < 0 else limits[0] - len(rids)
         if left:
             rids += _ids(connection, f"{head} {text} {tail}", [*values, left, limits[1]])
@@ -294,7 +294,7 @@ class Readers:
         self._loop = asyncio.get_running_loop()
         self._questions: SimpleQueue[_Question | None] = SimpleQueue()  # ``None`` ends a thread
         self._threads: list[threading.Thread] = []
-        self._asked = 0  # how many wait or run
+        self._pending = 0  # how many wait or run
         self._closing = False
         self._ended: list[asyncio.Future[None]] = []
 
@@ -305,10 +305,10 @@ class Readers:
         """
         if self._closing:
             raise closed()
-        if self._asked >= len(self._threads) and len(self._threads) < self._bound:
+        if self._pending >= len(self._threads) and len(self._threads) < self._bound:
             self._start()
         future: asyncio.Future[_T] = self._loop.create_future()
-        self._asked += 1
+        self._pending += 1
         self._questions.put(_Question(future, run))
         return await future
 
@@ -332,7 +332,7 @@ class Readers:
         thread.start()
 
     def _settle(self, question: _Question, answer: Any, fault: Exception | None) -> None:
-        self._asked -= 1
+        self._pending -= 1
         if question.future.done():  # the caller was cancelled
             return
         if fault is None:
@@ -365,7 +365,7 @@ class Readers:
             return connection, self._answer(connection, question), None
         except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
             _give_up(connection)
-            return None, None, self._told(error)
+            return None, None, self._translated(error)
 
     def _answer(self, connection: Connection, question: _Question) -> Any:
         connection.set_progress_handler(lambda: self._unwanted(question), CANCEL_CHECK_STEPS)
@@ -378,7 +378,7 @@ class Readers:
         """Whether nobody waits for the answer any more."""
         return self._closing or question.future.done()
 
-    def _told(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         if self._closing:
             return closed()
         return error if isinstance(error, VaultError) else translated_error(error)

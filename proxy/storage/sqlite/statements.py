@@ -68,8 +68,8 @@ class Listed:
         """Text and parameters of each run; the last value is repeated up to the next length."""
         for start in range(0, len(values), _LONGEST):
             part = values[start : start + _LONGEST]
-            place = bisect_left(_LENGTHS, len(part))
-            yield self._texts[place], [*part, *[part[-1]] * (_LENGTHS[place] - len(part))]
+            index = bisect_left(_LENGTHS, len(part))
+            yield self._texts[index], [*part, *[part[-1]] * (_LENGTHS[index] - len(part))]
 
 
 class Statements:
@@ -83,8 +83,8 @@ class Statements:
     ) -> None:
         self.layout = layout
         self.cells = Cells(layout.columns)
-        self.asked = ValidatedQuery(layout)
-        self.beside = AuxStatements(layout.table)
+        self.validated = ValidatedQuery(layout)
+        self.aux = AuxStatements(layout.table)
         self.used = used or Used()
         self._writing(layout, dropped)
         self._staging(layout.table)
@@ -111,7 +111,7 @@ class Statements:
         # Parameters: version, created_at, updated_at, expires_at, salt, body, the columns, rid,
         # version expected.
         last = 6 + len(extra)
-        values = "".join(f", {name} = ?{place}" for place, name in enumerate(extra, 7))
+        values = "".join(f", {name} = ?{number}" for number, name in enumerate(extra, 7))
         values += "".join(f", x_{name} = NULL" for name in dropped)
         fresh = f"version = ?1, updated_at = ?3, expires_at = ?4, salt = ?5, body = ?6{values}"
         at = f"WHERE rid = ?{last + 1} AND version = ?{last + 2}"
@@ -162,7 +162,7 @@ class Statements:
         self.rows = Listed(f"{select} rid IN")
         self.sizes = Listed(f"SELECT rid, length(body) FROM {rows} WHERE rid IN")
         self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
-        self.files = Listed(self.beside.files_head, "ORDER BY created_at, file_id")
+        self.files = Listed(self.aux.files_head, "ORDER BY created_at, file_id")
         self.by_keys = Listed(f"{select} key IN")
         self.by_tokens = Listed(
             f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>"
@@ -190,10 +190,10 @@ class Statements:
             moves = [(new, old, change.rid) for old, new in change.entries]
             connection.executemany(self.reroot_token, moves)
         if change.past is not None:
-            connection.execute(self.beside.reroot_past, change.past[::-1])
+            connection.execute(self.aux.reroot_past, change.past[::-1])
         for was, file in change.files:
             values = (file.name, file.sealed, file.file_id, change.rid, was.name, was.sealed)
-            connection.execute(self.beside.reroot_file, values)
+            connection.execute(self.aux.reroot_file, values)
 
     def stored(self, row: Row) -> tuple[ColumnValue, ...]:
         """The parameters of ``insert``.
@@ -344,7 +344,7 @@ def empty(connection: Connection, table: str, limit: int) -> int:
         return 0
     sql = Statements(TableLayout(table, ()))
     rids = connection.execute(f"SELECT rid FROM r_{table} LIMIT ?", (limit,)).fetchall()
-    aux = sql.beside
+    aux = sql.aux
     for text in (
         aux.forget,
         aux.doom_of_row,

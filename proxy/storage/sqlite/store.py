@@ -127,11 +127,11 @@ class SqliteStore(RootedNotes):
 
     async def ensure(self, layout: TableLayout) -> None:
         check_names(layout)
-        if not self._asked(lambda reader: is_complete(reader, layout)):
+        if not self._query(lambda reader: is_complete(reader, layout)):
             await self._writer.call(lambda connection: make(connection, layout))
         # of the same table, and told of writes that are under way
         used = self._used.get(layout.table)
-        sql = self._asked(lambda reader: statements(reader, layout, used))
+        sql = self._query(lambda reader: statements(reader, layout, used))
         self._tables[layout.table], self._used[layout.table] = sql, sql.used
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
@@ -155,16 +155,16 @@ class SqliteStore(RootedNotes):
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         sql = self._tables.get(table) or self._missing(table)
-        found: dict[bytes, list[int]] = {}
+        rids_by_token: dict[bytes, list[int]] = {}
         for text, values in sql.by_tokens.runs(hashes):
             pairs = self._fetch(text, values)
             if len(pairs) < Listed.limit(len(values)):
                 for token, rid in pairs:
-                    found.setdefault(token, []).append(rid)
+                    rids_by_token.setdefault(token, []).append(rid)
             else:  # a common value crowds out the others: ask for each by itself
                 for token in set(values):
-                    found[token] = [rid for (rid,) in self._fetch(sql.by_token, (token,))]
-        return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in found.items() if rids}
+                    rids_by_token[token] = [rid for (rid,) in self._fetch(sql.by_token, (token,))]
+        return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in rids_by_token.items() if rids}
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         by_row: dict[int, tuple[Staged, ...]] = {}
@@ -189,17 +189,17 @@ class SqliteStore(RootedNotes):
 
     async def select(self, table: str, query: Select) -> RowPage:
         sql = self._statements(table)
-        query = sql.asked.select(query)
+        query = sql.validated.select(query)
         if sqlite_query.is_short(query):
-            return self._asked(lambda reader: sqlite_query.few(reader, sql, query))
+            return self._query(lambda reader: sqlite_query.few(reader, sql, query))
         return await self._readers.ask(
             lambda reader: sqlite_query.sqlite_select(reader, sql, query)
         )
 
     async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         sql = self._statements(table)
-        sql.asked.grouping(query)
-        query = query._replace(where=sql.asked.where(query.where))
+        sql.validated.grouping(query)
+        query = query._replace(where=sql.validated.where(query.where))
         return await self._readers.ask(
             lambda reader: sqlite_groups.sqlite_aggregate(reader, sql, query)
         )
@@ -211,7 +211,7 @@ class SqliteStore(RootedNotes):
     async def past(
         self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
     ) -> tuple[list[Past], int]:
-        aux = self._statements(table).beside
+        aux = self._statements(table).aux
         if room is not None:
             limit = fitting(
                 [size for (size,) in self._fetch(aux.past_sizes, (key, limit, offset))], room
@@ -220,7 +220,7 @@ class SqliteStore(RootedNotes):
         return versions, self._fetch(aux.pasts, (key,))[0][0]
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
-        text, parameters = self._statements(table).beside.past_scan, (*after, limit)
+        text, parameters = self._statements(table).aux.past_scan, (*after, limit)
         raws = await self._readers.ask(lambda reader: reader.execute(text, parameters).fetchall())
         return [inserts.read_past(raw) for raw in raws]
 
@@ -233,19 +233,19 @@ class SqliteStore(RootedNotes):
         return by_row
 
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
-        raws = self._fetch(self._statements(table).beside.file_scan, (after, limit))
+        raws = self._fetch(self._statements(table).aux.file_scan, (after, limit))
         return [inserts.read_file(raw) for raw in raws]
 
     async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
-        raw = self._fetch(self._statements(table).beside.reply, (key, now))
+        raw = self._fetch(self._statements(table).aux.reply, (key, now))
         return inserts.read_reply(raw[0]) if raw else None
 
     async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
-        raws = self._fetch(self._statements(table).beside.reply_scan, (after, limit))
+        raws = self._fetch(self._statements(table).aux.reply_scan, (after, limit))
         return [inserts.read_reply(raw) for raw in raws]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
-        aux = self._statements(table).beside
+        aux = self._statements(table).aux
         removed: int = await self._writer.call(
             lambda connection: aux.prune(connection, before, now, limit)
         )
@@ -319,7 +319,7 @@ class SqliteStore(RootedNotes):
             self._forget_reader()
             raise translated_error(error) from error
 
-    def _asked(self, question: Callable[[Connection], _T]) -> _T:
+    def _query(self, question: Callable[[Connection], _T]) -> _T:
         try:
             return question(self._reader or self._open_reader())
         except sqlite3.Error as error:

@@ -139,19 +139,17 @@ def _holds(where: Holds, name: str) -> SqlCondition:
     a NUL, so such text is none.
     """
     text = where.text
-    plain, parameters = "folded_holds(<name>, ?)", [text]
+    test, parameters = "folded_holds(<name>, ?)", [text]
     if text.isascii() and text == text.lower() and "\0" not in text and len(text) <= _PATTERN:
         pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        plain = (
-            f"CASE WHEN {_ASCII} THEN <name> LIKE ? ESCAPE '\\' ELSE folded_holds(<name>, ?) END"
-        )
+        test = f"CASE WHEN {_ASCII} THEN <name> LIKE ? ESCAPE '\\' ELSE folded_holds(<name>, ?) END"
         parameters = [pattern, text]
     elif text.isascii():
         pass
     else:
-        plain = f"CASE WHEN {_ASCII} THEN 0 ELSE folded_holds(<name>, ?) END"
-    plain = plain.replace("<name>", name)
-    return (f"NOT ifnull({plain}, 0)" if where.negated else plain), list(parameters)
+        test = f"CASE WHEN {_ASCII} THEN 0 ELSE folded_holds(<name>, ?) END"
+    test = test.replace("<name>", name)
+    return (f"NOT ifnull({test}, 0)" if where.negated else test), list(parameters)
 
 
 _ASCII = "length(CAST(<name> AS BLOB)) = length(<name>)"

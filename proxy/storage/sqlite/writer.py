@@ -155,12 +155,12 @@ class SqliteWriter:
                 self._hand(self._take())
             self._large = bool(self._waiting)
 
-    def _gather(self, seen: int) -> None:
+    def _gather(self, before: int) -> None:
         """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now
         shares its flush.
         """
         waiting = len(self._waiting)
-        if seen < waiting < GATHERED:
+        if before < waiting < GATHERED:
             self._loop.call_soon(self._gather, waiting)
         else:
             self._start()

@@ -12,7 +12,7 @@ from proxy.api.context import Services
 from proxy.auth.token_service import TokenService
 from proxy.auth.tokens import SIGNING_KEY_LIFETIME
 from proxy.bootstrap.api import (
-    Around,
+    SharedServices,
     check_asking,
     history_policy,
     interface,
@@ -56,7 +56,7 @@ async def joined(
         made = interface(
             settings,
             here.realm,
-            Around(
+            SharedServices(
                 here.office.service, metrics, open_guard(settings, metrics), here.services.audit
             ),
         )

@@ -103,7 +103,7 @@ def counted(metrics: Metrics, event: str) -> float:
     return metrics.cell("domicile_vault_events_total", "person", event).value
 
 
-@pytest.mark.parametrize("event", schemas.TOLD)
+@pytest.mark.parametrize("event", schemas.WARNINGS)
 def test_what_somebody_must_know_of_is_counted_and_logged(event, lines):
     metrics = Metrics()
     schemas.observer(metrics)(event, "person", 3)
@@ -115,7 +115,7 @@ def test_what_somebody_must_know_of_is_counted_and_logged(event, lines):
         "person",
         3,
     )
-    assert line["event"] == schemas.TOLD[event]
+    assert line["event"] == schemas.WARNINGS[event]
 
 
 def test_what_happens_every_day_is_counted_only(lines):

@@ -18,7 +18,7 @@ from proxy.edge.geoip import Countries
 from proxy.edge.limits import Quotas
 from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code, Detail, VaultError
-from proxy.gateway.ports import Seen
+from proxy.gateway.ports import RequestEvent
 from proxy.net.client_address import ClientAddress, Trusted
 from proxy.redactor.rules import Unmatched, Verb
 from proxy.redactor.views import OUTSIDE_VIEW
@@ -150,7 +150,7 @@ async def test_what_is_told_of_a_request():
         await client.ask(get("/secret?q=Ann"))
         took = time.perf_counter() - began
         seen = steered.notes[0]
-        assert structs.replace(seen, seconds=0.0) == Seen(
+        assert structs.replace(seen, seconds=0.0) == RequestEvent(
             "crm", "-", "GET", 200, 2, 0.0, "passed", None
         )
         assert 0 < seen.seconds <= took

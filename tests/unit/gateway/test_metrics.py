@@ -6,14 +6,14 @@ from msgspec.structs import replace
 
 from proxy.errors import Code
 from proxy.gateway.metrics import MetricsJournal
-from proxy.gateway.ports import Seen
+from proxy.gateway.ports import RequestEvent
 from proxy.redactor.message import EXCHANGE_STEPS, Timing
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.gateway import endpoint, operation
 
-SEEN = Seen("crm", "-", "GET", 200, 10, 0.0125, "passed", None)
+SEEN = RequestEvent("crm", "-", "GET", 200, 10, 0.0125, "passed", None)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def lines(capfd) -> list[dict[str, object]]:
 def test_each_request_is_counted_by_outcome(metrics):
     notes = journal(metrics)
     for outcome in ("passed", "passed", "matched"):
-        notes.seen(replace(SEEN, outcome=outcome))
+        notes.record(replace(SEEN, outcome=outcome))
     text = metrics.render().decode()
     assert 'domicile_requests_total{endpoint="crm",operation="-",outcome="passed"} 2.0' in text
     assert 'domicile_requests_total{endpoint="crm",operation="-",outcome="matched"} 1.0' in text
@@ -53,7 +53,7 @@ def buckets_sum(text: str, step: str) -> float:
 
 def test_the_steps_of_a_matched_request_are_observed_and_add_up_to_the_whole(metrics):
     timing = Timing(10.0, 10.001, 10.003, 10.013, 10.113, stage=0.004, settle=0.02)
-    journal(metrics).seen(
+    journal(metrics).record(
         replace(SEEN, operation="PUT /people/{id}", outcome="matched", seconds=0.2, timing=timing)
     )
     text = metrics.render().decode()
@@ -76,7 +76,7 @@ def test_the_steps_of_a_matched_request_are_observed_and_add_up_to_the_whole(met
 
 def test_a_request_that_ends_early_has_the_steps_that_it_came_to(metrics):
     timing = Timing(10.0, 10.001, 10.003)
-    journal(metrics).seen(
+    journal(metrics).record(
         replace(SEEN, operation="x", outcome="refused", code=Code.TOO_LARGE, timing=timing)
     )
     counts = {
@@ -88,7 +88,7 @@ def test_a_request_that_ends_early_has_the_steps_that_it_came_to(metrics):
 
 
 def test_a_request_that_no_rule_names_has_its_whole_time_alone(metrics):
-    journal(metrics).seen(SEEN)
+    journal(metrics).record(SEEN)
     assert set(re.findall('step="([a-z]+)"', metrics.render().decode())) == {"total"}
 
 
@@ -96,13 +96,13 @@ def test_an_operation_that_never_fired_shows(metrics):
     notes = journal(metrics)
     cell = metrics.cell("domicile_operation_fired_timestamp_seconds", "crm", "PUT /people/{id}")
     assert cell.value == 0
-    notes.seen(replace(SEEN, operation="PUT /people/{id}"))
+    notes.record(replace(SEEN, operation="PUT /people/{id}"))
     assert cell.value > 1_700_000_000
-    notes.seen(replace(SEEN, operation="of rules that are gone"))
+    notes.record(replace(SEEN, operation="of rules that are gone"))
 
 
 def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
-    journal(metrics).seen(replace(SEEN, outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504))
+    journal(metrics).record(replace(SEEN, outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504))
     assert (
         'domicile_upstream_errors_total{code="upstream_timeout",endpoint="crm"} 1.0'
         in metrics.render().decode()
@@ -117,14 +117,14 @@ def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
 
 
 def test_a_refused_request_is_no_fault_of_the_application(metrics):
-    journal(metrics).seen(replace(SEEN, outcome="refused", code=Code.TOO_LARGE))
+    journal(metrics).record(replace(SEEN, outcome="refused", code=Code.TOO_LARGE))
     assert "upstream_errors_total{" not in metrics.render().decode()
 
 
 def test_ordinary_requests_are_lines_of_level_debug(metrics, capfd):
-    journal(metrics).seen(SEEN)
+    journal(metrics).record(SEEN)
     assert lines(capfd) == []
-    journal(metrics, "debug").seen(SEEN)
+    journal(metrics, "debug").record(SEEN)
     (line,) = lines(capfd)
     assert (line["method"], line["status"], line["size"], line["operation"]) == (
         "GET",
@@ -136,8 +136,8 @@ def test_ordinary_requests_are_lines_of_level_debug(metrics, capfd):
 
 def test_a_method_that_a_caller_made_up_is_not_told(metrics, capfd):
     notes = journal(metrics, "debug")
-    notes.seen(replace(SEEN, method="Quibblethwaite"))
-    notes.seen(
+    notes.record(replace(SEEN, method="Quibblethwaite"))
+    notes.record(
         replace(SEEN, method="Quibblethwaite", outcome="refused", code=Code.BAD_REQUEST, status=400)
     )
     assert [line["method"] for line in lines(capfd)] == ["other"] * 2

@@ -15,7 +15,7 @@ from msgspec import structs
 from proxy.errors import Code
 from proxy.gateway.gateway import Gateway
 from proxy.gateway.passthrough import Quick
-from proxy.gateway.ports import Seen
+from proxy.gateway.ports import RequestEvent
 from proxy.net import response
 from proxy.net.client import HttpUpstream
 from proxy.net.reply import CallLimits
@@ -102,7 +102,7 @@ async def test_answers_of_every_kind_are_the_same_as_those_of_a_task(name, begun
             assert (await client.body(message, answer_to="GET")).body == body
         await server.until(lambda: len(steered.notes) == 4)
         told = [structs.replace(one, seconds=0.0) for one in steered.notes[1:]]
-        assert told == [Seen("crm", "-", "GET", status, len(body), 0.0, "passed", None)] * 3
+        assert told == [RequestEvent("crm", "-", "GET", status, len(body), 0.0, "passed", None)] * 3
     assert begun == [b"/a"] * 3
     assert [one.raw for one in server.requests[1:]] == [get("/a")] * 3
     assert len(server.wires) == 1

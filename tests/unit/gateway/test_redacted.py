@@ -11,7 +11,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience
-from proxy.net.entity_tags import shown
+from proxy.net.entity_tags import restored_tag
 from proxy.net.reply import CallLimits
 from proxy.redactor.rules import BodyLimits, OnError, Verb
 from tests.support.gateway import TOKEN, VALUE, gateway, keyed
@@ -118,7 +118,7 @@ async def test_what_described_the_old_bodies_is_dropped():
         (b"Content-Length", b"%d" % len(TOKENS)),
     ]
     assert got.fields == [
-        (b"ETag", shown(b'"b"', BODY, None, keyed)),
+        (b"ETag", restored_tag(b'"b"', BODY, None, keyed)),
         (b"X", b"y"),
         (b"Cache-Control", b"private, max-age=5"),
         (b"Content-Length", b"%d" % len(BODY)),

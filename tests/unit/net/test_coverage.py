@@ -245,7 +245,7 @@ async def test_memory_and_series_are_bounded_against_somebody_who_asks_for_every
     for status, prefix in ((404, "/search"), (200, "")):
         for shape in shapes:
             found = coverage.find("crm", "GET", (prefix + shape).encode())
-            coverage.seen(found, status, None)
+            coverage.note(found, status, None)
     rows = [
         row for row in metrics.render().decode().splitlines() if "_unmatched_requests_total{" in row
     ]

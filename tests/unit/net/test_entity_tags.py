@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from proxy.net.entity_tags import lists, marks, own_tag, shown
+from proxy.net.entity_tags import lists, marks, own_tag, restored_tag
 
 
 def keyed(message: bytes) -> bytes:
@@ -26,7 +26,7 @@ GIVEN = [
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("body", [b"", b"Ann", None])
 def test_a_shown_tag_goes_back_as_exactly_the_one_that_was_given(given, body):
-    tag = shown(given, body, b"gzip", keyed)
+    tag = restored_tag(given, body, b"gzip", keyed)
     assert tag is not None
     assert tag != given
     for sent in (
@@ -42,7 +42,7 @@ def test_a_shown_tag_goes_back_as_exactly_the_one_that_was_given(given, body):
 
 @pytest.mark.parametrize("given", [b"", b" ", b'"a', b'"a"b"', b"a,b", b'"a" "b"'])
 def test_what_is_no_tag_is_not_shown(given):
-    assert shown(given, b"", None, keyed) is None
+    assert restored_tag(given, b"", None, keyed) is None
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_what_was_not_shown_goes_as_it_came(given):
 
 def test_what_differs_for_two_callers_or_over_time_has_two_tags():
     tags = [
-        shown(b'"a"', *view, keyed)
+        restored_tag(b'"a"', *view, keyed)
         for view in [(b"Ann", None), (b"Eve", None), (b"Ann", b"gzip"), (None, None)]
     ]
     assert len(set(tags)) == len(tags)
-    assert shown(b'"a"', b"Ann", None, keyed) == tags[0]
-    assert shown(b'"a"', b"Ann", None, bytes) != tags[0]
+    assert restored_tag(b'"a"', b"Ann", None, keyed) == tags[0]
+    assert restored_tag(b'"a"', b"Ann", None, bytes) != tags[0]
 
 
 def test_strength_is_kept_but_for_what_nobody_can_be_sure_of():
-    tags = [shown(given, b"", None, keyed) or b"" for given in (b'"a"', b"a", b'W/"a"')]
+    tags = [restored_tag(given, b"", None, keyed) or b"" for given in (b'"a"', b"a", b'W/"a"')]
     assert [tag[:2] for tag in tags] == [b'"a', b'"a', b"W/"]
-    assert shown(b'"a"', None, None, keyed) == b'W/"a-domicile.s"'
+    assert restored_tag(b'"a"', None, None, keyed) == b'W/"a-domicile.s"'
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_a_tag_is_looked_for_weakly(listed, yes):
 @pytest.mark.parametrize("given", GIVEN)
 def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(given):
     one, other = b"0123456789abcdef", b"fedcba9876543210"
-    tag, changed = (shown(given, b"Ann", None, keyed, mark) or b"" for mark in (one, other))
-    bare = shown(given, b"Ann", None, keyed) or b""
+    tag, changed = (restored_tag(given, b"Ann", None, keyed, mark) or b"" for mark in (one, other))
+    bare = restored_tag(given, b"Ann", None, keyed) or b""
     assert (
         marks(tag)
         == marks(b"W/" + tag.removeprefix(b"W/"))
@@ -101,9 +101,9 @@ def test_a_shown_tag_carries_the_mark_of_what_the_application_cannot_tell_apart(
     assert marks(tag + b", " + changed) == (one, other)
     assert own_tag(tag) == own_tag(changed) == own_tag(bare) == given
     assert marks(bare) == (b"",)
-    headed = shown(given, None, None, keyed) or b""
+    headed = restored_tag(given, None, None, keyed) or b""
     for unmarked in (headed, given, b"*", b'"x"', b""):
         assert marks(unmarked) == ()
     assert marks(tag + b', "x"') == marks(headed + b", " + tag) == ()
     assert marks(bare + b", " + tag) == (b"", one)
-    assert shown(given, None, None, keyed, one) == shown(given, None, None, keyed)
+    assert restored_tag(given, None, None, keyed, one) == restored_tag(given, None, None, keyed)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.net.entity_tags import shown
+from proxy.net.entity_tags import restored_tag
 from proxy.net.hop_headers import answered, authority, encode_fields, request_fields, trailing
 from proxy.net.http1.head import Framing, Heads, RequestHead, parse_request_head
 
@@ -26,7 +26,7 @@ def test_fields_without_a_connection_pass_untouched():
 
 
 def test_a_tag_of_ours_goes_back_as_the_applications_own():
-    tag = shown(b'W/"v1"', None, None, bytes) or b""
+    tag = restored_tag(b'W/"v1"', None, None, bytes) or b""
     given_ = fields(b"Host: x", b'if-MATCH: "a", ' + tag, b"X: " + tag)
     assert list(request_fields(head(given_)).headers) == [
         given_[0],

@@ -6,20 +6,20 @@ from proxy.net.http1.fields import HEADER_KINDS, HeaderKind, connection_options
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        (b"X", HeaderKind.PLAIN),
+        (b"X", HeaderKind.OTHER),
         (b"cOnnection", HeaderKind.CONNECTION),
         (b"TE", HeaderKind.TE),
         (b"Keep-Alive", HeaderKind.DROPPED),
         (b"Domicile-Answer", HeaderKind.OWN),
         (b"domicile_x", HeaderKind.OWN),
-        (b"Domicile", HeaderKind.PLAIN),
-        (b"!#$%&'*+-.^_`|~09Az", HeaderKind.PLAIN),
+        (b"Domicile", HeaderKind.OTHER),
+        (b"!#$%&'*+-.^_`|~09Az", HeaderKind.OTHER),
         (b"", HeaderKind.NONE),
         (b"X ", HeaderKind.NONE),
         (b" X", HeaderKind.NONE),
         (b"Connection\t", HeaderKind.NONE),
         (b"Domicile-\xe9", HeaderKind.NONE),
-        (b"X" * 5000, HeaderKind.PLAIN),
+        (b"X" * 5000, HeaderKind.OTHER),
     ],
 )
 def test_what_a_name_means_whenever_it_is_asked(name, kind):
@@ -31,14 +31,14 @@ def test_host_and_length_concern_no_connection():
         HeaderKind.HOST,
         HeaderKind.LENGTH,
     ]
-    assert HeaderKind.PLAIN < HeaderKind.HOST < HeaderKind.LENGTH < HeaderKind.CONNECTION
+    assert HeaderKind.OTHER < HeaderKind.HOST < HeaderKind.LENGTH < HeaderKind.CONNECTION
 
 
 def test_what_is_remembered_is_bounded():
     for number in range(10_000):
-        assert HEADER_KINDS[b"X-%d" % number] is HeaderKind.PLAIN
+        assert HEADER_KINDS[b"X-%d" % number] is HeaderKind.OTHER
     assert len(HEADER_KINDS) <= 4096
-    assert HEADER_KINDS[b"Y" * 65] is HeaderKind.PLAIN
+    assert HEADER_KINDS[b"Y" * 65] is HeaderKind.OTHER
     assert b"Y" * 65 not in HEADER_KINDS
 
 

@@ -24,12 +24,12 @@ def test_what_fits_is_held_and_given_back():
         one, other = Reservation(room), Reservation(room)
         await one.take(4)
         await other.take(6)
-        assert (room.held, one.size, other.size) == (10, 4, 6)
+        assert (room.taken, one.size, other.size) == (10, 4, 6)
         one.close()
         one.close()
-        assert room.held == 6
+        assert room.taken == 6
         other.close()
-        assert room.held == 0
+        assert room.taken == 0
 
     asyncio.run(run())
 
@@ -39,7 +39,7 @@ def test_what_does_not_fit_at_once_is_not_held():
     one, other = Reservation(room), Reservation(room)
     assert one.at_once(7)
     assert not other.at_once(4)
-    assert (room.held, one.size, other.size) == (7, 7, 0)
+    assert (room.taken, one.size, other.size) == (7, 7, 0)
     assert other.at_once(3)
 
 
@@ -48,7 +48,7 @@ async def test_one_alone_fits_whatever_its_size():
     one = Reservation(room)
     await one.take(8)
     await one.take(80)
-    assert room.held == 88
+    assert room.taken == 88
     with pytest.raises(VaultError) as caught:
         await Reservation(room).take(1)
     assert caught.value.code is Code.OVERLOADED
@@ -61,11 +61,11 @@ async def test_a_small_one_never_waits_for_large_ones():
     large, small, empty = Reservation(room), Reservation(room), Reservation(room)
     await large.take(4096)
     assert (small.at_once(2), small.at_once(1), empty.at_once(0)) == (True, False, True)
-    assert room.held == 4098
+    assert room.taken == 4098
     with pytest.raises(VaultError):
         await small.take(1)
     small.close()
-    assert room.held == 4096
+    assert room.taken == 4096
 
 
 async def test_of_many_that_fill_the_room_together_one_comes_to_its_end():
@@ -80,7 +80,7 @@ async def test_of_many_that_fill_the_room_together_one_comes_to_its_end():
             await one.take(1)
     many[3].close()
     await many[0].take(2)
-    assert room.held == 10
+    assert room.taken == 10
 
 
 async def test_who_waits_is_let_beyond_the_limit_when_the_one_before_is_over():
@@ -93,10 +93,10 @@ async def test_who_waits_is_let_beyond_the_limit_when_the_one_before_is_over():
     await asyncio.sleep(0)
     first.close()
     await waiting[0]
-    assert (room.held, second.size, waiting[1].done()) == (35, 35, False)
+    assert (room.taken, second.size, waiting[1].done()) == (35, 35, False)
     second.close()
     await waiting[1]
-    assert room.held == 1
+    assert room.taken == 1
 
 
 async def test_several_that_stop_waiting_at_once_leave_no_trace():
@@ -109,7 +109,7 @@ async def test_several_that_stop_waiting_at_once_leave_no_trace():
     assert {getattr(result, "code", None) for result in results} == {Code.OVERLOADED}
     assert not room._waiting
     first.close()
-    assert room.held == 0
+    assert room.taken == 0
 
 
 async def test_those_who_wait_come_in_by_their_order():
@@ -134,7 +134,7 @@ async def test_those_who_wait_come_in_by_their_order():
     first.close()
     await asyncio.gather(*tasks)
     assert entered == ["a", "b", "c"]
-    assert room.held == 10
+    assert room.taken == 10
 
 
 async def test_who_leaves_lets_the_next_one_in():
@@ -148,7 +148,7 @@ async def test_who_leaves_lets_the_next_one_in():
     await asyncio.sleep(0)
     waiting.cancel()
     await entering
-    assert (room.held, large.size, small.size) == (7, 0, 2)
+    assert (room.taken, large.size, small.size) == (7, 0, 2)
 
 
 async def test_a_turn_that_comes_while_its_owner_leaves_is_given_back():
@@ -162,7 +162,7 @@ async def test_a_turn_that_comes_while_its_owner_leaves_is_given_back():
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert (room.held, leaving.size) == (0, 0)
+    assert (room.taken, leaving.size) == (0, 0)
 
 
 async def test_what_is_there_already_makes_others_wait():
@@ -172,7 +172,7 @@ async def test_what_is_there_already_makes_others_wait():
     with pytest.raises(VaultError):
         await Reservation(room).take(1)
     one.close()
-    assert room.held == 0
+    assert room.taken == 0
 
 
 async def arrive(
@@ -208,16 +208,16 @@ async def test_those_who_come_too_slowly_give_way_but_no_more_of_them_than_it_ta
     }
     for _ in tasks:
         await started.acquire()
-    assert room.held == 10
+    assert room.taken == 10
     await asyncio.wait_for(Reservation(room).take(4), PATIENCE / 2)
     with pytest.raises(TimeoutError):
         await tasks.pop("much")
-    assert (room.held, len(room.arriving)) == (9, 3)
+    assert (room.taken, len(room.arriving)) == (9, 3)
     assert not any(task.done() for task in tasks.values())
     for task in tasks.values():
         task.cancel()
     await asyncio.wait(tasks.values())
-    assert (room.held, room.arriving) == (4, {})
+    assert (room.taken, room.arriving) == (4, {})
 
 
 async def test_it_is_looked_again_as_long_as_somebody_waits(monkeypatch):
@@ -233,7 +233,7 @@ async def test_it_is_looked_again_as_long_as_somebody_waits(monkeypatch):
     await asyncio.wait_for(waiting, PATIENCE / 2)
     with pytest.raises(TimeoutError):
         await coming
-    assert room.held == 5
+    assert room.taken == 5
 
 
 # ---------------------------------------------------------------------- through the gateway
@@ -340,10 +340,10 @@ async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_other
         assert steered.gateway is not None
         room = steered.gateway._rooms.requests
         await slow.send(post("/people/1", b"a" * 15_000)[:-1000])
-        await server.until(lambda: room.held == 14_000)
+        await server.until(lambda: room.taken == 14_000)
         assert (await other.ask(post("/people/2", b"b" * 15_000))).status == 200
         answer = await slow.answer("POST")
         assert (answer.status, json.loads(answer.body)["code"]) == (408, "request_timeout")
         assert answer.one("connection") == b"close"
         assert steered.exchange_.names.count("outgoing") == 1
-        await server.until(lambda: room.held == 0)
+        await server.until(lambda: room.taken == 0)

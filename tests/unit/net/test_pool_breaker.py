@@ -77,7 +77,8 @@ async def test_one_caller_that_asks_for_what_hangs_keeps_nobody_from_the_applica
     told: list[bool] = []
     async with RawServer(picky) as server:
         upstream = HttpUpstream(
-            CallLimits(head=1.0, failures=2), told=lambda _address, is_open: told.append(is_open)
+            CallLimits(head=1.0, failures=2),
+            on_circuit=lambda _address, is_open: told.append(is_open),
         )
         address = UpstreamAddress("http", "127.0.0.1", server.port)
         try:
@@ -196,7 +197,7 @@ async def test_an_application_that_is_not_there_is_left_alone_and_found_again():
         address = UpstreamAddress("http", "127.0.0.1", port)
         limits = CallLimits(failures=2, pause=60)
         upstream = HttpUpstream(
-            limits, told=lambda address, suspended: told.append((address.port, suspended))
+            limits, on_circuit=lambda address, suspended: told.append((address.port, suspended))
         )
         seen = [await code(upstream, get(port, "POST")) for _ in range(4)]
         assert seen == ["upstream_unreachable"] * 2 + ["upstream_suspended"] * 2
