@@ -30,7 +30,7 @@ SHAPES: dict[str, ShapeParser] = {
     "mask": mask.MASK,
     "zero": constant.ZERO,
     "one": constant.ONE,
-    "plain": constant.PLAIN,
+    "plain": constant.CLEAR_TEXT,
 }
 
 #: Names of the service specification -> ours.

@@ -124,4 +124,4 @@ class PlainShape:
         return PlainTokenizer(Binding(self, keys, kind, region), NEVER_MATCHES)
 
 
-PLAIN = Parser("plain", {}, lambda _: PlainShape())
+CLEAR_TEXT = Parser("plain", {}, lambda _: PlainShape())

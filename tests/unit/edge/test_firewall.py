@@ -133,7 +133,7 @@ async def test_what_is_remembered_goes_with_the_database(tmp_path):
 
 
 def test_what_is_remembered_is_bounded(countries, monkeypatch):
-    monkeypatch.setattr("proxy.edge.firewall._KEPT", 3)
+    monkeypatch.setattr("proxy.edge.firewall._CAPACITY", 3)
     made = wall(countries)
     assert [made.outside(f"81.225.1.{last}", (), False) for last in range(10)] == [False] * 10
     assert len(made._zones) <= 3
