@@ -38,9 +38,7 @@ class GatewayOptions:
     keyed: KeyedTags  #: for entity tags: the same after a restart and on every replica
     heads: Heads = field(default_factory=Heads)
     patience: Patience = field(default_factory=Patience)
-    buffered: int = (
-        256 * 1024 * 1024
-    )  #: bytes of bodies that matched exchanges may hold, all together
+    buffered: int = 256 * 1024 * 1024  #: bytes of bodies of matched exchanges, all together
     #: told when an endpoint is first asked for
     met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: None
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
