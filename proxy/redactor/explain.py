@@ -293,7 +293,7 @@ def id_in_words(place: IdPlace | None, body: BodyPlace | None) -> str | None:
     if place.source is not IdSource.BODY:
         return f"{place.source} {place.name}"
     start: Path = () if place.absolute or body is None else body.objects or ()
-    return spell(start + place.path)
+    return f"{spell(start + place.path)} {place.template}".rstrip()
 
 
 def _graph_field(field: GraphField) -> dict[str, Any]:

@@ -4,14 +4,18 @@ One per operation, made on first use.
 """
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import unquote_to_bytes, urljoin, urlsplit
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
 from proxy.redactor.checks import Outline, Unnamed
 from proxy.redactor.form import pattern_matches
-from proxy.redactor.message import Media, RawHeaders
+from proxy.redactor.message import Media, RawHeaders, canonical_uuid
 from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
 from proxy.redactor.rules import (
     Absent,
@@ -35,6 +39,9 @@ class BodyPlan:
     anchored: tuple[str, ...]  #: field name of each anchored leaf
     id_leaf: int  #: leaf that holds each object's id; -1: none
     id_anchored: int  #: anchored leaf that holds ids; -1: none
+    #: the address that the id is a segment of; empty: it is the member itself
+    id_template: str
+    id_digits: int  #: bytes of which a number there is the id as it stands, less one
     form: Mapping[str, str]
     multipart: Mapping[str, str]
     csv: Mapping[str, str]
@@ -128,6 +135,8 @@ def body_plan(
         tuple(anchored_fields),
         id_leaf,
         id_anchored,
+        template := ident.template if ident is not None and (in_body or in_form) else "",
+        0 if template else LONGEST_NUMBER,
         place.form if place else {},
         place.multipart if place else {},
         place.csv if place else {},
@@ -173,6 +182,59 @@ def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
     csv = place is not None and bool(place.csv) and not parts
     kinds = {Media.JSON: json, Media.FORM: form, Media.MULTIPART: parts, Media.CSV: csv}
     return frozenset(kind for kind, named in kinds.items() if named)
+
+
+# Ids inside addresses: in a header field such as ``Location``, or in a member of a body.
+
+
+#: Digits that are an id without a look at them: those of 64 bits, less one.
+LONGEST_NUMBER: Final = 20
+
+
+def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
+    """Ids in a header field such as ``Location``, by the template of the rule."""
+    called = place.name.encode()
+    ids = [
+        id_of(place.template, value.decode("utf-8", "replace"))
+        for name, value in headers
+        if name.lower() == called
+    ]
+    return [ident for ident in ids if ident is not None]
+
+
+def sent_header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
+    """The id in a header field of a request. Raises ``VaultError`` for several fields of which some
+    applications, which read ``_`` as ``-``, may take another.
+    """
+    called = place.name.encode().replace(b"_", b"-")
+    if sum([name.lower().replace(b"_", b"-") == called for name, _ in headers]) > 1:
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"The request has several header fields {place.name}, one of which is the id: send "
+            "one.",
+        )
+    return header_ids(place, headers)
+
+
+def id_of(template: str, text: str) -> str | None:
+    """The id that a text is, or that stands in it where that is an address, absolute or not;
+    ``None`` where it is another one.
+    """
+    if not template:
+        return canonical_uuid(text)
+    try:
+        path = urlsplit(text.strip()).path
+    except ValueError:
+        return None
+    match = _address_pattern(template).fullmatch(path)
+    return None if match is None else canonical_uuid(unquote(match[1]))
+
+
+@lru_cache(maxsize=1024)
+def _address_pattern(template: str) -> re.Pattern[str]:
+    before, _, rest = template.partition("{")
+    _, _, after = rest.partition("}")
+    return re.compile(re.escape(before) + "([^/]+)" + re.escape(after) + "/?")
 
 
 def writes(operation: Operation) -> bool:

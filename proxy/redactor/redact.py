@@ -24,7 +24,7 @@ from proxy.redactor.message import (
     is_foreign,
 )
 from proxy.redactor.multipart import is_csv, is_multipart
-from proxy.redactor.plan import BodyPlan, OperationPlan
+from proxy.redactor.plan import BodyPlan, OperationPlan, id_of, sent_header_ids
 from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
 
 
@@ -220,6 +220,8 @@ def request_ids(
         return [_path_id(match.params[place.name])]
     if place.source is IdSource.QUERY:
         return [canonical_uuid(text) for text in query_values(request.target, place.name)]
+    if place.source is IdSource.HEADER:
+        return sent_header_ids(place, request.headers)
     return body.ids if body else []
 
 
@@ -286,6 +288,7 @@ def named_field(names: Mapping[str, str], name: str) -> str | None:
 def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> ParsedBody:
     result = ParsedBody(Media.JSON)
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
+    digits, template = plan.id_digits, plan.id_template
     escaped = b"\\" in body
     found.objects.reverse()
     # each is freed when it was read: all of them at once would take as long as to find them
@@ -295,10 +298,10 @@ def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -
         add = item.spots.append
         for leaf in located.leaves:
             name, start, end = leaf
-            if name == id_leaf and end - start < 20 and (text := body[start:end]).isdigit():
+            if name == id_leaf and end - start < digits and (text := body[start:end]).isdigit():
                 item.id = text.decode()  # a number, as nearly always
             elif name == id_leaf:
-                item.id = _id(leaf, body)
+                item.id = _id(leaf, body, template)
                 result.hiding |= item.id is None and _is_container(leaf, body)
             elif escaped or body[start] != 0x22:
                 value = json_codec.read_json_value(body[start:end])
@@ -324,7 +327,7 @@ def _add_anchored(
     item = BodyObject()
     for leaf in found.anchored:
         if leaf.name == plan.id_anchored:
-            ident = _id(leaf, body)
+            ident = _id(leaf, body, plan.id_template)
             if ident is not None:
                 result.ids.append(ident)
             result.hiding |= ident is None and _is_container(leaf, body)
@@ -341,12 +344,14 @@ def _add_anchored(
         result.items.append(item)
 
 
-def _id(leaf: Leaf, body: bytes) -> str | None:
-    """An id is a string or an integer; anything else is no id."""
+def _id(leaf: Leaf, body: bytes, template: str) -> str | None:
+    """An id is a string or an integer, or stands in a string that is an address; anything else is
+    no id.
+    """
     value = json_codec.read_json_value(body[leaf.start : leaf.end])
     if value is None or (value.json and not value.text.lstrip("-").isdecimal()) or not value.text:
         return None
-    return canonical_uuid(value.text)
+    return id_of(template, value.text)
 
 
 def _is_container(leaf: Leaf, body: bytes) -> bool:
@@ -363,7 +368,8 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
             text = form_codec.read_form_value(body[member.start : member.end])
             item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))
         elif plan.id_member and member.name == plan.id_member:
-            ids.append(canonical_uuid(form_codec.read_form_value(body[member.start : member.end])))
+            text = form_codec.read_form_value(body[member.start : member.end])
+            ids.append(id_of(plan.id_template, text) or "")
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
     return ParsedBody(Media.FORM, [item], ids)

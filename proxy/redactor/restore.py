@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from proxy.errors import VaultError
 from proxy.model.schema import Value
@@ -16,10 +15,9 @@ from proxy.offload import FEW, free, strides
 from proxy.redactor import form as form_codec
 from proxy.redactor.json import tree as json_codec
 from proxy.redactor.json.text import evened, unescaped, unwrapped
-from proxy.redactor.message import CODECS, Media, RawHeaders, canonical_uuid, write_cell
+from proxy.redactor.message import CODECS, Media, write_cell
 from proxy.redactor.pages import Region, acting, is_markup, opens_tag, text
 from proxy.redactor.redact import ParsedBody, Spot
-from proxy.redactor.rules import IdPlace
 
 # Replace stretches of a body and leave every other byte as it is.
 
@@ -113,28 +111,6 @@ def rewritten(
 def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
     """(field, text) of each place that holds anything."""
     return tuple([(spot.field, spot.value.text) for spot in spots if spot.value is not None])
-
-
-def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
-    """Ids in an address header such as ``Location``, by the rule's template."""
-    pattern = _address_pattern(place.template)
-    called = place.name.encode()
-    matches = [pattern.fullmatch(_path(text)) for name, text in headers if name.lower() == called]
-    return [canonical_uuid(unquote(match[1])) for match in matches if match is not None]
-
-
-def _path(address: bytes) -> str:
-    """The path of an address; empty for what is none."""
-    try:
-        return urlsplit(address.decode("utf-8", "replace").strip()).path
-    except ValueError:
-        return ""
-
-
-def _address_pattern(template: str) -> re.Pattern[str]:
-    before, _, rest = template.partition("{")
-    _, _, after = rest.partition("}")
-    return re.compile(re.escape(before) + "([^/]+)" + re.escape(after) + "/?")
 
 
 class EscapingKinds(enum.Enum):

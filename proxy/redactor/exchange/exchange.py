@@ -44,14 +44,14 @@ from proxy.redactor.message import (
     header,
     numeric_id,
 )
-from proxy.redactor.plan import Outcome, outcome
+from proxy.redactor.plan import Outcome, header_ids, outcome
 from proxy.redactor.redact import (
     ParsedBody,
     read_answer_body,
     request_ids,
 )
 from proxy.redactor.restore import Edit, rewritten
-from proxy.redactor.rules import Match, Verb
+from proxy.redactor.rules import IdSource, Match, Verb
 from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, drop_staged, reconcile_gone
 from proxy.vault.proxied.reconcile import reconcile
 from proxy.vault.proxied.reveal import reveal
@@ -254,6 +254,9 @@ class RuleExchange:
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
+        place = self._operation.response.id
+        if place is not None and place.source is IdSource.HEADER and self._writing is None:
+            self._ids = self._ids or header_ids(place, answer.headers)  # the one record of a read
         if len(self._ids) == 1:
             plainly = numeric_id(self._ids[0])
             if plainly is not None and shows_id(self._operation, answer, body, plainly):

@@ -6,7 +6,7 @@ from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.staging import Writing
 from proxy.redactor.message import RawHeaders, Response
-from proxy.redactor.plan import Outcome, body_plan
+from proxy.redactor.plan import Outcome, body_plan, header_ids
 from proxy.redactor.redact import BodyObject, ParsedBody, read_answer_body
 from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
@@ -32,7 +32,10 @@ async def settle(
             await writing.doubt(writing.held, answered=True)
         return
     if operation.verb is Verb.DELETE:
-        if operation.id is None and body is not None:
+        place = operation.response.id
+        if operation.id is None and place is not None and place.source is IdSource.HEADER:
+            await writing.remove_named(header_ids(place, headers))
+        elif operation.id is None and body is not None:
             await writing.remove_named(
                 [item.id for item in body.items if item.id is not None] or body.ids
             )
@@ -142,7 +145,7 @@ def _name(
     if not fresh or place is None:
         return known
     if place.source is IdSource.HEADER:
-        ids = restore.header_ids(place, headers)
+        ids = header_ids(place, headers)
         return known + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else known
     return known + _pair(fresh, body) if body is not None else known
 

@@ -69,6 +69,13 @@ _ANSWER = (
     'write response: {id: $.id}, or response: {id: "header Location /contacts/{id}"} with the '
     "address of the new record"
 )
+#: Fields of a request that tell of the message and not of a record.
+_NO_IDS = frozenset(
+    (
+        "host content-type content-length transfer-encoding content-encoding connection cookie "
+        "authorization accept accept-encoding user-agent if-match if-none-match location"
+    ).split()
+)
 
 
 def request_id(
@@ -89,11 +96,6 @@ def request_id(
         )
     elif id_place.source is IdSource.COLUMN:
         faults.add(at, "a column is one of an export; write it under response")
-    elif id_place.source is IdSource.HEADER:
-        faults.add(
-            at,
-            "an id in a header of the request is not supported yet; write path, query, form or $.",
-        )
     elif id_place.source is IdSource.PATH and id_place.name not in template.names:
         hint = (
             did_you_mean(id_place.name, template.names)
@@ -101,6 +103,13 @@ def request_id(
             else f"'{template.text}' has no placeholder."
         )
         faults.add(at, f"the path has no placeholder {{{id_place.name}}}; {hint}")
+    elif id_place.source is IdSource.HEADER and id_place.name in _NO_IDS:
+        faults.add(
+            at,
+            f"no request names its record in {id_place.name}; write header NAME {{id}} with a "
+            "field of the application's own, such as header X-Contact {id}, or path, query, form "
+            "or $.",
+        )
     elif id_place.source is IdSource.BODY and not id_place.path:
         faults.add(at, "the whole body cannot be an id; write $.id or another member")
     return replace(id_place, absolute=_from_root(id_place, body))
@@ -159,6 +168,12 @@ def response_id(
         faults.add(
             response.place("id"),
             "this id is one of the request; write it beside 'match': id: path id",
+        )
+    elif id_place.source is IdSource.HEADER and verb is Verb.READ and "each" in response:
+        faults.add(
+            response.place("id"),
+            "a header field names one record, and this answer lists several; write $.id or "
+            "another member of each",
         )
     elif id_place.source is IdSource.COLUMN and response.value("restore") != Restore.CSV:
         faults.add(response.place("id"), "a column is one of an export; write restore: csv")

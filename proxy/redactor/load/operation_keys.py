@@ -37,7 +37,7 @@ _ENTITY = Text("entity name", "the name of an entity of this file", RULE_NAME)
 _FIELD = Text("field name", "the name of a field of the entity", RULE_NAME)
 _ID = Text(
     "place of an id",
-    "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME or $.NAME",
+    "path NAME, query NAME, form NAME, header NAME TEMPLATE, column NAME, $.NAME or $.NAME TEMPLATE",
     r"(?s).+",
     parse_id,
 )

@@ -132,8 +132,8 @@ def parse_host(text: str) -> str:
 
 
 def parse_id(text: str) -> IdPlace:
-    """``path NAME``, ``query NAME``, ``form NAME``, ``column NAME``, ``header NAME TEMPLATE`` or a
-    selector.
+    """``path NAME``, ``query NAME``, ``form NAME``, ``column NAME``, ``header NAME TEMPLATE``, or a
+    selector, with the address that the id stands in where it is not the member itself.
     """
     if text.startswith("$"):
         return _id_selector(text)
@@ -177,10 +177,8 @@ def parse_carrier(text: str) -> bytes | Path:
 def _id_selector(text: str) -> IdPlace:
     selector, blank, template = text.partition(" ")
     if blank and template.lstrip().startswith("/"):
-        raise ValueError(
-            "an id inside an address of the body is not supported yet; name the member that is "
-            "the id itself"
-        )
+        _check_address(template := template.strip())
+        return IdPlace(IdSource.BODY, path=parse_jsonpath(selector), template=template)
     return IdPlace(IdSource.BODY, path=parse_jsonpath(text if blank else selector))
 
 
@@ -194,6 +192,12 @@ def _id_header(text: str) -> IdPlace:
         )
     if template == "{id}":
         return IdPlace(IdSource.HEADER, name.lower(), template=template)
+    _check_address(template)
+    return IdPlace(IdSource.HEADER, name.lower(), template=template)
+
+
+def _check_address(template: str) -> None:
+    """Raise ``ValueError`` for an address that is not a path with one placeholder, the id."""
     parsed = parse_template(template)
     if len(parsed.names) != 1 or any(
         segment.kind is SegmentKind.REST for segment in parsed.segments
@@ -201,7 +205,6 @@ def _id_header(text: str) -> IdPlace:
         raise ValueError(
             f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}"
         )
-    return IdPlace(IdSource.HEADER, name.lower(), template=template)
 
 
 # Sizes, durations and statuses as rule files write them.

@@ -5,6 +5,7 @@ import pytest
 from proxy.model.schema import Value
 from proxy.redactor import restore
 from proxy.redactor.message import Media
+from proxy.redactor.plan import header_ids
 from proxy.redactor.redact import BodyObject, ParsedBody, Spot
 from proxy.redactor.restore import EscapingKinds, rewritten, splice
 from proxy.redactor.rules import IdPlace, IdSource
@@ -208,7 +209,7 @@ def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
 )
 def test_ids_in_an_address(template, address, ids):
     place = IdPlace(IdSource.HEADER, "location", template=template)
-    assert restore.header_ids(place, ((b"X", b"/p/1"), (b"LOCATION", address))) == ids
+    assert header_ids(place, ((b"X", b"/p/1"), (b"LOCATION", address))) == ids
 
 
 def test_edits_put_values_into_places_and_leave_what_is_right_already():

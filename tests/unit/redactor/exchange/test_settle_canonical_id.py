@@ -1,8 +1,10 @@
+import json
 from typing import Any
 
 import pytest
 
-from tests.support.exchanges import USUAL, desk
+from proxy.errors import VaultError
+from tests.support.exchanges import JSON, USUAL, desk
 
 ANN = {
     "name": "Ann Wexlomere",
@@ -79,4 +81,68 @@ async def test_a_record_that_is_being_changed_under_its_other_spelling_is_left_a
     one.clock.advance(1)
     assert await one.shown(stored) == {**ANN, "name": "Bo", "phone": "+46 70 111 11 11", "id": 1}
     assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+# Ids inside addresses, and in header fields.
+
+
+SCIM = (
+    '{match: POST /p, create: p, response: {id: "$.meta.location /scim/Users/{id}"}}',
+    '{match: GET /p, read: p, response: {each: "$[*]", id: "$.meta.location /scim/Users/{id}"}}',
+    '{match: "GET /p/{id}", read: p}',
+    '{match: "PUT /p", update: p, id: "$.meta.location /scim/Users/{id}"}',
+)
+
+
+def at(ident: str) -> dict[str, Any]:
+    return {"meta": {"location": f"https://app.example:8443/scim/Users/{ident}"}}
+
+
+@pytest.mark.parametrize("ident", ["7", "2819c223-7f76-453a-919d-413861904646", "a%20b"])
+async def test_an_id_inside_an_address_of_the_body_names_the_record(ident):
+    one = await desk(*SCIM)
+    call = await one.send("POST /p", ANN)
+    assert await call.seen(201, {**call.json, **at(ident)}) == {**ANN, **at(ident)}
+    listed = [{**call.json, **at(ident)}, {"born": call.json["born"], "meta": {"location": ident}}]
+    shown = await (await one.send("GET /p")).seen(200, listed)
+    assert shown == [{**ANN, **at(ident)}, listed[1]], "what is no address is no id"
+    change = await one.send("PUT /p", {"name": "Bo", **at(ident)})
+    await change.answer(204)
+    assert await one.shown({**call.json, **change.json}, f"GET /p/{ident}") == {
+        **ANN, "name": "Bo", **at(ident)
+    }  # fmt: skip
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+HEADED = (
+    '{match: POST /p, create: p, response: {id: "header Location /p/{id}"}}',
+    '{match: GET /me, read: p, response: {id: "header Content-Location /p/{id}"}}',
+    '{match: PUT /me, update: p, id: "header X-Person {id}"}',
+    '{match: DELETE /me, delete: p, id: "header X-Person {id}"}',
+    '{match: DELETE /last, delete: p, response: {id: "header Location /p/{id}"}}',
+)
+
+
+async def test_an_id_in_a_header_field_names_the_record_both_ways():
+    one = await desk(*HEADED)
+    call = await one.send("POST /p", ANN)
+    await call.answer(201, b"", ((b"Location", b"/p/7"),))
+    here = (*JSON, (b"Content-Location", b"http://app/p/7"))
+    answer = await (await one.send("GET /me")).answer(200, call.json, here)
+    assert json.loads(answer.body) == ANN, "small tokens, too, by the id"
+    change = await one.send("PUT /me", {"born": "1932-01-01"}, (*JSON, (b"x-person", b"7")))
+    assert change.json["born"] != "1932-01-01"
+    await change.answer(204)
+    answer = await (await one.send("GET /me")).answer(200, {**call.json, **change.json}, here)
+    assert json.loads(answer.body) == {**ANN, "born": "1932-01-01"}
+    twice = (*JSON, (b"X-Person", b"7"), (b"X_Person", b"8"))
+    with pytest.raises(VaultError, match="several header fields x-person"):
+        await one.send("PUT /me", {"born": "1932-01-01"}, twice)
+    with pytest.raises(VaultError, match="does not say which record"):
+        await one.send("PUT /me", {"born": "1932-01-01"})
+    assert await one.counts() == (1, 0, 0)
+    await (await one.send("DELETE /last")).answer(204, b"", ((b"Location", b"/p/7"),))
+    assert await one.counts() == (0, 0, 0)
     assert one.idle

@@ -59,7 +59,7 @@ def test_ids_stand_in_path_query_form_header_or_body(text, place):
         ("header Location /c", "one placeholder"),
         ("header Location /c/{a}/{b}", "one placeholder"),
         ("header Location /c/{id*}", "one placeholder"),
-        ("$.url /c/{id}", "not supported yet"),
+        ("$.url /c", "one placeholder"),
         ("$.a[?(@.b)]", "not supported"),
         ("$.a b", "not supported"),
     ],
