@@ -9,7 +9,7 @@ closely.
 
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -52,6 +52,44 @@ _TECHNICAL: Final = frozenset(
 _searched: Final = Spellings(lambda name: name not in _TECHNICAL and name[:4] != b"sec-")
 
 
+class JointGuard:
+    """Remembers what the exchanges of one message swap, each of which has a part of it, and looks
+    for all of that in the whole message at the end: a value of one part may stand in another.
+    """
+
+    __slots__ = ("_clear", "_tokens", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[Guard, str]] = {}
+        self._tokens: set[str] = set()
+        self._clear: set[str] = set()
+
+    def take(
+        self,
+        guard: "Guard",
+        items: Sequence[BodyObject],
+        tokens: Sequence[Sequence[Value | None]],
+        searched: Mapping[tuple[str, str], Value],
+    ) -> None:
+        """One exchange has swapped this, as ``Guard.check`` has it; ``guard``: that of its
+        operation.
+        """
+        values, _, clear = _swapped(items, tokens, searched)
+        self._values.update((text, (guard, name)) for text, name in values.items())
+        self._tokens.update(one.text for row in tokens for one in row if one is not None)
+        self._tokens.update(token for _, token in searched)
+        self._clear.update(clear)
+
+    def check(self, sent: Request) -> None:
+        """Look for everything in the message as it is to leave. Raises as ``Guard.check``."""
+        by_guard: dict[int, tuple[Guard, dict[str, str]]] = {}
+        for text, (guard, name) in self._values.items():
+            if text not in self._clear:
+                by_guard.setdefault(id(guard), (guard, {}))[1][text] = name
+        for guard, values in by_guard.values():
+            guard.check_sent(values, self._tokens, sent)
+
+
 class Guard:
     """Looks through the requests of one operation; made when rules load."""
 
@@ -76,7 +114,7 @@ class Guard:
         Raises ``VaultError`` (VALUE_ELSEWHERE) where it may not leave then.
         ``searched``: values by (field, token).
         """
-        values, spans = _swapped(items, tokens, searched)
+        values, spans, _ = _swapped(items, tokens, searched)
         if not values:
             return
         if spans:
@@ -86,6 +124,15 @@ class Guard:
             where = self._where(text, own | {token for _, token in searched}, sent)
             if where:
                 self._tell(values[text], where + self._row(items, text))
+                return
+
+    def check_sent(self, values: Mapping[str, str], tokens: Collection[str], sent: Request) -> None:
+        """Look for values, each with its field, in a request that has all tokens in its body
+        already. Raises as ``check``.
+        """
+        for text in _suspects(values, self._heap(sent)):
+            if where := self._where(text, tokens, sent):
+                self._tell(values[text], where)
                 return
 
     def _heap(self, sent: Request) -> tuple[bytes, bytes]:
@@ -161,8 +208,10 @@ def _swapped(
     items: Sequence[BodyObject],
     tokens: Sequence[Sequence[Value | None]],
     searched: Mapping[tuple[str, str], Value],
-) -> tuple[dict[str, str], list[tuple[int, int]]]:
-    """The field of each text that a token took the place of, and where those stand in the body."""
+) -> tuple[dict[str, str], list[tuple[int, int]], list[str]]:
+    """The field of each text that a token took the place of, where those stand in the body, and the
+    texts that the rule lets out.
+    """
     values: dict[str, str] = {}
     spans: list[tuple[int, int]] = []
     clear: list[str] = []
@@ -181,7 +230,7 @@ def _swapped(
             values[value.text] = name
     for text in clear:
         values.pop(text, None)
-    return values, spans
+    return values, spans, clear
 
 
 def _rest(body: bytes, spans: list[tuple[int, int]]) -> bytes:

@@ -191,29 +191,29 @@ def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
 LONGEST_NUMBER: Final = 20
 
 
-def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
+def header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
     """Ids in a header field such as ``Location``, by the template of the rule."""
-    called = place.name.encode()
+    called = where.name.encode()
     ids = [
-        id_of(place.template, value.decode("utf-8", "replace"))
+        id_of(where.template, value.decode("utf-8", "replace"))
         for name, value in headers
         if name.lower() == called
     ]
     return [ident for ident in ids if ident is not None]
 
 
-def sent_header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
+def sent_header_ids(where: IdPlace, headers: RawHeaders) -> list[str]:
     """The id in a header field of a request. Raises ``VaultError`` for several fields of which some
     applications, which read ``_`` as ``-``, may take another.
     """
-    called = place.name.encode().replace(b"_", b"-")
+    called = where.name.encode().replace(b"_", b"-")
     if sum([name.lower().replace(b"_", b"-") == called for name, _ in headers]) > 1:
         raise VaultError(
             Code.BAD_REQUEST,
-            f"The request has several header fields {place.name}, one of which is the id: send "
+            f"The request has several header fields {where.name}, one of which is the id: send "
             "one.",
         )
-    return header_ids(place, headers)
+    return header_ids(where, headers)
 
 
 def id_of(template: str, text: str) -> str | None:

@@ -104,6 +104,7 @@ class BoundOperation:
             fields = FieldView(view, entity.name, masks)
             bound = BoundOperation(self.plan, self.collection, *self._services, fields)
             bound.notices, bound.unnamed = self.notices, self.unnamed
+            bound.guard = self.guard
             self._viewed[view] = bound
         return bound
 

@@ -12,6 +12,7 @@ from proxy.redactor.envelopes import EnvelopeReader, InnerAnswer, InnerRequest, 
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import unwrapped
 from proxy.redactor.json.tree import write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
@@ -92,27 +93,30 @@ class EnvelopeExchange:
         self.check_head(request)
         long = len(request.body) > SMALL and is_long(request.body)
         inner = await run_in_thread(long, self._reader.requests, request.body)
-        sent = [(self._sent(one, request), one) for one in inner]
-        self._inner = [self._matched(one, alone) for alone, one in sent]
-        requests = {id(one): alone for one, (alone, _) in zip(self._inner, sent, strict=True)}
+        lone = [(self._sent(one, request), one) for one in inner]
+        self._inner = [self._matched(one, alone) for alone, one in lone]
+        requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}
         self._refuse_twice()
         edits: list[Edit] = []
+        joint = JointGuard()
         try:
             # in one order for all requests: those that wait for a record wait for no other
             for one in sorted(self._inner, key=lambda one: (one.writes, one.record)):
                 if one.exchange is not None:
                     alone = requests[id(one)]
+                    one.exchange.joint = joint
                     redacted = await one.exchange.outgoing(alone)
                     self._begun.append(one.exchange)
                     edits += _edits(one.request, alone, redacted)
-            body = splice(request.body, edits)
+            sent = replace(request, body=splice(request.body, edits))
+            await run_in_thread(long, joint.check, sent)
         except BaseException:
             await self.failed(False)
             raise
-        return replace(request, body=body)
+        return sent
 
     def _sent(self, one: InnerRequest, outer: Request) -> Request:
-        """An inner request as if it came alone; the guard looks at the head of the envelope."""
+        """An inner request as if it came alone."""
         own = {name.lower() for name, _ in one.headers}
         typed = () if b"content-type" in own or not one.body else (_JSON,)
         taken = own | {b"content-type", b"content-length"}

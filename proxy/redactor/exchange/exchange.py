@@ -17,12 +17,7 @@ from proxy.redactor import redact
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
 from proxy.redactor.exchange.bound_operation import BoundOperation, count
-from proxy.redactor.exchange.error_answers import (
-    AnswerScan,
-    is_page,
-    refuses_unread,
-    wants_body,
-)
+from proxy.redactor.exchange.error_answers import AnswerScan, is_page, refuses_unread, wants_body
 from proxy.redactor.exchange.known_tokens import (
     Recall,
     SearchTokens,
@@ -34,6 +29,7 @@ from proxy.redactor.exchange.known_tokens import (
 from proxy.redactor.exchange.misfits import explained, refuse_invalid
 from proxy.redactor.exchange.settle import settle, shows_id
 from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import (
     Media,
     RawHeaders,
@@ -45,11 +41,7 @@ from proxy.redactor.message import (
     numeric_id,
 )
 from proxy.redactor.plan import Outcome, header_ids, outcome
-from proxy.redactor.redact import (
-    ParsedBody,
-    read_answer_body,
-    request_ids,
-)
+from proxy.redactor.redact import ParsedBody, read_answer_body, request_ids
 from proxy.redactor.restore import Edit, rewritten
 from proxy.redactor.rules import IdSource, Match, Verb
 from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, drop_staged, reconcile_gone
@@ -69,6 +61,8 @@ class RuleExchange:
     """
 
     missed = False  #: whether it searched, and nothing stored is shown
+    #: where it has a part of a message: what looks through the whole of it in its place
+    joint: JointGuard | None = None
     _more: Sequence[Edit] = ()  #: what else is edited in an answer
 
     def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
@@ -158,8 +152,10 @@ class RuleExchange:
             content = redacted.content
             count(self._joined.protected, redacted.counts)
         sent = Request(request.method, target, request.headers, content)
-        guard = self._joined.guard
-        if guard is not None:
+        guard, joint = self._joined.guard, self.joint
+        if guard is not None and joint is not None:
+            joint.take(guard, items, values, search.values if search is not None else {})
+        elif guard is not None:
             rest = replace(request, target=target)
             look = items, values, search.values if search is not None else {}, rest
             await in_thread(guard.check, *look) if long else guard.check(*look)
@@ -254,9 +250,9 @@ class RuleExchange:
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
-        place = self._operation.response.id
-        if place is not None and place.source is IdSource.HEADER and self._writing is None:
-            self._ids = self._ids or header_ids(place, answer.headers)  # the one record of a read
+        ident = self._operation.response.id
+        if ident is not None and ident.source is IdSource.HEADER and self._writing is None:
+            self._ids = self._ids or header_ids(ident, answer.headers)  # the one record of a read
         if len(self._ids) == 1:
             plainly = numeric_id(self._ids[0])
             if plainly is not None and shows_id(self._operation, answer, body, plainly):

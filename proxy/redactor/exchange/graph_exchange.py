@@ -22,6 +22,7 @@ from proxy.redactor.exchange.event_stream import (
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graph_values import address_with, edits
 from proxy.redactor.graphql import Asked, GraphReader, answered_at, takes_events
+from proxy.redactor.guard import JointGuard
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing
 from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import splice
@@ -147,9 +148,11 @@ class GraphExchange:
         fields = [self._field(one) for one in asked]
         self._refuse_twice(fields)
         changes: dict[tuple[int, int], bytes] = {}
+        joint = JointGuard()
         try:
             # in one order for all requests: those that wait for a record wait for no other
             for field in sorted(fields, key=lambda one: (one.writes, one.record)):
+                field.joint = joint
                 redacted = await field.redacted()
                 self._fields.append(field)
                 _add(changes, edits(field.asked.body, field.asked.origins, redacted))
@@ -158,6 +161,7 @@ class GraphExchange:
                 sent = with_fields(whole, body=body)
             else:
                 sent = with_fields(whole, target=address_with(whole.target, request.body, body))
+            await run_in_thread(long, joint.check, sent)
         except BaseException:
             await self.failed(False)
             raise

@@ -32,9 +32,9 @@ async def settle(
             await writing.doubt(writing.held, answered=True)
         return
     if operation.verb is Verb.DELETE:
-        place = operation.response.id
-        if operation.id is None and place is not None and place.source is IdSource.HEADER:
-            await writing.remove_named(header_ids(place, headers))
+        ident = operation.response.id
+        if operation.id is None and ident is not None and ident.source is IdSource.HEADER:
+            await writing.remove_named(header_ids(ident, headers))
         elif operation.id is None and body is not None:
             await writing.remove_named(
                 [item.id for item in body.items if item.id is not None] or body.ids

@@ -1,3 +1,4 @@
+import base64
 import json
 from typing import Any
 
@@ -6,7 +7,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 from tests.support import exchanges
-from tests.support.exchanges import FORM, HTML, USUAL, Desk, desk, rule_text
+from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, rule_text
 
 BATCH = '{match: POST /batch, envelope: {each: "$.requests[*]", answers: "$.responses[*]"}}'
 RPC = (
@@ -46,13 +47,13 @@ async def test_each_request_is_ruled_as_if_it_came_alone():
         inner("POST", "/p", {"name": "Ann", "vip": 1.0}),
         inner("PATCH", "/p/2", {"name": "Bo"}),
         inner("GET", f"/p?email={ANN}&x=%20"),
-        inner("GET", "/elsewhere?q=Ann"),
+        inner("GET", "/elsewhere?q=Jim"),
     )
     made, changed, found, other = call.json["requests"]
     assert made["body"]["name"] not in ("Ann", "")
     assert changed["body"]["name"] not in ("Bo", bob["name"])
     assert "Ann@" not in found["path"] and found["path"].endswith("&x=%20")  # noqa: PT018  # one place
-    assert other == inner("GET", "/elsewhere?q=Ann")
+    assert other == inner("GET", "/elsewhere?q=Jim")
     shown = await call.seen(
         200,
         answers(
@@ -228,3 +229,38 @@ async def test_requests_that_wait_for_a_record_do_not_wait_for_each_other():
     await second.answer(200, answers((200, {}), (200, {})))
     assert one.idle
     assert one.events["settled"] >= 4
+
+
+@pytest.mark.parametrize("other", [
+    inner("GET", f"/elsewhere?q={ANN}"),
+    inner("GET", "/elsewhere?q=Ann%40x.example"),
+    inner("POST", "/elsewhere", {"note": f"to {ANN}, please"}),
+    inner("POST", "/p", {"name": "Bob", "note": ANN}),
+    {**inner("GET", "/elsewhere"), "headers": {"X-Mail": ANN}},
+    {**inner("GET", "/elsewhere"), "note": base64.b64encode(ANN.encode()).decode()},
+])  # fmt: skip
+@pytest.mark.parametrize("last", [False, True])
+async def test_a_value_swapped_in_one_request_leaves_in_no_other(other, last):
+    one = await desk(*USUAL, BATCH)
+    made = inner("POST", "/p", {"email": ANN})
+    with pytest.raises(VaultError) as caught:
+        await batch(one, *((made, other) if last else (other, made)))
+    assert caught.value.code is Code.VALUE_ELSEWHERE
+    assert [detail.text for detail in caught.value.details] == ["email"]
+    assert one.idle
+    assert await one.counts() == (0, 0, 0), "nothing of it is kept"
+    call = await batch(one, made, inner("POST", "/p", {"email": ANN}), inner("GET", "/elsewhere"))
+    assert "Ann" not in call.sent.body.decode(), "a value of two requests is one of both"
+
+
+async def test_a_value_that_another_request_swaps_too_is_none_elsewhere():
+    one = await desk(*USUAL, BATCH)
+    call = await batch(one, inner("POST", "/p", {"email": ANN}), inner("GET", f"/p?email={ANN}"))
+    made, found = call.json["requests"]
+    assert found["path"] == f"/p?email={made['body']['email']}".replace("@", "%40")
+    with pytest.raises(VaultError, match="the header field X-Note"):
+        await one.send(
+            "POST /batch",
+            {"requests": [inner("POST", "/p", {"email": ANN})]},
+            (*JSON, (b"X-Note", f"to {ANN}".encode())),
+        )

@@ -220,3 +220,17 @@ async def test_a_view_hides_what_its_callers_may_not_see():
     assert sales["email"] == "a**@wexlomere.example"
     assert await seen("other") == one.server.answer(query)["data"]["person"]
     assert one.desk.idle
+
+
+@pytest.mark.parametrize("more", [
+    {"extensions": {"note": ANN["email"]}},
+    {"variables": {"in": ANN, "other": f"to {ANN['email']}"}},
+])  # fmt: skip
+async def test_a_value_of_one_field_leaves_nowhere_else_in_the_message(more):
+    one = await desk(RULE, fields=FIELDS)
+    query = "mutation ($in: PersonInput!) { createPerson(input: $in) { id } other(text: $other) }"
+    body = {"query": query, "variables": {"in": ANN}, **more}
+    with pytest.raises(VaultError, match=r"a value of email stands in the body"):
+        await one.send("POST /graphql", body)
+    assert one.idle
+    assert await one.counts() == (0, 0, 0)
