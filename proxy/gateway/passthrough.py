@@ -28,6 +28,7 @@ from proxy.net.reply import (
 )
 from proxy.net.request import RequestContext
 from proxy.redactor.message import RawHeaders
+from proxy.redactor.routing import UNNAMED
 from proxy.redactor.rules import Endpoint, Unmatched
 
 # Another protocol on a connection that began as HTTP (101): raw bytes both ways until both sides
@@ -264,11 +265,6 @@ def trailers_of(incoming: RequestContext) -> bytes:
 
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
-_UNNAMED = (
-    "Rules name this path, but not this PATCH, upload or other protocol on it, which could carry "
-    "what they protect. Write an operation for it, with 'pass: true' where it carries nothing "
-    "personal."
-)
 
 
 def look_unnamed(
@@ -279,7 +275,7 @@ def look_unnamed(
     denied = _DENIED if endpoint.unmatched is Unmatched.DENY else None
     if denied is None and _carries_unseen(head):
         ruled = rules.ruled(authority(incoming.target, head.host), incoming.target)
-        denied = _UNNAMED if ruled else None
+        denied = UNNAMED if ruled else None
     if denied is not None:
         if coverage is not None:  # else nobody would know which rule is missing
             incoming.unruled = coverage.find(endpoint.name, head.method, incoming.target)

@@ -5,6 +5,7 @@ them to rules as if they came alone.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import msgspec
@@ -21,6 +22,10 @@ from proxy.redactor.select import Selection
 MOST_REQUESTS = 200
 
 _ADDRESS = re.compile(r"(?:https?://[^/?#]*)?(?=/)", re.IGNORECASE)
+#: What begins as an absolute address does and is none, for some library.
+_NEARLY = re.compile(r"https?:|[a-z][a-z0-9+.-]*:[/\\\\]", re.IGNORECASE)
+#: A method (RFC 9110 section 5.6.2).
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: What a field of a head may not hold.
 _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -95,6 +100,11 @@ class EnvelopeReader:
         path = path or self._rule.defaults[1]
         if not method or not path:
             raise self._refusal("one of its requests names no method or no path")
+        if _METHOD.fullmatch(method) is None or not _is_written_out(path):
+            raise self._refusal(
+                "the method or the path of one of its requests holds a space or another sign that "
+                "libraries leave out: escape it"
+            )
         targets, added, removed = self._targets(path)
         content = parts.get("body")
         if content is not None and body[content[0] : content[1]] == b"null":
@@ -111,7 +121,7 @@ class EnvelopeReader:
         base = self._rule.base
         address = _ADDRESS.match(path)
         if address is None:
-            if not base:
+            if not base or _NEARLY.match(path) is not None:
                 raise self._refusal("the path of one of its requests does not begin with a slash")
             return (base + path,), len(base), ""
         rooted = path[address.end() :]
@@ -184,6 +194,15 @@ def paired(
         else None
         for one in wanted
     ]
+
+
+def _is_written_out(path: str) -> bool:
+    """Whether a path holds nothing but what libraries that read addresses leave where it is: no
+    white space, no signs of control or format.
+    """
+    if path.isascii():
+        return path.isprintable() and " " not in path
+    return not any(unicodedata.category(sign)[0] in "CZ" for sign in path)
 
 
 def envelope_in_words(rule: EnvelopeRule) -> dict[str, str]:

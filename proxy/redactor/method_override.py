@@ -17,10 +17,25 @@ from proxy.errors import Code, VaultError
 from proxy.offload import LARGE
 from proxy.redactor import content_coding, form
 from proxy.redactor.json.names import fold_name
+from proxy.redactor.message import Spellings
 from proxy.redactor.path import without_foreign
 
 #: Names of the member, as loosely as applications compare them.
 _NAMES = frozenset({"_method", "x-http-method-override"})
+
+#: Header fields in which frameworks let a caller name another method, and another address.
+TELLS_METHOD = 1
+TELLS_ADDRESS = 2
+_TELLING = {
+    b"x-http-method-override": TELLS_METHOD,
+    b"x-http-method": TELLS_METHOD,
+    b"x-method-override": TELLS_METHOD,
+    b"x-original-url": TELLS_ADDRESS,
+    b"x-rewrite-url": TELLS_ADDRESS,
+}
+
+#: What a field tells, or 0; CGI and its heirs know no difference between ``-`` and ``_``.
+TOLD = Spellings(lambda name: _TELLING.get(name.replace(b"_", b"-"), 0))
 
 _TYPE = re.compile(r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;|\Z)")
 _PARAMETERS = re.compile(r"form-urlencoded|multipart|json|text/plain", re.IGNORECASE)

@@ -13,8 +13,10 @@ the same request:
 * the host in any case, with or without port and trailing dot; an absolute target's authority counts
   beside ``Host``.
 
-Readings that hit two different operations are refused (``BAD_REQUEST``). A hit and a miss is the
-hit; a rule with ``pass: true`` counts as a miss where another reading hits an operation.
+Readings that hit two different operations are refused (``BAD_REQUEST``), and so is a PATCH that
+something beside the real method names, where rules name its path and not that
+(``OPERATION_DENIED``). A hit and a miss is the hit; a rule with ``pass: true`` counts as a miss
+where another reading hits an operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +37,13 @@ from proxy.redactor.path import (
 from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule
 from proxy.redactor.trie import RouteMatch, Trie
+
+#: Why a request that no rule names may not pass on a path that rules name.
+UNNAMED = (
+    "Rules name this path, but not this PATCH, upload or other protocol on it, which could carry "
+    "what they protect. Write an operation for it, with 'pass: true' where it carries nothing "
+    "personal."
+)
 
 #: Methods that need no second look: upper case already, and not HEAD, which is GET.
 _SPELT = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -119,8 +128,8 @@ class Router:
         it.
 
         ``host`` is the ``Host`` field as it came, ``target`` the raw request target, ``override``
-        the method that a header of the method-override family names. Raises
-        ``VaultError(BAD_REQUEST)``, see the module.
+        the method that a header of the method-override family names. Raises ``VaultError``, see
+        the module.
         """
         path, _, query = target.partition(b"?")
         if (
@@ -156,7 +165,19 @@ class Router:
         found = _agreed(choices, methods, paths)
         for sites in choices:
             found = _agreed_loosely(found, sites, methods, paths)
+        if found is None and "PATCH" in methods[1:] and self._ruled(choices, paths):
+            raise VaultError(Code.OPERATION_DENIED, UNNAMED)
         return _as_match(found) if found else None
+
+    @staticmethod
+    def _ruled(choices: Iterable[Sequence[_Site]], paths: Sequence[PathReading]) -> bool:
+        """Whether an operation of any method names one of these paths."""
+        return any(
+            site.paths.find(reading)
+            for sites, path in product(choices, paths)
+            if (site := _site(sites, path)) is not None
+            for reading in (path, *looser(path))
+        )
 
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path in any reading."""

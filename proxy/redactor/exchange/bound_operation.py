@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from proxy.audit.services import AuditServices
+from proxy.crypto.prf import either
 from proxy.errors import Code, VaultError
 from proxy.offload import is_long
 from proxy.redactor.exchange.audit import Teller
@@ -107,6 +108,13 @@ class BoundOperation:
             bound.guard = self.guard
             self._viewed[view] = bound
         return bound
+
+    def place(self, ident: str) -> tuple[str, bytes]:
+        """Where a record stands among those that are locked: whoever changes several in one
+        request takes them in this order, so that none waits for another.
+        """
+        digests = either((self.collection.key_hash(ident),))
+        return self.plan.operation.entity.schema.name, min(digests)
 
     def _elsewhere(self, field: str, where: str) -> None:
         self.collection.observe("elsewhere")

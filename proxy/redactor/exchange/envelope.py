@@ -1,6 +1,6 @@
 """A request that carries others, and its answer: an exchange for each that a rule names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -12,10 +12,12 @@ from proxy.redactor.envelopes import EnvelopeReader, InnerAnswer, InnerRequest, 
 from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.guard import JointGuard
-from proxy.redactor.json.text import unwrapped
-from proxy.redactor.json.tree import write_json_value
+from proxy.redactor.json.text import is_utf8, unwrapped
+from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
+from proxy.redactor.method_override import TELLS_METHOD, TOLD, override_method, possible
 from proxy.redactor.redact import request_ids, unreadable_answer
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched, Verb
@@ -34,12 +36,23 @@ class InnerRules(Protocol):
         """Operations by their identity."""
 
     def match(
-        self, method: str, host: str, target: bytes, headers: RawHeaders
+        self,
+        method: str,
+        host: str,
+        target: bytes,
+        headers: RawHeaders,
+        override: str | None = None,
     ) -> tuple[Endpoint, Match | PassRule | None]:
-        """The endpoint and rule of a request."""
+        """The endpoint and rule of a request; ``override`` is a method that its body names."""
 
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path."""
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """Whether a method that the body of a POST names may lead to an operation."""
+
+    def contested(self, match: Match, target: bytes) -> bool:
+        """Whether a method that the body of a matched POST names may lead to another operation."""
 
     def branch(self, match: Match, request: Request) -> Match | PassRule:
         """The match of the very operation that a whole request is for."""
@@ -54,7 +67,8 @@ class _Inner:
     def __init__(self, request: InnerRequest, exchange: RuleExchange | None) -> None:
         self.request = request
         self.exchange = exchange
-        self.record: tuple[str, str] = ("", "")
+        #: the one that it changes, as those are locked: its schema, and the hash of its key
+        self.record: tuple[str, bytes] = ("", b"")
         self.writes = False
 
 
@@ -94,13 +108,14 @@ class EnvelopeExchange:
         long = len(request.body) > SMALL and is_long(request.body)
         inner = await run_in_thread(long, self._reader.requests, request.body)
         lone = [(self._sent(one, request), one) for one in inner]
-        self._inner = [self._matched(one, alone) for alone, one in lone]
+        told = tuple(field for field in request.headers if TOLD[field[0]] == TELLS_METHOD)
+        self._inner = [self._matched(one, alone, told) for alone, one in lone]
         requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}
         self._refuse_twice()
         edits: list[Edit] = []
         joint = JointGuard()
         try:
-            # in one order for all requests: those that wait for a record wait for no other
+            # records are locked in one order by whoever changes several, so none waits for another
             for one in sorted(self._inner, key=lambda one: (one.writes, one.record)):
                 if one.exchange is not None:
                     alone = requests[id(one)]
@@ -124,12 +139,16 @@ class EnvelopeExchange:
         target = one.targets[0].encode("utf-8", "surrogatepass")
         return Request(one.method, target, (*one.headers, *typed, *rest), one.body)
 
-    def _matched(self, one: InnerRequest, request: Request) -> _Inner:
+    def _matched(self, one: InnerRequest, request: Request, told: RawHeaders) -> _Inner:
+        """``told``: fields of the envelope that name a method, which some applications hand on."""
         host = (header(request.headers, b"host") or b"").decode("latin-1").lower()
         readings: list[Match | PassRule | None] = []
         for text in one.targets:
             target = text.encode("utf-8", "surrogatepass")
-            endpoint, match = self._rules.match(one.method, host, target, one.headers)
+            head = one.method, host, target, (*one.headers, *told)
+            endpoint, match = self._rules.match(*head)
+            if (method := self._named(one, match, host, target)) is not None:
+                endpoint, match = self._rules.match(*head, method)
             if endpoint.name != self._operation.endpoint.name:
                 raise self._refusal("one of its requests is for another application")
             readings.append(match)
@@ -160,8 +179,26 @@ class EnvelopeExchange:
                 ids = ids or [item.id for item in body.items if item.id is not None]
             if len(set(ids)) != 1:
                 raise self._refusal("one of its requests does not name the one record it changes")
-            inner.record = operation.entity.schema.name, ids[0]
+            inner.record = self._rules.joined[id(operation)].place(ids[0])
         return inner
+
+    def _named(
+        self, one: InnerRequest, match: Match | PassRule | None, host: str, target: bytes
+    ) -> str | None:
+        """The method that the body of an inner POST names, where that may lead to another rule."""
+        if one.method.upper() != "POST" or not one.body:
+            return None
+        if isinstance(match, Match):
+            matters = self._rules.contested(match, target)
+        else:
+            matters = self._rules.overridable(host, target)
+        types = [text.decode("latin-1") for name, text in one.headers if name.lower() == _JSON[0]]
+        if not matters or not possible(types):
+            return None
+        content, kinds = one.body, types or [_JSON[1].decode()]
+        if content.startswith(b'"') and (value := read_json_value(content)) is not None:
+            content, kinds = value.text.encode("utf-8", "surrogatepass"), types
+        return override_method(kinds, content, self._operation.endpoint.limits.form_fields)
 
     def _carries_unseen(self, one: InnerRequest, host: str, target: bytes) -> bool:
         """Whether a request that no rule names is of a kind that is refused on the paths of
@@ -214,9 +251,9 @@ class EnvelopeExchange:
                 else:
                     edits += await self._restored(one.exchange, inner)
         except BaseException:
-            for one, _ in waiting:
-                if one.exchange is not None:
-                    await one.exchange.failed(True)
+            await each_ended(
+                [one.exchange for one, _ in waiting if one.exchange is not None], _doubt
+            )
             raise
         self.missed = any(one.missed for one in self._begun)
         return replace(answer, body=splice(answer.body, edits))
@@ -249,7 +286,8 @@ class EnvelopeExchange:
         fields = zip(inner.headers, restored.headers, inner.fields_at, strict=False)
         for (_, came), (_, text), (start, end) in fields:
             if came != text:
-                edits.append((start, end, write_json_value(Value(text.decode("latin-1")))))
+                shown = text.decode("utf-8" if is_utf8(text) else "latin-1")
+                edits.append((start, end, write_json_value(Value(shown))))
         return edits
 
     async def _refused(self, answer: Response) -> Response:
@@ -259,8 +297,7 @@ class EnvelopeExchange:
             while waiting:
                 answer = await waiting.pop().incoming(answer)
         except BaseException:
-            for one in waiting:
-                await one.failed(True)
+            await each_ended(waiting, _doubt)
             raise
         return answer
 
@@ -271,8 +308,7 @@ class EnvelopeExchange:
         if 200 <= status < 300:
             await self._doubted()
             return
-        for one in self._begun:
-            await one.settled(status, headers)
+        await each_ended(self._begun, lambda one: one.settled(status, headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         """Raise ``VaultError`` where no answer may pass that was not read."""
@@ -282,12 +318,10 @@ class EnvelopeExchange:
 
     async def failed(self, sent: bool) -> None:
         """No answer came; or, where it was not sent, nothing is to be kept."""
-        for one in self._begun:
-            await one.failed(sent)
+        await each_ended(self._begun, lambda one: one.failed(sent))
 
     async def _doubted(self) -> None:
-        for one in self._begun:
-            await one.failed(True)
+        await each_ended(self._begun, _doubt)
 
     def _refusal(self, what: str) -> VaultError:
         return VaultError(
@@ -300,6 +334,10 @@ class EnvelopeExchange:
             f"The request matches {self._operation.label}, and no rule names one of its requests, "
             "which may not pass then.",
         )
+
+
+def _doubt(one: RuleExchange) -> Awaitable[None]:
+    return one.failed(True)
 
 
 def _edits(one: InnerRequest, came: Request, sent: Request) -> list[Edit]:

@@ -19,11 +19,19 @@ from proxy.redactor.exchange.event_stream import (
     restore_events,
     uncoded,
 )
+from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.graph_values import address_with, edits
 from proxy.redactor.graphql import Asked, GraphReader, answered_at, takes_events
 from proxy.redactor.guard import JointGuard
-from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing
+from proxy.redactor.message import (
+    Media,
+    RawHeaders,
+    Request,
+    Response,
+    Timing,
+    canonical_uuid,
+)
 from proxy.redactor.redact import ParsedBody
 from proxy.redactor.restore import splice
 from proxy.redactor.rules import Match, Stream, Verb
@@ -45,11 +53,15 @@ class FieldExchange(StreamExchange):
         return self._writing is not None
 
     @property
-    def record(self) -> tuple[str, str]:
-        """What it changes: the schema, and the id where the request names one."""
+    def record(self) -> tuple[str, bytes]:
+        """Where the record that it changes stands among those that are locked; no bytes where the
+        request names none.
+        """
         body = msgspec.json.decode(self.asked.body)
         ident = body.get("id") if self._operation.verb in (Verb.UPDATE, Verb.DELETE) else None
-        return self._operation.entity.schema.name, "" if ident is None else str(ident)
+        if ident is None:
+            return self._operation.entity.schema.name, b""
+        return self._joined.place(canonical_uuid(str(ident)))
 
     async def redacted(self) -> bytes:
         """The small document with tokens in it. Raises as ``outgoing``."""
@@ -150,7 +162,7 @@ class GraphExchange:
         changes: dict[tuple[int, int], bytes] = {}
         joint = JointGuard()
         try:
-            # in one order for all requests: those that wait for a record wait for no other
+            # records are locked in one order by whoever changes several, so none waits for another
             for field in sorted(fields, key=lambda one: (one.writes, one.record)):
                 field.joint = joint
                 redacted = await field.redacted()
@@ -221,22 +233,19 @@ class GraphExchange:
                 else:
                     answer = await field.answered(document, answer)
         except BaseException:
-            for field in waiting:
-                await field.failed(True)
+            await each_ended(waiting, lambda field: field.failed(True))
             raise
         return answer
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
-        for field in self._fields:
-            await field.settled(status, headers)
+        await each_ended(self._fields, lambda field: field.settled(status, headers))
 
     def pass_unread(self, status: int, headers: RawHeaders) -> None:
         for field in self._fields:
             field.pass_unread(status, headers)
 
     async def failed(self, sent: bool) -> None:
-        for field in self._fields:
-            await field.failed(sent)
+        await each_ended(self._fields, lambda field: field.failed(sent))
 
 
 class GraphEvents:

@@ -19,7 +19,8 @@ from proxy.redactor.exchange.known_tokens import SearchTokens
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.graphql import GraphReader
-from proxy.redactor.message import RawHeaders, Request, Spellings
+from proxy.redactor.message import RawHeaders, Request
+from proxy.redactor.method_override import TELLS_ADDRESS, TELLS_METHOD, TOLD
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, Rule, RuleSet
@@ -133,14 +134,14 @@ class Runtime:
         Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
         NOT_FOUND when no endpoint serves the host and path.
         """
-        told = [field for field in headers if _told[field[0]]]
-        overrides = [value for name, value in told if _told[name] == _METHOD] if told else []
+        told = [field for field in headers if TOLD[field[0]]]
+        overrides = [value for name, value in told if TOLD[name] == TELLS_METHOD] if told else []
         if override:
             overrides.append(override.encode())
         found = self.router.match(method, host, target, _override(overrides) if overrides else None)
         if told:
             self._agree(
-                found, method, host, [value for name, value in told if _told[name] == _ADDRESS]
+                found, method, host, [value for name, value in told if TOLD[name] == TELLS_ADDRESS]
             )
         if isinstance(found, Match):
             rule: Rule = found.operation
@@ -300,21 +301,6 @@ def _runtime(match: Match) -> Runtime:
     if not isinstance(match.scope, Runtime):
         raise TypeError("the match was not made by a runtime")
     return match.scope
-
-
-#: Header fields in which frameworks let a caller name another method, and another address.
-_METHOD = 1
-_ADDRESS = 2
-_TELLING = {
-    b"x-http-method-override": _METHOD,
-    b"x-http-method": _METHOD,
-    b"x-method-override": _METHOD,
-    b"x-original-url": _ADDRESS,
-    b"x-rewrite-url": _ADDRESS,
-}
-
-#: CGI and its heirs know no difference between ``-`` and ``_``.
-_told = Spellings(lambda name: _TELLING.get(name.replace(b"_", b"-"), 0))
 
 
 def _override(values: Iterable[bytes]) -> str:

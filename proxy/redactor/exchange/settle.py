@@ -1,6 +1,7 @@
 """Decides what an answer means for staged values: taken, refused or unknown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor import restore
@@ -12,6 +13,24 @@ from proxy.redactor.rules import IdPlace, IdSource, Operation, Verb
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import tokens_of
 from proxy.vault.proxied import StagedWrite, accept, bind, drop_staged, promote
+
+_Exchange = TypeVar("_Exchange")
+
+
+async def each_ended(
+    several: Iterable[_Exchange], end: Callable[[_Exchange], Awaitable[None]]
+) -> None:
+    """End each exchange of one request, whatever becomes of another: one that stays open locks its
+    record. Raises the first fault, once all have ended.
+    """
+    fault: BaseException | None = None
+    for one in several:
+        try:
+            await end(one)
+        except BaseException as error:  # noqa: BLE001  # raised below
+            fault = fault or error
+    if fault is not None:
+        raise fault
 
 
 async def settle(

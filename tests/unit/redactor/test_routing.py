@@ -145,6 +145,16 @@ def test_an_override_counts_beside_the_method(router):
     assert hit(router, "POST", "/contacts", "PROPFIND") == ("POST /contacts", {})
 
 
+def test_a_patch_that_only_an_override_names_is_refused_where_a_real_one_would_be():
+    rules = rules_of('{match: "PUT /contacts/{id}", update: note}')
+    router = Router(rules.operations, rules.endpoints)
+    for target, override in (("/contacts/17?_method=patch", None), ("/contacts/17", "PATCH")):
+        with pytest.raises(VaultError) as caught:
+            hit(router, "POST", target, override)
+        assert caught.value.code is Code.OPERATION_DENIED
+    assert hit(router, "POST", "/elsewhere?_method=patch") is None
+
+
 def test_an_override_that_hits_another_rule_is_refused(router):
     with pytest.raises(VaultError) as caught:
         hit(router, "POST", "/contacts", "GET")

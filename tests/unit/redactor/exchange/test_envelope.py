@@ -1,10 +1,13 @@
+import asyncio
 import base64
 import json
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.settle import each_ended
 from proxy.redactor.message import RawHeaders
 from tests.support import exchanges
 from tests.support.exchanges import FORM, HTML, JSON, USUAL, Desk, desk, rule_text
@@ -218,17 +221,30 @@ async def test_what_no_rule_names_inside_passes_or_is_denied_as_if_it_came_alone
     assert caught.value.code is Code.OPERATION_DENIED
 
 
-async def test_requests_that_wait_for_a_record_do_not_wait_for_each_other():
+LOWER, UPPER = "0b9f6a1e-7c4d-4e2a-9f10-aabbccddeeff", "0B9F6A1E-7C4D-4E2A-9F10-AABBCCDDEEFF"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+async def test_an_envelope_and_a_request_for_several_records_never_wait_for_each_other(turned):
     one = await desk(*USUAL, BATCH)
-    for ident in (1, 2):
-        await stored(one, ident, name=f"N{ident}")
-    changes = [inner("PATCH", f"/p/{ident}", {"name": "X"}) for ident in (1, 2)]
-    first = await batch(one, *changes)
-    await first.answer(200, answers((200, {}), (200, {})))
-    second = await batch(one, *changes[::-1])
-    await second.answer(200, answers((200, {}), (200, {})))
+    # as they are locked, and not as they are written
+    last, first = next(
+        pair for pair in combinations(map(str, range(10, 99)), 2)
+        if one.people.key_hash(pair[0]) > one.people.key_hash(pair[1])
+    )  # fmt: skip
+    holder = await one.send(f"PATCH /p/{first}", {"name": "held"})
+    order = (last, first) if turned else (first, last)
+    waiting = asyncio.create_task(
+        batch(one, *(inner("PATCH", f"/p/{ident}", {"name": "X"}) for ident in order))
+    )
+    await asyncio.sleep(0)
+    # what it does not have yet it keeps from nobody
+    async with asyncio.timeout(5):
+        other = await one.send(f"PATCH /p/{last}", {"name": "Y"})
+        await other.answer(200, {"id": last})
+        await holder.answer(200, {"id": first})
+        await (await waiting).answer(200, answers(*[(200, {})] * 2))
     assert one.idle
-    assert one.events["settled"] >= 4
 
 
 @pytest.mark.parametrize("other", [
@@ -264,3 +280,98 @@ async def test_a_value_that_another_request_swaps_too_is_none_elsewhere():
             {"requests": [inner("POST", "/p", {"email": ANN})]},
             (*JSON, (b"X-Note", f"to {ANN}".encode())),
         )
+
+
+async def test_a_record_that_two_requests_spell_differently_is_one():
+    one = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        async with asyncio.timeout(5):
+            await batch(
+                one,
+                inner("PATCH", f"/p/{LOWER}", {"name": "A"}),
+                inner("PATCH", f"/p/{UPPER}", {"name": "B"}),
+            )
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert one.idle
+
+
+async def test_a_fault_or_the_end_of_one_exchange_leaves_no_other_open():
+    ended: list[int] = []
+
+    async def end(number: int) -> None:
+        ended.append(number)
+        if number == 1:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await each_ended([1, 2, 3], end)
+    assert ended == [1, 2, 3]
+
+
+@pytest.mark.parametrize("path", ["/p\t", "/\tp", "/p\n", "/p ", "/p\x00", "/\u200bp", "/p\xa0"])
+async def test_signs_that_libraries_leave_out_of_addresses_are_refused(path):
+    one = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        await batch(one, inner("POST", path, {"name": "Ann"}))
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize("method", [" POST", "POST\n", "POST\x00", "PO ST"])
+async def test_a_method_that_is_none_is_refused(method):
+    one = await desk(*USUAL, BATCH)
+    with pytest.raises(VaultError) as caught:
+        await batch(one, inner(method, "/p", {"name": "Ann"}))
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize("path", ["http:/p", "http:p", "http:\\\\h\\p", "http://h?/p", "ws://h/p"])
+async def test_what_is_nearly_an_address_is_refused_also_where_a_base_goes_before_it(path):
+    based = BATCH.replace('"$.requests[*]",', '"$.requests[*]", base: /,')
+    one = await desk(*USUAL, based)
+    with pytest.raises(VaultError) as caught:
+        await batch(one, inner("POST", path, {"name": "Ann"}))
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("request_", "headers"),
+    [
+        (inner("POST", "/p/2", {"_method": "PATCH", "name": "Ann"}), ()),
+        (inner("POST", "/p/2", {"name": "Ann"}), ((b"X-HTTP-Method-Override", b"PATCH"),)),
+        ({**inner("POST", "/p/2", {"name": "Ann"}), "headers": {"X-Http-Method": "PATCH"}}, ()),
+    ],
+)
+async def test_a_method_that_an_inner_request_or_its_envelope_names_beside_its_own_counts(
+    request_, headers
+):
+    one = await desk(*USUAL, BATCH, "{match: PATCH /batch, pass: true}")
+    await stored(one, 2, name="Bob")
+    call = await one.send("POST /batch", {"requests": [request_]}, (*JSON, *headers))
+    assert call.json["requests"][0]["body"]["name"] != "Ann"
+    await call.answer(200, answers((200, {"id": 2})))
+    assert one.idle
+
+
+async def test_a_text_that_an_inner_request_carries_as_a_form_names_its_method():
+    one = await desk(*USUAL, BATCH)
+    form = {
+        **inner("POST", "/p/2", "_method=patch&name=Ann"),
+        "headers": {"Content-Type": FORM[0][1].decode()},
+    }
+    with pytest.raises(VaultError) as caught:
+        await batch(one, form)
+    assert caught.value.code is Code.UNREADABLE_BODY
+
+
+async def test_a_header_of_an_answer_keeps_its_letters():
+    rule = USUAL[1].replace("id: $.id}", "id: $.id, carriers: [Link]}")
+    one = await desk(USUAL[0], rule, *USUAL[2:], BATCH)
+    call = await batch(one, inner("GET", f"/p?email={ANN}"))
+    path = call.json["requests"][0]["path"]
+    link = f'<{path}&page=2>; title="Nästa"'
+    part = {"status": 200, "headers": {"X-Ö": "ö", "Link": link}, "body": []}
+    shown = await call.seen(200, {"responses": [part]})
+    headers = shown["responses"][0]["headers"]
+    assert headers["X-Ö"] == "ö"
+    assert "Ann" in headers["Link"]
+    assert headers["Link"].endswith('title="Nästa"')

@@ -1,4 +1,6 @@
+import asyncio
 import json
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -234,3 +236,34 @@ async def test_a_value_of_one_field_leaves_nowhere_else_in_the_message(more):
         await one.send("POST /graphql", body)
     assert one.idle
     assert await one.counts() == (0, 0, 0)
+
+
+async def test_fields_that_change_records_and_other_requests_never_wait_for_each_other():
+    one = await desk(RULE, '{match: "PATCH /p/{id}", update: p}', fields=FIELDS)
+    # as they are locked, and not as they are written
+    last, first = next(
+        pair for pair in combinations(map(str, range(10, 99)), 2)
+        if one.people.key_hash(pair[0]) > one.people.key_hash(pair[1])
+    )  # fmt: skip
+    holder = await one.send(f"PATCH /p/{first}", {"name": "held"})
+    text = 'updatePerson(id: "%s", input: {name: "secret"}) { id }'
+    query = f"mutation {{ a: {text % last} b: {text % first} }}"
+    waiting = asyncio.create_task(one.send("POST /graphql", {"query": query}))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await (await one.send(f"PATCH /p/{last}", {"name": "Y"})).answer(200, {"id": last})
+        await holder.answer(200, {"id": first})
+        await (await waiting).answer(200, {"data": {"a": {"id": last}, "b": {"id": first}}})
+    assert one.idle
+
+
+async def test_a_record_that_two_fields_spell_differently_is_one():
+    one = await desk(RULE, fields=FIELDS)
+    ident = "0b9f6a1e-7c4d-4e2a-9f10-aabbccddeeff"
+    text = 'updatePerson(id: "%s", input: {name: "secret"}) { id }'
+    query = f"mutation {{ a: {text % ident} b: {text % ident.upper()} }}"
+    with pytest.raises(VaultError) as caught:
+        async with asyncio.timeout(5):
+            await one.send("POST /graphql", {"query": query})
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert one.idle
