@@ -165,25 +165,20 @@ class Router:
         found = _agreed(choices, methods, paths)
         for sites in choices:
             found = _agreed_loosely(found, sites, methods, paths)
-        if found is None and "PATCH" in methods[1:] and self._ruled(choices, paths):
+        if found is None and "PATCH" in methods[1:] and self._ruled(product(choices, paths)):
             raise VaultError(Code.OPERATION_DENIED, UNNAMED)
         return _as_match(found) if found else None
 
-    @staticmethod
-    def _ruled(choices: Iterable[Sequence[_Site]], paths: Sequence[PathReading]) -> bool:
-        """Whether an operation of any method names one of these paths."""
-        return any(
-            site.paths.find(reading)
-            for sites, path in product(choices, paths)
-            if (site := _site(sites, path)) is not None
-            for reading in (path, *looser(path))
-        )
-
     def ruled(self, host: str, target: bytes) -> bool:
         """Whether an operation of any method names this path in any reading."""
+        return self._ruled(((site,), path) for site, path in self._placed(host, target))
+
+    @staticmethod
+    def _ruled(placed: Iterable[tuple[Sequence[_Site], PathReading]]) -> bool:
         return any(
             site.paths.find(reading)
-            for site, path in self._placed(host, target)
+            for sites, path in placed
+            if (site := _site(sites, path)) is not None
             for reading in (path, *looser(path))
         )
 
