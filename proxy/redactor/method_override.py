@@ -26,7 +26,7 @@ _NAMES = frozenset({"_method", "x-http-method-override"})
 #: Header fields in which frameworks let a caller name another method, and another address.
 TELLS_METHOD = 1
 TELLS_ADDRESS = 2
-_TELLING = {
+_FIELDS = {
     b"x-http-method-override": TELLS_METHOD,
     b"x-http-method": TELLS_METHOD,
     b"x-method-override": TELLS_METHOD,
@@ -35,7 +35,7 @@ _TELLING = {
 }
 
 #: What a field tells, or 0; CGI and its heirs know no difference between ``-`` and ``_``.
-TOLD = Spellings(lambda name: _TELLING.get(name.replace(b"_", b"-"), 0))
+TELLING = Spellings(lambda name: _FIELDS.get(name.replace(b"_", b"-"), 0))
 
 _TYPE = re.compile(r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;|\Z)")
 _PARAMETERS = re.compile(r"form-urlencoded|multipart|json|text/plain", re.IGNORECASE)

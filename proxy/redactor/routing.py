@@ -174,10 +174,10 @@ class Router:
         return self._ruled(((site,), path) for site, path in self._placed(host, target))
 
     @staticmethod
-    def _ruled(placed: Iterable[tuple[Sequence[_Site], PathReading]]) -> bool:
+    def _ruled(readings_of: Iterable[tuple[Sequence[_Site], PathReading]]) -> bool:
         return any(
             site.paths.find(reading)
-            for sites, path in placed
+            for sites, path in readings_of
             if (site := _site(sites, path)) is not None
             for reading in (path, *looser(path))
         )

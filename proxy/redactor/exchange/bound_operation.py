@@ -109,7 +109,7 @@ class BoundOperation:
             self._viewed[view] = bound
         return bound
 
-    def place(self, ident: str) -> tuple[str, bytes]:
+    def lock_order(self, ident: str) -> tuple[str, bytes]:
         """Where a record stands among those that are locked: whoever changes several in one
         request takes them in this order, so that none waits for another.
         """

@@ -17,7 +17,7 @@ from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import is_utf8, unwrapped
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
-from proxy.redactor.method_override import TELLS_METHOD, TOLD, override_method, possible
+from proxy.redactor.method_override import TELLS_METHOD, TELLING, override_method, possible
 from proxy.redactor.redact import request_ids, unreadable_answer
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched, Verb
@@ -108,8 +108,8 @@ class EnvelopeExchange:
         long = len(request.body) > SMALL and is_long(request.body)
         inner = await run_in_thread(long, self._reader.requests, request.body)
         lone = [(self._sent(one, request), one) for one in inner]
-        told = tuple(field for field in request.headers if TOLD[field[0]] == TELLS_METHOD)
-        self._inner = [self._matched(one, alone, told) for alone, one in lone]
+        naming = tuple(field for field in request.headers if TELLING[field[0]] == TELLS_METHOD)
+        self._inner = [self._matched(one, alone, naming) for alone, one in lone]
         requests = {id(one): alone for one, (alone, _) in zip(self._inner, lone, strict=True)}
         self._refuse_twice()
         edits: list[Edit] = []
@@ -139,13 +139,13 @@ class EnvelopeExchange:
         target = one.targets[0].encode("utf-8", "surrogatepass")
         return Request(one.method, target, (*one.headers, *typed, *rest), one.body)
 
-    def _matched(self, one: InnerRequest, request: Request, told: RawHeaders) -> _Inner:
-        """``told``: fields of the envelope that name a method, which some applications hand on."""
+    def _matched(self, one: InnerRequest, request: Request, naming: RawHeaders) -> _Inner:
+        """``naming``: fields of the envelope that name a method, which some applications hand on."""
         host = (header(request.headers, b"host") or b"").decode("latin-1").lower()
         readings: list[Match | PassRule | None] = []
         for text in one.targets:
             target = text.encode("utf-8", "surrogatepass")
-            head = one.method, host, target, (*one.headers, *told)
+            head = one.method, host, target, (*one.headers, *naming)
             endpoint, match = self._rules.match(*head)
             if (method := self._named(one, match, host, target)) is not None:
                 endpoint, match = self._rules.match(*head, method)
@@ -179,7 +179,7 @@ class EnvelopeExchange:
                 ids = ids or [item.id for item in body.items if item.id is not None]
             if len(set(ids)) != 1:
                 raise self._refusal("one of its requests does not name the one record it changes")
-            inner.record = self._rules.joined[id(operation)].place(ids[0])
+            inner.record = self._rules.joined[id(operation)].lock_order(ids[0])
         return inner
 
     def _named(
@@ -286,8 +286,8 @@ class EnvelopeExchange:
         fields = zip(inner.headers, restored.headers, inner.fields_at, strict=False)
         for (_, came), (_, text), (start, end) in fields:
             if came != text:
-                shown = text.decode("utf-8" if is_utf8(text) else "latin-1")
-                edits.append((start, end, write_json_value(Value(shown))))
+                readable = text.decode("utf-8" if is_utf8(text) else "latin-1")
+                edits.append((start, end, write_json_value(Value(readable))))
         return edits
 
     async def _refused(self, answer: Response) -> Response:

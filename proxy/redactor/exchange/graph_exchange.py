@@ -61,7 +61,7 @@ class FieldExchange(StreamExchange):
         ident = body.get("id") if self._operation.verb in (Verb.UPDATE, Verb.DELETE) else None
         if ident is None:
             return self._operation.entity.schema.name, b""
-        return self._joined.place(canonical_uuid(str(ident)))
+        return self._joined.lock_order(canonical_uuid(str(ident)))
 
     async def redacted(self) -> bytes:
         """The small document with tokens in it. Raises as ``outgoing``."""

@@ -20,7 +20,7 @@ from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.method_override import TELLS_ADDRESS, TELLS_METHOD, TOLD
+from proxy.redactor.method_override import TELLS_ADDRESS, TELLS_METHOD, TELLING
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, Rule, RuleSet
@@ -134,14 +134,17 @@ class Runtime:
         Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules,
         NOT_FOUND when no endpoint serves the host and path.
         """
-        told = [field for field in headers if TOLD[field[0]]]
-        overrides = [value for name, value in told if TOLD[name] == TELLS_METHOD] if told else []
+        told = [field for field in headers if TELLING[field[0]]]
+        overrides = [value for name, value in told if TELLING[name] == TELLS_METHOD] if told else []
         if override:
             overrides.append(override.encode())
         found = self.router.match(method, host, target, _override(overrides) if overrides else None)
         if told:
             self._agree(
-                found, method, host, [value for name, value in told if TOLD[name] == TELLS_ADDRESS]
+                found,
+                method,
+                host,
+                [value for name, value in told if TELLING[name] == TELLS_ADDRESS],
             )
         if isinstance(found, Match):
             rule: Rule = found.operation
