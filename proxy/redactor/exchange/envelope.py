@@ -17,7 +17,7 @@ from proxy.redactor.guard import JointGuard
 from proxy.redactor.json.text import is_utf8, unwrapped
 from proxy.redactor.json.tree import read_json_value, write_json_value
 from proxy.redactor.message import Media, RawHeaders, Request, Response, Timing, classify, header
-from proxy.redactor.method_override import TELLS_METHOD, TELLING, override_method, possible
+from proxy.redactor.method_override import TELLING, TELLS_METHOD, override_method, possible
 from proxy.redactor.redact import request_ids, unreadable_answer
 from proxy.redactor.restore import Edit, EscapingKinds, splice, surroundings
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Unmatched, Verb
@@ -140,7 +140,7 @@ class EnvelopeExchange:
         return Request(one.method, target, (*one.headers, *typed, *rest), one.body)
 
     def _matched(self, one: InnerRequest, request: Request, naming: RawHeaders) -> _Inner:
-        """``naming``: fields of the envelope that name a method, which some applications hand on."""
+        """``naming``: fields of the envelope that name a method: some applications hand them on."""
         host = (header(request.headers, b"host") or b"").decode("latin-1").lower()
         readings: list[Match | PassRule | None] = []
         for text in one.targets:

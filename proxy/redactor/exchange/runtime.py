@@ -20,7 +20,7 @@ from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.method_override import TELLS_ADDRESS, TELLS_METHOD, TELLING
+from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, Rule, RuleSet
