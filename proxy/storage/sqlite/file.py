@@ -14,8 +14,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from proxy.errors import Code, VaultError
-from proxy.storage.migrations import FORMAT
-from proxy.storage.migrations.runner import APPLICATION_ID, run_migrations
+from proxy.storage.sqlite.migrations import APPLICATION_ID, FORMAT, run_migrations
 from proxy.storage.sqlite.tallies import Tallies, WriterConnection
 
 _C = TypeVar("_C", bound=Connection)

@@ -7,8 +7,6 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage import open_store
-from proxy.storage.migrations import FORMAT
-from proxy.storage.migrations.runner import APPLICATION_ID
 from proxy.storage.sqlite import file as sqlite_file
 from proxy.storage.sqlite.file import (
     DatabaseFile,
@@ -18,6 +16,7 @@ from proxy.storage.sqlite.file import (
     primary,
     translated_error,
 )
+from proxy.storage.sqlite.migrations import APPLICATION_ID, FORMAT
 
 
 @pytest.fixture
