@@ -9,7 +9,7 @@ are computed of normal forms (``normalize``). A further shape is a file and a li
 
 from collections.abc import Mapping
 
-from proxy.tokenization import constant, date, digits, email, mask, opaque, template, uuid
+from proxy.tokenization import constant, date, digits, mask, sealed, template
 from proxy.tokenization.base import Shape, ShapeParser
 from proxy.tokenization.normalize import FIELD_KINDS
 
@@ -17,14 +17,14 @@ __all__ = ["DEFAULT_SHAPE", "FIELD_KINDS", "PERSISTENT", "SHAPES", "SYNONYMS", "
 
 #: Wire name -> how the shape reads its options.
 SHAPES: dict[str, ShapeParser] = {
-    "opaque": opaque.OPAQUE,
-    "lower": opaque.LOWER,
-    "prepended": opaque.PREPENDED,
-    "email": email.EMAIL,
+    "opaque": sealed.OPAQUE,
+    "lower": sealed.LOWER,
+    "prepended": sealed.PREPENDED,
+    "email": sealed.EMAIL,
     "numeric": digits.NUMERIC,
     "luhn": digits.LUHN,
     "date": date.DATE,
-    "uuid": uuid.UUID,
+    "uuid": sealed.UUID,
     "template": template.TEMPLATE,
     "fixed": constant.FIXED_SHAPE,
     "mask": mask.MASK,

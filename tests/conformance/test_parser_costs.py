@@ -71,7 +71,7 @@ from proxy.redactor.message import Request
 from proxy.redactor.select import Selection
 from proxy.storage.postgres.address import parse_address
 from proxy.telemetry import tracing
-from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, strategy, uuid
+from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, sealed, strategy
 from proxy.vault import part_index
 from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
 from proxy.vault.records import attachment_metadata
@@ -448,7 +448,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "tokenization.normalize:read_date": normalize.read_date,
     "redactor.expressions:read_scim_filter": expressions.read_scim_filter,
     "redactor.validation:read_number": validation.read_number,
-    "tokenization.uuid:read_uuid": uuid.read_uuid,
+    "tokenization.sealed:read_uuid": sealed.read_uuid,
     "tokenization.mask:mask_text": lambda text: mask.mask_text(text, mask.Visible(1, 1), "*"),
     # what operators write
     **{f"config.table:{name}": setting.read for name, setting in SETTINGS.items()},

@@ -3,7 +3,7 @@ import random
 import uuid
 
 from proxy.model.schema import Value
-from proxy.tokenization.uuid import read_uuid, write_uuid
+from proxy.tokenization.sealed import read_uuid, write_uuid
 from tests.support.shapes import bound
 
 

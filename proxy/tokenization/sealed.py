@@ -1,0 +1,184 @@
+"""Tokens that carry the sealed id of their record: words, mail addresses and UUIDs. With ``same``
+they are drawn of the same space and carry nothing.
+
+Words (``opaque``, ``lower``, ``prepended``) fit any value, JSON of every type too: the token is
+then a JSON string. A mail address is a lower-case word before the ``@``, with a domain behind it
+that nobody can own (RFC 2606). A UUID is of version 4 (RFC 9562), 122 bits that look random: both
+4 and 8 may hold them, and many validators in use know the versions 1 to 5 only.
+"""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from proxy.model.schema import Value
+from proxy.tokenization import common
+from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
+from proxy.tokenization.common import Binding, DrawnTokenizer, SealedTokenizer, bordered, text_only
+
+_PREFIX = re.compile(r"[A-Za-z]{1,16}")
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
+_UUID = bordered("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+#: Spells a record's id and a value's number as a token, and reads them back.
+Coder = tuple[Callable[[int, int], str], Callable[[str], tuple[int, int] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedShape(ABC):
+    """What the shapes of this file share; ``space`` is how many tokens there are."""
+
+    name: str
+    same: bool
+    space: int
+    takes_json: bool
+
+    @property
+    def resolution(self) -> Resolution:
+        return Resolution.INDEXED if self.same else Resolution.SEALED
+
+    def capacity(self) -> float:
+        return math.inf
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        binding = Binding(self, keys, kind, region)
+        if not self.same:
+            seal, unseal = self._coder(keys)
+            return SealedTokenizer(binding, self._pattern(), seal, unseal, self.takes_json)
+
+        def space(value: Value) -> int:
+            if not self.takes_json:
+                text_only(binding, value)
+            return self.space
+
+        return DrawnTokenizer(
+            binding, self._pattern(), space, lambda _, index: Value(self._spell(index))
+        )
+
+    @abstractmethod
+    def _pattern(self) -> re.Pattern[str]:
+        """What every token looks like, and hardly anything else."""
+
+    @abstractmethod
+    def _spell(self, index: int) -> str:
+        """The token of a number below ``space``."""
+
+    @abstractmethod
+    def _coder(self, keys: TokenKeys) -> Coder:
+        """How records are sealed into tokens."""
+
+
+class Alphabet(NamedTuple):
+    """How 16 bytes are written as a word."""
+
+    word: str  #: expression of a word
+    write: Callable[[bytes], str]
+    read: Callable[[str], bytes | None]
+
+
+_LETTERS62 = Alphabet(common.WORD62, common.write62, common.read62)
+_LETTERS32 = Alphabet(common.WORD32, common.write32, common.read32)
+
+
+@dataclass(frozen=True, slots=True)
+class WordShape(SealedShape):
+    """16 bytes in an alphabet, between a constant prefix and the domain of a mail address."""
+
+    alphabet: Alphabet
+    prefix: str = ""
+    suffix: str = ""
+
+    def _pattern(self) -> re.Pattern[str]:
+        if not self.suffix:
+            return bordered(self.prefix + self.alphabet.word)
+        return re.compile(
+            rf"(?<![0-9A-Za-z._+-]){self.alphabet.word}{re.escape(self.suffix)}"
+            r"(?![0-9A-Za-z-]|\.[0-9A-Za-z])"
+        )
+
+    def _spell(self, index: int) -> str:
+        return f"{self.prefix}{self.alphabet.write(index.to_bytes(16, 'big'))}{self.suffix}"
+
+    def _coder(self, keys: TokenKeys) -> Coder:
+        (_, write, read), prefix, suffix = self.alphabet, self.prefix, self.suffix
+        word = slice(len(prefix), -len(suffix) or None)
+
+        def seal(rid: int, number: int) -> str:
+            return prefix + write(keys.block(rid, number)) + suffix
+
+        def unseal(text: str) -> tuple[int, int] | None:
+            block = read(text[word])
+            return None if block is None else keys.open_block(block)
+
+        return seal, unseal
+
+
+@dataclass(frozen=True, slots=True)
+class UuidShape(SealedShape):
+    """UUIDs of version 4."""
+
+    def _pattern(self) -> re.Pattern[str]:
+        return _UUID
+
+    def _spell(self, index: int) -> str:
+        return write_uuid(index)
+
+    def _coder(self, keys: TokenKeys) -> Coder:
+        def seal(rid: int, number: int) -> str:
+            return write_uuid(keys.narrow_block(rid, number))
+
+        def unseal(text: str) -> tuple[int, int] | None:
+            return keys.open_narrow_block(read_uuid(text))
+
+        return seal, unseal
+
+
+def write_uuid(bits: int) -> str:
+    """122 bits as the text of a UUID of version 4."""
+    fields = f"{bits >> 74:012x}4{bits >> 62 & 0xFFF:03x}{0b10 << 62 | bits & (1 << 62) - 1:016x}"
+    return f"{fields[:8]}-{fields[8:12]}-{fields[12:16]}-{fields[16:20]}-{fields[20:]}"
+
+
+def read_uuid(text: str) -> int:
+    """The 122 bits of a text that is a UUID of version 4."""
+    number = int(text.replace("-", ""), 16)
+    return number >> 80 << 74 | (number >> 64 & 0xFFF) << 62 | number & (1 << 62) - 1
+
+
+def _word(
+    options: ShapeOptions, alphabet: Alphabet, prefix: str = "", suffix: str = ""
+) -> WordShape:
+    takes_json = not suffix
+    return WordShape(
+        options.shape, options.flag("same"), 2**128, takes_json, alphabet, prefix, suffix
+    )
+
+
+def _prepended(options: ShapeOptions) -> WordShape:
+    prefix = options.text("prefix", "T")
+    if _PREFIX.fullmatch(prefix) is None:
+        raise ValueError(f"prefix of token shape {options.shape} is 1 to 16 letters A to Z, a to z")
+    return _word(options, _LETTERS62, prefix)
+
+
+def _email(options: ShapeOptions) -> WordShape:
+    domain = options.text("domain", "example.org")
+    if _DOMAIN.fullmatch(domain) is None or len(domain) > 253:
+        raise ValueError(
+            "domain of token shape email is a host name in lower case, such as example.org"
+        )
+    return _word(options, _LETTERS32, suffix="@" + domain)
+
+
+OPAQUE = Parser("opaque", SAME, lambda options: _word(options, _LETTERS62))
+LOWER = Parser("lower", SAME, lambda options: _word(options, _LETTERS32))
+PREPENDED = Parser(
+    "prepended", {**SAME, "prefix": "1 to 16 letters before the token; default T"}, _prepended
+)
+EMAIL = Parser("email", {**SAME, "domain": "what stands behind the @; default example.org"}, _email)
+UUID = Parser(
+    "uuid", SAME, lambda options: UuidShape(options.shape, options.flag("same"), 2**122, False)
+)
