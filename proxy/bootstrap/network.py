@@ -16,8 +16,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.edge.connections import ConnectionLimit
 from proxy.edge.firewall import Mode
 from proxy.errors import Code, Detail, VaultError
-from proxy.gateway.correlation import Correlation
-from proxy.gateway.forwarded import ForwardedHeaders, Telling
+from proxy.gateway.forwarded import Correlation, ForwardedHeaders, Telling
 from proxy.gateway.gateway import GatewayOptions
 from proxy.gateway.metrics import Applications
 from proxy.net.certificates import Certificates

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.model.schema import Path
 from proxy.redactor.json.tree import read_json_value
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 
 #: Seconds that one answer may take.

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 
 from aiohttp import web
 
-from proxy.demo.store import Contact, ContactStore
-from proxy.demo.validation import ContactFault, blank, read_contact
+from proxy.demo.store import Contact, ContactFault, ContactStore, blank, read_contact
 
 # How the contacts application answers: JSON, problems, refusals.
 

@@ -13,8 +13,7 @@ from proxy.edge.limits import MissLimit, Quotas
 from proxy.errors import Code, VaultError
 from proxy.gateway.bodies import Patience, Rooms, concerned, match_overridden
 from proxy.gateway.callers import Callers
-from proxy.gateway.correlation import trace_of
-from proxy.gateway.forwarded import Telling
+from proxy.gateway.forwarded import Telling, trace_of
 from proxy.gateway.passthrough import Passing, Quick, forwarded_head, look_unnamed, unruled_shape
 from proxy.gateway.ports import FAILURES, ActiveRules, Journal, RequestEvent
 from proxy.gateway.redacted import RedactedHandler, RedactedRequest

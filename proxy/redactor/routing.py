@@ -34,9 +34,8 @@ from proxy.redactor.path import (
     readings,
     split_target,
 )
-from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
+from proxy.redactor.path_template import PathTemplate, RouteMatch, Trie, overlaps, parse_template
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule
-from proxy.redactor.trie import RouteMatch, Trie
 
 #: Why a request that no rule names may not pass on a path that rules name.
 UNNAMED = (

@@ -19,6 +19,7 @@ from proxy.storage.base import (
     CommitGuard,
     Engine,
     Hooks,
+    RawTables,
     RowTally,
 )
 from proxy.storage.changes import Change
@@ -41,7 +42,6 @@ from proxy.storage.query import (
     holds,
     unknown,
 )
-from proxy.storage.raw import RawTables
 from proxy.storage.rows import (
     TOKEN_RIDS,
     ColumnValue,

@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import OpenStore
+from proxy.storage.base import TABLE_PARTS, OpenStore, RawRow, RawTables, TablePart
 from proxy.storage.notes import NoteWrite
-from proxy.storage.raw import TABLE_PARTS, RawRow, RawTables, TablePart
 from proxy.storage.rows import TableLayout
 
 #: Rows that are read, compared and written in one go.

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 
 from proxy.errors import VaultError
-from proxy.model.jsonpath import parse_jsonpath
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 
 SIZE = 1 << 18

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor.json.walk import locate
+from proxy.redactor.jsonpath import parse_jsonpath
 from tests.support.tree import ROOT
 
 _OWN = ROOT / "tests/vectors/jsonpath.json"

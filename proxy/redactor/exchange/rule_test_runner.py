@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from proxy.errors import VaultError
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.runtime import Runtime
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
 from proxy.redactor.message import RawHeaders, Request, Response, header
 from proxy.redactor.multipart import form_parts, is_multipart

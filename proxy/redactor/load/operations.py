@@ -30,7 +30,6 @@ from proxy.redactor.load.ids import (
 )
 from proxy.redactor.load.parameters import compile_search
 from proxy.redactor.load.parsers import MatchPattern
-from proxy.redactor.load.uploads import check_uploads, lists_ids
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
 from proxy.redactor.load.when import compile_when
 from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
@@ -56,6 +55,42 @@ from proxy.redactor.rules import (
 )
 from proxy.redactor.search_rules import SearchRule
 from proxy.redactor.views import OwnMask
+
+
+def check_uploads(section: Section, verb: Verb, faults: RuleFaults) -> None:
+    """Note keys of uploads that mean nothing together."""
+    if "files" in section and "multipart" not in section and "part" not in section:
+        faults.add(
+            section.key("files"),
+            "'files' are parts of a form, and the rule names none of its texts; write multipart: "
+            "{caption: note}, or other_kinds: pass for uploads that hold nobody's data",
+        )
+    if "part" in section and "csv" not in section:
+        faults.add(
+            section.key("part"),
+            "'part' is the CSV file of a form, and the rule names none of its columns; write csv: "
+            "{Email: email}, or multipart: {caption: note} for texts",
+        )
+    if "part" in section and "multipart" in section:
+        faults.add(
+            section.key("multipart"),
+            "the rows of a CSV file are records each, and a text beside it belongs to none of "
+            "them; leave 'multipart' or 'part' out",
+        )
+    if "csv" in section and verb is not Verb.CREATE:
+        faults.add(
+            section.key("csv"),
+            f"each row of a CSV file becomes a new record, and this is a {verb}; leave 'csv' out, "
+            "or make the operation a create",
+        )
+
+
+def lists_ids(section: Section, sent: BodyPlace) -> bool:
+    """Whether the answer to an import lists ids by themselves, without objects: ``$.ids[*]``."""
+    ident = section.value("id")
+    many = isinstance(ident, IdPlace) and selects_many(ident.path)
+    return bool(sent.csv) and many
+
 
 _SUCCESS = frozenset(range(200, 300))
 _WORDS = ("absent", "nulls", "empty", "own_token", "own_mask")

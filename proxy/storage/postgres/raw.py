@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from proxy.storage.base import RawRow, TablePart, columns_of
 from proxy.storage.postgres.link import LONG_QUESTION, LONG_WORK, DatabaseLink
 from proxy.storage.postgres.tables import EncodedCells
-from proxy.storage.raw import RawRow, TablePart, columns_of
 from proxy.storage.rows import Column, ColumnType, TableLayout
 
 # ruff: noqa: S608 - names come from the store's own list of tables, or have passed check_names

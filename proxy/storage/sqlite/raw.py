@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any, Final
 
-from proxy.storage.raw import RawRow, TablePart, columns_of
+from proxy.storage.base import RawRow, TablePart, columns_of
 from proxy.storage.rows import Column, ColumnType, TableLayout
 from proxy.storage.sqlite.statements import DECLARED, table_columns
 

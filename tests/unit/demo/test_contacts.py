@@ -16,7 +16,7 @@ from proxy.demo.contacts import (
     end_request,
     validation_failed,
 )
-from proxy.demo.validation import ContactFault
+from proxy.demo.store import ContactFault
 from tests.support.serving import serving
 
 ANN = {

@@ -6,8 +6,7 @@ import pytest
 from aiohttp import web
 
 from proxy.demo.contacts import STORE, contacts_app
-from proxy.demo.store import PEOPLE, ContactStore, plant
-from proxy.demo.validation import blank, read_contact
+from proxy.demo.store import PEOPLE, ContactStore, blank, plant, read_contact
 from proxy.errors import Code, VaultError
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving

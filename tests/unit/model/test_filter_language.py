@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from proxy.errors import Code
 from proxy.model.filter_language import Conditions, can_search, field_of, steps_of
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.model.query import AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.model.values import ValueFaults
+from proxy.redactor.jsonpath import parse_jsonpath
 
 PLAIN, HASHED, SEALED = Storage.INDEXED, Storage.INDEXED_HASHED, Storage.ENCRYPTED
 SCHEMA = Schema(

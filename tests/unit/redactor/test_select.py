@@ -3,9 +3,9 @@ import json
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor import select as selectors
 from proxy.redactor.json.tree import Leaf, Located, TreeSelection
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage import engine_of, open_store
-from proxy.storage.base import OpenStore
+from proxy.storage.base import TABLE_PARTS, OpenStore
 from proxy.storage.changes import (
     AddVersion,
     Attach,
@@ -23,7 +23,6 @@ from proxy.storage.changes import (
     StageRow,
 )
 from proxy.storage.notes import NoteWrite
-from proxy.storage.raw import TABLE_PARTS
 from proxy.storage.rows import (
     Column,
     ColumnType,

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.redactor.json.tree import Leaf, TreeSelection, Undecided, Unsuitable
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import FastSelector
 
 

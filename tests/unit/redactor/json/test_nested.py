@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.model.schema import Path
 from proxy.redactor.json.nested import MOST_FOLLOWED, MOST_NAMES, Nested, is_nested, onward, pieces
 from proxy.redactor.json.walk import walk, walk_nested
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.select import Selection
 
 

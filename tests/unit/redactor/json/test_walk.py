@@ -3,10 +3,10 @@ import time
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.model.schema import PathStep
 from proxy.redactor.json.tree import Leaf, Located, TreeSelection
 from proxy.redactor.json.walk import locate, walk
+from proxy.redactor.jsonpath import parse_jsonpath
 
 
 def located(path: str, body: bytes) -> list[bytes]:

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.model.jsonpath import parse_jsonpath
+from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.load.ids import selectors_overlap, selects_many
 
 

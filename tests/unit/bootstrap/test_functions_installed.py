@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
+from proxy.bootstrap.functions import installed
 from proxy.errors import Code, VaultError
-from proxy.functions.installed import installed
 from tests.support.functions import install
 
 

@@ -1,5 +1,4 @@
-from proxy.redactor.path_template import parse_template
-from proxy.redactor.trie import Trie
+from proxy.redactor.path_template import Trie, parse_template
 
 
 def trie(*templates: str, fold: bool = False) -> Trie[str]:

@@ -2,8 +2,7 @@ import ipaddress
 
 import pytest
 
-from proxy.gateway.correlation import Correlation
-from proxy.gateway.forwarded import ForwardedHeaders, Telling
+from proxy.gateway.forwarded import Correlation, ForwardedHeaders, Telling
 from proxy.net.client_address import Trusted
 from proxy.telemetry.logs import REQUEST_ID
 from tests.support.gateway import gateway

@@ -24,7 +24,7 @@ from proxy.storage.changes import (
 )
 from proxy.storage.rows import File, Past, StoredReply
 from proxy.storage.segment import PreconditionFailed
-from proxy.storage.sqlite.batch import ChangeBatch
+from proxy.storage.sqlite.apply import ChangeBatch
 from proxy.storage.sqlite.statements import Statements
 from tests.support.groups import Pair, connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row, staged

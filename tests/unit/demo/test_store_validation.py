@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from proxy.demo.validation import ContactFault, blank, luhn, read_contact
+from proxy.demo.store import ContactFault, blank, luhn, read_contact
 
 NAMED = {"first_name": "Ann", "last_name": "Lindqvist"}
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.model.jsonpath import parse_jsonpath
 from proxy.model.schema import Path, PathStep, spell
+from proxy.redactor.jsonpath import parse_jsonpath
 
 EACH, MEMBERS, DEEP = PathStep.EACH, PathStep.MEMBERS, PathStep.DEEP
 
