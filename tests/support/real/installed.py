@@ -43,7 +43,8 @@ def environment(lock: Path = LOCK) -> Path:
     def fill(folder: Path) -> None:
         venv.create(folder, with_pip=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        order = ["--disable-pip-version-check", "--require-hashes", "--requirement", str(lock)]
+        # the lock is whole: without a search for dependencies no newer version is looked at
+        order = ["--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(lock)]
         _install([*pip, *order], folder)
 
     return _once(lock.read_bytes() + sys.version.encode(), fill) / "bin" / "python"
