@@ -142,17 +142,17 @@ async def write(crowd: Crowd, method: str, fields: tuple[str, ...], way: Misbeha
 
 @pytest.mark.parametrize(("step", "nth"), STEPS)
 async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int) -> None:
+    """Each life but the first is judged before it dies in its turn."""
+    assert await crowd.installation.start(kill_at=step, nth=nth)
     for name, (method, fields, way) in WRITES.items():
-        assert await crowd.installation.start(kill_at=step, nth=nth)
         status = await write(crowd, method, fields, way)
         assert await crowd.installation.ended() == -SIGKILL, f"{name} does not come to {step}"
         assert status == 0 or step == "answer.after"
         crowd.application.plan = []
         crowd.installation.armed.unlink()
-        assert await crowd.installation.start()
+        assert await crowd.installation.start(kill_at=step, nth=nth)
         await crowd.judge(len(crowd.every) + 1)
         assert await crowd.create(0) == 201
-        await crowd.installation.kill()
     await converge(crowd)
     nowhere(crowd)
 
