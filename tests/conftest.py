@@ -1,6 +1,7 @@
 """What every test may use, and the closing lines of a run."""
 
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -22,6 +23,11 @@ os.environ["DOMICILE__COUNTRY"] = "se"
 # compiling takes a third of the time of each start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The folders of tests are in memory where there is room: a process that is killed loses nothing that
+# the kernel has, and waiting for a disk tests the disk.
+if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 # The same examples in every run, so that a change is judged by what it changed and not by the draw;
 # ``make explore`` looks for new ones. No example is a fault because the machine was slow, neither to
