@@ -15,12 +15,14 @@ from proxy.cli.backend import site_address
 from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.health import reachable
 from proxy.cli.site import PAGING_HELP, Paging, Site
-from proxy.cli.walk import RecordWalk, WalkDirection, WalkOptions
+from proxy.cli.walk import IGNORES_CONDITIONS, RecordWalk, WalkDirection, WalkOptions
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 from proxy.redactor.adoption import WalkChoice, WalkPlan, plan_walk
 from proxy.redactor.adoption_records import RecordState
 from proxy.redactor.load.yaml_tree import resolve_references
+
+_MOST_PARALLEL: Final = 32
 
 _ADOPTION: Final = WalkDirection(
     "adopt", frozenset((RecordState.CLEAR, RecordState.MIXED)), through_proxy=True
@@ -42,7 +44,11 @@ def walk_records(arguments: Arguments, direction_of: Callable[[WalkPlan], WalkDi
     direction = direction_of(plan)
     name = f"domicile-{direction.name}-{plan.endpoint.name}-{plan.entity.name}.json"
     options = WalkOptions(
-        arguments.pages, arguments.rate, arguments.dry_run, arguments.state or Path(name)
+        arguments.pages,
+        arguments.rate,
+        arguments.dry_run,
+        arguments.state or Path(name),
+        arguments.parallel,
     )
     direct, proxied = _sites(arguments, settings, plan)
     with contextlib.closing(direct), contextlib.closing(proxied):
@@ -96,6 +102,7 @@ def _report(walk: RecordWalk, arguments: Arguments) -> int:
         "passes": tally.passes,
         "converted": tally.converted,
         "conditional": tally.conditional,
+        "conditions": tally.heeds,
         "changed_members": tally.members,
         "refused": walk.refusals,
         "refusals": [{"source": one.source, "text": one.text} for one in walk.refused],
@@ -114,7 +121,9 @@ def _lines(walk: RecordWalk, data: dict[str, Any]) -> list[str]:
         due = sum(data[str(state)] for state in walk.direction.todo)
         return [*lines, f"Nothing was changed. {command.count_noun(due, 'record')} to write again."]
     lines.append(f"{data['converted']} written again, passes: {data['passes']}")
-    if data["conditional"] < data["converted"]:
+    if data["conditions"] is False:
+        lines.append(IGNORES_CONDITIONS)
+    elif data["conditional"] < data["converted"]:
         lines.append(
             "Not every record had a strong entity tag: a change of one of these between two "
             "requests of this walk may have been overwritten."
@@ -166,6 +175,13 @@ def walk_arguments(parser: argparse.ArgumentParser) -> None:
         "--rate", type=_rate, metavar="N/s", help="records written at most, such as 20/s or 600/m"
     )
     parser.add_argument(
+        "--parallel",
+        type=_count,
+        default=8,
+        metavar="N",
+        help="records that are looked at at the same time, 1 to 32 (default: 8)",
+    )
+    parser.add_argument(
         "--patience",
         type=float,
         default=120.0,
@@ -189,6 +205,12 @@ def _paging(text: str) -> Paging:
         return Paging(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    if not (text.isdigit() and 1 <= int(text) <= _MOST_PARALLEL):
+        raise argparse.ArgumentTypeError(f"write a number from 1 to {_MOST_PARALLEL}")
+    return int(text)
 
 
 def _rate(text: str) -> float:

@@ -7,11 +7,8 @@ where every user of the machine can read it.
 """
 
 import base64
-import http.client
 import os
 import socket
-import ssl
-import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -21,6 +18,7 @@ import msgspec
 
 from proxy.cli.command import Arguments
 from proxy.cli.health import reachable
+from proxy.cli.http_client import HttpClient
 from proxy.config import Settings, load_settings
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import DEFAULT
@@ -37,10 +35,11 @@ NAMED: Final = (
 _CHECK: Final = f"check {CLIENT_ID} and {CLIENT_SECRET}"
 
 #: Seconds that an answer may take; a batch on a busy instance needs some.
-_PATIENCE: Final = 120.0
+_ANSWER: Final = 120.0
 
-#: Waits between attempts, in seconds, where an answer asks for patience or none comes.
-_WAITS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: Seconds after which nobody asks again, where an answer asks for patience or none comes.
+_PATIENCE: Final = 8.0
+_LATER: Final = frozenset((429, 503))
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -62,13 +61,10 @@ class Remote:
         self, url: str, client: str, secret: str, environment: str | None = "default"
     ) -> None:
         parts = urllib.parse.urlsplit(url)
-        self._socket = parts.path if parts.scheme == "unix" else ""
+        self._http = HttpClient(url, _ANSWER)
+        self._socket = self._http.socket
         self.url = url if self._socket else f"{parts.scheme}://{parts.netloc}"
-        self._host = parts.hostname or ""
-        self._port = parts.port
-        self._secure = parts.scheme == "https"
         self._client, self._secret, self._environment = client, secret, environment
-        self._connection: http.client.HTTPConnection | None = None
         self._token: str | None = None
 
     def ask(
@@ -126,9 +122,7 @@ class Remote:
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._http.close()
 
     def _authorized(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
@@ -181,63 +175,17 @@ class Remote:
     def _patiently(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> RemoteAnswer:
-        answer = self._once(method, path, body, headers)
-        for wait in _WAITS:
-            if answer is not None and answer.status not in (429, 503):
-                break
-            time.sleep(wait)
-            answer = self._once(method, path, body, headers)
+        answer = self._http.patiently((method, path, body, headers), _LATER, _PATIENCE)
         if answer is None:
             raise VaultError(
                 Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?"
             )
-        return answer
-
-    def _once(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> RemoteAnswer | None:
-        """One attempt; ``None`` without an answer."""
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            self._connection.request(method, path, body, dict(headers))
-            answer = self._connection.getresponse()
-            text = answer.read()
-        except ssl.SSLCertVerificationError as error:
-            raise VaultError(
-                Code.BAD_SETTINGS,
-                f"{self.url} shows a certificate that is not trusted ({error.verify_message}).",
-            ) from None
-        except (OSError, http.client.HTTPException):
-            self.close()
-            return None
-        try:
-            return RemoteAnswer(answer.status, _decode(text) if text else None)
+            return RemoteAnswer(answer.status, _decode(answer.body) if answer.body else None)
         except msgspec.MsgspecError:
             raise VaultError(
                 Code.BAD_SETTINGS, f"{self.url} is no vault listener of domicile."
             ) from None
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._socket:
-            return _SocketConnection(self._socket)
-        if self._secure:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=_PATIENCE)
-        return http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)
-
-
-class _SocketConnection(http.client.HTTPConnection):
-    """A connection to a Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_PATIENCE)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the path in place of host and port."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_PATIENCE)
-        self.sock.connect(self._path)
 
 
 def use_socket(arguments: Arguments) -> None:

@@ -3,14 +3,16 @@
 And how they find the next page of its list.
 """
 
-import http.client
 import re
-import ssl
+import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
+
+from proxy.cli.http_client import HttpAnswer, HttpClient, pause
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Path
 from proxy.redactor.json.tree import read_json_value
@@ -20,79 +22,60 @@ from proxy.redactor.select import Selection
 #: Seconds that one answer may take.
 _ANSWER: Final = 60.0
 
-#: Seconds between attempts; the last one again and again.
-_WAITS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-
 #: Statuses that ask for patience.
 _LATER: Final = frozenset((429, 502, 503, 504))
 
 
-class SiteAnswer(NamedTuple):
-    """An answer: status, header fields by their names in lower case, body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def tag(self) -> str:
-        """The strong entity tag, which a condition may name; empty without one."""
-        tag = self.headers.get("etag", "")
-        return "" if tag.startswith("W/") else tag
-
-
 class Site:
-    """One address, with the header fields that its callers send. Not for several threads."""
+    """One address, with the header fields that its callers send."""
 
     def __init__(self, url: str, headers: Mapping[str, str], patience: float) -> None:
         """``patience``: seconds without a usable answer after which nothing goes on."""
         self.url = url.rstrip("/")
-        self._parts = urllib.parse.urlsplit(url)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         self._patience = patience
-        self._connection: http.client.HTTPConnection | None = None
-        self._failing: float | None = None  #: since when writes get no answer
+        self._http = HttpClient(url, _ANSWER)
+        self._failing = threading.local()  #: ``since``: when writes of a thread got no answer
 
-    def read(self, target: str) -> SiteAnswer:
+    def read(self, target: str) -> HttpAnswer:
         """The answer to GET, asked for again while the other side is not there.
 
         Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
         """
-        since, attempt = time.monotonic(), 0
-        while True:
-            answer = self._once("GET", target, b"", {})
-            if answer is not None and answer.status not in _LATER:
-                return answer
-            if time.monotonic() - since > self._patience:
-                raise self._given_up(answer)
-            time.sleep(_wait(answer, attempt))
-            attempt += 1
+        request = "GET", target, b"", self._headers
+        answer = self._http.patiently(request, _LATER, self._patience)
+        if answer is None or answer.status in _LATER:
+            raise self._given_up(answer)
+        return answer
 
     def write(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
-    ) -> SiteAnswer | None:
+    ) -> HttpAnswer | None:
         """The answer to an update; ``None`` where nobody knows what became of it, after a wait.
 
         Raises ``VaultError(UPSTREAM_UNREACHABLE)`` when patience ends.
         """
-        answer = self._once(method, target, body, headers)
+        answer = self._http.once(method, target, body, {**self._headers, **headers})
         if answer is not None and answer.status not in _LATER:
-            self._failing = None
+            self._failing.since = None
             return answer
         now = time.monotonic()
-        self._failing = now if self._failing is None else self._failing
-        if now - self._failing > self._patience:
+        since = getattr(self._failing, "since", None)
+        self._failing.since = since = now if since is None else since
+        if now - since > self._patience:
             raise self._given_up(answer)
-        time.sleep(_wait(answer, 1))
+        pause(answer, 1)
         return None
 
-    def close(self) -> None:
-        """Close the connection. Idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def stop(self) -> None:
+        """Let no thread wait any longer than its present attempt."""
+        self._http.stop()
 
-    def _given_up(self, answer: SiteAnswer | None) -> VaultError:
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._http.close()
+
+    def _given_up(self, answer: HttpAnswer | None) -> VaultError:
         said = "no answer" if answer is None else f"status {answer.status} and nothing else"
         return VaultError(
             Code.UPSTREAM_UNREACHABLE,
@@ -100,39 +83,53 @@ class Site:
             "same command again. It goes on where it stopped.",
         )
 
-    def _once(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
-    ) -> SiteAnswer | None:
+
+class Throttle:
+    """Lets so many threads go on a second (``None``: all at once)."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._due = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Wait for one's turn."""
+        if self._rate is not None:
+            with self._lock:
+                now = time.monotonic()
+                wait = max(0.0, self._due - now)
+                self._due = max(now, self._due) + 1 / self._rate
+            time.sleep(wait)
+
+
+def reason_of(answer: HttpAnswer) -> str:
+    """Status and, of an answer of the proxy's own, its code; never more of an answer."""
+    code = ""
+    if answer.headers.get("domicile-answer") == "proxy":
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            self._connection.request(method, target, body or None, {**self._headers, **headers})
-            answer = self._connection.getresponse()
-            content = answer.read()
-        except ssl.SSLCertVerificationError as error:
-            raise VaultError(
-                Code.BAD_SETTINGS,
-                f"{self.url} shows a certificate that is not trusted ({error.verify_message}): "
-                "name its authority in SSL_CERT_FILE.",
-            ) from None
-        except (OSError, http.client.HTTPException):
-            self.close()
-            return None
-        fields = {name.lower(): value for name, value in answer.getheaders()}
-        return SiteAnswer(answer.status, fields, content)
-
-    def _connect(self) -> http.client.HTTPConnection:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        return kind(self._parts.hostname or "", self._parts.port, timeout=_ANSWER)
+            code = f" {msgspec.json.decode(answer.body)['code']}"
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            code = " of the proxy"
+    return f"status {answer.status}{code}"
 
 
-def _wait(answer: SiteAnswer | None, attempt: int) -> float:
-    """Seconds to the next attempt: what the answer asks for, up to half a minute."""
-    asked_for = "" if answer is None else answer.headers.get("retry-after", "")
-    if asked_for.isdigit():
-        return min(30.0, float(asked_for))
-    return _WAITS[min(attempt, len(_WAITS) - 1)]
+def unanswered(site: Site, label: str, answer: HttpAnswer) -> VaultError:
+    """What an answer is that is no success."""
+    hint = ": say with --header who may" if answer.status in (401, 403) else ""
+    return VaultError(
+        Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({reason_of(answer)}){hint}."
+    )
+
+
+def earlier_tag(tag: str) -> str:
+    """A tag that a record with this one had earlier, if ever: numbers count upwards."""
+    number = _NUMBER.search(tag)
+    if number is not None and int(number[0]):
+        return f"{tag[: number.start()]}{int(number[0]) - 1}{tag[number.end() :]}"
+    return f'{tag[:-1]}x"'
+
+
+_NUMBER: Final = re.compile(r"(?<=\")\d+(?=\"$)")
 
 
 # Pages of a list: how an answer leads to the next one.
@@ -183,7 +180,7 @@ class Paging:
         """The address of the first page; of a counted list, of the one after ``done`` steps."""
         return self._numbered(target, done) if self.counted else target
 
-    def following(self, target: str, answer: SiteAnswer, done: int, count: int) -> str | None:
+    def following(self, target: str, answer: HttpAnswer, done: int, count: int) -> str | None:
         """The address of the next page; ``None`` behind the last one.
 
         ``done``: the steps made with this page, which has ``count`` records. Raises
@@ -209,7 +206,7 @@ class Paging:
     def _numbered(self, target: str, done: int) -> str:
         return _with_parameter(target, self._parameter, str(self._number + done))
 
-    def _obvious(self, target: str, answer: SiteAnswer) -> str | None:
+    def _obvious(self, target: str, answer: HttpAnswer) -> str | None:
         """By what lists usually say of themselves."""
         for name in ("link", "next-page"):
             if address := _address_in(answer.headers.get(name, "")):
@@ -218,7 +215,7 @@ class Paging:
             return _relative(target, value)
         return None
 
-    def tells(self, answer: SiteAnswer) -> bool:
+    def tells(self, answer: HttpAnswer) -> bool:
         """Whether one may know that this page is not followed by another one."""
         return bool(self.text) or _value_at(_NEXT, answer.body) is not None
 

@@ -10,9 +10,11 @@ So it may be killed at any moment, and the state file saves no more than time.
 import enum
 import hashlib
 import os
-import time
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,7 +22,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from proxy.cli.command import Progress
-from proxy.cli.site import PAGING_HELP, Paging, Site, SiteAnswer
+from proxy.cli.http_client import HttpAnswer
+from proxy.cli.site import PAGING_HELP, Paging, Site, Throttle, earlier_tag, reason_of, unanswered
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.adoption import WalkPlan
 from proxy.redactor.adoption_records import ReadRecord, RecordState
@@ -28,15 +31,21 @@ from proxy.redactor.adoption_records import ReadRecord, RecordState
 #: Attempts on one record that others change at the same time; the next pass meets it again.
 _ATTEMPTS: Final = 8
 
-#: Passes after which what is left is left: callers then undo what the walk does.
+#: Passes after which callers undo what the walk does.
 _PASSES: Final = 10
+
+IGNORES_CONDITIONS: Final = (
+    "The application has entity tags and ignores If-Match: what somebody changes within the "
+    "milliseconds of an update may be overwritten. Walk when nobody works, or with a low --rate."
+)
 
 #: Refusals that are listed.
 _LISTED: Final = 20
 
 #: Statuses of a record that is no longer there, and of one that somebody else changed.
 _GONE: Final = (404, 410)
-_CHANGED: Final = (409, 412)
+_PRECONDITION_FAILED: Final = 412
+_CHANGED: Final = (409, _PRECONDITION_FAILED)
 
 
 class RecordOutcome(enum.StrEnum):
@@ -67,6 +76,8 @@ class Tally(msgspec.Struct):
     steps: int = 0  #: within the present one, where pages are counted
     converted: int = 0
     conditional: int = 0  #: of these, on the condition of an entity tag
+    #: whether the application refuses a condition that does not hold; ``None``: nobody knows yet
+    heeds: bool | None = None
     members: list[str] = []  #: other members that the application changed with the updates
 
 
@@ -78,6 +89,7 @@ class WalkOptions:
     rate: float | None  #: records a second
     dry_run: bool
     state: Path
+    parallel: int = 1  #: records that are looked at at the same time
 
 
 @dataclass(slots=True)
@@ -107,13 +119,25 @@ class RecordWalk:
         self.last = _Pass()
         self.complete = False
         self._passed_over: set[bytes] = set()  #: records that were looked at one by one
-        self._due = 0.0
+        self._throttle = Throttle(options.rate)
+        self._lock = threading.Lock()  #: of all counts
 
     def run(self, bar: Progress) -> None:
         """Pass after pass, until one finds nothing to do."""
+        with ThreadPoolExecutor(self.options.parallel, "walk") as workers:
+            try:
+                self._run(bar, workers)
+            except BaseException:
+                # those who wait for an answer give up, so that the walk ends
+                self.direct.stop()
+                self.proxied.stop()
+                workers.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _run(self, bar: Progress, workers: ThreadPoolExecutor) -> None:
         for number in range(self.tally.passes, max(_PASSES, self.tally.passes + 1)):
             self.last = _Pass()
-            self._pass(bar)
+            self._pass(bar, workers)
             if self.options.dry_run:
                 return
             self.tally.passes, self.tally.steps = number + 1, 0
@@ -125,7 +149,7 @@ class RecordWalk:
         if self.complete:
             self.options.state.unlink(missing_ok=True)
 
-    def _pass(self, bar: Progress) -> None:
+    def _pass(self, bar: Progress, workers: ThreadPoolExecutor) -> None:
         paging = self.options.paging
         target: str | None = paging.first(self.plan.target, self.tally.steps)
         previous = None
@@ -136,12 +160,15 @@ class RecordWalk:
             records = self.plan.listing.records(answer.body)
             if previous is None and records:
                 self._refuse_endless(target, answer, len(records))
-            other = {
-                one.id: one
-                for one in self.plan.listing.records(self._page(self.proxied, target).body)
-            }
-            for record in records:
-                self._look(record, other.get(record.id))
+            if self.tally.heeds is None and records and not self.options.dry_run:
+                self.tally.heeds = self._heeds_conditions(records[0].id)
+            page = self._page(self.proxied, target).body
+            other = {one.id: one for one in self.plan.listing.records(page)}
+            pairs = [*{one.id: (one, other.get(one.id)) for one in records}.values()]
+            while pairs and not self.tally.converted:  # what does harm does it to one record alone
+                self._look(pairs.pop(0))
+                bar.update()
+            for _ in workers.map(self._look, pairs):
                 bar.update()
             self.tally.steps += paging.step(len(records))
             previous, target = (
@@ -151,7 +178,7 @@ class RecordWalk:
             if not self.options.dry_run:
                 _write(self)
 
-    def _refuse_endless(self, target: str, answer: SiteAnswer, count: int) -> None:
+    def _refuse_endless(self, target: str, answer: HttpAnswer, count: int) -> None:
         """A list that does not say how it goes on may go on all the same."""
         paging = self.options.paging
         if not paging.tells(answer) and paging.following(target, answer, 1, count) is None:
@@ -161,8 +188,9 @@ class RecordWalk:
                 f"it has all records; say how its pages follow with --pages: {PAGING_HELP}",
             )
 
-    def _look(self, direct: ReadRecord, proxied: ReadRecord | None) -> None:
-        """Count one record of a page, and write it again where that is due."""
+    def _look(self, pair: tuple[ReadRecord, ReadRecord | None]) -> None:
+        """Count one record of a page, as both sides show it; write it again where that is due."""
+        direct, proxied = pair
         todo = self.direction.todo
         state = None if proxied is None else self.plan.state(direct, proxied)
         mark = hashlib.sha256(direct.id.encode()).digest()[:12]
@@ -173,13 +201,32 @@ class RecordWalk:
                 self._passed_over.add(mark)
         if state is None:
             return
-        self.last.states[state] += 1
+        with self._lock:
+            self.last.states[state] += 1
         if state in todo and not self.options.dry_run and mark not in self._passed_over:
-            self._throttle()
+            self._throttle.wait()
             outcome = self._convert(direct.id)
-            self.last.outcomes[outcome] += 1
+            with self._lock:
+                self.last.outcomes[outcome] += 1
             if outcome is RecordOutcome.REFUSED:
                 self._passed_over.add(mark)
+
+    def _heeds_conditions(self, ident: str) -> bool | None:
+        """Whether the application refuses an update on the condition of a tag that a record had.
+
+        The update changes nothing. ``None``: the record has no strong tag.
+        """
+        read = self._record(self.direct, ident)
+        if read is None or not read[1]:
+            return None
+        body = self.plan.unchanging_body(read[0])
+        headers = {"Content-Type": self.plan.content_type, "If-Match": earlier_tag(read[1])}
+        target = self.plan.update_target(ident)
+        answer = self.direct.write(self.plan.method, target, body, headers)
+        heeds = answer is not None and answer.status == _PRECONDITION_FAILED
+        if not heeds:
+            print(IGNORES_CONDITIONS, file=sys.stderr)
+        return heeds
 
     def _examined(self, ident: str) -> RecordState | None:
         """The state of a record by itself; ``None`` where it is gone or changes all the time."""
@@ -217,7 +264,7 @@ class RecordWalk:
             if answer.status in _GONE:
                 return RecordOutcome.GONE
             if not 200 <= answer.status < 300:
-                return self._refuse(record, _reason(answer))
+                return self._refuse(record, reason_of(answer))
             if (outcome := self._after(record, tag)) is not None:
                 return outcome
             ignored = record
@@ -234,7 +281,7 @@ class RecordWalk:
             )
         return self._refuse(record, "the update was accepted, and the record is as it was")
 
-    def _update(self, record: ReadRecord, tag: str) -> SiteAnswer | None:
+    def _update(self, record: ReadRecord, tag: str) -> HttpAnswer | None:
         site = self.proxied if self.direction.through_proxy else self.direct
         headers = {"Content-Type": self.plan.content_type, **({"If-Match": tag} if tag else {})}
         target = self.plan.update_target(record.id)
@@ -243,7 +290,7 @@ class RecordWalk:
         if answer is not None and answer.status in (401, 403, 405):
             raise VaultError(
                 Code.FORBIDDEN,
-                f"{site.url} refuses {self.plan.update.label} ({_reason(answer)}): say with "
+                f"{site.url} refuses {self.plan.update.label} ({reason_of(answer)}): say with "
                 "--header who may.",
             )
         return answer
@@ -267,9 +314,10 @@ class RecordWalk:
         state = self.plan.state(direct[0], proxied[0])
         if state is None or state in self.direction.todo:
             return None
-        self.tally.converted += 1
-        self.tally.conditional += bool(tag)
-        self.tally.members = sorted({*self.tally.members, *other})[:_LISTED]
+        with self._lock:
+            self.tally.converted += 1
+            self.tally.conditional += bool(tag) and self.tally.heeds is not False
+            self.tally.members = sorted({*self.tally.members, *other})[:_LISTED]
         return RecordOutcome.CONVERTED
 
     def _harmful(self, text: str) -> VaultError:
@@ -283,47 +331,24 @@ class RecordWalk:
         if answer.status in _GONE:
             return None
         if answer.status != 200:
-            raise _unanswered(site, self.plan.reading.operation.label, answer)
+            raise unanswered(site, self.plan.reading.operation.label, answer)
         record = self.plan.reading.record(ident, answer.body)
         return record, answer.tag
 
-    def _page(self, site: Site, target: str) -> SiteAnswer:
+    def _page(self, site: Site, target: str) -> HttpAnswer:
         answer = site.read(target)
         if answer.status != 200:
-            raise _unanswered(site, self.plan.listing.operation.label, answer)
+            raise unanswered(site, self.plan.listing.operation.label, answer)
         return answer
 
     def _refuse(self, record: ReadRecord, reason: str) -> RecordOutcome:
-        self.refusals += 1
-        if len(self.refused) < _LISTED:
-            is_value = any(record.id == value.text for _, value in record.values)
-            name = "a record" if is_value else self.plan.update_target(record.id)
-            self.refused.append(Detail(name, reason))
+        is_value = any(record.id == value.text for _, value in record.values)
+        name = "a record" if is_value else self.plan.update_target(record.id)
+        with self._lock:
+            self.refusals += 1
+            if self.refusals <= _LISTED:
+                self.refused.append(Detail(name, reason))
         return RecordOutcome.REFUSED
-
-    def _throttle(self) -> None:
-        if self.options.rate is not None:
-            now = time.monotonic()
-            time.sleep(max(0.0, self._due - now))
-            self._due = max(now, self._due) + 1 / self.options.rate
-
-
-def _unanswered(site: Site, label: str, answer: SiteAnswer) -> VaultError:
-    hint = ": say with --header who may" if answer.status in (401, 403) else ""
-    return VaultError(
-        Code.UPSTREAM_BROKEN, f"{site.url} does not answer {label} ({_reason(answer)}){hint}."
-    )
-
-
-def _reason(answer: SiteAnswer) -> str:
-    """Status and, of an answer of the proxy's own, its code; never more of an answer."""
-    code = ""
-    if answer.headers.get("domicile-answer") == "proxy":
-        try:
-            code = f" {msgspec.json.decode(answer.body)['code']}"
-        except (msgspec.MsgspecError, KeyError, TypeError):
-            code = " of the proxy"
-    return f"status {answer.status}{code}"
 
 
 def _list_fault(walk: RecordWalk, text: str) -> VaultError:

@@ -91,6 +91,13 @@ class WalkPlan:
             content = msgspec.json.encode(
                 {name: raw for name, raw in record.members.items() if name in tops}
             )
+        return self._wrapped(content)
+
+    def unchanging_body(self, record: ReadRecord) -> bytes:
+        """What changes nothing of a record that is as it was read: the object, or no member."""
+        return self._wrapped(record.content if self.whole else b"{}")
+
+    def _wrapped(self, content: bytes) -> bytes:
         for step in reversed(self.body.objects or ()):
             content = b"{" + msgspec.json.encode(str(step)) + b":" + content + b"}"
         return content

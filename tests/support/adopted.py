@@ -35,6 +35,9 @@ class Adopted:
     records: dict[str, dict[str, Any]]
     page: int = 2
     tags: bool = True
+    heeds: bool = True  #: an update on the condition of another tag is refused
+    busy: int = 0  #: updates at the same time
+    most_busy: int = 0  #: and at most
     versions: dict[str, int] = field(default_factory=dict)
     refuse: dict[str, int] = field(default_factory=dict)  #: updates by id: status
     failures: list[int] = field(default_factory=list)  #: statuses of the next answers; 0: none
@@ -74,13 +77,16 @@ class Adopted:
         if ident not in self.records:
             return 404, {}, {}
         if handler.command == "PATCH":
+            self.busy += 1
+            self.most_busy = max(self.busy, self.most_busy)
             self.before(ident)
+            self.busy -= 1
             if ident not in self.records:
                 return 404, {}, {}
             if self.refuse.get(ident):
                 return self.refuse[ident], {}, {}
             wanted = handler.headers.get("If-Match")
-            if wanted not in (None, self._tag(ident)):
+            if self.heeds and wanted not in (None, self._tag(ident)):
                 return 412, {}, {}
             self._update(side, ident, json.loads(body))
         fields = {"ETag": self._tag(ident)} if self.tags else {}

@@ -1,17 +1,18 @@
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from proxy.cli import main, site
+from proxy.cli import http_client, main
 from tests.support.adopted import Adopted, adopted
 
 
 @pytest.fixture
 def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Adopted]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(site, "_WAITS", (0.0, 0.01))
+    monkeypatch.setattr(http_client, "_WAITS", (0.0, 0.01))
     with adopted(5) as office:
         office.rules(tmp_path)
         yield office
@@ -28,9 +29,38 @@ def test_every_record_is_written_through_the_proxy_once(office, told):
     assert office.records["p3"] == {
         "id": "p3", "name": "t-Ann 3", "email": "t-a3@b.example", "n": 3
     }  # fmt: skip
-    assert (office.writes("proxy"), office.writes("application")) == (5, 0)
+    # the application itself is asked once whether it heeds conditions, with nothing in it
+    assert (office.writes("proxy"), office.writes("application")) == (5, 1)
     assert told(*command(office))["converted"] == 0
     assert office.writes("proxy") == 5
+
+
+def test_several_records_are_written_at_a_time_after_the_first(office, told):
+    started = threading.Barrier(2, timeout=10)
+    office.page = 5
+    office.before = lambda ident: None if ident == "p0" else started.wait() and None
+    assert told(*command(office, "--parallel", "2"))["converted"] == 5
+    assert office.most_busy == 2
+    office.before, office.most_busy = lambda _: None, 0
+    office.records["p0"]["name"] = office.records["p1"]["name"] = "Bo"
+    assert told(*command(office, "--parallel", "1"))["converted"] == 2
+    assert office.most_busy == 1
+
+
+def test_an_application_that_ignores_conditions_is_warned_of(office, told, capsys):
+    office.heeds = False
+    before = {name: dict(one) for name, one in office.records.items()}
+    assert told(*command(office, "--dry-run"))["conditions"] is None
+    assert office.records == before
+    report = told(*command(office))
+    assert (report["conditions"], report["converted"], report["conditional"]) == (False, 5, 0)
+    assert {name: one["n"] for name, one in office.records.items()} == {
+        name: one["n"] for name, one in before.items()
+    }
+    office.records["p0"]["name"] = "Bo"
+    assert main(command(office)) == 0
+    said = capsys.readouterr()
+    assert all("ignores If-Match" in text for text in said)  # at once, and in the report
 
 
 def test_a_dry_run_counts_and_changes_nothing(office, told, capsys):
@@ -86,10 +116,16 @@ def test_words_that_are_no_rate_and_no_paging_are_wrong_usage(office, capsys):
     assert "such as 20/s" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", ["0", "33", "many"])
+def test_how_many_at_a_time_is_bounded(office, capsys, number):
+    assert main(command(office, "--parallel", number)) == 2
+    assert "from 1 to 32" in capsys.readouterr().err
+
+
 def test_a_rate_is_kept(office, told, monkeypatch):
     waits: list[float] = []
-    monkeypatch.setattr("proxy.cli.walk.time.sleep", waits.append)
-    monkeypatch.setattr("proxy.cli.walk.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("proxy.cli.site.time.sleep", waits.append)
+    monkeypatch.setattr("proxy.cli.site.time.monotonic", lambda: 100.0)
     assert told(*command(office, "--rate", "120/m"))["converted"] == 5
     assert waits[:5] == [0.0, 0.5, 1.0, 1.5, 2.0]
 

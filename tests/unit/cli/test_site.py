@@ -3,8 +3,8 @@ from contextlib import closing
 
 import pytest
 
-from proxy.cli import site
-from proxy.cli.site import Paging, Site, SiteAnswer
+from proxy.cli.http_client import HttpAnswer, wait_of
+from proxy.cli.site import Paging, Site
 from proxy.errors import Code, VaultError
 from tests.support.adopted import Adopted, adopted
 
@@ -12,7 +12,7 @@ from tests.support.adopted import Adopted, adopted
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
-    monkeypatch.setattr("proxy.cli.site.time.sleep", waited.append)
+    monkeypatch.setattr("proxy.cli.http_client.time.sleep", waited.append)
     return waited
 
 
@@ -50,17 +50,17 @@ def test_patience_ends(office):
 
 def test_an_answer_that_says_when_is_believed_within_reason(waits):
     for text, seconds in (("7", 7.0), ("9999", 30.0), ("Mon, 23 Nov", 0.1)):
-        assert site._wait(SiteAnswer(429, {"retry-after": text}, b""), 0) == seconds
+        assert wait_of(HttpAnswer(429, {"retry-after": text}, b""), 0) == seconds
 
 
 def test_weak_tags_are_no_conditions():
-    assert SiteAnswer(200, {"etag": '"7"'}, b"").tag == '"7"'
-    assert SiteAnswer(200, {"etag": 'W/"7"'}, b"").tag == ""
+    assert HttpAnswer(200, {"etag": '"7"'}, b"").tag == '"7"'
+    assert HttpAnswer(200, {"etag": 'W/"7"'}, b"").tag == ""
 
 
 def following(paging: str, target: str, body: str = "[]", count: int = 5, **fields: str) -> object:
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
-    return Paging(paging).following(target, SiteAnswer(200, headers, body.encode()), 3, count)
+    return Paging(paging).following(target, HttpAnswer(200, headers, body.encode()), 3, count)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_counted_pages_end_with_an_empty_one_and_begin_where_they_were():
 
 
 def test_a_list_may_say_nothing_of_another_page():
-    silent, last = SiteAnswer(200, {}, b"[]"), SiteAnswer(200, {}, b'{"next": null}')
+    silent, last = HttpAnswer(200, {}, b"[]"), HttpAnswer(200, {}, b'{"next": null}')
     assert [Paging("").tells(silent), Paging("").tells(last)] == [False, True]
     assert Paging("whole").tells(silent)
 

@@ -1,0 +1,136 @@
+"""How commands talk HTTP to a server that may be busy, or away for a moment."""
+
+import http.client
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from proxy.errors import Code, VaultError
+
+#: Seconds between attempts; the last one again and again.
+_WAITS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: Seconds to the next attempt that an answer may ask for at most.
+_LONGEST_WAIT: Final = 30.0
+
+
+class HttpAnswer(NamedTuple):
+    """An answer: status, header fields by their names in lower case, body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def tag(self) -> str:
+        """The strong entity tag, which a condition may name; empty without one."""
+        tag = self.headers.get("etag", "")
+        return "" if tag.startswith("W/") else tag
+
+
+class HttpClient:
+    """One server: a connection for each thread, made again once it has broken."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        """``url``: http, https, or ``unix:`` and a path. ``timeout``: seconds for an answer."""
+        parts = urllib.parse.urlsplit(url)
+        self.socket = parts.path if parts.scheme == "unix" else ""
+        self._url, self._parts, self._timeout = url, parts, timeout
+        self._local = threading.local()
+        self._connections: list[http.client.HTTPConnection] = []
+        self._stopped = False
+
+    def once(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> HttpAnswer | None:
+        """One attempt; ``None`` where no answer came, and nobody knows what became of it.
+
+        Raises ``VaultError(BAD_SETTINGS)`` for a certificate that is not trusted.
+        """
+        connection = getattr(self._local, "connection", None)
+        try:
+            if connection is None:
+                connection = self._local.connection = self._connect()
+                self._connections.append(connection)
+            connection.request(method, target, body or None, dict(headers))
+            answer = connection.getresponse()
+            content = answer.read()
+        except ssl.SSLCertVerificationError as error:
+            raise VaultError(
+                Code.BAD_SETTINGS,
+                f"{self._url} shows a certificate that is not trusted ({error.verify_message}): "
+                "name its authority in SSL_CERT_FILE.",
+            ) from None
+        except (OSError, http.client.HTTPException):
+            if connection is not None:
+                connection.close()  # the next request opens it again
+            return None
+        fields = {name.lower(): value for name, value in answer.getheaders()}
+        return HttpAnswer(answer.status, fields, content)
+
+    def patiently(
+        self,
+        request: tuple[str, str, bytes, Mapping[str, str]],
+        later: Collection[int],
+        patience: float,
+    ) -> HttpAnswer | None:
+        """The answer to what may be asked several times: the last one when patience ends.
+
+        ``request``: as ``once`` takes it. ``later``: statuses that ask for patience, in seconds.
+        """
+        since, attempt = time.monotonic(), 0
+        while True:
+            answer = self.once(*request)
+            usable = answer is not None and answer.status not in later
+            if usable or self._stopped or time.monotonic() - since > patience:
+                return answer
+            pause(answer, attempt)
+            attempt += 1
+
+    def stop(self) -> None:
+        """Let no thread wait for an answer any longer than its present attempt."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        while self._connections:
+            self._connections.pop().close()
+        self._local = threading.local()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self.socket:
+            return _SocketConnection(self.socket, self._timeout)
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """A connection to a Unix socket."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the path in place of host and port."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def pause(answer: HttpAnswer | None, attempt: int) -> None:
+    """Wait before the next attempt: as long as the answer asks for, up to half a minute."""
+    time.sleep(wait_of(answer, attempt))
+
+
+def wait_of(answer: HttpAnswer | None, attempt: int) -> float:
+    """Seconds to the next attempt."""
+    asked_for = "" if answer is None else answer.headers.get("retry-after", "")
+    if asked_for.isdigit():
+        return min(_LONGEST_WAIT, float(asked_for))
+    return _WAITS[min(attempt, len(_WAITS) - 1)]
