@@ -3,7 +3,7 @@ from contextlib import closing
 
 import pytest
 
-from proxy.cli.http_client import HttpAnswer, wait_of
+from proxy.cli.http_client import HttpAnswer
 from proxy.cli.site import Paging, Site
 from proxy.errors import Code, VaultError
 from tests.support.adopted import Adopted, adopted
@@ -46,16 +46,6 @@ def test_patience_ends(office):
     for ended in (read, written):
         assert ended.value.code is Code.UPSTREAM_UNREACHABLE
         assert "status 503" in ended.value.message
-
-
-def test_an_answer_that_says_when_is_believed_within_reason(waits):
-    for text, seconds in (("7", 7.0), ("9999", 30.0), ("Mon, 23 Nov", 0.1)):
-        assert wait_of(HttpAnswer(429, {"retry-after": text}, b""), 0) == seconds
-
-
-def test_weak_tags_are_no_conditions():
-    assert HttpAnswer(200, {"etag": '"7"'}, b"").tag == '"7"'
-    assert HttpAnswer(200, {"etag": 'W/"7"'}, b"").tag == ""
 
 
 def following(paging: str, target: str, body: str = "[]", count: int = 5, **fields: str) -> object:
