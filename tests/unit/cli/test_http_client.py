@@ -19,7 +19,7 @@ def office() -> Iterator[Adopted]:
 def test_each_thread_has_a_connection_of_its_own(office):
     answers: list[HttpAnswer | None] = []
     with closing(HttpClient(office.url, 10)) as client:
-        ask = ("GET", "/people/p1", b"", {})
+        ask: tuple[str, str, bytes, dict[str, str]] = ("GET", "/people/p1", b"", {})
         threads = [
             threading.Thread(target=lambda: answers.append(client.once(*ask))) for _ in range(3)
         ]
