@@ -176,7 +176,7 @@ def plan_walk(rules: RuleSet, choice: WalkChoice) -> WalkPlan:
     operations = [
         one
         for one in rules.operations
-        if one.endpoint is endpoint and one.entity is entity and not one.graph
+        if one.endpoint is endpoint and one.entity is entity and not (one.graph or one.parts)
     ]
     listing, params, target = _listing(rules, operations, choice.target)
     ends = set(params)

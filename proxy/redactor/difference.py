@@ -3,8 +3,7 @@ different, for ``domicile rules diff OLD NEW``.
 
 Both rule sets are told as facts: of each place of a request, each field, each endpoint and each
 role. A fact has a rank where one state protects more than another. Rules are paired by what they
-match, not by how they are written: a path whose rule is gone is asked of the new rules, and what
-these do with it counts.
+match, not by how they are written: of a path whose rule is gone counts what the new rules say.
 """
 
 import enum
@@ -227,7 +226,8 @@ def _requests(rules: RuleSet) -> Iterator[_Request]:
 def _operation(rule: Operation) -> dict[str, _Fact]:
     facts: dict[str, _Fact] = {}
     for one in each_operation([rule]):
-        request, prefix = one.request, f"GraphQL {one.label}, " if rule.graph else ""
+        part = f"{one.verb} {one.entity.name}, " if rule.parts else ""
+        request, prefix = one.request, f"GraphQL {one.label}, " if rule.graph else part
         for where, name in _places(body_in_words(request.body)):
             facts[f"{prefix}the request's {where}"] = _Fact(name, protects=True)
         for name, of in request.query.items():
@@ -235,8 +235,8 @@ def _operation(rule: Operation) -> dict[str, _Fact]:
         search = search_in_words(request.search) if request.search is not None else {}
         for source, names in search.items():
             for name, words in names.items():
-                what = f"{prefix}{_SOURCES[source]} {name}"
-                facts[what] = _Fact(words or "nobody's data", protects=bool(words))
+                fact = _Fact(words or "nobody's data", protects=bool(words))
+                facts[f"{prefix}{_SOURCES[source]} {name}"] = fact
         for where, name in _places(body_in_words(one.response.body)):
             facts[f"{prefix}the answer's {where}"] = _Fact(f"{name} restored")
         facts |= {f"{prefix}{what}": fact for what, fact in _words(one).items()}

@@ -109,10 +109,29 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
             **what,
         }
         return out
+    if operation.parts:
+        out["operation"] = {
+            "match": operation.label,
+            "at": str(operation.position),
+            **(when if operation.when else {}),
+            "objects": {
+                f"{number} {one.verb} {one.entity.name}": _about(one, endpoint, role)
+                for number, one in enumerate(operation.parts, 1)
+            },
+        }
+        return out
     out["operation"] = {
         "match": operation.label,
         "at": str(operation.position),
         **(when if operation.when else {}),
+        **_about(operation, endpoint, role),
+    }
+    return out
+
+
+def _about(operation: Operation, endpoint: Endpoint, role: str) -> dict[str, Any]:
+    """What is done to one entity."""
+    about: dict[str, Any] = {
         str(operation.verb): operation.entity.name,
         **({"keep": keep_in_words(operation)} if operation.keep is not None else {}),
         "schema": operation.entity.schema.name,
@@ -126,8 +145,8 @@ def as_data(effective: Found, role: str = "") -> dict[str, Any]:
     }
     if endpoint.views:
         views = [view_of(endpoint.views, {role})] if role else [*endpoint.views, UNKNOWN_VIEW]
-        out["operation"]["views"] = {view.name: _view(view, operation.entity) for view in views}
-    return out
+        about["views"] = {view.name: _view(view, operation.entity) for view in views}
+    return about
 
 
 def explanation_text(data: Mapping[str, Any]) -> str:

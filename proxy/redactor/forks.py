@@ -277,7 +277,9 @@ def forked(rules: Iterable[Rule]) -> tuple[list[Rule], dict[int, Fork]]:
 
 
 def each_operation(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Every operation on one entity: those on fields of GraphQL stand in others."""
+    """Every operation on one entity: those on fields of GraphQL, or on one of several objects,
+    stand in others.
+    """
     for operation in operations:
         inner = tuple(one.operation for one in operation.graph)
-        yield from inner or (operation,)
+        yield from inner or operation.parts or (operation,)

@@ -66,9 +66,7 @@ class OwnToken(enum.StrEnum):
 
 
 class OtherKinds(enum.StrEnum):
-    """A request body of a kind that no rule can follow, such as a picture, or a part of a form that
-    is a file: refuse it, or pass it as it came.
-    """
+    """A body, or a file in a form, that no rule can follow: refuse it, or pass it as it came."""
 
     REFUSE = "refuse"
     PASS = "pass"
@@ -325,11 +323,13 @@ class Operation:
     persisted: tuple[tuple[str, str], ...] = ()  #: documents of GraphQL by their hash
     keep: int | None = None  #: of a delete: milliseconds that values stay, 0: until another delete
     envelope: EnvelopeRule | None = None  #: it carries requests that are matched by themselves
+    parts: tuple["Operation", ...] = ()  #: what it does to each of the objects in its messages
 
     @property
     def addressed(self) -> bool:
         """Whether the address of a request may hold values."""
-        return self.request.addressed or (bool(self.graph) and "GET" in self.methods)
+        inner = (bool(self.graph) and "GET" in self.methods) or any(p.addressed for p in self.parts)
+        return self.request.addressed or inner
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,15 @@ USUAL = (
 )
 
 
-def rule_text(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "") -> str:
-    """A rule file with one entity ``p`` of these fields; ``more`` are further lines at its root."""
+def rule_text(
+    *operations: str,
+    fields: tuple[str, ...] = FIELDS,
+    more: str = "",
+    entities: tuple[str, ...] = (),
+) -> str:
+    """A rule file with one entity ``p`` of these fields; ``more`` are further lines at its root,
+    ``entities`` further ones.
+    """
     caller = ', caller: {from: jwt, jwks: "http://localhost:9"}' if "views:" in more else ""
     lines = [
         "version: 1",
@@ -62,7 +69,7 @@ def rule_text(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = ""
         "  p:",
         "    fields:",
     ]
-    lines += [f"      {field}" for field in fields]
+    lines += [f"      {field}" for field in fields] + list(entities)
     return (
         "\n".join([*lines, "operations:", *(f"  - {operation}" for operation in operations)]) + "\n"
     )
@@ -198,6 +205,7 @@ async def desk(
     *operations: str,
     fields: tuple[str, ...] = FIELDS,
     more: str = "",
+    entities: tuple[str, ...] = (),
     before: Desk | None = None,
     hosted: bool = False,
 ) -> Desk:
@@ -223,7 +231,7 @@ async def desk(
     vault = new_vault(
         keyset, failing, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000)
     )
-    text = rule_text(*(operations or USUAL), fields=fields, more=more)
+    text = rule_text(*(operations or USUAL), fields=fields, more=more, entities=entities)
     rules = load_text(
         text.replace("    fields:", "    schema: records\n    fields:", 1) if hosted else text
     )

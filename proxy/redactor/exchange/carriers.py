@@ -176,8 +176,8 @@ class CarrierExchange(RuleExchange):
             match = self.routes.router.match("GET", (host or b"").decode("latin-1"), target)
             if not isinstance(match, Match):
                 return address
-            joined = self.routes.joined[id(match.operation)]
-            if joined.collection is not self._collection:
+            joined = self.routes.joined.get(id(match.operation))
+            if joined is None or joined.collection is not self._collection:
                 return address
             return b"%b%b%b" % (before, _with_values(joined, target, values), rest)
         except VaultError:

@@ -167,7 +167,8 @@ class EnvelopeExchange:
 
     def _ruled(self, one: InnerRequest, match: Match, request: Request) -> _Inner:
         operation = match.operation
-        if operation.envelope is not None or operation.graph or operation.response.in_parts:
+        whole = operation.envelope is not None or operation.graph or operation.parts
+        if whole or operation.response.in_parts:
             raise self._refusal("one of its requests is of a kind that cannot come in another")
         exchange: RuleExchange = self._rules.exchange(match, self._view)
         inner = _Inner(one, exchange)

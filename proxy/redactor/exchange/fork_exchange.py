@@ -7,11 +7,12 @@ from proxy.redactor.events import EventStream
 from proxy.redactor.exchange.envelope import EnvelopeExchange
 from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
+from proxy.redactor.exchange.parts_exchange import PartsExchange
 from proxy.redactor.forks import Fork
 from proxy.redactor.message import RawHeaders, Request, Response, Timing
 from proxy.redactor.rules import Operation, PassRule
 
-_Exchange = RuleExchange | GraphExchange | EnvelopeExchange
+_Exchange = RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange
 
 
 class ForkExchange:
@@ -69,4 +70,4 @@ class ForkExchange:
 
 
 #: What carries a matched request.
-AnyExchange = RuleExchange | GraphExchange | EnvelopeExchange | ForkExchange
+AnyExchange = RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange | ForkExchange

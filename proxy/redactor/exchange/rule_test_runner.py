@@ -8,13 +8,14 @@ found there.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from proxy.errors import VaultError
 from proxy.redactor.exchange.fork_exchange import AnyExchange
 from proxy.redactor.exchange.runtime import Runtime
+from proxy.redactor.forks import each_operation
 from proxy.redactor.jsonpath import parse_jsonpath
 from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
 from proxy.redactor.message import RawHeaders, Request, Response, header
@@ -40,9 +41,9 @@ async def run_case(runtime: Runtime, case: Case) -> list[str]:
             return [f"no operation matches {request.method} {case.call.target.partition('?')[0]}"]
         view = view_of(endpoint.views, case.roles) if endpoint.views else None
         exchange = runtime.exchange(match, view)
-        graph = match.operation.graph
-        operation = graph[0].operation if graph else match.operation
-        return await _run(case, exchange, request, runtime.joined[id(operation)].collection)
+        every = each_operation([match.operation])
+        collections = [runtime.joined[id(one)].collection for one in every]
+        return await _run(case, exchange, request, collections)
     except VaultError as error:
         return [f"the proxy refuses it with {error.code}: {error.message}"]
 
@@ -51,7 +52,7 @@ async def _run(
     case: Case,
     exchange: AnyExchange,
     request: Request,
-    collection: Collection,
+    collections: Sequence[Collection],
 ) -> list[str]:
     refusal = case.caller_sees.code
     try:
@@ -62,7 +63,7 @@ async def _run(
         return []
     if refusal is not None:
         return [f"the proxy does not refuse it with {refusal}"]
-    problems = list(_check_sent(case.app_sees, sent, collection))
+    problems = list(_check_sent(case.app_sees, sent, collections))
     answer = _answer(case, sent)
     wanted = exchange.wants(answer.status, answer.headers)
     if stream := exchange.stream(answer.status, answer.headers):
@@ -107,18 +108,23 @@ def _request(call: TestRequest) -> Request:
 # ---------------------------------------------------------------------- what the application gets
 
 
-def _check_sent(expected: AppSees, sent: Request, collection: Collection) -> Iterator[str]:
+def _check_sent(
+    expected: AppSees, sent: Request, collections: Sequence[Collection]
+) -> Iterator[str]:
     seen = _texts(sent)
     for marker in expected.without:
         if any(marker.casefold() in text for text in seen):
             yield f"the application sees {marker!r}, which app_sees.without forbids"
     if expected.json is not ABSENT:
-        yield from _compare(expected.json, _loaded(sent.body), "app_sees.json $", collection)
+        yield from _compare(expected.json, _loaded(sent.body), "app_sees.json $", collections)
     if expected.form is not None:
-        yield from _compare(expected.form, _sent_members(sent), "app_sees.form $", collection)
+        yield from _compare(expected.form, _sent_members(sent), "app_sees.form $", collections)
     if expected.query is not None:
         yield from _compare(
-            expected.query, _members(sent.target.partition(b"?")[2]), "app_sees.query $", collection
+            expected.query,
+            _members(sent.target.partition(b"?")[2]),
+            "app_sees.query $",
+            collections,
         )
 
 
@@ -142,20 +148,22 @@ def _texts(sent: Request) -> list[str]:
     return [text.casefold() for text in (raw, unquote_plus(raw), plain)]
 
 
-def _compare(expected: Any, found: Any, place: str, collection: Collection) -> Iterator[str]:
+def _compare(
+    expected: Any, found: Any, place: str, collections: Sequence[Collection]
+) -> Iterator[str]:
     """Whether everything that is expected is there; what else is there does not matter."""
     if isinstance(expected, Mapping) and set(expected) == {"shape"}:
-        if not _is_token(found, str(expected["shape"]), collection):
+        if not any(_is_token(found, str(expected["shape"]), one) for one in collections):
             yield f"{place} is no token of shape {expected['shape']}"
     elif isinstance(expected, Mapping):
         for name, value in expected.items():
             if not isinstance(found, Mapping) or name not in found:
                 yield f"{place}.{name} is missing"
             else:
-                yield from _compare(value, found[name], f"{place}.{name}", collection)
+                yield from _compare(value, found[name], f"{place}.{name}", collections)
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for index, value in enumerate(expected):
-            yield from _compare(value, found[index], f"{place}[{index}]", collection)
+            yield from _compare(value, found[index], f"{place}[{index}]", collections)
     elif expected != found or isinstance(expected, bool) is not isinstance(found, bool):
         yield f"{place} is not {json.dumps(expected, ensure_ascii=False)}"
 

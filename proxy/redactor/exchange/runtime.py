@@ -16,12 +16,12 @@ from proxy.redactor.exchange.exchange import RuleExchange
 from proxy.redactor.exchange.fork_exchange import AnyExchange, ForkExchange
 from proxy.redactor.exchange.graph_exchange import GraphExchange
 from proxy.redactor.exchange.known_tokens import SearchTokens
+from proxy.redactor.exchange.parts_exchange import PartsExchange, every_plan, join_parts
 from proxy.redactor.exchange.viewed import viewed
 from proxy.redactor.forks import Fork, each_operation, forked
 from proxy.redactor.graphql import GraphReader
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.method_override import TELLING, TELLS_ADDRESS, TELLS_METHOD
-from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, Rule, RuleSet
 from proxy.redactor.views import View
@@ -211,7 +211,8 @@ class Runtime:
             return before + target.partition(b"?")[0]
         if not isinstance(found, Match) or not found.operation.addressed:
             return address
-        if found.operation.branches or found.operation.graph:
+        rule = found.operation
+        if rule.branches or rule.graph or rule.parts:
             return before + target.partition(b"?")[0]
         return before + await swapped(self.joined[id(found.operation)], target)
 
@@ -230,11 +231,17 @@ class Runtime:
 
     def _exchange(
         self, match: Match, view: View | None
-    ) -> RuleExchange | GraphExchange | EnvelopeExchange:
+    ) -> RuleExchange | GraphExchange | EnvelopeExchange | PartsExchange:
+        if match.operation.parts:
+            matches = [Match(one, match.params, self) for one in match.operation.parts]
+            return PartsExchange(matches, self.joined, lambda one: self._rule_exchange(one, view))
         if match.operation.envelope is not None:
             return EnvelopeExchange(match.operation, self, view)
         if match.operation.graph:
             return GraphExchange(self.graphs[id(match.operation)], self.joined, view, self.vault)
+        return self._rule_exchange(match, view)
+
+    def _rule_exchange(self, match: Match, view: View | None) -> RuleExchange:
         joined = self.joined[id(match.operation)].under(view)
         if match.operation.response.special:
             return special_exchange(joined, match, self)
@@ -342,13 +349,17 @@ async def bind_rules(
     collections = {
         entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities
     }
+    every = [*each_operation(rules.operations)]
     joined = {
-        id(operation): BoundOperation(
-            make_plan(operation), collections[operation.entity.schema.name], metrics, audit
+        id(plan.operation): BoundOperation(
+            plan, collections[plan.operation.entity.schema.name], metrics, audit
         )
-        for operation in each_operation(rules.operations)
+        for plan in every_plan(rules.operations)
     }
-    in_paths = any(op.request.search and op.request.search.path for op in rules.operations)
+    for operation in rules.operations:
+        if operation.parts:
+            join_parts(metrics, [joined[id(part)] for part in operation.parts])
+    in_paths = any(op.request.search and op.request.search.path for op in every)
     routed, forks = forked(rules.rules)
     graphs = {id(one): GraphReader(one) for one in rules.operations if one.graph}
     router = Router(routed, rules.endpoints)

@@ -58,21 +58,28 @@ class UnnamedParameters:
 
     __slots__ = ("_met", "_metrics", "_named", "_operation", "_words", "form")
 
-    def __init__(self, metrics: Metrics, operation: Operation) -> None:
-        rule, ident = operation.request, operation.id
-        search, body = rule.search, rule.body
+    def __init__(self, metrics: Metrics, operation: Operation, *others: Operation) -> None:
+        """``others``: what is done to further objects in the same messages."""
         self._metrics = metrics
         self._operation = operation
-        places = {IdSource.QUERY: "query", IdSource.FORM: "form"}
-        self._named: dict[str, list[str]] = {
-            "query": [*rule.query, *(search.query if search is not None else ())],
-            "form": [
-                *(body.form if body is not None else ()),
-                *(search.form if search is not None else ()),
-            ],
-        }
+        self._named: dict[str, list[str]] = {"query": [], "form": []}
+        self._words: frozenset[str] = frozenset()
         #: whether its requests may be forms
-        self.form = bool(self._named["form"])
+        self.form = False
+        for one in (operation, *others):
+            self._name(one)
+        #: by part and name as it was sent; ``None``: it needs no notice
+        self._met: dict[tuple[str, bytes], _Met | None] = {}
+
+    def _name(self, operation: Operation) -> None:
+        """What an operation names needs no notice."""
+        rule, ident = operation.request, operation.id
+        search, body = rule.search, rule.body
+        places = {IdSource.QUERY: "query", IdSource.FORM: "form"}
+        self._named["query"] += [*rule.query, *(search.query if search is not None else ())]
+        form = [*(body.form if body else ()), *(search.form if search is not None else ())]
+        self._named["form"] += form
+        self.form = self.form or bool(form)
         if ident is not None and ident.source in places:
             self._named[places[ident.source]].append(ident.name)
         for condition in operation.when:
@@ -80,9 +87,7 @@ class UnnamedParameters:
                 self._named[condition.source].append(condition.name)
         fields = operation.entity.fields.values()
         steps = (step for field in fields for step in (field.name, *field.at))
-        self._words = frozenset(step.lower() for step in steps if isinstance(step, str))
-        #: by part and name as it was sent; ``None``: it needs no notice
-        self._met: dict[tuple[str, bytes], _Met | None] = {}
+        self._words |= {step.lower() for step in steps if isinstance(step, str)}
 
     def look(self, request: Request) -> None:
         """Count the parameters of a request, and tell of those that are new."""
@@ -141,6 +146,15 @@ class UnnamedParameters:
         word, operation = parameter_word(name, self._words | HARMLESS), self._operation
         labels = operation.endpoint.name, operation.label, part, word
         return _Met(self._metrics.cell("domicile_unnamed_parameters_total", *labels), word)
+
+
+class NoUnnamed(UnnamedParameters):
+    """Of an operation whose messages another one looks at."""
+
+    __slots__ = ()
+
+    def look(self, request: Request) -> None:
+        """The other one does."""
 
 
 def _is_form(request: Request) -> bool:

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Final
 
 from proxy.model.schema import Path, PathStep, Schema, spell
+from proxy.redactor.forks import each_operation
 from proxy.redactor.load.entities import EntityDraft, lacks_word, needs_record
 from proxy.redactor.load.vault_questions import unfindable
 from proxy.redactor.load.when import are_told_apart
@@ -109,14 +110,12 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
     for file in files:
         if not file.operations:
             yield f"{file.at}: '{file.endpoint.name}' has no operations: nothing of it is protected"
-        inner = [one.operation for operation in file.operations for one in operation.graph]
-        used = {id(operation.entity.fields) for operation in (*file.operations, *inner)}
+        every = [*each_operation(file.operations)]
+        used = {id(operation.entity.fields) for operation in every}
         for draft in file.entities:
             yield from _field_warnings(draft)
-            created = any(
-                op.verb is Verb.CREATE and op.entity.name == draft.entity.name
-                for op in file.operations
-            )
+            name = draft.entity.name
+            created = any(op.verb is Verb.CREATE and op.entity.name == name for op in every)
             if created and all(needs_record(rule.shape) for rule in draft.entity.fields.values()):
                 yield (
                     f"{draft.at}: no token of '{draft.entity.name}' tells whose it is, so a "
@@ -128,12 +127,12 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
                     f"{draft.at}: no operation names the entity '{draft.entity.name}', so "
                     "nothing of it is protected"
                 )
-        for operation in file.operations:
+        for operation in every:
             yield from _descents(operation)
             yield from _unseen(operation)
             yield from _unnamed_success(operation)
         yield from _other_ways(file)
-        yield from unfindable(file.operations)
+        yield from unfindable(every)
         for operation in _unread(file):
             yield (
                 f"{operation.position}: {operation.label} is ruled and GET {operation.template} is "
@@ -189,7 +188,8 @@ def _plausible(file: FileRules) -> Iterator[str]:
 
 def _unresolved(draft: EntityDraft, file: FileRules) -> Iterator[str]:
     """The answers in which tokens of the entity stand without a record's id beside them."""
-    own = [one for one in file.operations if one.entity.fields is draft.entity.fields]
+    fields = draft.entity.fields
+    own = [one for one in each_operation(file.operations) if one.entity.fields is fields]
     for operation in own:
         if operation.response.restore is Restore.ANYWHERE:
             yield f"in the page of {operation.label}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from proxy.redactor.forks import each_operation
 from proxy.redactor.load.forms import Section
 from proxy.redactor.load.yaml_tree import RuleFaults
 from proxy.redactor.rules import Entity, Operation, Rule, Verb
@@ -30,8 +31,7 @@ def keep_of(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) ->
 def check_ends(operations: Iterable[Rule], faults: RuleFaults) -> None:
     """Note deletes that keep values until another one, where there is none."""
     whole = [one for one in operations if isinstance(one, Operation)]
-    whole += [field.operation for one in whole for field in one.graph]
-    deletes = [one for one in whole if one.verb is Verb.DELETE]
+    deletes = [one for one in each_operation(whole) if one.verb is Verb.DELETE]
     ended = {one.entity.name for one in deletes if one.keep is None}
     for one in deletes:
         if one.keep == 0 and one.entity.name not in ended and one.entity.expires is None:

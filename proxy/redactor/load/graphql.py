@@ -189,7 +189,7 @@ def _ways(inner: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> _Wa
     )
 
 
-def with_graph(operation: Operation, change: Callable[[Operation], Operation]) -> Operation:
-    """The operation changed, and what its fields of GraphQL do likewise."""
+def with_inner(operation: Operation, change: Callable[[Operation], Operation]) -> Operation:
+    """The operation changed, and what stands in it likewise: on fields of GraphQL, on objects."""
     graph = tuple(replace(one, operation=change(one.operation)) for one in operation.graph)
-    return replace(change(operation), graph=graph)
+    return replace(change(operation), graph=graph, parts=tuple(map(change, operation.parts)))

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from proxy.model.schema import Field, Schema
+from proxy.redactor.forks import each_operation
 from proxy.redactor.load.answers import with_lone_tokens
 from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, warnings
 from proxy.redactor.load.deletes import check_ends
 from proxy.redactor.load.entities import compile_endpoint, compile_entities
 from proxy.redactor.load.forms import Context, PlacedValue, Section
-from proxy.redactor.load.graphql import with_graph
+from proxy.redactor.load.graphql import with_inner
 from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.rule_tests import parse_case
@@ -303,11 +304,8 @@ def _loaded(value: object) -> object:
 
 def _addressed(file: FileRules) -> FileRules:
     """The same with what all operations together tell of the entities and the endpoint."""
-    bare = {
-        op.entity.name
-        for op in file.operations
-        if op.response.body is not None and not carries_id(op)
-    }
+    every = [*each_operation(file.operations)]
+    bare = {op.entity.name for op in every if op.response.body and not carries_id(op)}
     bare |= {one.operation.entity.name for op in file.operations for one in op.graph}
     drafts = {
         (own := draft.entity).name: replace(
@@ -315,7 +313,7 @@ def _addressed(file: FileRules) -> FileRules:
             entity=replace(
                 own,
                 addressed=own.name not in bare,
-                fields=with_lone_tokens(own, file.operations, everywhere=own.name in bare),
+                fields=with_lone_tokens(own, every, everywhere=own.name in bare),
             ),
         )
         for draft in file.entities
@@ -325,7 +323,7 @@ def _addressed(file: FileRules) -> FileRules:
     def addressed(op: Operation) -> Operation:
         return replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity)
 
-    operations = tuple(with_graph(op, addressed) for op in file.operations)
+    operations = tuple(with_inner(op, addressed) for op in file.operations)
     passed = tuple(replace(rule, endpoint=endpoint) for rule in file.passed)
     return replace(
         file,
@@ -348,7 +346,7 @@ def _settled(file: FileRules) -> FileRules:
     entities = {draft.entity.name: _settled_entity(draft.entity) for draft in file.entities}
     drafts = tuple(replace(draft, entity=entities[draft.entity.name]) for draft in file.entities)
     operations = tuple(
-        with_graph(one, lambda inner: _settled_operation(inner, entities[inner.entity.name]))
+        with_inner(one, lambda inner: _settled_operation(inner, entities[inner.entity.name]))
         for one in file.operations
     )
     return replace(file, entities=drafts, operations=operations)

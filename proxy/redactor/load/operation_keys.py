@@ -235,17 +235,34 @@ _ENVELOPE = Block(
     ),
 )  # fmt: skip
 
+_VERBS = (
+    Key("create", _ENTITY, "the request makes a new record of this entity"),
+    Key("read", _ENTITY, "the answer shows records of this entity"),
+    Key("update", _ENTITY, "the request changes a record; an id that the vault does not know is created"),
+    Key("delete", _ENTITY, "the request removes records"),
+    _KEEP,
+)  # fmt: skip
+_PLACED = (
+    Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
+        "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
+    Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
+    Key("response", RESPONSE, "the answer", "the object at `$`"),
+    Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
+    Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
+)  # fmt: skip
+_OBJECTS = Block(
+    "object",
+    "One of several objects, or kinds of objects, in a message and its answer. Exactly one of create, read, update, delete.",
+    (*_VERBS, *_PLACED),
+)  # fmt: skip
+
 OPERATION_BLOCK = Block(
     "operation",
     "One request of the application. Exactly one of create, read, update, delete where it "
     "carries personal data, else pass.",
     (
         Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
-        Key("create", _ENTITY, "the request makes a new record of this entity"),
-        Key("read", _ENTITY, "the answer shows records of this entity"),
-        Key("update", _ENTITY, "the request changes a record; an id that the vault does not know is created"),
-        Key("delete", _ENTITY, "the request removes records"),
-        _KEEP,
+        *_VERBS,
         Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; "
             "it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("when", MapOf(Anything(), "place"), "what a request says for this operation to be meant, where several share a path: `$.member`, `header NAME`, "
@@ -253,12 +270,8 @@ OPERATION_BLOCK = Block(
         Key("graphql", MapOf(GRAPHQL_FIELD, "field of the schema", r"(Query\.|Mutation\.|Subscription\.)?[A-Za-z_]\w*", "name, or that behind Query., Mutation. or Subscription."), "what fields of a GraphQL schema do, in place of one of create, read, update, delete"),
         Key("persisted", MapOf(Text("document", "a GraphQL document"), "hash", r"[0-9A-Fa-f]{64}", "a SHA-256 in hexadecimal digits"), "documents of GraphQL that callers name by their hash alone", "none: a hash alone is refused"),
         Key("envelope", _ENVELOPE, "the request carries others, in place of one of create, read, update, delete"),
-        Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where "
-            "that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
-        Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
-        Key("response", RESPONSE, "the answer", "the object at `$`"),
-        Key("query", MapOf(_MEMBER, "parameter name or pattern with `*`"), "query parameters that carry a value; it is swapped for its same-value token"),
-        Key("path", MapOf(Either(_FIELD, _CARRIER), "placeholder"), "placeholders of the path that stand for a value of a field; it is swapped for its same-value token"),
+        Key("objects", ListOf(_OBJECTS), "several objects in one message, each with an entity and a place of its own, in place of one of create, read, update, delete"),
+        *_PLACED,
     ),
     elsewhere={
         "views": "stands at the top of the file, for all operations",

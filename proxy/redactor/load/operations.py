@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.redactor.load.answers import (
     carrier_rules,
@@ -28,6 +29,7 @@ from proxy.redactor.load.ids import (
     selects_many,
     statuses,
 )
+from proxy.redactor.load.objects import compile_objects
 from proxy.redactor.load.parameters import compile_search
 from proxy.redactor.load.parsers import MatchPattern
 from proxy.redactor.load.vault_questions import has_same_tokens, same_hint
@@ -36,6 +38,7 @@ from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     Absent,
     BodyPlace,
+    Condition,
     Empty,
     Endpoint,
     Entity,
@@ -113,12 +116,25 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
         compiled = compile_envelope if "envelope" in section else compile_graphql
         when = compile_when(section, scope.faults)
         return compiled(section, (scope.endpoint, scope.entities, scope.faults), when)
-    verb, draft, matched = _verb(section, scope.faults), None, section.value("match")
+    matched = section.value("match")
+    if isinstance(matched, MatchPattern):
+        _check_prefix(section, matched, scope)
+    if "objects" in section:
+        when = compile_when(section, scope.faults)
+        parts = partial(_of_one_entity, matched=matched, scope=scope, when=())
+        return compile_objects(section, parts, when, scope.faults)
+    return _of_one_entity(section, matched, scope, compile_when(section, scope.faults))
+
+
+def _of_one_entity(
+    section: Section, matched: object, scope: Scope, when: tuple[Condition, ...]
+) -> Operation | None:
+    """What is done to one entity; ``None`` where that was at fault."""
+    verb, draft = _verb(section, scope.faults), None
     if verb is not None:
         draft = _entity(section, verb, scope)
     if verb is None or draft is None or not isinstance(matched, MatchPattern):
         return None
-    _check_prefix(section, matched, scope)
     entity, faults = draft.entity, scope.faults
     search = compile_search(section, verb, entity, matched.template, faults)
     request = _request(section, verb, entity, search, faults)
@@ -137,7 +153,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
         request,
         response,
         section.at,
-        compile_when(section, faults),
+        when,
         keep=keep_of(section, verb, entity, faults),
     )
     _check_same(operation, section, faults)

@@ -46,6 +46,7 @@ def test_the_parts_of_the_manual_load_inside_a_file():
         "version: 1\nendpoint: {name: crm, upstream: "
         f'"http://a"}}\n{entities.replace("    fields:", "    fields:" + chr(10) + "      phone: {kind: phone}")}'
     )
+    head += "  courier: {fields: {name: {kind: name}}}\n"
     loaded = 0
     for part in parts:
         operations = part.partition("operations:\n")[2] if part.startswith("entities:") else part
@@ -55,7 +56,7 @@ def test_the_parts_of_the_manual_load_inside_a_file():
         elif part.startswith("tests:"):
             assert load_text(head + part).tests
             loaded += 1
-    assert loaded == 8
+    assert loaded == 9
 
 
 def test_a_manual_without_place_for_the_tables_is_refused():

@@ -1,0 +1,193 @@
+"""A message with several objects, each of an entity of its own: an exchange for each of them.
+
+Each reads the message that the one before has written, so every kind of body has several objects as
+it has one. All are staged before anything is sent, or none is, and each is settled by itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.offload import SMALL, is_long, run_in_thread
+from proxy.redactor.events import EventStream
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.unnamed_parameters import NoUnnamed, UnnamedParameters
+from proxy.redactor.forks import each_operation
+from proxy.redactor.guard import JointGuard
+from proxy.redactor.message import RawHeaders, Request, Response, Timing
+from proxy.redactor.plan import OperationPlan, make_plan
+from proxy.redactor.redact import request_ids
+from proxy.redactor.rules import Match, Operation, Verb
+from proxy.telemetry.metrics import Metrics
+
+_CHANGES: Final = (Verb.UPDATE, Verb.DELETE)
+
+
+def every_plan(operations: Iterable[Operation]) -> Iterator[OperationPlan]:
+    """The plan of each operation on one entity. Of the parts of a message one that names no place
+    in its body does not refuse what others name there.
+    """
+    for operation in operations:
+        plans = map(make_plan, each_operation((operation,)))
+        named = any(one.request.body is not None for one in operation.parts)
+        yield from (replace(one, unnamed=None) for one in plans) if named else plans
+
+
+def join_parts(metrics: Metrics, parts: Sequence[BoundOperation]) -> None:
+    """Have one of the operations look at the parameters of the messages that they share."""
+    operations = [one.plan.operation for one in parts]
+    for one in parts[1:]:
+        one.unnamed = NoUnnamed(metrics, one.plan.operation)
+    parts[0].unnamed = UnnamedParameters(metrics, *operations)
+
+
+class PartsExchange:
+    """Carries one message and its answer, object by object."""
+
+    def __init__(
+        self,
+        matches: Sequence[Match],
+        joined: Mapping[int, BoundOperation],
+        exchange: Callable[[Match], RuleExchange],
+    ) -> None:
+        self._matches = matches
+        self._joined = joined  #: operations by their identity
+        self._exchanges = [exchange(one) for one in matches]
+        self._begun: list[RuleExchange] = []  #: those that have staged what they write
+        self.timing = Timing()
+
+    @property
+    def missed(self) -> bool:
+        return any(one.missed for one in self._begun)
+
+    def check_head(self, head: Request) -> None:
+        """Raise ``VaultError`` for what stands in a head, before the body is sent."""
+        for one in self._exchanges:
+            one.check_head(head)
+
+    async def outgoing(self, request: Request, marks: Sequence[bytes] = ()) -> Request:  # noqa: ARG002  # the names of the port
+        """The message with tokens in the places of the values of all objects.
+
+        Raises ``VaultError``; then nothing is stored and nothing may be sent.
+        """
+        long = len(request.body) > SMALL and is_long(request.body)
+        order = await run_in_thread(long, self._order, request)
+        joint = JointGuard()
+        try:
+            for number in order:
+                exchange = self._exchanges[number]
+                exchange.joint = joint
+                request = await exchange.outgoing(request)
+                self._begun.append(exchange)
+            await run_in_thread(long, joint.check, request)
+        except BaseException:
+            await self.failed(False)
+            raise
+        finally:
+            self.timing.stage = sum(one.timing.stage for one in self._exchanges)
+        return request
+
+    def _order(self, request: Request) -> list[int]:
+        """The parts by their numbers, those that change records last and in one order for all
+        messages: those that wait for a record wait for no other.
+        """
+        verbs = [one.operation.verb for one in self._matches]
+        changes = [number for number, verb in enumerate(verbs) if verb in _CHANGES]
+        rest = [number for number, verb in enumerate(verbs) if verb not in _CHANGES]
+        if len(changes) < 2:
+            return [*rest, *changes]
+        records = {number: self._records(number, request) for number in changes}
+        schemas = [self._schema(number) for number in changes if records[number]]
+        if len(set(schemas)) < len(schemas):
+            singles = [(self._schema(one), *records[one]) for one in changes if records[one]]
+            if any(len(one) > 2 for one in singles) or len(set(singles)) < len(singles):
+                label = self._matches[0].operation.label
+                raise VaultError(
+                    Code.VALUE_UNFIT,
+                    f"The request matches {label}, and two of its objects change one record, or "
+                    "several records of one kind: send them in two requests.",
+                )
+        return [*rest, *sorted(changes, key=lambda one: (self._schema(one), records[one]))]
+
+    def _schema(self, number: int) -> str:
+        return self._matches[number].operation.entity.schema.name
+
+    def _records(self, number: int, request: Request) -> list[str]:
+        """The ids of the records that one part changes."""
+        match = self._matches[number]
+        body = self._joined[id(match.operation)].read(request)
+        ids = request_ids(match.operation.id, match, request, body)
+        if body is None or ids:
+            return sorted(ids)
+        return sorted(item.id for item in body.items if item.id is not None)
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        return any(one.wants(status, headers) for one in self._begun)
+
+    def stream(self, status: int, headers: RawHeaders) -> EventStream | None:
+        """What restores the events of an answer, one part after the other."""
+        streams = [one.stream(status, headers) for one in self._begun]
+        open_streams = [one for one in streams if one is not None]
+        return _PartsStream(open_streams) if open_streams else None
+
+    def mark(self) -> bytes:
+        """Its answers are about several records."""
+        return b""
+
+    async def incoming(self, answer: Response) -> Response:
+        """The answer as the caller may see it, once what it means for each object is settled."""
+        status, headers = answer.status, answer.headers
+        waiting = self._begun[::-1]
+        try:
+            while waiting:
+                one = waiting.pop()
+                if one.wants(status, headers):
+                    answer = await one.incoming(answer)
+                else:
+                    await one.settled(status, headers)
+                    one.pass_unread(status, headers)
+        except BaseException:
+            for one in waiting:
+                await one.failed(True)
+            raise
+        finally:
+            self.timing.settle = sum(one.timing.settle for one in self._exchanges)
+        return answer
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        for one in self._begun:
+            await one.settled(status, headers)
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        for one in self._begun:
+            one.pass_unread(status, headers)
+
+    async def failed(self, sent: bool) -> None:
+        for one in self._begun:
+            await one.failed(sent)
+
+
+class _PartsStream:
+    """The events of an answer, restored by one part after the other."""
+
+    def __init__(self, streams: Sequence[EventStream]) -> None:
+        self._streams = streams
+
+    async def restore(self, piece: bytes) -> bytes:
+        """As ``EventStream.restore``."""
+        for one in self._streams:
+            piece = await one.restore(piece)
+        return piece
+
+    async def rest(self) -> bytes:
+        """As ``EventStream.rest``."""
+        rest = b""
+        for one in self._streams:
+            rest = (await one.restore(rest) if rest else b"") + await one.rest()
+        return rest
+
+    def end(self) -> None:
+        for one in self._streams:
+            one.end()

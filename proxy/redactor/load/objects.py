@@ -1,0 +1,183 @@
+"""``objects:`` compiled: a message with several objects, each of an entity of its own."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from proxy.model.schema import Path, PathStep, spell
+from proxy.redactor.form import patterns_overlap
+from proxy.redactor.load.body_places import PLACE_KEYS
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import selectors_overlap
+from proxy.redactor.load.yaml_tree import RuleFaults
+from proxy.redactor.rules import (
+    BodyPlace,
+    Condition,
+    IdPlace,
+    IdSource,
+    Operation,
+    RequestRule,
+    ResponseRule,
+    Restore,
+    Stream,
+    Verb,
+)
+
+
+def compile_objects(
+    section: Section,
+    compiled: Callable[[Section], Operation | None],
+    when: tuple[Condition, ...],
+    faults: RuleFaults,
+) -> Operation | None:
+    """The operation of such a message; ``None`` where one of its objects was at fault.
+
+    ``compiled``: what is done to one of them.
+    """
+    for key in section:
+        if key not in ("match", "objects", "when"):
+            faults.add(
+                section.key(key),
+                f"each of the 'objects' says this of its own; write '{key}' there, or leave it out",
+            )
+    items: list[PlacedValue] = section.value("objects", [])
+    sections = [item.value for item in items if isinstance(item.value, Section)]
+    if len(sections) < 2:
+        faults.add(
+            section.place("objects"), "one object needs no list; write its keys beside 'match'"
+        )
+    parts = [(one, _stated(one, part)) for one in sections if (part := compiled(one)) is not None]
+    if len(parts) < max(2, len(sections)):
+        return None
+    for (_, one), (at, other) in combinations(parts, 2):
+        _check_apart(one, other, at, faults)
+    operations = tuple(part for _, part in parts)
+    reads = all(one.verb is Verb.READ for one in operations)
+    first = operations[0]
+    rule = first.response
+    response = ResponseRule(
+        None, None, rule.success, rule.conditions, in_parts=rule.in_parts, special=True
+    )
+    return replace(
+        first,
+        verb=Verb.READ if reads else Verb.UPDATE,  # what may write counts as a write
+        id=None,
+        request=RequestRule(None, {}),
+        response=response,
+        position=section.at,
+        when=when,
+        keep=None,
+        parts=operations,
+    )
+
+
+def _stated(section: Section, part: Operation) -> Operation:
+    """The same without the place of an object in the answer that the file does not state."""
+    response: Section | None = section.value("response")
+    if response is not None and any(key in response for key in PLACE_KEYS):
+        return part
+    return replace(part, response=replace(part.response, body=None))
+
+
+def _check_apart(one: Operation, other: Operation, at: Section, faults: RuleFaults) -> None:
+    """Note what two objects of one message contradict each other in."""
+    for side, mine, theirs in (
+        ("request", (one.request.body, one.id), (other.request.body, other.id)),
+        (
+            "response",
+            (one.response.body, one.response.id),
+            (other.response.body, other.response.id),
+        ),
+    ):
+        where = at.key(side) if side in at else at.at
+        for rival in [*_shared(mine[0], theirs[0]), *_protected(mine, theirs)][:1]:
+            faults.add(
+                where,
+                f"{rival} is a place of another of the 'objects' as well; a value belongs to one "
+                f"of them, so say in {side}: where the object stands, such as object: $.customer",
+            )
+    if _kinds(one.request.body).isdisjoint(_kinds(other.request.body)):
+        faults.add(
+            at.key("request") if "request" in at else at.at,
+            "no body holds this object and another of the 'objects': one stands in JSON and the "
+            "other in a form, or in a file; write two operations, told apart by when: {type: …}",
+        )
+    first, second = one.response, other.response
+    if (first.success, first.conditions) != (second.success, second.conditions):
+        faults.add(
+            at.key("response") if "response" in at else at.at,
+            "an answer means the same for all of the 'objects'; write the same 'success' at each",
+        )
+    alike = first.stream is second.stream and bool(first.columns) == bool(second.columns)
+    whole = first.restore is second.restore or Restore.CSV not in (first.restore, second.restore)
+    if not (alike and whole) or Stream.WEBSOCKET in (first.stream, second.stream):
+        faults.add(
+            at.key("response") if "response" in at else at.at,
+            "an answer that comes in parts is of one kind for all of the 'objects', and no "
+            "WebSocket; write the same 'stream' or 'restore' at each",
+        )
+    for name in sorted(_parameters(one) & _parameters(other)):
+        faults.add(at.key("query"), f"the parameter '{name}' is one of another of the 'objects'")
+    for column in first.columns.keys() & second.columns.keys():
+        faults.add(at.key("response"), f"the column '{column}' is one of another of the 'objects'")
+
+
+def _protected(
+    one: tuple[BodyPlace | None, IdPlace | None], other: tuple[BodyPlace | None, IdPlace | None]
+) -> Iterator[str]:
+    """Ids of one object that are values of the other."""
+    for (holder, ident), (body, _) in ((one, other), (other, one)):
+        if ident is None or ident.source is not IdSource.BODY or body is None:
+            continue
+        start = () if ident.absolute or holder is None else holder.objects or ()
+        if any(selectors_overlap(start + ident.path, path) for path in _places(body)):
+            yield f"the id at {spell(start + ident.path)}"
+
+
+def _parameters(operation: Operation) -> set[str]:
+    search = operation.request.search
+    return {*operation.request.query, *(search.query if search is not None else ())}
+
+
+def _kinds(body: BodyPlace | None) -> set[str]:
+    """The kinds of bodies that a rule names places in; all where it names none."""
+    if body is None:
+        return {"json", "form", "multipart", "csv"}
+    kinds = {
+        "json": body.objects is not None or bool(body.anchored),
+        "form": bool(body.form),
+        "multipart": bool(body.multipart or body.part),
+        "csv": bool(body.csv) and not body.part,
+    }
+    return {name for name, named in kinds.items() if named}
+
+
+def _shared(one: BodyPlace | None, other: BodyPlace | None) -> Iterator[str]:
+    """Places that two objects both name."""
+    if one is None or other is None:
+        return
+    mine = _places(one)
+    yield from (
+        spell(theirs)
+        for theirs in _places(other)
+        if any(selectors_overlap(path, theirs) for path in mine)
+    )
+    for members, others in (
+        (one.form, other.form),
+        (one.multipart, other.multipart),
+        (one.csv, other.csv),
+    ):
+        yield from _named_twice(members, others)
+
+
+def _places(body: BodyPlace) -> list[Path]:
+    start = body.objects or ()
+    starts = (start,) if start[-1:] == (PathStep.EACH,) else (start, (*start, PathStep.EACH))
+    inside = [one + path for one in starts for path in body.fields.values()]
+    return [*inside, *body.anchored.values()]
+
+
+def _named_twice(members: Mapping[str, str], others: Mapping[str, str]) -> Iterator[str]:
+    yield from (
+        f"'{theirs}'" for mine in members for theirs in others if patterns_overlap(mine, theirs)
+    )
