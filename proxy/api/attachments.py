@@ -23,7 +23,7 @@ from proxy.model.record import Attachment, fault_of_filename, fault_of_mime_type
 from proxy.model.rights import denied
 from proxy.storage.changes import Change
 from proxy.vault.attachments import Contents, Download, IncomingFile, Label, Owner, Then, service
-from proxy.vault.idempotency import Answered
+from proxy.vault.records import Answered
 
 # Parts of a file: what the fields of a request ask for (RFC 9110, section 14).
 

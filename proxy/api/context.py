@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from aiohttp import web
 
 from proxy.api.audit import Auditing
+from proxy.audit import Auditor
 from proxy.audit.events import AuditContext
-from proxy.audit.verify import Auditor
 from proxy.auth.approvals import Approvals
 from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
 from proxy.auth.policies import Policies, Standing

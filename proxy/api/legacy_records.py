@@ -17,7 +17,7 @@ from proxy.api.records import updated_json as sent
 from proxy.api.search import found_answer, one, version_pages
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.legacy_dialect import (
+from proxy.model import (
     ALIASES,
     COUNTRY,
     field_of_name,

@@ -12,9 +12,9 @@ from proxy.api.access import admit, approval_json, approval_pending, not_admin
 from proxy.api.admin import check_root, emergency_json
 from proxy.api.connection import LOCAL_PREFIX
 from proxy.api.context import ApiRequest, ApiResponse
+from proxy.audit import Auditor, LineFilter
 from proxy.audit.events import EventKind
 from proxy.audit.services import Honeytoken, Honeytokens
-from proxy.audit.verify import Auditor, LineFilter
 from proxy.auth.approvals import Approval, Approvals
 from proxy.auth.clients import Emergency
 from proxy.clock import to_wire

@@ -14,9 +14,8 @@ from proxy.api import legacy_records, request, wire
 from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
 from proxy.api.search import one, page_meta
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.legacy_dialect import ALIASES, COUNTRY
+from proxy.model import ALIASES, COUNTRY, read_pop_find, read_pop_record, read_pop_records
 from proxy.model.policy import Act
-from proxy.model.pop_dialect import read_pop_find, read_pop_record, read_pop_records
 from proxy.model.record import Record, RecordDraft
 from proxy.model.schema import BODY, IS_ENCRYPTED, RECORD_KEY, RECORDS_SCHEMA
 from proxy.vault.records import Records, delete_many, delete_one, find_page, store_records

@@ -11,11 +11,10 @@ from proxy.api import request, wire
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.filter_reader import read_filter
+from proxy.model import read_draft, read_drafts, read_filter, read_texts
 from proxy.model.policy import Act
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
 from proxy.model.record import Record, RecordDraft
-from proxy.model.record_reader import read_draft, read_drafts, read_texts
 from proxy.model.values import step, unknown_field
 from proxy.offload import each, run_in_thread
 from proxy.vault.proxied import correct_record

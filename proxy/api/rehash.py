@@ -15,7 +15,7 @@ from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse, shows
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.legacy_dialect import ALIASES, COUNTRY
+from proxy.model import ALIASES, COUNTRY
 from proxy.model.policy import Act
 from proxy.model.query import KEY
 from proxy.model.record import Record

@@ -10,8 +10,7 @@ from proxy.api import request, wire
 from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.clock import to_wire
-from proxy.model.schema_change import ChangeStep
-from proxy.model.schema_document import read_definition, write_definition
+from proxy.model import ChangeStep, read_definition, write_definition
 from proxy.vault.schemas import Applied, DeclaredSchema, Origin, Phase
 
 

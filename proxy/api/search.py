@@ -9,7 +9,7 @@ from proxy.api.access import approval_pending
 from proxy.api.context import ApiRequest, ApiResponse
 from proxy.api.records import records_of_call
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.filter_reader import read_aggregate, read_find
+from proxy.model import read_aggregate, read_find
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals, Query
 from proxy.model.record import Record

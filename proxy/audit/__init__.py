@@ -5,5 +5,25 @@ line, no reveal: while the log cannot be written, ``AuditLog.put`` raises. A lin
 first and is shipped to collectors afterwards. A request's ``AuditContext`` is handed on explicitly.
 
 It may touch the clock, telemetry and a folder of its own; it knows no record, no store and no HTTP.
-Face: ``events``, ``services``, ``log``, ``verify``.
+Face: what stands here, ``events`` and ``services``.
 """
+
+from proxy.audit.chain import LogKey, parse_line, recall
+from proxy.audit.files import flush_folder, log_end, log_segments
+from proxy.audit.log import AuditLog, AuditOptions, check_folder, open_log
+from proxy.audit.signatures import Signatures, key_id
+from proxy.audit.verify import (
+    Auditor,
+    LineFilter,
+    LogFindings,
+    LogReader,
+    log_lines,
+    shipped_lines,
+    verify_log,
+)
+
+__all__ = [
+    "AuditLog", "AuditOptions", "Auditor", "LineFilter", "LogFindings", "LogKey", "LogReader",
+    "Signatures", "check_folder", "flush_folder", "key_id", "log_end", "log_lines", "log_segments",
+    "open_log", "parse_line", "recall", "shipped_lines", "verify_log",
+]  # fmt: skip

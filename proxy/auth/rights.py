@@ -22,6 +22,7 @@ import msgspec
 
 from proxy.crypto.prf import Prf
 from proxy.errors import VaultError
+from proxy.model import capacity, could_give, fill, read_template
 from proxy.model.policy import (
     OTHERS,
     AccessPolicy,
@@ -36,7 +37,6 @@ from proxy.model.query import AnyOf, Test
 from proxy.model.record import DEFAULTS
 from proxy.model.rights import FirewallMode, Redactor, Rights
 from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
-from proxy.model.template import capacity, could_give, fill, read_template
 from proxy.tokenization.mask import Visible, mask_text
 
 #: Makes a keyed function for one purpose, as ``Keyset.hasher`` does.

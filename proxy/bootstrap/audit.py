@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from proxy.api.audit import Auditing
-from proxy.audit.chain import LogKey, recall
+from proxy.audit import AuditLog, AuditOptions, Auditor, LogKey, key_id, open_log, recall
 from proxy.audit.events import (
     NOTE_CHANGED,
     NOTES_OLDER,
@@ -17,10 +17,7 @@ from proxy.audit.events import (
     RecordId,
     encode_event,
 )
-from proxy.audit.log import AuditLog, AuditOptions, open_log
 from proxy.audit.services import AuditServices, Honeytokens, record_ids
-from proxy.audit.signatures import key_id
-from proxy.audit.verify import Auditor
 from proxy.auth.sealed_notes import SealedNote
 from proxy.bootstrap.storage import key_source, open_with_key, peek_notes, refuse_no_vault
 from proxy.clock import Clock

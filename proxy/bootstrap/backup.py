@@ -25,8 +25,7 @@ from typing import BinaryIO, Final, cast
 import msgspec
 
 from proxy import __version__
-from proxy.audit.chain import parse_line, recall
-from proxy.audit.files import flush_folder, log_end, log_segments
+from proxy.audit import flush_folder, log_end, log_segments, parse_line, recall
 from proxy.bootstrap.audit import memory_of
 from proxy.bootstrap.offline import open_offline
 from proxy.bootstrap.storage import country_of, key_source, refuse_no_vault

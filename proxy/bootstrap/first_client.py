@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from proxy.audit import AuditLog
 from proxy.audit.events import EventKind, encode_event
-from proxy.audit.log import AuditLog
 from proxy.auth.clients import Clients, Grant, NewClient
 from proxy.bootstrap.api import read_secret
 from proxy.bootstrap.offline import OfflineChanges, current_user, stopped_clients

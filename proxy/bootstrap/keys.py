@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.audit.log import AuditLog
+from proxy.audit import AuditLog
 from proxy.auth.tokens import SigningKeys
 from proxy.bootstrap.audit import AuditKeys
 from proxy.crypto.aead import MOST_SEALINGS

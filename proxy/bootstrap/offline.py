@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from proxy.audit import AuditLog
 from proxy.audit.events import NOTE_CHANGED, EventKind, encode_event
-from proxy.audit.log import AuditLog
 from proxy.auth.clients import Clients
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies, open_clients, open_policies

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from proxy.audit.files import flush_folder, log_segments
+from proxy.audit import flush_folder, log_segments
 from proxy.bootstrap.audit import auditor
 from proxy.bootstrap.backup import (
     DATABASE,

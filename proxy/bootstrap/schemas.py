@@ -15,7 +15,7 @@ from proxy.model.schema import RecordKeys, records_schema
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import MetricCell, Metrics
 from proxy.telemetry.reloads import Reload
-from proxy.vault.janitor import pending
+from proxy.vault.maintenance import pending
 from proxy.vault.schemas import Catalog, open_catalog
 from proxy.vault.vault import Vault
 

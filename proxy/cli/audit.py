@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.audit import LogReader, Signatures, key_id, log_lines, shipped_lines, verify_log
 from proxy.audit.events import EventKind
-from proxy.audit.signatures import Signatures, key_id
-from proxy.audit.verify import LogReader, log_lines, shipped_lines, verify_log
 from proxy.cli import command
 from proxy.cli.backend import instance_arguments
 from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
@@ -25,7 +24,7 @@ from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.audit.verify import Auditor, LogFindings
+    from proxy.audit import Auditor, LogFindings
 
 #: Seconds between looks for new lines.
 _LOOK: Final = 0.25

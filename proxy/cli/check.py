@@ -60,7 +60,7 @@ def _store(settings: Settings) -> str:
 
 
 def _audit(settings: Settings) -> str:
-    from proxy.audit.log import check_folder
+    from proxy.audit import check_folder
 
     folder = settings.audit.folder
     check_folder(folder)
@@ -213,8 +213,8 @@ def run_checks(
 def _warnings(settings: Settings) -> list[str]:
     """What is allowed and tells more than many expect."""
     from proxy.config.declarations import read_schemas
+    from proxy.model import schema_warnings
     from proxy.model.schema import records_schema
-    from proxy.model.schema_document import schema_warnings
 
     declared = () if settings.schemas is None else read_schemas([settings.schemas]).declared
     schemas = (*declared, records_schema(settings.records))

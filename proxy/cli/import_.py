@@ -33,7 +33,7 @@ from proxy.cli.record_files import (
 from proxy.config import load_settings
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.legacy_dialect import ALIASES, COUNTRY
+from proxy.model import ALIASES, COUNTRY
 from proxy.model.query import CREATED_AT, UPDATED_AT, VERSION_FIELD
 from proxy.model.schema import RECORDS_SCHEMA, STATED_VERSION
 

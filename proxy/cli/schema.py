@@ -11,8 +11,8 @@ from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import Settings, load_settings
 from proxy.config.declarations import read_schemas
+from proxy.model import schema_warnings, write_definition
 from proxy.model.schema import Schema
-from proxy.model.schema_document import schema_warnings, write_definition
 from proxy.vault.schemas import Catalog, Origin
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ import yaml
 
 from proxy.config.document import not_yaml
 from proxy.errors import Code, Detail, VaultError
+from proxy.model import read_definition, read_policy
 from proxy.model.policy import AccessPolicy
-from proxy.model.policy_reader import read_policy
 from proxy.model.schema import Schema
-from proxy.model.schema_document import read_definition
 from proxy.model.values import step
 
 #: What is declared is a page of text; more is a mistake, such as a wrong file.

@@ -7,8 +7,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from proxy.model import TemplateGroup, capacity, fill, read_template
 from proxy.model.schema import Value
-from proxy.model.template import TemplateGroup, capacity, fill, read_template
 from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import Binding, DrawnTokenizer, bordered, text_only
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, VaultError
+from proxy.model import length_of
 from proxy.model.schema import Field, Schema
-from proxy.model.schema_change import length_of
 from proxy.storage.changes import Reindex
 from proxy.tokenization.normalize import DOTTED_I, casefolded, folded
 from proxy.vault.body import RecordBody

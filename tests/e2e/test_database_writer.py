@@ -24,7 +24,7 @@ from proxy.vault.janitor import reap, sweep_expired
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import (
     doubt,
     promote,
@@ -419,7 +419,7 @@ async def test_of_what_the_proxy_collected_nobody_sees_or_ends_what_is_another_r
         bench.clock.advance(1)
         objects = [AnswerObject(chance.choice(("1", None)), shown["1"])]
         with contextlib.suppress(VaultError):
-            revealed = await reveal(bench.people, objects)
+            revealed = await reveal_objects(bench.people, objects)
             texts = [value.text for value in revealed.values[0] if value is not None]
             assert not any("Blue" in text for text in texts), (done, texts)
         before = await store.rows(bench.people.table, list(rows))

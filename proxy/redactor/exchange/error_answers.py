@@ -30,8 +30,7 @@ from proxy.redactor.rules import Operation, Restore
 from proxy.tokenization.base import Resolution
 from proxy.tokenization.digits import NUMBER_IN_TEXT
 from proxy.vault.body import RecordBody, TokenizedValue
-from proxy.vault.proxied import StagedWrite, is_large, keep, reveal_anywhere
-from proxy.vault.proxied.open_rows import open_rows
+from proxy.vault.proxied import StagedWrite, is_large, keep, open_with_staged, reveal_anywhere
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is
 #: shown either.
@@ -121,7 +120,7 @@ class ErrorTokens:
         if len(keys) > _MOST_RECORDS:
             return {}
         rows = await self._collection.by_key(keys)
-        opened = await open_rows(self._collection, (), rows.values())
+        opened = await open_with_staged(self._collection, (), rows.values())
         return self._stored(
             (key, row.rid, content)
             for key, row in rows.items()

@@ -44,9 +44,15 @@ from proxy.redactor.plan import Outcome, header_ids, outcome
 from proxy.redactor.redact import ParsedBody, read_answer_body, request_ids
 from proxy.redactor.restore import Edit, rewritten
 from proxy.redactor.rules import IdSource, Match, Verb
-from proxy.vault.proxied import AnswerObject, Revealed, StagedWrite, drop_staged, reconcile_gone
-from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied import (
+    AnswerObject,
+    Revealed,
+    StagedWrite,
+    drop_staged,
+    reconcile_gone,
+    reconcile_objects,
+    reveal_objects,
+)
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)
@@ -315,7 +321,7 @@ class RuleExchange:
         if not shown:
             return own
         try:
-            revealed = await reveal(self._collection, shown, self._began)
+            revealed = await reveal_objects(self._collection, shown, self._began)
         except VaultError as error:
             self._joined.pass_with_tokens(error)
             return own
@@ -349,7 +355,7 @@ class RuleExchange:
         for row in revealed.rows:
             staged = staged or (row is not None and bool(row.staged))
         if revealed.loose or staged:
-            reconciling = reconcile(self._collection, shown, revealed, self._began)
+            reconciling = reconcile_objects(self._collection, shown, revealed, self._began)
             await self._joined.decide(self._joined.notices.undecided_by(reconciling))
 
     def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:

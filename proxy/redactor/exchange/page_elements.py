@@ -12,8 +12,7 @@ from proxy.redactor.exchange.bound_operation import BoundOperation
 from proxy.redactor.message import Response
 from proxy.redactor.pages import named_texts, text
 from proxy.redactor.restore import Edit
-from proxy.vault.proxied import AnswerObject, StagedWrite
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied import AnswerObject, StagedWrite, reveal_objects
 
 
 class Elements(NamedTuple):
@@ -52,7 +51,7 @@ async def _stored_in_elements(
     members = joined.plan.operation.response.members
     named = await run_in_thread(long, list, named_texts(answer.body, members))
     record = AnswerObject(keys[0], tuple((one.field, one.text) for one in named))
-    revealed = await reveal(joined.collection, [record], began)
+    revealed = await reveal_objects(joined.collection, [record], began)
     view = joined.view
     values = [
         (one, value if view is None or value is None else view.visible(one.field, value))

@@ -3,6 +3,7 @@
 Its face is what stands here; other rooms import nothing else of it.
 """
 
+from proxy.vault.janitor import pending
 from proxy.vault.maintenance.hash_rotation import HashRotation, HashRotationRun
 from proxy.vault.maintenance.key_usage import (
     drop_hash_root,
@@ -45,6 +46,7 @@ __all__ = [
     "extent",
     "newest_tokens",
     "open_job",
+    "pending",
     "read_dtk",
     "read_rules",
     "rehash_profiles",

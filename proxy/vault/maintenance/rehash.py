@@ -20,7 +20,7 @@ import msgspec
 from proxy.audit.events import EventKind
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.legacy_dialect import ALIASES
+from proxy.model import ALIASES
 from proxy.model.policy import Act
 from proxy.model.query import KEY, Equals
 from proxy.model.record import Fields, Record, Rehashed, RehashTokens

@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.errors import Code
-from proxy.model.filter_language import steps_of
-from proxy.model.legacy_dialect import ALIASES
+from proxy.model import ALIASES, steps_of
 from proxy.model.query import KEY
 from proxy.model.record import Fields
 from proxy.model.schema import BODY, PRECOMMIT_BODY, FieldType, Schema, Value

@@ -16,8 +16,10 @@ from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.filling import Filling
 from proxy.vault.proxied.hosted import Hosted
-from proxy.vault.proxied.merge_duplicates import keep
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed
+from proxy.vault.proxied.merge_duplicates import keep, unneeded
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import accept, drop_staged, promote
 
 __all__ = [
@@ -38,10 +40,14 @@ __all__ = [
     "forget_staged",
     "is_large",
     "keep",
+    "open_with_staged",
     "overtake",
     "own",
     "promote",
     "reconcile_gone",
+    "reconcile_objects",
     "reveal_anywhere",
+    "reveal_objects",
     "stand_ins",
+    "unneeded",
 ]

@@ -15,8 +15,8 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody
 from proxy.vault.collection import Collection
 from proxy.vault.next_version import MaskPort, ProxiedDraft
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_rows
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
+from proxy.vault.proxied.reveal import reveal_objects
 
 
 class Anywhere(NamedTuple):
@@ -47,7 +47,7 @@ async def reveal_anywhere(
         )
         for text in candidates
     ]
-    revealed = await reveal(collection, shown)
+    revealed = await reveal_objects(collection, shown)
     found: dict[str, tuple[str, Value]] = {}
     for text, item, values in zip(candidates, shown, revealed.values, strict=True):
         meanings = zip(item.places, values, strict=True)
@@ -172,7 +172,7 @@ async def records_meant(
     wanted.update(rid for rids in hits.values() for rid in rids)
     if wanted <= named:
         return {}
-    opened = await open_rows(collection, wanted, rows.values())
+    opened = await open_with_staged(collection, wanted, rows.values())
     meant: dict[str, Row] = {}
     for key, places in sent.items():
         home = opened.get(rows[key].rid) if key in rows else None

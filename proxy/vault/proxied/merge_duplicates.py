@@ -26,7 +26,7 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue, alike, changed, next_generation
 from proxy.vault.collection import Collection
 from proxy.vault.proxied.binding import accepting, releasing
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_rows
+from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_with_staged
 from proxy.vault.records.attachment_metadata import adopted
 
 #: Tokens that tell their record from others.
@@ -49,7 +49,7 @@ async def join_objects(
     rows = list(revealed.rows)
     ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
     known = await collection.by_key(ids) if ids else {}
-    homes = await open_rows(collection, (), known.values()) if known else {}
+    homes = await open_with_staged(collection, (), known.values()) if known else {}
     joined: set[int] = set()
     for index, stray in revealed.loose:
         item = shown[index]
@@ -101,7 +101,7 @@ async def rename(collection: Collection, rid: int, key: str) -> None:
     """
     rows = await collection.store.rows(collection.table, [rid])
     known = await collection.by_key([key])
-    opened = await open_rows(collection, (), [*rows.values(), *known.values()])
+    opened = await open_with_staged(collection, (), [*rows.values(), *known.values()])
     stray, home = opened.get(rid), opened.get(known[key].rid) if key in known else None
     if (
         stray is None

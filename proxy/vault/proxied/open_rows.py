@@ -178,7 +178,7 @@ def _carried(collection: Collection, item: AnswerObject, expected: int | None = 
     return None
 
 
-async def open_rows(
+async def open_with_staged(
     collection: Collection, rids: Iterable[int], rows: Iterable[Row]
 ) -> dict[int, OpenRow]:
     """Open rows by id, and these rows, with what is staged beside them."""

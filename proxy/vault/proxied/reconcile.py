@@ -36,7 +36,7 @@ from proxy.vault.proxied.promotion import rebase
 RECONCILE_GRACE = 300_000
 
 
-async def reconcile(
+async def reconcile_objects(
     collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int
 ) -> set[str]:
     """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its

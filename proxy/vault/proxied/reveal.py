@@ -15,14 +15,20 @@ from proxy.storage.rows import TOKEN_RIDS, Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.body import RecordBody, TokenizedValue
 from proxy.vault.collection import LOOKED_UP, Collection
-from proxy.vault.proxied.open_rows import AnswerObject, OpenRow, Revealed, open_current, open_rows
+from proxy.vault.proxied.open_rows import (
+    AnswerObject,
+    OpenRow,
+    Revealed,
+    open_current,
+    open_with_staged,
+)
 from proxy.vault.proxied.recognize import recognize
 
 #: Objects of an answer that are resolved at once.
 REVEAL_SLICE = 100
 
 
-async def reveal(
+async def reveal_objects(
     collection: Collection, objects: Sequence[AnswerObject], began: int | None = None
 ) -> Revealed:
     """Resolve every token of an answer.
@@ -77,7 +83,7 @@ async def _reveal(
     marks = [[next(carrying) for _ in item.places] for item in objects]
     carried = {rid for row in marks for rid in row if rid is not None}
     by_id = await _by_ids(collection, objects, marks)
-    opened = await open_rows(collection, carried, by_id.values())
+    opened = await open_with_staged(collection, carried, by_id.values())
     if not carried <= opened.keys():
         by_id.update(await _by_names(collection, objects, marks, opened))
     at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
@@ -316,7 +322,9 @@ async def _by_names(
     }
     rows = await collection.by_key(wanted) if wanted else {}
     opened.update(
-        await open_rows(collection, (), [row for row in rows.values() if row.rid not in opened])
+        await open_with_staged(
+            collection, (), [row for row in rows.values() if row.rid not in opened]
+        )
     )
     return rows
 
@@ -350,7 +358,7 @@ async def _by_index(
     hits = await collection.store.by_tokens(
         collection.table, list({digest for _, _, digest in missing})
     )
-    opened = await open_rows(collection, {rid for rids in hits.values() for rid in rids}, ())
+    opened = await open_with_staged(collection, {rid for rids in hits.values() for rid in rids}, ())
     result.opened.update(opened)
     for index, place, digest in missing:
         name, text = shown[index].places[place]

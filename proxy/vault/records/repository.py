@@ -15,6 +15,7 @@ from msgspec import UNSET
 from proxy.audit.events import AuditContext, AuditEvent, EventKind
 from proxy.auth.external_acl import Gate
 from proxy.errors import Code, VaultError
+from proxy.model import conformed
 from proxy.model.policy import Act
 from proxy.model.record import Action, Eras, Fields, Record, RecordDraft
 from proxy.model.rights import FULL, Rights
@@ -26,7 +27,6 @@ from proxy.model.schema import (
     Schema,
     is_collected,
 )
-from proxy.model.schema_change import conformed
 from proxy.storage.rows import Past, Row, RowState
 from proxy.vault.body import (
     NO_EXTRAS,

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model import ChangeStep, SchemaChangePlan, planned
 from proxy.model.schema import Schema
-from proxy.model.schema_change import ChangeStep, SchemaChangePlan, planned
 from proxy.vault.collection import Collection
 from proxy.vault.job import JobProgress, Pass
 from proxy.vault.locks import InFlight

@@ -10,9 +10,9 @@ leaves behind after the switch are of the life that nobody asks any more, and go
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model import Conversion
 from proxy.model.record import Fields
 from proxy.model.schema import Schema
-from proxy.model.schema_change import Conversion
 from proxy.model.values import Unfit
 from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.rows import ColumnValue, Row

@@ -8,7 +8,7 @@ from proxy.vault.collection import HistoryPolicy
 from proxy.vault.janitor import pending, prune, reap, sweep_expired
 from proxy.vault.proxied.binding import bind, forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
-from proxy.vault.proxied.open_rows import open_rows
+from proxy.vault.proxied.open_rows import open_with_staged
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import locked, nothing
 from proxy.vault.records.history import record_versions
@@ -145,7 +145,7 @@ async def test_a_collected_row_whose_columns_were_changed_is_neither_reaped_nor_
     (row,) = await bench.store.scan(bench.people.table, 0, 10)
     with pytest.raises(Tampered):
         bench.people.sealer.open_with_key(row)
-    assert await open_rows(bench.people, (), [row]) == {}
+    assert await open_with_staged(bench.people, (), [row]) == {}
     assert bench.events["tampered"] > 0
 
 

@@ -13,7 +13,7 @@ from proxy.vault.collection import TableSpec
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates, stage_deletes
 from tests.support.vaults import Bench, draft, make_bench, token
 
@@ -51,7 +51,9 @@ async def born(bench: Bench, ident: str, **values: str) -> dict[str, str]:
 
 
 async def restored(bench: Bench, ident: str | None, shown: dict[str, str]) -> dict[str, str | None]:
-    found = (await reveal(bench.people, [AnswerObject(ident, tuple(shown.items()))])).values[0]
+    found = (
+        await reveal_objects(bench.people, [AnswerObject(ident, tuple(shown.items()))])
+    ).values[0]
     return {
         name: None if value is None else value.text
         for name, value in zip(shown, found, strict=True)

@@ -10,7 +10,7 @@ from proxy.errors import Code, VaultError
 from proxy.vault.environments import load_keyset
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates, stage_updates
 from proxy.vault.records.history import record_versions
 from tests.support.rerooting import House, fill, hash_house
@@ -62,7 +62,7 @@ async def test_what_the_proxy_collects_resolves_before_meanwhile_and_afterwards(
             AnswerObject(None, (("phone", newer),)),
             AnswerObject(None, (("phone", token(waiting, "phone")),)),
         ]
-        found = (await reveal(people, items)).values
+        found = (await reveal_objects(people, items)).values
         return [[None if value is None else value.text for value in row] for row in found]
 
     expected = [list(values.values()), ["+46701234567"], ["+46709999999"], ["+46701234567"]]

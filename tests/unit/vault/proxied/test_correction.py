@@ -15,8 +15,8 @@ from proxy.vault.next_version import ProxiedDraft
 from proxy.vault.proxied.binding import bind
 from proxy.vault.proxied.correction import correct_record
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
 from proxy.vault.records.commit import nothing
 from proxy.vault.records.repository import Records
@@ -45,9 +45,9 @@ async def live(made: Bench) -> RecordBody:
 async def shown(made: Bench, content: RecordBody) -> dict[str, list[str | None]]:
     """What an answer with the tokens of these values shows."""
     places = tuple((name, one.token) for name, values in content.values.items() for one in values)
-    revealed = await reveal(made.people, [AnswerObject(KEY, places)])
+    revealed = await reveal_objects(made.people, [AnswerObject(KEY, places)])
     made.clock.advance(1)
-    await reconcile(made.people, [AnswerObject(KEY, places)], revealed, made.clock())
+    await reconcile_objects(made.people, [AnswerObject(KEY, places)], revealed, made.clock())
     texts: dict[str, list[str | None]] = {}
     for (name, _), value in zip(places, revealed.values[0], strict=True):
         texts.setdefault(name, []).append(value.text if value is not None else None)

@@ -7,8 +7,8 @@ from proxy.vault.janitor import sweep_expired
 from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged
 from proxy.vault.proxied.deletes import deleted, reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import (
     doubt,
     promote,
@@ -117,8 +117,8 @@ async def test_what_is_shown_leaves_a_mark_in_doubt_for_a_bin_shows_it_too() -> 
     forget_staged(bench.people, [held])
     await doubt(bench.people, await stage_deletes(bench.people, ["17"], DAY), answered=True)
     shown = [AnswerObject("17", (("name", token(held, "name")),))]
-    revealed = await reveal(bench.people, shown)
-    await reconcile(bench.people, shown, revealed, bench.clock())
+    revealed = await reveal_objects(bench.people, shown)
+    await reconcile_objects(bench.people, shown, revealed, bench.clock())
     assert await bench.store.count(bench.people.table) == (1, 0, 1)
     await reconcile_gone(bench.people, ["17"], bench.clock())
     assert await end(bench) == (bench.clock() + DAY, bench.clock())
@@ -140,7 +140,9 @@ async def test_an_update_in_doubt_that_was_taken_gives_back_what_was_marked_befo
     marked = bench.clock()
     shown = [AnswerObject("17", (("name", token(held, "name")),))]
     bench.clock.advance(1)
-    await reconcile(bench.people, shown, await reveal(bench.people, shown), bench.clock())
+    await reconcile_objects(
+        bench.people, shown, await reveal_objects(bench.people, shown), bench.clock()
+    )
     rows = await bench.people.by_key(["17"])
     assert bench.people.sealer.open(rows["17"]).values["name"][0].text == "Anna"
     assert await end(bench) == ((None, 0) if before else (marked + DAY, marked))

@@ -13,8 +13,8 @@ from proxy.vault.proxied.anywhere import reveal_anywhere
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.merge_duplicates import keep
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import accept, doubt, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, person, token
@@ -27,8 +27,8 @@ async def show(bench: Bench, key: str | None, *tokens: tuple[str, str]) -> list[
     """An answer with this object arrives a moment later; the values that its caller sees."""
     bench.clock.advance(1)
     shown = [AnswerObject(key, tokens)]
-    revealed = await reveal(bench.people, shown)
-    await reconcile(bench.people, shown, revealed, bench.clock())
+    revealed = await reveal_objects(bench.people, shown)
+    await reconcile_objects(bench.people, shown, revealed, bench.clock())
     return [value.text if value else None for value in revealed.values[0]]
 
 
@@ -116,7 +116,7 @@ async def test_a_value_of_both_that_no_answer_has_shown_yet_is_in_doubt() -> Non
     assert await states(bench) == (1, 0, 1)
     for one, name in ((first, "Ann"), (second, "Anna")):
         shown = AnswerObject("17", (("name", token(one, "name")),))
-        value = (await reveal(bench.people, [shown])).values[0][0]
+        value = (await reveal_objects(bench.people, [shown])).values[0][0]
         assert value is not None
         assert value.text == name
     assert await show(bench, "17", ("name", token(first, "name"))) == ["Ann"], (
@@ -255,9 +255,9 @@ async def test_an_answer_read_before_the_last_change_joins_nothing() -> None:
     second = await change(bench, "17", name="Bo", email="bo@example.com")
     stale = [AnswerObject("17", tuple(all_of(first)))]
     for _ in range(2):
-        revealed = await reveal(bench.people, stale)
+        revealed = await reveal_objects(bench.people, stale)
         assert [value.text for value in revealed.values[0] if value] == ["Ann", "ann@example.com"]
-        await reconcile(bench.people, stale, revealed, began)
+        await reconcile_objects(bench.people, stale, revealed, began)
     assert (await bench.people.by_key(["17"]))["17"].rid == second.rid
     assert await show(bench, "17", *all_of(second)) == ["Bo", "bo@example.com"]
 
@@ -337,12 +337,12 @@ async def test_a_list_that_shows_both_binds_each_to_its_own() -> None:
     bench = await make_bench(recipe=weak())
     held = [await nameless(bench, **one) for one in (MOTHER, CHILD)]
     shown = [AnswerObject("2", tuple(all_of(held[1]))), AnswerObject("1", tuple(all_of(held[0])))]
-    revealed = await reveal(bench.people, shown)
+    revealed = await reveal_objects(bench.people, shown)
     assert [[value and value.text for value in values] for values in revealed.values] == [
         list(CHILD.values()),
         list(MOTHER.values()),
     ]
-    await reconcile(bench.people, shown, revealed, bench.clock())
+    await reconcile_objects(bench.people, shown, revealed, bench.clock())
     rows = await bench.people.by_key(["1", "2"])
     assert [rows[key].rid for key in ("1", "2")] == [one.rid for one in held]
 
@@ -368,9 +368,9 @@ async def test_one_without_a_name_that_fits_several_objects_is_none_of_them() ->
     bench = await make_bench(recipe=weak())
     held = await nameless(bench, name="Ann", email="ann@example.com")
     shown = [AnswerObject(key, tuple(all_of(held))) for key in ("1", "2")]
-    revealed = await reveal(bench.people, shown)
+    revealed = await reveal_objects(bench.people, shown)
     assert [values[0] for values in revealed.values] == [None, None]
-    await reconcile(bench.people, shown, revealed, bench.clock())
+    await reconcile_objects(bench.people, shown, revealed, bench.clock())
     assert await bench.people.by_key(["1", "2"]) == {}
 
 

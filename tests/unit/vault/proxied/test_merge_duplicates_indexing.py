@@ -3,8 +3,8 @@
 from proxy.vault.janitor import reap
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, drop_staged, promote, stage_creates, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, token
 
@@ -33,7 +33,9 @@ async def entries(bench: Bench, *held: StagedWrite) -> list[bool]:
 async def show(bench: Bench, held: StagedWrite) -> None:
     bench.clock.advance(1)
     shown = [AnswerObject("17", (("email", token(held, "email")),))]
-    await reconcile(bench.people, shown, await reveal(bench.people, shown), bench.clock())
+    await reconcile_objects(
+        bench.people, shown, await reveal_objects(bench.people, shown), bench.clock()
+    )
 
 
 async def test_a_refused_change_leaves_what_a_doubtful_one_has_too() -> None:
@@ -45,9 +47,9 @@ async def test_a_refused_change_leaves_what_a_doubtful_one_has_too() -> None:
     await drop_staged(bench.people, [refused])
     assert await entries(bench, old, doubtful) == [True, True]
     shown = AnswerObject(None, (("email", token(doubtful, "email")),))
-    assert [value and value.text for value in (await reveal(bench.people, [shown])).values[0]] == [
-        NEW
-    ]
+    assert [
+        value and value.text for value in (await reveal_objects(bench.people, [shown])).values[0]
+    ] == [NEW]
 
 
 async def test_a_refused_change_takes_its_entries_along() -> None:

@@ -6,7 +6,7 @@ from proxy import offload
 from proxy.vault.collection import LONG
 from proxy.vault.proxied import open_rows as room
 from proxy.vault.proxied.binding import bind
-from proxy.vault.proxied.open_rows import AnswerObject, open_current, open_rows
+from proxy.vault.proxied.open_rows import AnswerObject, open_current, open_with_staged
 from proxy.vault.proxied.staging import stage_creates, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, token
 
@@ -25,7 +25,7 @@ async def test_rows_open_with_what_is_staged_beside_them():
     rids = await people(bench, ["a"], ["b"])
     (held,) = await stage_updates(bench.people, [("0", draft(name="Bo"))])
 
-    found = await open_rows(bench.people, rids, ())
+    found = await open_with_staged(bench.people, rids, ())
 
     assert set(found) == set(rids)
     assert [staged.sid for staged, _ in found[rids[0]].staged] == [held.sid]
@@ -39,7 +39,7 @@ async def test_a_row_that_does_not_open_is_left_out_and_counted():
     rows = await bench.store.rows(bench.people.table, rids)
     broken = rows[rids[0]]._replace(body=b"\x01" * 64)
 
-    found = await open_rows(bench.people, (), [broken, rows[rids[1]]])
+    found = await open_with_staged(bench.people, (), [broken, rows[rids[1]]])
 
     assert list(found) == [rids[1]]
     assert bench.events["unopenable"] == 1
@@ -57,7 +57,7 @@ async def test_a_long_row_is_opened_on_another_thread(monkeypatch, tags, elsewhe
         return opening(*arguments)
 
     monkeypatch.setattr(room, "_open_row", opened)
-    found = await open_rows(bench.people, [rid], ())
+    found = await open_with_staged(bench.people, [rid], ())
 
     assert [kept.text for kept in found[rid].live.values["tags"]] == tags
     assert [thread != threading.get_ident() for thread in threads] == [elsewhere]
@@ -68,7 +68,7 @@ async def test_many_rows_are_all_opened(monkeypatch):
     bench = await make_bench()
     rids = await people(bench, *[[str(number)] for number in range(600)])
 
-    found = await open_rows(bench.people, rids, ())
+    found = await open_with_staged(bench.people, rids, ())
 
     assert list(found) == rids
 

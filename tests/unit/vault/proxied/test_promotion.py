@@ -8,8 +8,8 @@ from proxy.tokenization import SHAPES
 from proxy.vault.body import RecordBody
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reconcile import reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, person, token
 
@@ -91,9 +91,9 @@ async def test_what_was_acknowledged_decides_versions_in_doubt(later: str, name:
         bench.clock.advance(1)
         shown = [AnswerObject("17", (("name", token(doubtful, "name")), ("born", "1900-01-01")))]
         for _ in range(2):
-            revealed = await reveal(bench.people, shown)
+            revealed = await reveal_objects(bench.people, shown)
             assert [value.text for value in revealed.values[0] if value] == ["Bo", later]
-            await reconcile(bench.people, shown, revealed, bench.clock())
+            await reconcile_objects(bench.people, shown, revealed, bench.clock())
             bench.clock.advance(1)
         assert (await live(bench))[0].staged == 0
 

@@ -1,6 +1,6 @@
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import stage_creates
 from tests.support.vaults import Bench, draft, make_bench, token
 
@@ -17,7 +17,9 @@ async def test_same_value_and_numeric_tokens_resolve_without_any_id() -> None:
     bench = await make_bench()
     held = await person(bench, "1", "A", email="ann@example.com", phone="+46 70 123 45 67")
     shown = [AnswerObject(None, (("email", token(held, "email")), ("phone", token(held, "phone"))))]
-    assert [value and value.text for value in (await reveal(bench.people, shown)).values[0]] == [
+    assert [
+        value and value.text for value in (await reveal_objects(bench.people, shown)).values[0]
+    ] == [
         "ann@example.com",
         "+46 70 123 45 67",
     ]
@@ -28,7 +30,7 @@ async def test_a_token_that_only_one_record_has_tells_it_among_those_that_share_
     one = await person(bench, "1", "Ann", email=SHARED, phone="+46 70 123 45 67")
     await person(bench, "2", "Ann", email=SHARED, phone="+46 70 765 43 21")
     both = (("email", token(one, "email")), ("phone", token(one, "phone")))
-    (record,) = (await reveal(bench.people, [AnswerObject(None, both)])).rows
+    (record,) = (await reveal_objects(bench.people, [AnswerObject(None, both)])).rows
     assert record is not None
     assert record.row.rid == one.rid
 
@@ -38,6 +40,6 @@ async def test_what_several_records_share_tells_none_of_them() -> None:
     one = await person(bench, "1", "Ann", email=SHARED)
     await person(bench, "2", "Ann", email=SHARED)
     item = AnswerObject(None, (("email", token(one, "email")),))
-    revealed = await reveal(bench.people, [item])
+    revealed = await reveal_objects(bench.people, [item])
     assert revealed.rows == [None]
     assert [value and value.text for value in revealed.values[0]] == [SHARED]

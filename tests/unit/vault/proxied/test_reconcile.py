@@ -2,8 +2,8 @@ from proxy.storage.rows import RowState
 from proxy.vault.proxied.binding import StagedWrite, bind, forget_staged
 from proxy.vault.proxied.deletes import reconcile_gone
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reconcile import RECONCILE_GRACE, reconcile
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reconcile import RECONCILE_GRACE, reconcile_objects
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_deletes, stage_updates
 from tests.support.vaults import Bench, draft, make_bench, token
 
@@ -21,8 +21,10 @@ async def show(
 ) -> list[str | None]:
     """An answer with this object arrives; the values that its caller sees."""
     shown = [AnswerObject(key, tuple(tokens.items()))]
-    revealed = await reveal(bench.people, shown)
-    await reconcile(bench.people, shown, revealed, bench.clock() if began is None else began)
+    revealed = await reveal_objects(bench.people, shown)
+    await reconcile_objects(
+        bench.people, shown, revealed, bench.clock() if began is None else began
+    )
     return [value.text if value else None for value in revealed.values[0]]
 
 
@@ -110,7 +112,9 @@ async def test_a_field_that_is_not_shown_stays_undecided() -> None:
     assert (await states(bench))[2] == 1, "nobody has seen the e-mail address yet"
     for side, value in ((old, "ann@example.com"), (new, "anna@example.com")):
         assert (
-            await reveal(bench.people, [AnswerObject("17", (("email", token(side, "email")),))])
+            await reveal_objects(
+                bench.people, [AnswerObject("17", (("email", token(side, "email")),))]
+            )
         ).values[0][0].text == value  # type: ignore[union-attr]  # both versions resolve
     await show(bench, "17", name=token(new, "name"), email=token(new, "email"))
     assert await states(bench) == (1, 0, 0)

@@ -7,7 +7,7 @@ from proxy.storage.changes import Insert, Remove
 from proxy.storage.memory import MemoryStore
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, token
@@ -34,7 +34,7 @@ async def test_a_list_is_one_look_up_however_long() -> None:
 
     bench.people.store = Counting()  # type: ignore[assignment]  # counts the verbs that are used
     shown = [AnswerObject(None, (("name", token(item, "name")),)) for item in held]
-    revealed = await reveal(bench.people, shown)
+    revealed = await reveal_objects(bench.people, shown)
     assert [values[0].text for values in revealed.values if values[0]] == [
         f"P{number}" for number in range(50)
     ]
@@ -47,7 +47,7 @@ async def test_same_value_tokens_resolve_to_the_spelling_of_the_record_at_hand()
     lower = await person(bench, "2", "B", email="ann@example.com")
     assert token(upper, "email") == token(lower, "email")
     shown = [AnswerObject(key, (("email", token(upper, "email")),)) for key in ("1", "2")]
-    revealed = await reveal(bench.people, shown)
+    revealed = await reveal_objects(bench.people, shown)
     assert [row[0] and row[0].text for row in revealed.values] == [
         "Ann@Example.com",
         "ann@example.com",
@@ -59,7 +59,7 @@ async def test_look_alikes_and_other_text_stay_what_they_are() -> None:
     held = await person(bench, "1", "Ann")
     real = token(held, "name")
     fake = real[:-1] + ("A" if real[-1] != "A" else "B")
-    revealed = await reveal(
+    revealed = await reveal_objects(
         bench.people,
         [AnswerObject("1", (("name", fake), ("name", "plain"), ("email", "x@example.org")))],
     )
@@ -77,9 +77,13 @@ async def test_a_token_opens_in_no_other_field_of_its_schema(field: str, ident: 
     text = token(held, field)
     others = [name for name in ("name", "email", "phone", "born", "tags") if name != field]
     assert (
-        await reveal(bench.people, [AnswerObject(ident, tuple((name, text) for name in others))])
+        await reveal_objects(
+            bench.people, [AnswerObject(ident, tuple((name, text) for name in others))]
+        )
     ).values == [[None] * 4]
-    at_home = (await reveal(bench.people, [AnswerObject("1", ((field, text),))])).values[0][0]
+    at_home = (await reveal_objects(bench.people, [AnswerObject("1", ((field, text),))])).values[0][
+        0
+    ]
     assert at_home == held.given[field][0].value
 
 
@@ -90,10 +94,14 @@ async def test_a_token_outside_of_its_field_does_not_tell_whose_the_small_ones_b
     held = await person(bench, "1", "Ann", born="1987-04-12")
     born = ("born", token(held, "born"))
     assert (
-        await reveal(bench.people, [AnswerObject(None, (("tags", token(held, "name")), born))])
+        await reveal_objects(
+            bench.people, [AnswerObject(None, (("tags", token(held, "name")), born))]
+        )
     ).values == [[None, None]]
     beside = (
-        await reveal(bench.people, [AnswerObject(None, (("name", token(held, "name")), born))])
+        await reveal_objects(
+            bench.people, [AnswerObject(None, (("name", token(held, "name")), born))]
+        )
     ).values[0]
     assert [value and value.text for value in beside] == ["Ann", "1987-04-12"]
 
@@ -108,7 +116,7 @@ async def test_a_damaged_row_fails_alone() -> None:
     from proxy.storage.changes import Replace
 
     await bench.store.commit(table, [Replace(broken, row.version)])
-    revealed = await reveal(
+    revealed = await reveal_objects(
         bench.people,
         [
             AnswerObject("1", (("name", token(good, "name")),)),
@@ -142,7 +150,7 @@ async def test_swapped_bodies_do_not_open() -> None:
     swapped = rows[one.rid]._replace(body=rows[two.rid].body, salt=rows[two.rid].salt)
     await bench.store.commit(bench.people.table, [Replace(swapped, swapped.version)])
     assert (
-        await reveal(bench.people, [AnswerObject("1", (("name", token(one, "name")),))])
+        await reveal_objects(bench.people, [AnswerObject("1", (("name", token(one, "name")),))])
     ).values == [[None]]
 
 
@@ -153,7 +161,7 @@ async def test_a_version_that_is_settled_between_two_reads_is_not_overlooked() -
     new = (await stage_updates(bench.people, [("17", draft(name="Anna"))]))[0]
     gate = store.pause("staged")
     reading = asyncio.create_task(
-        reveal(bench.people, [AnswerObject("17", (("name", token(new, "name")),))])
+        reveal_objects(bench.people, [AnswerObject("17", (("name", token(new, "name")),))])
     )
     await gate.reached()
     await promote(bench.people, new, {})

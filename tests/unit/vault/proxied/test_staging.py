@@ -11,7 +11,7 @@ from proxy.tokenization import SHAPES
 from proxy.vault.proxied.binding import StagedWrite, bind
 from proxy.vault.proxied.deletes import deleted
 from proxy.vault.proxied.open_rows import AnswerObject
-from proxy.vault.proxied.reveal import reveal
+from proxy.vault.proxied.reveal import reveal_objects
 from proxy.vault.proxied.staging import (
     doubt,
     drop_staged,
@@ -41,7 +41,7 @@ async def ann(bench: Bench, key: str = "17") -> StagedWrite:
 async def values(bench: Bench, held: StagedWrite, key: str | None = None) -> dict[str, str | None]:
     """What each token of a staged version resolves to now."""
     places = tuple((name, kept.token) for name, all_kept in held.given.items() for kept in all_kept)
-    revealed = await reveal(bench.people, [AnswerObject(key, places)])
+    revealed = await reveal_objects(bench.people, [AnswerObject(key, places)])
     return {
         name: value.text if value else None
         for (name, _), value in zip(places, revealed.values[0], strict=True)
@@ -101,7 +101,7 @@ async def test_small_tokens_resolve_by_the_record_id_alone() -> None:
         "the record is told by the other tokens of the object"
     )
     alone = AnswerObject(None, (("born", token(held, "born")),))
-    assert (await reveal(bench.people, [alone])).values == [[None]]
+    assert (await reveal_objects(bench.people, [alone])).values == [[None]]
 
 
 async def test_nothing_of_a_refused_create_stays() -> None:
