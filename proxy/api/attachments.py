@@ -22,8 +22,9 @@ from proxy.model.policy import Act
 from proxy.model.record import Attachment, fault_of_filename, fault_of_mime_type
 from proxy.model.rights import denied
 from proxy.storage.changes import Change
-from proxy.vault.attachments import Contents, Download, IncomingFile, Label, Owner, Then, service
-from proxy.vault.records import Answered
+from proxy.vault import attachments
+from proxy.vault.attachments import Contents, Download, IncomingFile, Label, Owner, Then
+from proxy.vault.idempotency import Answered
 
 # Parts of a file: what the fields of a request ask for (RFC 9110, section 14).
 
@@ -85,7 +86,7 @@ async def upload_attachment(call: ApiRequest) -> ApiResponse:
         return _attachment_answer(call, stored, 201)
 
     async with _incoming(call) as incoming:
-        return show(await service.upload(_contents(call), owner, incoming, _then(call, show)))
+        return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show)))
 
 
 async def check_repeated(call: ApiRequest, answered: Answered) -> None:
@@ -119,7 +120,9 @@ async def replace_attachment(call: ApiRequest) -> ApiResponse:
 
     async with _incoming(call) as incoming:
         return show(
-            await service.replace_attachment_of(_contents(call), owner, incoming, _then(call, show))
+            await attachments.replace_attachment_of(
+                _contents(call), owner, incoming, _then(call, show)
+            )
         )
 
 
@@ -135,7 +138,7 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
             200, answer if sees else {name: answer[name] for name in (*_ALWAYS_SENT, *call.content)}
         )
 
-    answer = show(await service.change(owner, call.path["file_id"], label, _then(call, show)))
+    answer = show(await attachments.change(owner, call.path["file_id"], label, _then(call, show)))
     if sees:
         owner.records.note(EventKind.REVEAL, (owner.key,))
     return answer
@@ -145,7 +148,9 @@ async def show_attachment(call: ApiRequest) -> ApiResponse:
     """Answer with the metadata of a file."""
     return _attachment_answer(
         call,
-        await service.attachment_label(_owner(call, "record_key", Act.READ), call.path["file_id"]),
+        await attachments.attachment_label(
+            _owner(call, "record_key", Act.READ), call.path["file_id"]
+        ),
         200,
     )
 
@@ -153,7 +158,7 @@ async def show_attachment(call: ApiRequest) -> ApiResponse:
 async def download_attachment(call: ApiRequest) -> ApiResponse:
     """The content of a file, or the part of it that is asked for."""
     contents = _contents(call)
-    download = await service.download(
+    download = await attachments.download(
         contents, _owner(call, "record_key", Act.READ), call.path["file_id"]
     )
     size, etag = download.attachment.size, f'"{download.attachment.hash}"'
@@ -191,7 +196,7 @@ async def download_attachment(call: ApiRequest) -> ApiResponse:
 async def move_attachments(call: ApiRequest) -> ApiResponse:
     """Files of one record for another."""
     file_ids = _ids(call)
-    await service.move(
+    await attachments.move(
         _owner(call, "source"), call.path["destination"], file_ids, _then(call, lambda _: _GONE)
     )
     return _GONE
@@ -199,7 +204,7 @@ async def move_attachments(call: ApiRequest) -> ApiResponse:
 
 async def delete_attachment(call: ApiRequest) -> ApiResponse:
     """The end of a file."""
-    await service.remove_attachment(
+    await attachments.remove_attachment(
         _owner(call, "record_key"), call.path["file_id"], _then(call, lambda _: _GONE)
     )
     return _GONE

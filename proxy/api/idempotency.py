@@ -33,7 +33,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.storage.changes import ANY_ROW, Change
 from proxy.vault.collection import Collection
-from proxy.vault.records import Answered, IdempotentRequest, Replies, all_there
+from proxy.vault.idempotency import Answered, IdempotentRequest, Replies
+from proxy.vault.records import all_there
 
 _NAME: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)

@@ -36,8 +36,8 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.attachments import Contents
 from proxy.vault.collection import HistoryPolicy
+from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.maintenance import open_job
-from proxy.vault.records import Replies, system_collection
 from proxy.vault.schemas import Catalog
 from proxy.vault.vault import Vault
 

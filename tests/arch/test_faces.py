@@ -25,7 +25,7 @@ def imported(room: str) -> set[str]:
 def _module(module: str, name: str) -> str:
     """The module that an import names: a submodule, or the one that has the name."""
     inner = PACKAGE.parent / f"{module}.{name}".replace(".", "/")
-    return f"{module}.{name}" if inner.with_suffix(".py").exists() else module
+    return f"{module}.{name}" if inner.with_suffix(".py").exists() or inner.is_dir() else module
 
 
 @pytest.mark.parametrize("room", FACES)

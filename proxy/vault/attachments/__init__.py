@@ -1,11 +1,23 @@
 """Attachments of records: metadata, encrypted content, and the sweep of objects that no record
 names.
 
-Its face is what stands here, and the use cases in ``service``.
+Its face is what stands here.
 """
 
 from proxy.vault.attachment_content import Contents
-from proxy.vault.attachments.service import Download, IncomingFile, Owner, Then
+from proxy.vault.attachments.service import (
+    Download,
+    IncomingFile,
+    Owner,
+    Then,
+    attachment_label,
+    change,
+    download,
+    move,
+    remove_attachment,
+    replace_attachment_of,
+    upload,
+)
 from proxy.vault.attachments.sweep import PAIR_NOTE, check_pair, named_objects
 from proxy.vault.records.attachment_metadata import Label
 
@@ -17,6 +29,13 @@ __all__ = [
     "Label",
     "Owner",
     "Then",
+    "attachment_label",
+    "change",
     "check_pair",
+    "download",
+    "move",
     "named_objects",
+    "remove_attachment",
+    "replace_attachment_of",
+    "upload",
 ]

@@ -3,12 +3,6 @@
 Its face is what stands here; other rooms import nothing else of it.
 """
 
-from proxy.vault.idempotency import (
-    Answered,
-    IdempotentRequest,
-    Replies,
-    system_collection,
-)
 from proxy.vault.records.aggregate import Figures, aggregate_groups
 from proxy.vault.records.commit import refuse_of_rules
 from proxy.vault.records.create import store_records
@@ -23,15 +17,12 @@ from proxy.vault.records.update import change_records, clone
 from proxy.vault.records.visibility import all_there
 
 __all__ = [
-    "Answered",
     "Figures",
     "FoundPage",
     "Holding",
-    "IdempotentRequest",
     "PageAsker",
     "Records",
     "Render",
-    "Replies",
     "aggregate_groups",
     "all_there",
     "change_records",
@@ -48,5 +39,4 @@ __all__ = [
     "page_of",
     "refuse_of_rules",
     "store_records",
-    "system_collection",
 ]
