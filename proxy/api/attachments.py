@@ -119,11 +119,8 @@ async def replace_attachment(call: ApiRequest) -> ApiResponse:
         return _attachment_answer(call, stored, 201)
 
     async with _incoming(call) as incoming:
-        return show(
-            await attachments.replace_attachment_of(
-                _contents(call), owner, incoming, _then(call, show)
-            )
-        )
+        replace, then = attachments.replace_attachment_of, _then(call, show)
+        return show(await replace(_contents(call), owner, incoming, then))
 
 
 async def change_attachment(call: ApiRequest) -> ApiResponse:
@@ -146,13 +143,9 @@ async def change_attachment(call: ApiRequest) -> ApiResponse:
 
 async def show_attachment(call: ApiRequest) -> ApiResponse:
     """Answer with the metadata of a file."""
-    return _attachment_answer(
-        call,
-        await attachments.attachment_label(
-            _owner(call, "record_key", Act.READ), call.path["file_id"]
-        ),
-        200,
-    )
+    owner = _owner(call, "record_key", Act.READ)
+    label = await attachments.attachment_label(owner, call.path["file_id"])
+    return _attachment_answer(call, label, 200)
 
 
 async def download_attachment(call: ApiRequest) -> ApiResponse:

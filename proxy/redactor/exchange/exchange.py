@@ -200,11 +200,8 @@ class RuleExchange:
 
         Raises ``VaultError`` where the rule says that it may not pass then.
         """
-        if (
-            refuses_unread(self._operation)
-            and self._outcome(status, headers, None) is Outcome.TAKEN
-            and self.wants(status, headers)
-        ):
+        unread = refuses_unread(self._operation) and self.wants(status, headers)
+        if unread and self._outcome(status, headers, None) is Outcome.TAKEN:
             raise redact.unreadable_answer()
 
     async def failed(self, sent: bool) -> None:
@@ -223,9 +220,8 @@ class RuleExchange:
     async def incoming(self, answer: Response) -> Response:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
-            taken = answer.status in self._operation.response.success
             outcome = Outcome.TAKEN
-            if not taken:
+            if answer.status not in self._operation.response.success:
                 outcome = self._outcome(answer.status, answer.headers, answer.body)
             if outcome is Outcome.TAKEN and not (
                 self._operation.response.special and is_page(self._plan, answer)
